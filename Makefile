@@ -1,0 +1,48 @@
+# Each target sets up what it needs; the second time is quick.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+PY ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: setup demo test check format bench lock clean help
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ready ## virtual environment with the command at .venv/bin/shoal
+
+$(VENV)/.ready: requirements/dev.txt pyproject.toml
+	@echo "setup: making $(VENV) and installing pinned packages (about a minute the first time)"
+	@$(PY) -c 'import sys; sys.exit("setup: Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@test -x $(BIN)/python || $(PY) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+	@echo "setup: done; try $(BIN)/shoal --help"
+
+demo: setup ## crawl a small shop on this machine and watch
+	@$(BIN)/shoal demo
+
+test: setup ## lint, types and every test
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/pytest -n 2 --dist worksteal
+
+check: format test ## format, then everything `make test` does
+
+format: setup
+	@$(BIN)/ruff check --quiet --fix . || true
+	@$(BIN)/ruff format --quiet .
+
+bench: setup ## speed beside Scrapy and a minimal crawler, in one run
+	@$(BIN)/python -m bench
+
+lock: ## pin the newest packages that pyproject.toml allows (needs uv)
+	uv pip compile -q --upgrade --generate-hashes --no-header --no-emit-index-url --python-version 3.11 pyproject.toml -o requirements/core.txt
+	uv pip compile -q --upgrade --generate-hashes --no-header --no-emit-index-url --python-version 3.11 --all-extras --group dev pyproject.toml -o requirements/dev.txt
+	uv pip compile -q --upgrade --generate-hashes --no-header --no-emit-index-url --python-version 3.11 --group bench -c requirements/dev.txt -o requirements/bench.txt
+
+clean: ## forget the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache

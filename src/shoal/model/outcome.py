@@ -1,0 +1,146 @@
+"""What became of one attempt, and the pure rule that turns a failure into it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from shoal.model.failure import POLICY, Action, Failure, FailureClass
+from shoal.model.page import PageRecord
+from shoal.model.request import Link, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Archived, not yet parsed: the page is announced to the parse stage (state `parsing`)."""
+
+    page: PageRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Archived, and parsed if there was anything to parse."""
+
+    page: PageRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    failure: Failure
+    delay: float  # seconds until it may be leased again
+    charged: bool = True  # False: the attempt is given back (the host rests, the request is not at fault)
+    rest: float = 0.0  # seconds during which no request at all may go to this host
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    failure: Failure
+    page: PageRecord | None = None  # kept when the page itself was fetched (parse_error, poison)
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    rule: FailureClass
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Handed back untouched: no attempt, no crash, no place in the queue lost."""
+
+    delay: float = 0.0
+
+
+Outcome = Fetched | Done | Gone | Retry | Dead | Filtered | Released
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One request, held by one worker until a deadline."""
+
+    crawl: str
+    fingerprint: int
+    token: int  # fencing: a settlement under an older token is refused
+    host: str
+    request: Request
+    attempt: int  # 1 for the first; counted when granted, so that a crash counts too
+    crashes: int  # times a holder died with it
+    rests: int  # times it was sent away without charge (429)
+    leased_until: float
+    interval: float  # seconds between requests to this host, as of now; 0: unlimited
+    burst: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The answer to one call for work."""
+
+    leases: Sequence[Lease]
+    wait: float  # seconds until asking again can help; inf: not before something is added or settled
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """An attempt's outcome and the links that its page brought, applied together or not at all."""
+
+    lease: Lease
+    outcome: Outcome
+    links: Sequence[Link] = ()
+    blocked: bool = False  # the answer looked like a block: feeds the host's adaptive slow-down
+    sent: bool = True  # False: no request left, so the host's turn is given back
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """The end of a page that was settled as `Fetched`: parsed, or given up with its page kept."""
+
+    crawl: str
+    fingerprint: int
+    outcome: Done | Dead
+    links: Sequence[Link] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRules:
+    max_retries: int = 3
+    base: float = 2.0  # the n-th retry waits base ** n seconds
+    ceiling: float = 900.0
+    max_rests: int = 20  # a host that answers 429 for ever must not keep a crawl from ending
+    rest: float = 30.0  # silence when a host says 429 and not for how long
+    rest_ceiling: float = 86_400.0
+
+
+def judge(
+    failure: Failure, *, attempt: int, rests: int, rules: RetryRules, jitter: float
+) -> Gone | Retry | Dead | Filtered:
+    """Decide what becomes of a request after a failed attempt. `jitter` is uniform in [0, 1)."""
+    policy = POLICY[failure.kind]
+    match policy.action:
+        case Action.GONE:
+            return Gone(failure.status)
+        case Action.FILTER:
+            return Filtered(failure.kind, failure.reason)
+        case Action.DEAD:
+            return Dead(failure)
+        case Action.REST_HOST:
+            if rests >= rules.max_rests:
+                return Dead(failure)
+            rest = rules.rest if failure.retry_after is None else failure.retry_after
+            rest = min(rest, rules.rest_ceiling)
+            return Retry(failure, delay=rest, charged=False, rest=rest)
+        case Action.RETRY:
+            retries = rules.max_retries if policy.retries is None else min(policy.retries, rules.max_retries)
+            if attempt > retries:
+                return Dead(failure)
+            wait = min(rules.base**attempt, rules.ceiling)
+            return Retry(failure, delay=wait * (0.75 + jitter / 2))
+    assert_never(policy.action)
+
+
+def internal(error: BaseException) -> Failure:
+    """Name a bug of ours as a failure, so that the request that met it is still accounted for."""
+    return Failure(FailureClass.INTERNAL, f"{type(error).__name__}: {error}"[:300])

@@ -1,0 +1,89 @@
+"""A fetched response: in hand, on its way to the parse stage, and at rest."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from shoal.model.request import Link, Request
+
+
+class PageRef(msgspec.Struct, frozen=True, array_like=True):
+    """Where a page lies in the archive."""
+
+    segment: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A complete answer of a server, limits already applied."""
+
+    url: str
+    status: int
+    headers: tuple[tuple[str, str], ...]  # names in lower case, order and repeats kept
+    body: bytes  # decoded
+    wire: bytes  # as sent, before content decoding; the same object when nothing was encoded
+    fetched_at: float  # epoch seconds
+    elapsed: float  # seconds from the first byte sent to the last received
+    address: str = ""  # of the peer
+
+    def header(self, name: str, default: str = "") -> str:
+        """Give the first value of `name` (lower case)."""
+        for key, value in self.headers:
+            if key == name:
+                return value
+        return default
+
+
+@dataclass(frozen=True, slots=True)
+class PageRecord:
+    """What the store remembers of an archived page."""
+
+    ref: PageRef
+    status: int
+    fetched_at: float
+    items: int = 0
+    links: int = 0
+    etag: str = ""
+    modified: str = ""
+    digest: str = ""
+
+
+class ParseTask(msgspec.Struct, frozen=True, array_like=True):
+    """A page, as handed to a parse child."""
+
+    id: int
+    fingerprint: int
+    request: Request
+    url: str
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    fetched_at: float
+
+
+class Item(msgspec.Struct, frozen=True, array_like=True):
+    """One extracted record: encoded once, where it was made."""
+
+    key: str  # the spider's key fields, else fingerprint and ordinal: the same on every replay
+    json: bytes  # a JSON object on one line
+
+
+class ParseFault(msgspec.Struct, frozen=True, array_like=True):
+    """The spider's own failure on a page."""
+
+    reason: str  # one line
+    detail: str = ""  # traceback of the spider's frames
+
+
+class ParseResult(msgspec.Struct, frozen=True, array_like=True):
+    """Everything a page yielded: all of it, or a fault and nothing."""
+
+    id: int
+    items: tuple[Item, ...] = ()
+    links: tuple[Link, ...] = ()
+    dropped: dict[str, int] = {}  # links not followed, by rule
+    repeats: int = 0  # links this child had already handed over
+    fault: ParseFault | None = None
+    cpu: float = 0.0  # seconds
