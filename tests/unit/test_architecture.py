@@ -1,0 +1,57 @@
+"""The folder listing is the architecture: imports point one way."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "shoal"
+
+STATIONS = {"frontier", "fetch", "archive", "parse", "sinks", "proxy", "bus", "schedule", "fleet"}
+ALLOWED: dict[str, set[str]] = {
+    "model": set(),
+    "stores": {"model"},
+    "spider": {"model"},
+    **{station: {"model", "stores", "spider"} for station in STATIONS},
+    "runtime": {"model", "stores", "spider"} | STATIONS,
+    "cli": {"model", "stores", "spider", "runtime"},
+    "dashboard": {"model", "stores", "spider", "runtime"},
+}
+PACKAGES = sorted(path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__")
+
+
+def imported_packages(module: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(module.read_text())):
+        match node:
+            case ast.ImportFrom(module=str(name), level=0):
+                names = [name] if name != "shoal" else [f"shoal.{alias.name}" for alias in node.names]
+            case ast.Import(names=aliases):
+                names = [alias.name for alias in aliases]
+            case _:
+                continue
+        for name in names:
+            top, _, rest = name.partition(".")
+            if top == "shoal" and rest:
+                yield rest.split(".")[0]
+
+
+def test_every_package_has_a_place_in_the_order() -> None:
+    assert set(PACKAGES) <= set(ALLOWED)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_point_one_way(package: str) -> None:
+    allowed = ALLOWED[package] | {package, "__version__"}
+    wrong = [
+        f"{module.relative_to(SOURCE)} imports shoal.{other}"
+        for module in sorted((SOURCE / package).rglob("*.py"))
+        for other in imported_packages(module)
+        if other not in allowed
+    ]
+    assert not wrong
+
+
+def test_no_package_is_a_drawer_for_odds_and_ends() -> None:
+    drawers = {"utils", "helpers", "common", "base", "misc"}
+    assert not [path for path in SOURCE.rglob("*.py") if path.stem in drawers or path.parent.name in drawers]
