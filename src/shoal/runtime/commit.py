@@ -1,0 +1,114 @@
+"""Group commit: the one place where work becomes durable.
+
+The order is what the promises rest on. First the archive's bytes, then the sinks' bytes, then one transaction of
+the store that settles the leases, adds the links and records how long both had become. A crash before the
+transaction leaves bytes that nothing points to: they are cut off on resume, and the leases run out. A crash
+after it leaves nothing to do. There is no third case.
+
+Many pages share one commit: it starts `GATHER` seconds after the first of them, or when there are `MOST`.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from shoal.model.outcome import Acknowledgement, Lease, Settlement
+from shoal.model.page import Item
+
+GATHER = 0.010
+MOST = 64
+
+
+class Committed(Protocol):
+    @property
+    def new(self) -> int: ...
+
+
+class Store(Protocol):
+    """The part of a frontier that committing needs."""
+
+    def holds(self, lease: Lease) -> bool: ...
+
+    async def commit(
+        self,
+        settlements: Sequence[Settlement] = (),
+        acknowledgements: Sequence[Acknowledgement] = (),
+        checkpoints: Mapping[str, bytes] = {},
+    ) -> Committed: ...
+
+
+class Archive(Protocol):
+    def flush(self) -> None: ...
+    def checkpoint(self) -> bytes: ...
+
+
+class Sinks(Protocol):
+    def write(self, items: Sequence[Item]) -> None: ...
+    def flush(self) -> Mapping[str, bytes]: ...
+
+
+class Committer:
+    """Collects what became of requests and makes it durable in groups."""
+
+    def __init__(
+        self, store: Store, archive: Archive, sinks: Sinks, *, archive_key: str, on_commit: Callable[[], None]
+    ) -> None:
+        self._store = store
+        self._archive = archive
+        self._sinks = sinks
+        self._archive_key = archive_key
+        self._on_commit = on_commit
+        self._settlements: list[tuple[Settlement, Sequence[Item]]] = []
+        self._acknowledgements: list[tuple[Acknowledgement, Sequence[Item]]] = []
+        self._first = asyncio.Event()
+        self._full = asyncio.Event()
+
+    def settle(self, settlement: Settlement, items: Sequence[Item] = ()) -> None:
+        self._settlements.append((settlement, items))
+        self._note()
+
+    def acknowledge(self, acknowledgement: Acknowledgement, items: Sequence[Item] = ()) -> None:
+        self._acknowledgements.append((acknowledgement, items))
+        self._note()
+
+    def _note(self) -> None:
+        self._first.set()
+        if len(self._settlements) + len(self._acknowledgements) >= MOST:
+            self._full.set()
+
+    async def run(self) -> None:
+        """Commit group after group until cancelled."""
+        while True:
+            await self._first.wait()
+            try:
+                async with asyncio.timeout(GATHER):
+                    await self._full.wait()
+            except TimeoutError:
+                pass
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Make everything durable that was handed in so far."""
+        settlements, self._settlements = self._settlements, []
+        acknowledgements, self._acknowledgements = self._acknowledgements, []
+        self._first.clear()
+        self._full.clear()
+        if not settlements and not acknowledgements:
+            return
+        # A lease that ran out while its page was in hand belongs to somebody else now, and so do its items.
+        held = [entry for entry in settlements if self._store.holds(entry[0].lease)]
+        self._sinks.write(_items(held))
+        self._sinks.write(_items(acknowledgements))
+        self._archive.flush()
+        checkpoints = dict(self._sinks.flush())
+        checkpoints[self._archive_key] = self._archive.checkpoint()
+        await self._store.commit(
+            [settlement for settlement, _ in held],
+            [acknowledgement for acknowledgement, _ in acknowledgements],
+            checkpoints,
+        )
+        self._on_commit()
+
+
+def _items(entries: Iterable[tuple[object, Sequence[Item]]]) -> list[Item]:
+    return [item for _, items in entries for item in items]

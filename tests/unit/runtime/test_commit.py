@@ -1,0 +1,143 @@
+"""Group commit: the order that the promises rest on."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from shoal.model.outcome import Acknowledgement, Done, Lease, Settlement
+from shoal.model.page import Item, PageRecord, PageRef
+from shoal.model.request import Request
+from shoal.runtime.commit import MOST, Committer
+
+
+def lease(number: int) -> Lease:
+    return Lease("c", number, 1, "a.test", Request(url="http://a.test/"), 1, 0, 0, 60.0, 0.0, 1)
+
+
+def settlement(number: int) -> Settlement:
+    return Settlement(lease(number), Done(PageRecord(PageRef("s", 0, 1), 200, 0.0)))
+
+
+@dataclass
+class Witness:
+    """Store, archive and sinks in one, noting what was called in which order."""
+
+    calls: list[str] = field(default_factory=list)
+    settled: list[int] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
+    lost: set[int] = field(default_factory=set)
+    checkpoints: dict[str, bytes] = field(default_factory=dict)
+    broken: bool = False
+    new: int = 0
+
+    def holds(self, lease: Lease) -> bool:
+        return lease.fingerprint not in self.lost
+
+    async def commit(
+        self,
+        settlements: Sequence[Settlement] = (),
+        acknowledgements: Sequence[Acknowledgement] = (),
+        checkpoints: Mapping[str, bytes] = {},
+    ) -> "Witness":
+        self.calls.append("commit")
+        self.settled += [s.lease.fingerprint for s in settlements]
+        self.settled += [a.fingerprint for a in acknowledgements]
+        self.checkpoints = dict(checkpoints)
+        return self
+
+    def write(self, items: Sequence[Item]) -> None:
+        self.written += [item.key for item in items]
+
+    def flush(self) -> None:
+        if self.broken:
+            raise OSError("disk full")
+        self.calls.append("archive")
+
+    def checkpoint(self) -> bytes:
+        return b"archive-position"
+
+
+@dataclass
+class SinkWitness:
+    witness: Witness
+
+    def write(self, items: Sequence[Item]) -> None:
+        self.witness.write(items)
+
+    def flush(self) -> Mapping[str, bytes]:
+        self.witness.calls.append("sinks")
+        return {"out.jsonl": b"42"}
+
+
+def committer(witness: Witness) -> Committer:
+    return Committer(witness, witness, SinkWitness(witness), archive_key="archive", on_commit=lambda: None)
+
+
+async def test_bytes_are_out_before_the_store_says_so() -> None:
+    witness = Witness()
+    work = committer(witness)
+    work.settle(settlement(1), [Item("k", b"{}")])
+
+    await work.flush()
+
+    assert witness.calls == ["archive", "sinks", "commit"]
+    assert witness.checkpoints == {"out.jsonl": b"42", "archive": b"archive-position"}
+
+
+async def test_a_lease_that_ran_out_brings_neither_its_items_nor_its_outcome() -> None:
+    witness = Witness(lost={2})
+    work = committer(witness)
+    for number in (1, 2, 3):
+        work.settle(settlement(number), [Item(str(number), b"{}")])
+
+    await work.flush()
+
+    assert witness.settled == [1, 3]
+    assert witness.written == ["1", "3"]
+
+
+async def test_a_page_parsed_later_brings_its_items_with_its_acknowledgement() -> None:
+    witness = Witness()
+    work = committer(witness)
+    done = Done(PageRecord(PageRef("s", 0, 1), 200, 0.0))
+    work.acknowledge(Acknowledgement("c", 9, done), [Item("nine", b"{}")])
+
+    await work.flush()
+
+    assert witness.settled == [9]
+    assert witness.written == ["nine"]
+
+
+async def test_nothing_in_hand_costs_no_transaction() -> None:
+    witness = Witness()
+
+    await committer(witness).flush()
+
+    assert witness.calls == []
+
+
+async def test_a_full_group_does_not_wait_for_the_clock() -> None:
+    witness = Witness()
+    work = committer(witness)
+    running = asyncio.ensure_future(work.run())
+    for number in range(MOST):
+        work.settle(settlement(number))
+
+    while not witness.settled:
+        await asyncio.sleep(0)
+    running.cancel()
+
+    assert len(witness.settled) == MOST
+
+
+async def test_a_failing_archive_stops_the_commit_before_the_store() -> None:
+    witness = Witness(broken=True)
+    work = committer(witness)
+    work.settle(settlement(1))
+
+    with pytest.raises(OSError, match="disk full"):
+        await work.flush()
+
+    assert "commit" not in witness.calls
