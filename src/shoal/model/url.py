@@ -29,10 +29,21 @@ _absolute = re.compile(rf"https?://(?:{_NAME}|(?:{_OCTET}\.){{3}}{_OCTET}){_PORT
 
 # Parameters that say where a visitor came from, never what the page is.
 _TRACKING = frozenset(
-    """
-    _ga _gl _hsenc _hsmi dclid fbclid gad_source gbraid gclid gclsrc igshid li_fat_id mc_cid mc_eid mkt_tok msclkid
-    oly_anon_id oly_enc_id rb_clickid srsltid ttclid twclid vero_conv vero_id wbraid wickedid yclid
-    """.split()
+    {
+        *("gclid", "gclsrc", "gbraid", "wbraid", "dclid", "gad_source", "srsltid", "_ga", "_gl"),
+        *("fbclid", "igshid", "msclkid", "ttclid", "twclid", "yclid", "li_fat_id", "rb_clickid", "wickedid"),
+        *(
+            "mc_cid",
+            "mc_eid",
+            "mkt_tok",
+            "_hsenc",
+            "_hsmi",
+            "oly_anon_id",
+            "oly_enc_id",
+            "vero_conv",
+            "vero_id",
+        ),
+    }
 )
 
 _first_64_bits = Struct(">Q").unpack_from

@@ -36,10 +36,71 @@ def without_extras(url: ada_url.URL) -> str:
 
 # Pieces that links are made of, those that trip string handling up among them.
 PIECES = [
-    *("/", "//", ".", "..", "./", "../", "/.", "/..", "?", "#", ":", "@", "&", "=", ";", "%", "%2e", "%2E", "%20", "%zz"),
-    *("\\", "\t", "\n", " ", "\x00", "'", '"', "<", "|", "^", "`", "{", "[", "]", "é", "ß", "。", "\ud800", "\U0001f41f"),
-    *("http:", "https:", "http://", "https://", "HTTP://", "mailto:", "javascript:", "data:", "file:", "ws://"),
-    *("books.example", "BOOKS.example", "xn--bcher-kva.example", "xn--", "127.0.0.1", "0x7f.1", "256.1.1.1", "1"),
+    *(
+        "/",
+        "//",
+        ".",
+        "..",
+        "./",
+        "../",
+        "/.",
+        "/..",
+        "?",
+        "#",
+        ":",
+        "@",
+        "&",
+        "=",
+        ";",
+        "%",
+        "%2e",
+        "%2E",
+        "%20",
+        "%zz",
+    ),
+    *(
+        "\\",
+        "\t",
+        "\n",
+        " ",
+        "\x00",
+        "'",
+        '"',
+        "<",
+        "|",
+        "^",
+        "`",
+        "{",
+        "[",
+        "]",
+        "é",
+        "ß",
+        "。",
+        "\ud800",
+        "\U0001f41f",
+    ),
+    *(
+        "http:",
+        "https:",
+        "http://",
+        "https://",
+        "HTTP://",
+        "mailto:",
+        "javascript:",
+        "data:",
+        "file:",
+        "ws://",
+    ),
+    *(
+        "books.example",
+        "BOOKS.example",
+        "xn--bcher-kva.example",
+        "xn--",
+        "127.0.0.1",
+        "0x7f.1",
+        "256.1.1.1",
+        "1",
+    ),
     *(":80", ":443", ":8080", ":65535", ":65536", ":080", ":", "user@", "user:secret@"),
     *("a", "b", "index.html", "page-2", "q=1", "utm_source=x", "~user", "a.b", "-", "_"),
 ]
@@ -117,13 +178,19 @@ def test_what_no_parser_accepts_is_rejected_by_name(url: str) -> None:
 
 
 parameters = st.lists(
-    st.tuples(st.sampled_from("abcdef"), st.sampled_from("123")).map("=".join), max_size=5, unique_by=lambda p: p[0]
+    st.tuples(st.sampled_from("abcdef"), st.sampled_from("123")).map("=".join),
+    max_size=5,
+    unique_by=lambda p: p[0],
 )
-tracking = st.lists(st.sampled_from(["utm_source=x", "utm_id", "gclid=1", "fbclid=", "msclkid=2"]), max_size=3)
+tracking = st.lists(
+    st.sampled_from(["utm_source=x", "utm_id", "gclid=1", "fbclid=", "msclkid=2"]), max_size=3
+)
 
 
 @given(parameters, tracking, st.randoms(use_true_random=False))
-def test_identity_ignores_parameter_order_and_tracking(wanted: list[str], noise: list[str], random: object) -> None:
+def test_identity_ignores_parameter_order_and_tracking(
+    wanted: list[str], noise: list[str], random: object
+) -> None:
     def url(query: list[str]) -> str:
         return "https://a.example/p" + ("?" + "&".join(query) if query else "")
 
