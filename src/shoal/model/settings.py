@@ -24,7 +24,7 @@ class CrawlSettings:
     robots: bool = True
     allow_private: bool = False  # loopback and private addresses
     user_agent: str = USER_AGENT
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold a token
     procs: int = 0  # parse children; 0: one less than the machine's cores, at least one
     max_dead: int | None = None  # dead letters that still count as success; None: any number
     max_crashes: int = 3

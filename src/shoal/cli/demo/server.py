@@ -1,0 +1,65 @@
+"""Serves the shop on a free loopback port, from a thread of its own."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+
+from shoal.cli.demo.shop import Reply, Shop
+
+LATENCY = 0.03  # seconds per answer: about what a nearby shop takes
+
+
+@contextmanager
+def open_shop(latency: float = LATENCY) -> Iterator[str]:
+    """Serve the shop while the block runs; gives its address, such as `http://127.0.0.1:43211/`."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="demo-shop", daemon=True)
+    thread.start()
+    server = asyncio.run_coroutine_threadsafe(_serve(latency), loop).result()
+    try:
+        host, port = server.sockets[0].getsockname()
+        yield f"http://{host}:{port}/"
+    finally:
+        asyncio.run_coroutine_threadsafe(_close(server), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _serve(latency: float) -> asyncio.Server:
+    shop = Shop()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while request := await reader.readuntil(b"\r\n\r\n"):
+                path = request.split(b" ", 2)[1].decode("ascii", "replace").partition("?")[0]
+                await asyncio.sleep(latency)
+                writer.write(_encoded(shop.reply(path)))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError, IndexError, asyncio.CancelledError):
+            pass  # the visitor left, or the shop closes
+        finally:
+            writer.close()
+
+    return await asyncio.start_server(answer, "127.0.0.1", 0)
+
+
+async def _close(server: asyncio.Server) -> None:
+    server.close()
+    visitors = asyncio.all_tasks() - {asyncio.current_task()}
+    for visitor in visitors:
+        visitor.cancel()
+    await asyncio.gather(*visitors)
+
+
+def _encoded(reply: Reply) -> bytes:
+    body = reply.body.encode()
+    head = [
+        f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}",
+        f"Content-Type: {reply.kind}",
+        f"Content-Length: {len(body)}",
+        *([f"Location: {reply.location}"] if reply.location else []),
+    ]
+    return "\r\n".join([*head, "", ""]).encode() + body

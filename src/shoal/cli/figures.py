@@ -1,0 +1,67 @@
+"""Numbers the way people read them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def count(number: int) -> str:
+    return f"{number:,}"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Give a number with its noun: `1 page`, `2,000 pages`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def size(count_bytes: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count_bytes < 1000:
+            return f"{count_bytes:.0f} {unit}" if unit == "B" else f"{count_bytes:.1f} {unit}"
+        count_bytes /= 1000
+    return f"{count_bytes:,.1f} TB"
+
+
+def duration(seconds: float) -> str:
+    """Give two units at most: `0.4 s`, `12 s`, `3m 05s`, `2h 10m`, `4d 03h`."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02}s"
+    if whole < 86_400:
+        return f"{whole // 3600}h {whole % 3600 // 60:02}m"
+    return f"{whole // 86_400}d {whole % 86_400 // 3600:02}h"
+
+
+def pace(interval: float) -> str:
+    """Say how often something happens that happens every `interval` seconds."""
+    if interval <= 0:
+        return "no limit"
+    return f"{1 / interval:.3g}/s" if interval <= 1 else f"1 per {duration(interval)}"
+
+
+def by_count(counts: Mapping[str, int]) -> str:
+    """List the largest first: `timeout 3, dns 1`."""
+    largest_first = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    return ", ".join(f"{name} {number:,}" for name, number in largest_first)
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """Draw the last `width` values, scaled to the largest of them."""
+    shown = values[-width:]
+    top = max(shown, default=0.0)
+    if top <= 0:
+        return _BARS[0] * len(shown)
+    return "".join(_BARS[min(int(value / top * len(_BARS)), len(_BARS) - 1)] for value in shown)
+
+
+def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Align columns: names to the left, figures to the right."""
+    lines = [heading, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heading))]
+    for name, *figures in lines:
+        cells = (figure.rjust(width) for figure, width in zip(figures, widths[1:], strict=True))
+        yield "  ".join([name.ljust(widths[0]), *cells])

@@ -1,0 +1,73 @@
+"""Where the `shoal` command starts: run it, then turn whatever happened into one line and an exit code."""
+
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator, Sequence
+
+from typer.exceptions import TyperException
+
+from shoal.cli.exits import Exit, code_of
+from shoal.cli.output import tell
+from shoal.model.errors import ShoalError
+
+_CTRL_C = 130  # what Typer makes of Ctrl-C where no handler of ours is installed
+
+
+def main() -> None:
+    """Run the command that the process was started with, and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; by then the person has been told what went wrong."""
+    from shoal.cli.app import command
+
+    try:
+        code = command().main(list(arguments), prog_name="shoal", standalone_mode=False)
+    except SystemExit:
+        raise
+    except TyperException as error:
+        return _misused(error)
+    except BaseException as error:
+        return _failed(error)
+    return Exit.INTERRUPTED if code == _CTRL_C else int(code or 0)
+
+
+def _misused(error: TyperException) -> Exit:
+    text = error.format_message().rstrip(".")
+    if close := getattr(error, "possibilities", None):
+        text = f"{error.message}; did you mean {' or '.join(sorted(close))}?"
+    path = getattr(getattr(error, "ctx", None), "command_path", "shoal")
+    tell(f"{text[:1].lower()}{text[1:]} (see {path} --help)")
+    return Exit.USAGE
+
+
+def _failed(error: BaseException) -> Exit:
+    if os.environ.get("SHOAL_DEBUG") == "1":
+        traceback.print_exception(error)
+    leaves = list(_leaves(error))
+    meant = [leaf for leaf in leaves if isinstance(leaf, ShoalError)]
+    if len(meant) == len(leaves):
+        tell(str(meant[0]))
+        return code_of(meant[0])
+    if any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
+        return Exit.INTERRUPTED
+    return _bug(error)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """Give the errors that task groups have wrapped up."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _bug(error: BaseException) -> Exit:
+    with tempfile.NamedTemporaryFile("w", prefix="shoal-bug-", suffix=".txt", delete=False) as file:
+        traceback.print_exception(error, file=file)
+    tell(f"this is a bug in Shoal: {type(error).__name__}: {error}; the traceback is in {file.name}")
+    return Exit.BUG

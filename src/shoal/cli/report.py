@@ -1,0 +1,94 @@
+"""The last word of a crawl: the summary for people, and the same for programs."""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+from shoal.cli.exits import Exit
+from shoal.cli.figures import by_count, counted, duration, size
+from shoal.runtime.snapshot import Ending, Summary
+
+_HEADLINE = {
+    Ending.FINISHED: "Finished",
+    Ending.INTERRUPTED: "Interrupted",
+    Ending.LIMITED: "Stopped at --max-pages",
+}
+_PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
+
+
+def exit_of(summary: Summary, *, max_dead: int | None) -> Exit:
+    """Decide how the command ends."""
+    counts = summary.snapshot.counts
+    if summary.ending is Ending.INTERRUPTED:
+        return Exit.INTERRUPTED
+    if summary.max_dead_exceeded:
+        return Exit.DEAD_LETTERS
+    # Nobody means "not one page, all given up" by success, unless they said how many may be given up.
+    if max_dead is None and counts.get("dead") and not counts.get("done"):
+        return Exit.DEAD_LETTERS
+    return Exit.FINISHED
+
+
+def summary_lines(summary: Summary, *, again: str) -> Iterator[str]:
+    """Tell what a run did, where things are and what to type next."""
+    now, counts = summary.snapshot, summary.snapshot.counts
+    rate = now.pages / now.elapsed if now.elapsed > 0 else 0.0
+    yield (
+        f"{_HEADLINE[summary.ending]}: {counted(now.pages, 'page')} and {counted(now.items, 'item')} "
+        f"in {duration(now.elapsed)} ({rate:,.1f} pages/s, {size(now.bytes)})"
+    )
+    states = ", ".join(f"{state} {number:,}" for state, number in counts.items() if number)
+    yield f"  {'all runs':<10} {states or 'nothing yet'}"
+    for label, figures in (
+        ("failures", now.failures),
+        ("filtered", now.filtered),
+        ("given up", summary.dead_by_class),
+    ):
+        if figures:
+            yield f"  {label:<10} {by_count(figures)}"
+    for output in summary.outputs:
+        yield f"  {'items':<10} {output}"
+    yield f"  {'archive':<10} {summary.archive}"
+    yield f"Next: {_next(summary, again=again)}"
+
+
+def _next(summary: Summary, *, again: str) -> str:
+    store = f"--store {shlex.quote(summary.store)}"
+    match summary.ending:
+        case Ending.INTERRUPTED:
+            return f"{again}   (goes on where this stopped)"
+        case Ending.LIMITED:
+            return "the same command with a larger --max-pages goes on"
+        case Ending.FINISHED if summary.dead_by_class:
+            return f"shoal dlq list {store}   (what was given up, and why)"
+        case Ending.FINISHED:
+            return f"shoal verify {store}   (proves that nothing was lost)"
+
+
+def summary_json(summary: Summary, *, code: Exit) -> dict[str, object]:
+    """Give the summary's fields as JSON can hold them; times in seconds."""
+    now = summary.snapshot
+    return {
+        "crawl": now.crawl,
+        "ending": summary.ending.value,
+        "exit_code": int(code),
+        "resumed": summary.resumed,
+        "elapsed_s": round(now.elapsed, 3),
+        "pages": now.pages,
+        "items": now.items,
+        "bytes": now.bytes,
+        "pages_per_s": round(now.pages / now.elapsed, 2) if now.elapsed > 0 else 0.0,
+        "counts": dict(now.counts),
+        "failures": dict(now.failures),
+        "filtered": dict(now.filtered),
+        "dead_by_class": dict(summary.dead_by_class),
+        "outputs": list(summary.outputs),
+        "archive": summary.archive,
+        "store": summary.store,
+    }
+
+
+def again(arguments: Sequence[str]) -> str:
+    """Give the command that goes on: the same one, without `--fresh`, and without anybody's password."""
+    kept = [_PASSWORD.sub("***@", argument) for argument in arguments if argument != "--fresh"]
+    return shlex.join(["shoal", *kept])

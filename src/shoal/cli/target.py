@@ -1,0 +1,83 @@
+"""What TARGET means: start URLs, a spider's file, or a spider in a module."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.url import canonical, host_key
+
+_IN_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_FIELD = re.compile(r"([^\W\d]\w*)=(.+)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Urls:
+    seeds: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Name the crawl after what it crawls, so that the same command finds it again."""
+        return host_key(self.seeds[0])
+
+
+@dataclass(frozen=True, slots=True)
+class InFile:
+    path: Path
+    seeds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InModule:
+    module: str
+    attribute: str
+    seeds: tuple[str, ...]
+
+
+Target = Urls | InFile | InModule
+
+
+def read_target(targets: Sequence[str]) -> Target:
+    """Tell the three kinds of TARGET apart by their looks."""
+    first, *rest = targets
+    if "://" in first:
+        return Urls(tuple(_url(target) for target in targets))
+    seeds = tuple(_url(target) for target in rest)
+    if first.endswith(".py"):
+        path = Path(first)
+        if not path.exists():
+            raise Misconfigured(f"no such spider file: {first}")
+        return InFile(path, seeds)
+    if _IN_MODULE.fullmatch(first):
+        module, _, attribute = first.partition(":")
+        return InModule(module, attribute, seeds)
+    raise Misconfigured(
+        f"{first!r} is neither a URL, a spider file (.py) nor module:spider; did you mean https://{first} ?"
+    )
+
+
+def _url(text: str) -> str:
+    if "://" not in text:
+        raise Misconfigured(f"{text!r} is not a URL; only the first TARGET may be a spider")
+    try:
+        url = canonical(text)
+    except Rejected as error:
+        raise Misconfigured(str(error)) from None
+    if not url.startswith(("http://", "https://")):
+        raise Misconfigured(f"only http and https can be crawled: {text!r}")
+    return url
+
+
+def read_fields(items: Sequence[str]) -> dict[str, str]:
+    """Read the NAME=CSS pairs of --item."""
+    fields: dict[str, str] = {}
+    for item in items:
+        match = _FIELD.fullmatch(item)
+        if match is None:
+            raise Misconfigured(f"--item {item!r}: must be NAME=CSS, for example --item price=.price")
+        name, css = match.groups()
+        if name in fields or name == "url":
+            raise Misconfigured(f"--item {item!r}: there is a field {name} already")
+        fields[name] = css.strip()
+    return fields
