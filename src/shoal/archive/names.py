@@ -1,0 +1,49 @@
+"""Names of segments: they sort in the order in which the segments were written."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from datetime import date
+from urllib.parse import quote
+
+from shoal.model.errors import Rejected
+
+_NAME = re.compile(r"(?P<crawl>[^/\0]+)-(?P<day>\d{8})-(?P<number>\d{5,9})\.warc\.gz", re.ASCII)
+_LONGEST = 120  # of the crawl's part; file systems stop at 255 bytes
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SegmentName:
+    day: date
+    number: int
+    crawl: str
+
+    def __str__(self) -> str:
+        return f"{self.crawl}-{self.day:%Y%m%d}-{self.number:05d}.warc.gz"
+
+    @classmethod
+    def parse(cls, name: str) -> "SegmentName":
+        """Undo `str`; raise `Rejected` for anything else, paths in particular."""
+        found = _NAME.fullmatch(name)
+        try:
+            if found is None:
+                raise ValueError
+            return cls(date.fromisoformat(found["day"]), int(found["number"]), found["crawl"])
+        except ValueError:
+            raise Rejected(f"not the name of an archive segment: {name[:200]!r}") from None
+
+    def following(self, day: date) -> "SegmentName":
+        """Name the next segment. Days never go back, even if the clock does: names have to sort."""
+        if day > self.day:
+            return SegmentName(day, 1, self.crawl)
+        return SegmentName(self.day, self.number + 1, self.crawl)
+
+
+def file_name(crawl: str) -> str:
+    """Spell a crawl's name so that it can be part of a file name; different names stay different."""
+    spelled = quote(crawl, safe="")
+    if spelled.startswith("."):
+        spelled = "%2E" + spelled[1:]
+    if not spelled or len(spelled) > _LONGEST:
+        spelled = spelled[:_LONGEST] + "%" + hashlib.sha256(crawl.encode()).hexdigest()[:16]
+    return spelled

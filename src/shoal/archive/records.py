@@ -1,0 +1,80 @@
+"""WARC records taken apart again, every length and digest checked."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from shoal.archive.errors import PageDamaged
+from shoal.archive.warc import sha1
+from shoal.model.page import PageRef
+
+_END = b"\r\n\r\n"
+_STATUS_LINE = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    kind: str  # response, revisit, request, warcinfo
+    fields: dict[str, str]  # of the WARC header, names in lower case
+    block: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP answer as it lies in a response or revisit record."""
+
+    url: str
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    wire: bytes
+    fetched_at: float
+    digest: str  # of the payload, which a revisit leaves out
+    original: PageRef | None  # where a revisit's payload is
+
+
+def parse_record(data: bytes) -> Record:
+    """Take one whole record apart, or raise `PageDamaged`."""
+    head, found, rest = data.partition(_END)
+    if not found or not head.startswith(b"WARC/1.1\r\n"):
+        raise PageDamaged("not a WARC record")
+    try:
+        lines = head.decode().split("\r\n")[1:]
+    except UnicodeDecodeError:
+        raise PageDamaged("not a WARC record") from None
+    fields = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    if fields.get("content-length") != str(len(rest) - len(_END)) or not rest.endswith(_END):
+        raise PageDamaged("the record is not as long as it says")
+    block = rest[: -len(_END)]
+    if fields.get("warc-block-digest") != sha1(block).decode():
+        raise PageDamaged("the record does not match its digest")
+    return Record(fields.get("warc-type", ""), fields, block)
+
+
+def parse_answer(record: Record) -> Answer:
+    """Read a response or revisit record as an HTTP answer, or raise `PageDamaged`."""
+    fields = record.fields
+    head, found, wire = record.block.partition(_END)
+    status = _STATUS_LINE.match(head)
+    try:
+        if not found or status is None:
+            raise ValueError
+        lines = head.decode("latin-1").split("\r\n")[1:]
+        answer = Answer(
+            url=fields["warc-target-uri"],
+            status=int(status[1]),
+            headers=tuple((name, value) for name, _, value in (line.partition(": ") for line in lines)),
+            wire=wire,
+            fetched_at=datetime.fromisoformat(fields["warc-date"]).timestamp(),
+            digest=fields["warc-payload-digest"],
+            original=_ref(fields["shoal-refers-to"]) if record.kind == "revisit" else None,
+        )
+    except (KeyError, ValueError):
+        raise PageDamaged(f"not an HTTP answer: a record of type {record.kind!r}") from None
+    if answer.original is None and answer.digest != sha1(wire).decode():
+        raise PageDamaged("the payload does not match its digest")
+    return answer
+
+
+def _ref(spelled: str) -> PageRef:
+    segment, offset, length = spelled.split(" ")
+    return PageRef(segment, int(offset), int(length))

@@ -1,0 +1,145 @@
+"""Where segments lie: all that the archive asks of a file system, and nothing else.
+
+An object store fits behind the same few methods.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+
+from shoal.archive.names import SegmentName
+from shoal.model.errors import Misconfigured, Rejected, Unavailable
+
+_EXPIRED = ".expired"
+
+# A human has to change these; the rest (disk full, I/O error) may pass.
+_LASTING = {
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+}
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        family = Misconfigured if error.errno in _LASTING else Unavailable
+        raise family(f"archive: {path}: {error.strerror or error}") from error
+
+
+class SegmentFolder:
+    """The segments of one crawl in a local folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._writing: tuple[SegmentName, int] | None = None  # the file descriptor of the open segment
+
+    def segments(self) -> list[SegmentName]:
+        """List what is there, oldest first."""
+        with _translated(self.path):
+            try:
+                names = os.listdir(self.path)
+            except FileNotFoundError:
+                return []
+        return sorted(_segments_among(names))
+
+    def size(self, segment: SegmentName) -> int | None:
+        """Return the length in bytes; None: there is no such segment."""
+        with _translated(path := self.path / str(segment)):
+            try:
+                return path.stat().st_size
+            except FileNotFoundError:
+                return None
+
+    def read(self, segment: SegmentName, offset: int, length: int) -> bytes | None:
+        """Return up to `length` bytes, fewer at the end; None: there is no such segment."""
+        with _translated(path := self.path / str(segment)):
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return None
+            try:
+                return os.pread(descriptor, length, offset)
+            finally:
+                os.close(descriptor)
+
+    def write(self, segment: SegmentName, offset: int, data: bytes, *, sync: bool) -> None:
+        """Put `data` at `offset`, making the segment if need be; repeat the call if it raised."""
+        with _translated(self.path / str(segment)):
+            descriptor = self._open(segment, sync=sync)
+            view = memoryview(data)
+            while view:
+                written = os.pwrite(descriptor, view, offset)
+                view, offset = view[written:], offset + written
+            if sync:
+                os.fsync(descriptor)
+
+    def cut(self, segment: SegmentName, length: int) -> None:
+        """Drop everything after `length` bytes."""
+        with _translated(path := self.path / str(segment)):
+            os.truncate(path, length)
+
+    def remove(self, segment: SegmentName) -> None:
+        """Delete a segment; nothing happens if it is gone already."""
+        with _translated(path := self.path / str(segment)):
+            path.unlink(missing_ok=True)
+
+    def expired_until(self) -> date | None:
+        """Tell the last day whose segments were deleted on purpose."""
+        with _translated(path := self.path / _EXPIRED):
+            try:
+                return date.fromisoformat(path.read_text().strip())
+            except FileNotFoundError:
+                return None
+            except ValueError:
+                raise Misconfigured(f"archive: {path} does not hold a date; delete it") from None
+
+    def was_expired(self, segment: SegmentName) -> bool:
+        """Say whether a segment that is not there was deleted on purpose."""
+        until = self.expired_until()
+        return until is not None and segment.day <= until
+
+    def mark_expired(self, until: date) -> None:
+        """Remember that the segments up to and including this day are deleted on purpose."""
+        with _translated(path := self.path / _EXPIRED):
+            draft = path.with_name(_EXPIRED + ".tmp")
+            draft.write_text(f"{until.isoformat()}\n")
+            draft.replace(path)
+
+    def close(self) -> None:
+        """Let go of the segment being written."""
+        if self._writing:
+            os.close(self._writing[1])
+            self._writing = None
+
+    def _open(self, segment: SegmentName, *, sync: bool) -> int:
+        if self._writing and self._writing[0] == segment:
+            return self._writing[1]
+        self.close()
+        self.path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path / str(segment), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._writing = segment, descriptor
+        if sync:  # the name has to survive a power loss too
+            folder = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        return descriptor
+
+
+def _segments_among(names: list[str]) -> Iterator[SegmentName]:
+    for name in names:
+        try:
+            yield SegmentName.parse(name)
+        except Rejected:
+            continue  # somebody else's file
