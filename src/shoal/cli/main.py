@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
 def _misused(error: TyperException) -> Exit:
     text = error.format_message().rstrip(".")
     if close := getattr(error, "possibilities", None):
-        text = f"{error.message}; did you mean {' or '.join(sorted(close))}?"
+        text = f"{error.message}; did you mean {close[0]}?"
     path = getattr(getattr(error, "ctx", None), "command_path", "shoal")
     tell(f"{text[:1].lower()}{text[1:]} (see {path} --help)")
     return Exit.USAGE

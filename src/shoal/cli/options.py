@@ -1,34 +1,38 @@
 """Options that several commands share, so that they read and behave alike."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-Store = Annotated[
-    str | None,
-    typer.Option(
-        "--store", metavar="FOLDER", help="Where the crawl's state lives.", show_default="shoal-data"
-    ),
-]
+
+def option(names: str, metavar: str, text: str, *, default: str = "", panel: str | None = None) -> Any:
+    """Describe an option; `default` is shown and never used: values not given come from the settings."""
+    shown = f"{text} [dim]Default: {default}.[/dim]" if default else text
+    return typer.Option(
+        *names.split(), metavar=metavar, help=shown, show_default=False, rich_help_panel=panel
+    )
+
+
+Store = Annotated[str | None, option("--store", "FOLDER", "The store to look at.", default="shoal-data")]
 Config = Annotated[
-    str | None,
-    typer.Option(
-        "--config", metavar="FILE", help="Settings file.", show_default="shoal.toml, if there is one"
-    ),
+    str | None, option("--config", "FILE", "Settings file.", default="shoal.toml, if there is one")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Json = Annotated[bool, option("--json", "", "Print one JSON object instead of text.")]
+Quiet = Annotated[bool, option("--quiet -q", "", "Print nothing but errors.")]
 Verbose = Annotated[
     int,
     typer.Option(
-        "--verbose", "-v", count=True, help="Log what happens; -vv logs everything.", show_default=False
+        "--verbose",
+        "-v",
+        count=True,
+        metavar="",
+        help="Log what happens; -vv: everything.",
+        show_default=False,
     ),
 ]
-Crawl = Annotated[
-    str | None, typer.Option("--crawl", metavar="NAME", help="Only this crawl.", show_default="every crawl")
-]
+Crawl = Annotated[str | None, option("--crawl", "NAME", "Only this crawl.", default="all")]
 
 
 def examples(*lines: tuple[str, str]) -> str:
     """Lay out the Examples section of a command's help: what it is for, then how it is typed."""
-    return "[bold]Examples[/bold]\n" + "\n".join(f"\n  [dim]{why}[/dim]\n  {typed}" for why, typed in lines)
+    return "[bold]Examples[/bold]\n" + "\n".join(f"\n [dim]{why}[/dim]\n   {typed}" for why, typed in lines)

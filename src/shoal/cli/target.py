@@ -7,51 +7,35 @@ from pathlib import Path
 
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.url import canonical, host_key
+from shoal.spider.source import PlainSpider, SpiderFile, SpiderModule, SpiderSource
 
 _IN_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _FIELD = re.compile(r"([^\W\d]\w*)=(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Urls:
-    seeds: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """Name the crawl after what it crawls, so that the same command finds it again."""
-        return host_key(self.seeds[0])
+class Target:
+    source: SpiderSource
+    seeds: tuple[str, ...] = ()  # empty: the spider's own
 
 
-@dataclass(frozen=True, slots=True)
-class InFile:
-    path: Path
-    seeds: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class InModule:
-    module: str
-    attribute: str
-    seeds: tuple[str, ...]
-
-
-Target = Urls | InFile | InModule
-
-
-def read_target(targets: Sequence[str]) -> Target:
-    """Tell the three kinds of TARGET apart by their looks."""
+def read_target(targets: Sequence[str], items: Sequence[str] = ()) -> Target:
+    """Tell the three kinds of TARGET apart by their looks; `items` are fields for a crawl without code."""
     first, *rest = targets
     if "://" in first:
-        return Urls(tuple(_url(target) for target in targets))
+        start = tuple(_url(target) for target in targets)
+        # Named after what it crawls, so that the same command finds it again.
+        return Target(PlainSpider(host_key(start[0]), start, read_fields(items)))
+    if items:
+        raise Misconfigured("--item is for crawls without a spider; a spider says itself what to extract")
     seeds = tuple(_url(target) for target in rest)
     if first.endswith(".py"):
-        path = Path(first)
-        if not path.exists():
+        if not Path(first).exists():
             raise Misconfigured(f"no such spider file: {first}")
-        return InFile(path, seeds)
+        return Target(SpiderFile(first), seeds)
     if _IN_MODULE.fullmatch(first):
         module, _, attribute = first.partition(":")
-        return InModule(module, attribute, seeds)
+        return Target(SpiderModule(module, attribute), seeds)
     raise Misconfigured(
         f"{first!r} is neither a URL, a spider file (.py) nor module:spider; did you mean https://{first} ?"
     )

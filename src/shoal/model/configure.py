@@ -73,8 +73,12 @@ def from_environment(environ: Mapping[str, str], *, besides: Iterable[str] = ())
             continue
         if name not in _BY_VARIABLE:
             raise Misconfigured(f"environment: unknown variable {name}{_nearest(name, _BY_VARIABLE)}")
-        key = _BY_VARIABLE[name]
-        yield Given(key, _read(text, KINDS[key]), name)
+        yield as_typed(_BY_VARIABLE[name], text, name)
+
+
+def as_typed(key: str, value: object, origin: str) -> Given:
+    """Take a value as somebody typed it: text is read as what the key holds, where it can be."""
+    return Given(key, _read(value, KINDS[key]) if isinstance(value, str) else value, origin)
 
 
 def configure(given: Iterable[Given]) -> Settings:
@@ -106,7 +110,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _read(text: str, kind: Any) -> object:
-    """Read a variable's text as what its key holds; text that cannot be is kept, for `_checked` to refuse."""
+    """Read text as what a key holds; text that cannot be read is kept, for `_checked` to refuse."""
     wanted = _plain(kind)
     if wanted is bool:
         return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}.get(

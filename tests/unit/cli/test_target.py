@@ -2,29 +2,32 @@ from pathlib import Path
 
 import pytest
 
-from shoal.cli.target import InFile, InModule, Urls, read_fields, read_target
+from shoal.cli.target import Target, read_fields, read_target
 from shoal.model.errors import Misconfigured
+from shoal.spider.source import PlainSpider, SpiderFile, SpiderModule
 
 
-def test_urls_are_start_urls_in_canonical_form() -> None:
-    target = read_target(["HTTPS://Example.com", "http://b.test/#top"])
-    assert target == Urls(("https://example.com/", "http://b.test/"))
-
-
-def test_a_crawl_of_urls_is_named_after_its_first_host() -> None:
-    target = read_target(["https://shop.example:8443/x", "https://other.example/"])
-    assert isinstance(target, Urls)
-    assert target.name == "shop.example:8443"
+def test_urls_are_start_urls_in_canonical_form_of_a_crawl_named_after_the_first_host() -> None:
+    target = read_target(["HTTPS://Shop.example:8443", "http://b.test/#top"], ["name=h1"])
+    start = ("https://shop.example:8443/", "http://b.test/")
+    assert target == Target(PlainSpider("shop.example:8443", start, {"name": "h1"}))
 
 
 def test_a_python_file_is_a_spider_and_what_follows_are_its_start_urls(tmp_path: Path) -> None:
     spider = tmp_path / "books.py"
     spider.touch()
-    assert read_target([str(spider), "https://a.test/"]) == InFile(spider, ("https://a.test/",))
+    assert read_target([str(spider), "https://a.test/"]) == Target(
+        SpiderFile(str(spider)), ("https://a.test/",)
+    )
 
 
 def test_a_name_in_a_module_is_a_spider() -> None:
-    assert read_target(["my.spiders:books"]) == InModule("my.spiders", "books", ())
+    assert read_target(["my.spiders:books"]) == Target(SpiderModule("my.spiders", "books"))
+
+
+def test_a_spider_says_itself_what_to_extract() -> None:
+    with pytest.raises(Misconfigured, match="--item is for crawls without a spider"):
+        read_target(["my.spiders:books"], ["name=h1"])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,53 @@
+"""The commands there are. Importing this must stay quick: what a command needs is imported when it runs."""
+
+from typing import Annotated
+
+import typer
+import typer.main
+
+from shoal import __version__
+from shoal.cli import crawl, demo, dlq, status, verify
+from shoal.cli.options import examples
+
+app = typer.Typer(
+    name="shoal",
+    add_completion=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["--help", "-h"]},
+    pretty_exceptions_enable=False,
+    epilog=examples(
+        ("Watch a crawl of a small shop on this machine", "shoal demo"),
+        ("One site, one record per page", "shoal crawl https://example.com/ --out pages.jsonl"),
+        ("Your own spider", "shoal crawl books.py"),
+    ),
+)
+app.command("crawl", epilog=crawl.EXAMPLES)(crawl.command)
+app.command("status", epilog=status.EXAMPLES)(status.command)
+app.command("verify", epilog=verify.EXAMPLES)(verify.command)
+app.add_typer(dlq.app, name="dlq")
+app.command("demo", epilog=demo.EXAMPLES)(demo.command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"shoal {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def shoal(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Crawl the web: nothing lost, nothing doubled, never impolite."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def command() -> typer.core.TyperGroup:
+    """Build the command tree."""
+    built = typer.main.get_command(app)
+    assert isinstance(built, typer.core.TyperGroup)
+    return built

@@ -1,0 +1,140 @@
+"""`shoal crawl`: what can be said on the command line, and nothing more; `running` does it."""
+
+import sys
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from shoal.cli.options import Config, Json, Quiet, Verbose, examples, option
+
+EXAMPLES = examples(
+    ("One record per page: url, status, title, depth, links", "shoal crawl https://example.com/"),
+    (
+        "Fields by CSS selector, into a table",
+        "shoal crawl https://a.example/ --item name=h1 --item price=.price --out x.csv",
+    ),
+    ("Your own spider, from a file", "shoal crawl books.py"),
+    ("Your own spider, from a module", "shoal crawl myproject.spiders:books"),
+    ("Politely, but not for ever", "shoal crawl https://example.com/ --rate 1 --depth 3 --max-pages 1000"),
+    ("Go on after Ctrl-C, a crash or a power cut: the same again", "shoal crawl books.py"),
+)
+
+_what = partial(option, panel="What to crawl")
+_how = partial(option, panel="How to behave")
+_where = partial(option, panel="Where it goes")
+
+Targets = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TARGET",
+        help="Start URLs; or a spider (books.py or module:name), then start URLs to use instead of its own.",
+        show_default=False,
+    ),
+]
+Items = Annotated[
+    list[str] | None, _what("--item", "NAME=CSS", "A field of each record: text of the first match.")
+]
+Follow = Annotated[str | None, _what("--follow", "REGEX", "Follow only links whose URL matches.")]
+SameHost = Annotated[
+    bool | None,
+    _what("--same-host/--any-host", "", "Follow links on the start URLs' hosts only?", default="same host"),
+]
+Depth = Annotated[str | None, _what("--depth", "N", "Follow links this far.", default="no limit")]
+MaxPages = Annotated[str | None, _what("--max-pages", "N", "Stop after so many pages.", default="no limit")]
+
+Rate = Annotated[str | None, _how("--rate", "N", "Requests per second and host; 0: no limit.", default="2")]
+PerHost = Annotated[str | None, _how("--per-host", "N", "Requests at once, per host.", default="4")]
+Concurrency = Annotated[str | None, _how("--concurrency", "N", "Requests at once, in all.", default="64")]
+Robots = Annotated[bool | None, _how("--robots/--no-robots", "", "Obey robots.txt?", default="yes")]
+AllowPrivate = Annotated[bool | None, _how("--allow-private", "", "Allow loopback and private addresses.")]
+UserAgent = Annotated[
+    str | None, _how("--user-agent", "TEXT", "Who we say we are.", default="Shoal, version and contact")
+]
+Procs = Annotated[str | None, _how("--procs", "N", "Parse processes.", default="by number of cores")]
+MaxDead = Annotated[
+    str | None, _how("--max-dead", "N", "Exit with 2 if more were given up.", default="any number")
+]
+
+Store = Annotated[
+    str | None, _where("--store", "FOLDER", "The crawl's state, archive and items.", default="shoal-data")
+]
+Outputs = Annotated[
+    list[str] | None,
+    _where(
+        "--out",
+        "PATH",
+        "Items, as .jsonl, .csv, .sqlite or .parquet; repeatable.",
+        default="jsonl in the store",
+    ),
+]
+Name = Annotated[
+    str | None, _where("--crawl", "NAME", "Name of this crawl.", default="the spider's, or the host")
+]
+Resume = Annotated[
+    bool, _where("--resume/--fresh", "", "Go on where this crawl stopped, or start again?", default="resume")
+]
+
+
+def command(
+    target: Targets,
+    *,
+    item: Items = None,
+    follow: Follow = None,
+    same_host: SameHost = None,
+    depth: Depth = None,
+    max_pages: MaxPages = None,
+    rate: Rate = None,
+    per_host: PerHost = None,
+    concurrency: Concurrency = None,
+    robots: Robots = None,
+    allow_private: AllowPrivate = None,
+    user_agent: UserAgent = None,
+    procs: Procs = None,
+    max_dead: MaxDead = None,
+    store: Store = None,
+    out: Outputs = None,
+    crawl: Name = None,
+    resume: Resume = True,
+    config: Config = None,
+    quiet: Quiet = False,
+    json: Json = False,
+    verbose: Verbose = 0,
+) -> int:
+    """Crawl from start URLs, or with a spider.
+
+    A crawl that was interrupted goes on where it stopped: type the same command again.
+    """
+    from shoal.cli.planning import Asked, plan_of
+
+    flags = {
+        "store": store,
+        "crawl.follow": follow,
+        "crawl.same_host": same_host,
+        "crawl.depth": depth,
+        "crawl.max_pages": max_pages,
+        "crawl.rate": rate,
+        "crawl.per_host": per_host,
+        "crawl.concurrency": concurrency,
+        "crawl.robots": robots,
+        "crawl.allow_private": allow_private,
+        "crawl.user_agent": user_agent,
+        "crawl.procs": procs,
+        "crawl.max_dead": max_dead,
+    }
+    asked = Asked(
+        targets=target,
+        items=item or (),
+        outputs=out or (),
+        crawl=crawl or "",
+        fresh=not resume,
+        flags={key: value for key, value in flags.items() if value is not None},
+        config=config,
+    )
+    plan = plan_of(asked)
+
+    # Only now what takes a while to load: a mistyped flag is answered at once.
+    from shoal.cli.report import again
+    from shoal.cli.running import Shown, run_plan
+
+    return run_plan(plan, Shown(quiet=quiet, json=json, verbose=verbose), resume=again(sys.argv[1:]))

@@ -1,0 +1,48 @@
+"""The visit to the shop: serve it, crawl it with the example spider, say what to try next."""
+
+from pathlib import Path
+
+import shoal
+from shoal.cli.demo.server import open_shop
+from shoal.cli.exits import Exit
+from shoal.cli.output import put, tell
+from shoal.cli.running import Shown, run_plan
+from shoal.model.errors import Misconfigured
+from shoal.model.settings import CrawlSettings, Settings
+from shoal.runtime.plan import CrawlPlan
+from shoal.spider.source import SpiderFile
+
+FOLDER = "shoal-demo"
+# A shop this small could be had in a second. Nobody could watch that, and nobody should ask a shop so fast.
+SETTINGS = Settings(store=FOLDER, crawl=CrawlSettings(rate=25.0, burst=1, per_host=8, allow_private=True))
+
+
+def visit(*, quiet: bool, json: bool) -> Exit:
+    """Crawl the shop, into a store of its own in the current folder."""
+    spider = example("shop.py")
+    shown = Shown(quiet=quiet, json=json)
+    talk = not quiet and not json
+    with open_shop() as address:
+        if talk:
+            tell(f"a shop is open at {address}, crawling it with {spider}; everything made is in ./{FOLDER}")
+        plan = CrawlPlan(
+            source=SpiderFile(str(spider)),
+            settings=SETTINGS,
+            name="demo",
+            seeds=(address,),
+            fresh=True,
+            overrides=frozenset({"rate", "burst", "per_host", "allow_private"}),
+        )
+        code = run_plan(plan, shown, resume="shoal demo")
+    if talk and code is Exit.FINISHED:
+        put(f"Then crawl something of your own:\n  cp {spider} my_spider.py\n  shoal crawl my_spider.py")
+    return code
+
+
+def example(name: str) -> Path:
+    """Find an example spider: in the package as installed, or beside it in a checkout."""
+    package = Path(shoal.__file__).parent
+    for folder in (package / "examples", package.parents[1] / "examples"):
+        if (folder / name).is_file():
+            return folder / name
+    raise Misconfigured(f"the example {name} is missing from this installation of Shoal")

@@ -1,0 +1,69 @@
+"""`shoal status`: every crawl of a store, by state, whether or not one is running."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from shoal.cli.figures import by_count, count, counted, table
+from shoal.cli.options import Config, Json, Store, examples
+
+if TYPE_CHECKING:
+    from shoal.runtime.inspect import StoreStatus
+
+EXAMPLES = examples(
+    ("The store in this folder", "shoal status"),
+    ("For a script", "shoal status --store /data/shop --json"),
+)
+
+
+def command(store: Store = None, config: Config = None, json: Json = False) -> None:
+    """Show the crawls of a store, by state.
+
+    Reads only; safe while a crawl runs.
+    """
+    from asyncio import run
+
+    from shoal.cli.layers import load_settings
+    from shoal.cli.output import put, put_json
+    from shoal.runtime.inspect import status
+
+    settings = load_settings({"store": store} if store is not None else {}, config=config).settings
+    found = run(status(settings.store))
+    if json:
+        put_json(status_json(found))
+    else:
+        put("\n".join(status_lines(found)))
+
+
+def status_json(status: "StoreStatus") -> dict[str, object]:
+    return {
+        "store": status.store,
+        "running": status.running,
+        "crawls": [
+            {
+                "crawl": crawl.name,
+                "accepted": crawl.accepted,
+                "counts": dict(crawl.counts),
+                "dead_by_class": dict(crawl.dead_by_class),
+            }
+            for crawl in status.crawls
+        ],
+    }
+
+
+def status_lines(status: "StoreStatus") -> Iterator[str]:
+    """Lay the crawls out as a table that leaves out the states nothing is in."""
+    running = "a crawl is running" if status.running else "no crawl is running"
+    yield f"{status.store}: {counted(len(status.crawls), 'crawl')}, {running}"
+    if not status.crawls:
+        return
+    states = [
+        state for state in status.crawls[0].counts if any(crawl.counts[state] for crawl in status.crawls)
+    ]
+    rows: list[Sequence[str]] = [
+        [crawl.name, count(crawl.accepted), *(count(crawl.counts[state]) for state in states)]
+        for crawl in status.crawls
+    ]
+    yield from table(["crawl", "accepted", *states], rows)
+    for crawl in status.crawls:
+        if crawl.dead_by_class:
+            yield f"given up in {crawl.name}: {by_count(crawl.dead_by_class)}"

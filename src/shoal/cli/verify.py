@@ -1,0 +1,60 @@
+"""`shoal verify`: count everything again from the data and compare."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+from shoal.cli.figures import counted
+from shoal.cli.options import Config, Crawl, Json, Store, examples, option
+
+if TYPE_CHECKING:
+    from shoal.runtime.verify import VerifyReport
+
+EXAMPLES = examples(
+    ("Is everything accounted for?", "shoal verify"),
+    ("Read every archived page again, too", "shoal verify --deep"),
+    ("In a script: 0 is fine, 5 is not", "shoal verify --store /data/shop --json"),
+)
+
+
+def command(
+    store: Store = None,
+    crawl: Crawl = None,
+    deep: Annotated[bool, option("--deep", "", "Read every archived page and check its digest.")] = False,
+    config: Config = None,
+    json: Json = False,
+) -> int:
+    """Prove that nothing was lost and nothing doubled.
+
+    Counts everything again from the data and compares frontier, archive and items with one another.
+    """
+    from asyncio import run
+
+    from shoal.cli.exits import Exit
+    from shoal.cli.layers import load_settings
+    from shoal.cli.output import put, put_json
+    from shoal.runtime.verify import verify
+
+    settings = load_settings({"store": store} if store is not None else {}, config=config).settings
+    report = run(verify(settings.store, crawl, deep=deep))
+    if json:
+        put_json(verify_json(report))
+    else:
+        put("\n".join(verify_lines(report)))
+    return Exit.NOT_VERIFIED if report.problems else Exit.FINISHED
+
+
+def verify_json(report: "VerifyReport") -> dict[str, object]:
+    return {"ok": not report.problems, **asdict(report)}
+
+
+def verify_lines(report: "VerifyReport") -> Iterator[str]:
+    """Say what was counted, then every problem on a line of its own."""
+    for crawl in report.crawls:
+        yield (
+            f"{crawl.name}: {counted(crawl.accepted, 'request')} accounted for, "
+            f"{counted(crawl.pages, 'page')} in the archive, {counted(crawl.items, 'item')} in the outputs"
+        )
+    for problem in report.problems:
+        yield f"problem: {problem}"
+    yield "nothing lost, nothing doubled" if not report.problems else counted(len(report.problems), "problem")

@@ -1,0 +1,128 @@
+"""The commands: what they are called, what their help says, and that the manual is complete."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.core import TyperGroup
+
+from shoal import __version__
+from shoal.cli.app import command
+from shoal.cli.exits import MEANING
+from shoal.cli.main import run
+from shoal.model.configure import KINDS
+from shoal.model.settings import Settings
+
+MANUAL = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+
+
+def commands(group: TyperGroup, path: str = "shoal") -> Iterator[tuple[str, object]]:
+    for name, inner in group.commands.items():
+        if isinstance(inner, TyperGroup):
+            yield from commands(inner, f"{path} {name}")
+        else:
+            yield f"{path} {name}", inner
+
+
+COMMANDS = dict(commands(command()))
+
+
+def section(title: str) -> str:
+    return MANUAL.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def flags(path: str) -> list[str]:
+    parameters = COMMANDS[path].params  # type: ignore[attr-defined]
+    return [flag for one in parameters for flag in (*one.opts, *one.secondary_opts) if flag.startswith("-")]
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_the_manual_has_every_flag_of_every_command(path: str) -> None:
+    text = section(path)
+    assert text
+    assert [flag for flag in flags(path) if not re.search(rf"(?<![\w-]){flag}(?![\w-])", text)] == []
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_the_manual_has_no_flag_that_does_not_exist(path: str) -> None:
+    known = {*flags(path), "--help"}
+    assert set(re.findall(r"`(--[a-z-]+)", section(path))) <= known
+
+
+def test_the_manual_has_every_exit_code_with_its_meaning() -> None:
+    rows = dict(re.findall(r"^\| (\d+) \| (.+) \|$", section("Exit codes"), re.MULTILINE))
+    assert rows == {str(int(code)): meaning for code, meaning in MEANING.items()}
+
+
+def test_the_manual_has_every_setting_with_its_default() -> None:
+    rows = dict(re.findall(r"^\| `([a-z_.]+)` \| (.*?) ?\| .+ \|$", section("Settings"), re.MULTILINE))
+    assert set(rows) == set(KINDS)
+    assert {key: text for key, text in rows.items() if text.startswith("`")} == {
+        key: f"`{shown}`" for key in KINDS if (shown := default(key))
+    }
+
+
+def default(key: str) -> str:
+    value: object = Settings()
+    for name in key.split("."):
+        value = getattr(value, name)
+    return (
+        ""
+        if value in (None, "", {}) or key == "crawl.user_agent"
+        else str(value).lower()
+        if value in (True, False) and isinstance(value, bool)
+        else str(value)
+    )
+
+
+@pytest.mark.parametrize("path", ["shoal", "shoal dlq", *COMMANDS])
+def test_every_help_says_what_the_command_is_for(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*path.split()[1:], "--help"]) == 0
+    assert f"Usage: {path}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_command_shows_examples(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run([*path.split()[1:], "--help"])
+    _, heading, shown = capsys.readouterr().out.partition("Examples")
+    assert heading
+    assert path in shown
+
+
+def test_help_shows_the_defaults_that_apply(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["crawl", "--help"])
+    words = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    crawl = Settings().crawl
+    for flag, shown in (
+        ("--rate", crawl.rate),
+        ("--per-host", crawl.per_host),
+        ("--concurrency", crawl.concurrency),
+    ):
+        assert re.search(rf"{flag} .*?Default: {shown:g}\.", words), flag
+    assert f"Default: {Settings().store}." in words
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"shoal {__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["dlq"]])
+def test_no_command_shows_the_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 0
+    assert "Commands" in capsys.readouterr().out
+
+
+HEAVY = ("shoal.runtime", "shoal.spider", "asyncio", "uvloop", "lxml", "selectolax", "rich.live")
+
+
+def test_help_and_version_load_nothing_that_a_crawl_needs() -> None:
+    script = (
+        "import sys; from shoal.cli.main import run; run(['--version']); run(['crawl', '--help']);"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines()[-1] == "[]"
