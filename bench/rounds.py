@@ -1,0 +1,77 @@
+"""Running crawlers in turns, and judging each run by the server's log and by the items."""
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.measure import run
+from bench.peers import Crawler
+from bench.web_server import WebServer
+
+SERVER_CORE, CRAWLER_CORE = 0, 1
+TIMEOUT = 900.0  # seconds for one run
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run of one crawler."""
+
+    crawler: str
+    all_cores: bool
+    pages: int  # different pages fetched
+    fetches: int
+    items: int  # different items written
+    complete: bool  # every page of the site, or as many as the crawler was capped at
+    wall_s: float
+    cpu_s: float
+    peak_bytes: int
+    exit_code: int
+
+    @property
+    def pages_per_s(self) -> float:
+        return self.pages / self.wall_s
+
+    @property
+    def cpu_ms_per_page(self) -> float:
+        return 1000 * self.cpu_s / self.pages
+
+    @property
+    def exactly_once(self) -> bool:
+        return self.complete and self.fetches == self.pages == self.items and self.exit_code == 0
+
+
+def measure(crawler: Crawler, server: WebServer, *, pages: int) -> Result:
+    """Run a crawler once, from nothing, against a site of `pages` pages."""
+    server.take_log()
+    with tempfile.TemporaryDirectory(prefix="bench-run-") as name:
+        folder = Path(name)
+        command = crawler.command(server.url, folder)
+        cores = () if crawler.all_cores else (CRAWLER_CORE,)
+        cost = run(command, cores=cores, env=crawler.env, timeout=TIMEOUT)
+        items = {json.loads(line)["url"] for line in crawler.items(folder)}
+    fetches = server.take_log()
+    return Result(
+        crawler=crawler.name,
+        all_cores=crawler.all_cores,
+        pages=len(fetches),
+        fetches=fetches.total(),
+        items=len(items),
+        complete=len(fetches) >= (crawler.cap or pages),
+        wall_s=cost.wall_s,
+        cpu_s=cost.cpu_s,
+        peak_bytes=cost.peak_bytes,
+        exit_code=cost.exit_code,
+    )
+
+
+def interleaved(
+    crawlers: Sequence[Crawler], reference: Crawler, server: WebServer, *, pages: int, rounds: int
+) -> Iterator[Result]:
+    """Run each crawler `rounds` times, with a run of the reference before and after every one."""
+    yield measure(reference, server, pages=pages)
+    for _ in range(rounds):
+        for crawler in crawlers:
+            yield measure(crawler, server, pages=pages)
+            yield measure(reference, server, pages=pages)
