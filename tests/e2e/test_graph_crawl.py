@@ -1,0 +1,48 @@
+"""The whole machine on a web whose answer is known: the command line, 50 hosts, 20,000 pages."""
+
+from pathlib import Path
+
+import pytest
+from tests.graph_crawl import GraphCrawl, assert_items, assert_same, serving_graph
+from tests.site.access_log import fetches
+from tests.site.graph import Shape
+
+SHAPE = Shape(
+    seed=20,
+    pages=20_000,
+    hosts=50,
+    chain=30,
+    redirects=400,
+    gone=200,
+    disallowed=200,
+    unfollowed=60,
+    spellings=True,
+    queries=True,
+)
+QUICK = ("--rate", "0", "--per-host", "8", "--concurrency", "64")
+
+
+@pytest.mark.slow
+async def test_a_crawl_ends_with_exactly_the_graph_and_a_second_one_has_nothing_to_do(tmp_path: Path) -> None:
+    async with serving_graph(SHAPE) as (site, graph):
+        expected = graph.expected()
+        crawl = GraphCrawl(graph.start, tmp_path, QUICK)
+
+        first = crawl.run()
+
+        assert first.code == 0, first.err
+        hits = await site.hits()
+        assert_same("fetched", fetches(hits).elements(), expected.fetched)
+        assert_same("archived", crawl.archived().elements(), expected.pages)
+        assert_items(crawl, graph)
+        counts = crawl.counts()
+        assert counts["accepted"] == len(expected.fetched) + len(expected.disallowed)
+        assert (counts["gone"], counts["filtered"], counts["dead"]) == (200, 200, 0)
+
+        second = crawl.run()
+
+        assert second.code == 0, second.err
+        assert await site.hits() == hits
+        assert_items(crawl, graph)
+        verified = crawl.verify()
+        assert verified.code == 0, verified.out

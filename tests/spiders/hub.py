@@ -1,0 +1,19 @@
+"""Follows the links of a hub with the priority that their class names."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import shoal
+
+spider = shoal.Spider("hub")
+
+
+@spider.page(r"/$")
+def hub(page: shoal.Page) -> Iterator[Any]:
+    for priority in range(1, 11):
+        yield from page.links(f".p{priority}", priority=priority)
+
+
+@spider.page(r"/leaf/")
+def leaf(page: shoal.Page) -> Iterator[Any]:
+    yield {"url": page.url}
