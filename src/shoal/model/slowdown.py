@@ -48,3 +48,8 @@ class Window:
         if len(self._answers) > self.rules.window:
             self._blocked -= self._answers.popleft()
         return factor(self._blocked, len(self._answers), self.rules)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether there were enough answers for the factor to mean anything."""
+        return len(self._answers) >= self.rules.at_least

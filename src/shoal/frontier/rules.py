@@ -1,0 +1,76 @@
+"""Decisions that every backend makes alike: values in, values out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from shoal.model.failure import Failure, FailureClass
+from shoal.model.outcome import Dead, Done, Fetched, Gone, Retry, Settlement
+from shoal.model.pace import Pace
+from shoal.model.slowdown import SlowdownRules, Window, stretched
+
+LOWEST_BAND = 15  # ten priorities, and as many classes below as a request can lose with the usual retries
+
+SET_BACK = 1.0  # seconds; a clock that steps back by less is left to catch up
+
+
+@dataclass(slots=True)
+class HostRecord:
+    """What is known of a host and survives a restart."""
+
+    interval: float | None = None  # set by hand, as are the next two; None: what the crawls say
+    burst: int | None = None
+    concurrency: int | None = None
+    crawl_delay: float = 0.0
+    rest_until: float = 0.0
+    slow: float = 1.0
+    paused: bool = False
+
+
+def band(priority: int, attempts: int) -> int:
+    """Return the priority class in which a request waits: one lower for every attempt it has cost."""
+    return min(max(priority, 0) + attempts, LOWEST_BAND)
+
+
+def applied_pace(record: HostRecord, crawls: Iterable[Pace], rules: SlowdownRules) -> Pace:
+    """Return the pace that applies to a host: the slowest of all that have a say.
+
+    No burst survives a Crawl-delay or a slow-down: stretching the interval would stretch the credit too, and
+    a host that asks for less would first get more.
+    """
+    paces = list(crawls) or [Pace()]
+    interval = max(pace.interval for pace in paces) if record.interval is None else record.interval
+    burst = min(pace.burst for pace in paces) if record.burst is None else record.burst
+    at_once = min(pace.concurrency for pace in paces) if record.concurrency is None else record.concurrency
+    if record.crawl_delay > interval:
+        interval, burst = record.crawl_delay, 1
+    if record.slow > 1.0:
+        interval, burst = stretched(interval, record.slow, rules), 1
+    return Pace(interval, burst, at_once)
+
+
+def answered(settlement: Settlement) -> bool:
+    """Say whether the host answered at all; silence says nothing about being pushed back."""
+    if not settlement.sent:
+        return False
+    match settlement.outcome:
+        case Fetched() | Done() | Gone():
+            return True
+        case Retry(failure=failure) | Dead(failure=failure):
+            return settlement.blocked or failure.status > 0
+        case _:
+            return settlement.blocked
+
+
+def slowed(window: Window, blocked: bool, slow: float) -> float:
+    """Return a host's slow factor after one more answer."""
+    factor = window.note(blocked)
+    # A new window says nothing yet: after a restart the factor that was found before it goes on.
+    return round(factor, 3) if window.speaks else slow
+
+
+def poisoned(crashes: int) -> Failure:
+    return Failure(FailureClass.POISON, f"its holder died or overran {crashes} times")
+
+
+def struck_out(strikes: int) -> Failure:
+    return Failure(FailureClass.POISON, f"the process died {strikes} times while parsing it")

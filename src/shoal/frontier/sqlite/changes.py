@@ -1,0 +1,143 @@
+"""What one transaction writes.
+
+Callers change the state in RAM and note here what has to follow on disk; then all of it is written at once,
+table by table. Inserts and deletes are sorted by key, so that neighbours dirty the same block.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from shoal.frontier.sqlite.packing import packed
+
+if TYPE_CHECKING:
+    from shoal.frontier.sqlite.host import Host
+    from shoal.frontier.sqlite.state import Batch, Crawl
+
+Params = tuple[object, ...]
+
+_ADD = "INSERT INTO request(id, lane, fp, priority, request) VALUES (?, ?, ?, ?, ?)"
+_PUT_BACK = "UPDATE request SET attempts = ?, crashes = ?, rests = ?, due = ?, first_at = ? WHERE id = ?"
+_REMOVE = "DELETE FROM request WHERE id = ?"
+_LANE = "INSERT INTO lane(id, crawl, host, pool) VALUES (?, ?, ?, ?)"
+_FETCHED = """
+    INSERT INTO parsing(
+      id, lane, fp, priority, attempts, crashes, first_at, holder, request, page, strikes, taken)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 1)"""
+_DIE_PARSING = """
+    INSERT INTO dead(
+      id, lane, fp, priority, kind, reason, status, attempts, crashes, first_at, died_at, holder,
+      request, page)
+    SELECT id, lane, fp, priority, ?, ?, ?, attempts, crashes, first_at, ?, holder, request, coalesce(?, page)
+    FROM parsing WHERE id = ?"""
+_PARSED = "DELETE FROM parsing WHERE id = ?"
+_DIE = """
+    INSERT INTO dead(
+      id, lane, fp, priority, kind, reason, status, attempts, crashes, first_at, died_at, holder,
+      request, page)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_PAGE = """
+    INSERT INTO ended(crawl, fp, state, ended_at, status,
+      segment, offset, length, fetched_at, items, links, etag, modified, digest)
+    VALUES (?, ?, 'done', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_END = "INSERT INTO ended(crawl, fp, state, ended_at, status, rule, reason) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_REVIVE = """
+    INSERT INTO request(id, lane, fp, priority, request)
+    SELECT id, lane, fp, priority, request FROM dead WHERE id = ?"""
+_REPARSE = """
+    INSERT INTO parsing(
+      id, lane, fp, priority, attempts, crashes, first_at, holder, request, page, strikes, taken)
+    SELECT id, lane, fp, priority, attempts, crashes, first_at, holder, request, page, 0, 0
+    FROM dead WHERE id = ?"""
+_UNDIE = "DELETE FROM dead WHERE id = ?"
+_TAKE_UP = "UPDATE parsing SET taken = 1 WHERE id = ?"
+_SEEN = "INSERT INTO seen(crawl, fps) VALUES (?, ?)"
+_HOST = """
+    INSERT INTO host(id, name, interval, burst, concurrency, crawl_delay, rest_until, slow, paused)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT(id) DO UPDATE SET interval = excluded.interval, burst = excluded.burst,
+      concurrency = excluded.concurrency, crawl_delay = excluded.crawl_delay,
+      rest_until = excluded.rest_until, slow = excluded.slow, paused = excluded.paused"""
+_LEASE = """
+    INSERT INTO lease(token, holder, granted_at, ids) VALUES (?, ?, ?, ?)
+    ON CONFLICT(token) DO UPDATE SET ids = excluded.ids"""
+_END_LEASE = "DELETE FROM lease WHERE token = ?"
+_COUNTS = "UPDATE crawl SET counts = ? WHERE id = ?"
+_CHECKPOINT = "INSERT OR REPLACE INTO checkpoint(name, value) VALUES (?, ?)"
+_STATE = "INSERT OR REPLACE INTO crawl_state(crawl, key, value) VALUES (?, ?, ?)"
+
+_json = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class Changes:
+    added: list[Params] = field(default_factory=list)
+    put_back: list[Params] = field(default_factory=list)
+    removed: list[tuple[int]] = field(default_factory=list)
+    lanes: list[Params] = field(default_factory=list)
+    fetched: list[Params] = field(default_factory=list)
+    died_parsing: list[Params] = field(default_factory=list)
+    parsed: list[tuple[int]] = field(default_factory=list)
+    died: list[Params] = field(default_factory=list)
+    pages: list[Params] = field(default_factory=list)
+    ended: list[Params] = field(default_factory=list)
+    revived: list[tuple[int]] = field(default_factory=list)  # dead letters that wait again
+    reparsed: list[tuple[int]] = field(default_factory=list)  # dead letters whose page is to be parsed again
+    taken_up: list[tuple[int]] = field(default_factory=list)  # pages handed out to be parsed
+    seen: dict[int, list[int]] = field(default_factory=dict)  # by id of the crawl
+    hosts: set["Host"] = field(default_factory=set)
+    batches: set["Batch"] = field(default_factory=set)
+    crawls: set["Crawl"] = field(default_factory=set)  # whose counts changed
+    checkpoints: list[Params] = field(default_factory=list)
+    crawl_state: list[Params] = field(default_factory=list)
+
+    def write(self, database: sqlite3.Connection) -> None:
+        """Write everything, inside a transaction of the caller's."""
+        many: Sequence[tuple[str, Sequence[Params]]] = (
+            (_LANE, self.lanes),
+            (_ADD, self.added),
+            (_PUT_BACK, self.put_back),
+            (_REMOVE, sorted(self.removed)),
+            (_FETCHED, self.fetched),
+            (_DIE_PARSING, self.died_parsing),
+            (_PARSED, sorted(self.parsed)),
+            (_DIE, self.died),
+            (_PAGE, self.pages),
+            (_END, self.ended),
+            (_REVIVE, self.revived),
+            (_REPARSE, self.reparsed),
+            (_UNDIE, self.revived + self.reparsed),
+            (_TAKE_UP, self.taken_up),
+            (_SEEN, [(crawl, packed(fps)) for crawl, fps in self.seen.items()]),
+            (_HOST, [_host_row(host) for host in self.hosts]),
+            (_LEASE, [_lease_row(batch) for batch in self.batches if batch.held]),
+            (_END_LEASE, [(batch.token,) for batch in self.batches if not batch.held]),
+            (_COUNTS, [(_json(crawl.counts).decode(), crawl.id) for crawl in self.crawls]),
+            (_CHECKPOINT, self.checkpoints),
+            (_STATE, self.crawl_state),
+        )
+        for statement, rows in many:
+            if rows:
+                database.executemany(statement, rows)
+
+
+def _host_row(host: "Host") -> Params:
+    record = host.record
+    return (
+        host.id,
+        host.name,
+        record.interval,
+        record.burst,
+        record.concurrency,
+        record.crawl_delay,
+        record.rest_until,
+        record.slow,
+        record.paused,
+    )
+
+
+def _lease_row(batch: "Batch") -> Params:
+    return (batch.token, batch.holder, batch.granted_at, packed(batch.held))

@@ -1,0 +1,33 @@
+"""A host: its governor, and the lanes that share it."""
+
+import math
+from typing import TYPE_CHECKING
+
+from shoal.frontier.governor import Governor
+from shoal.frontier.rules import HostRecord
+from shoal.model.slowdown import SlowdownRules
+
+if TYPE_CHECKING:
+    from shoal.frontier.sqlite.lane import Lane
+
+_USUAL = SlowdownRules()
+
+
+class Host(Governor):
+    __slots__ = ("id", "lanes", "name")
+
+    def __init__(self, id: int, name: str, record: HostRecord, *, last: float = -math.inf) -> None:
+        super().__init__(record, last=last)
+        self.id = id
+        self.name = name
+        self.lanes: list[Lane] = []
+
+    def join(self, lane: "Lane") -> None:
+        """Take a lane in: its crawl has a say in the pace from now on."""
+        self.lanes.append(lane)
+        self.repace()
+
+    def repace(self) -> None:
+        """Work out the pace anew; the crawl that joined last says how the host slows down."""
+        crawls = [lane.crawl for lane in self.lanes]
+        self.follow({crawl.pace for crawl in crawls}, crawls[-1].slowdown if crawls else _USUAL)

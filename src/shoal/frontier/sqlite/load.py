@@ -1,0 +1,146 @@
+"""Coming back to life: what an earlier owner left behind, and the state in RAM rebuilt from it."""
+
+import sqlite3
+from array import array
+from collections.abc import Iterator
+from heapq import heapify
+
+import msgspec
+
+from shoal.frontier.answers import Counts
+from shoal.frontier.rules import band, poisoned, struck_out
+from shoal.frontier.sqlite.packing import unpacked
+from shoal.frontier.sqlite.seen import SeenSet
+from shoal.frontier.sqlite.state import ORDINAL_BITS, Crawl, CrawlTerms, Page, State
+from shoal.stores.sqlite import transaction
+
+decode_counts = msgspec.json.Decoder(Counts).decode
+decode_terms = msgspec.json.Decoder(CrawlTerms).decode
+
+
+def recover(database: sqlite3.Connection, now: float) -> int:
+    """Begin a new life of the store and return its number; whatever the last one held is charged with a
+    crash.
+
+    One transaction, so that a crash is charged once, even if this process dies in the middle of it.
+    """
+    with transaction(database):
+        [life] = database.execute(
+            "INSERT INTO meta VALUES ('life', 1)"
+            " ON CONFLICT(key) DO UPDATE SET value = value + 1 RETURNING value"
+        ).fetchone()
+        crawls = {
+            id: (decode_terms(terms).max_crashes, decode_counts(counts))
+            for id, terms, counts in database.execute("SELECT id, settings, counts FROM crawl")
+        }
+        _reclaim_leases(database, crawls, now)
+        _strike_pages(database, crawls, now)
+        database.executemany(
+            "UPDATE crawl SET counts = ? WHERE id = ?",
+            [(msgspec.json.encode(counts).decode(), id) for id, (_, counts) in crawls.items()],
+        )
+    return int(life)
+
+
+def _reclaim_leases(database: sqlite3.Connection, crawls: dict[int, tuple[int, Counts]], now: float) -> None:
+    for holder, granted_at, ids in database.execute(
+        "SELECT holder, granted_at, ids FROM lease ORDER BY token"
+    ).fetchall():
+        for id in sorted(unpacked(ids)):
+            max_crashes, counts = crawls[id >> ORDINAL_BITS]
+            [crashes] = database.execute(
+                "UPDATE request SET attempts = attempts + 1, crashes = crashes + 1, due = NULL,"
+                " first_at = coalesce(first_at, ?) WHERE id = ? RETURNING crashes",
+                (granted_at, id),
+            ).fetchone()
+            counts.leased -= 1
+            counts.crashes += 1
+            if crashes < max_crashes:
+                counts.waiting += 1
+                continue
+            failure = poisoned(crashes)
+            counts.die(failure.kind)
+            database.execute(
+                "INSERT INTO dead SELECT id, lane, fp, priority, ?, ?, 0, attempts, crashes, first_at, ?, ?,"
+                " request, NULL FROM request WHERE id = ?",
+                (failure.kind.value, failure.reason, now, holder, id),
+            )
+            database.execute("DELETE FROM request WHERE id = ?", (id,))
+    database.execute("DELETE FROM lease")
+
+
+def _strike_pages(database: sqlite3.Connection, crawls: dict[int, tuple[int, Counts]], now: float) -> None:
+    for id, strikes in database.execute(
+        "UPDATE parsing SET strikes = strikes + 1, taken = 0 WHERE taken RETURNING id, strikes"
+    ).fetchall():
+        max_crashes, counts = crawls[id >> ORDINAL_BITS]
+        counts.crashes += 1
+        if strikes < max_crashes:
+            continue
+        failure = struck_out(strikes)
+        counts.parsing -= 1
+        counts.die(failure.kind)
+        database.execute(
+            "INSERT INTO dead SELECT id, lane, fp, priority, ?, ?, 0, attempts, crashes, first_at, ?, holder,"
+            " request, page FROM parsing WHERE id = ?",
+            (failure.kind.value, failure.reason, now, id),
+        )
+        database.execute("DELETE FROM parsing WHERE id = ?", (id,))
+
+
+def load(state: State, crawl: Crawl, now: float) -> None:
+    """Rebuild a crawl's half in RAM, in one pass over each of its tables."""
+    database = state.database
+    crawl.seen = SeenSet.of(seen_log(database, crawl.id), crawl.counts.accepted)
+    for id, pool, host_id, name, *record in database.execute(
+        "SELECT lane.id, pool, host.id, name,"
+        " interval, burst, concurrency, crawl_delay, rest_until, slow, paused"
+        " FROM lane JOIN host ON host.id = lane.host WHERE crawl = ? ORDER BY lane.id",
+        (crawl.id,),
+    ):
+        host = state.hosts.get(name) or state.take_in(host_id, name, record)
+        state.add_lane(id, crawl, host, pool)
+    _load_requests(state, crawl, now)
+    for fp, id, strikes in database.execute(
+        "SELECT fp, id, strikes FROM parsing WHERE id BETWEEN ? AND ? ORDER BY id", id_range(crawl.id)
+    ):
+        crawl.parsing[fp] = Page(id, strikes, taken=False)
+    [validators] = database.execute(
+        "SELECT EXISTS(SELECT 1 FROM validator WHERE crawl = ?)", (crawl.id,)
+    ).fetchone()
+    crawl.has_validators = bool(validators)
+    for lane in crawl.lanes.values():
+        for queue in (lane, lane.suspects):
+            if queue is not None and queue.size:
+                state.scheduler.stamp(queue)
+                state.scheduler.place(queue, now)
+
+
+def _load_requests(state: State, crawl: Crawl, now: float) -> None:
+    lanes = {lane.id: lane for lane in crawl.lanes.values()}
+    for id, lane_id, priority, attempts, crashes, due in state.database.execute(
+        "SELECT id, lane, priority, attempts, crashes, due FROM request WHERE id BETWEEN ? AND ? ORDER BY id",
+        id_range(crawl.id),
+    ):
+        lane = lanes[lane_id]
+        if crashes:
+            lane = state.beside(lane)
+        if due is not None and due > now:
+            crawl.delayed.append((due, id, band(priority, attempts), lane))
+        else:
+            lane.push(band(priority, attempts), id)
+    heapify(crawl.delayed)
+    # Delays end by time alone, so which of the two a request counts under was last written some time ago.
+    waiting = crawl.counts.waiting + crawl.counts.delayed
+    crawl.counts.delayed = len(crawl.delayed)
+    crawl.counts.waiting = waiting - crawl.counts.delayed
+
+
+def seen_log(database: sqlite3.Connection, crawl_id: int) -> Iterator["array[int]"]:
+    for [fps] in database.execute("SELECT fps FROM seen WHERE crawl = ?", (crawl_id,)):
+        yield unpacked(fps)
+
+
+def id_range(crawl_id: int) -> tuple[int, int]:
+    """Give the first and the last id that a request of a crawl can have."""
+    return crawl_id << ORDINAL_BITS, ((crawl_id + 1) << ORDINAL_BITS) - 1

@@ -1,0 +1,236 @@
+"""Owning a store: its life, its transactions, and its crawls as a whole."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from shoal.frontier.answers import Counts, Opened, Robots
+from shoal.frontier.rules import SET_BACK
+from shoal.frontier.sqlite.changes import Changes
+from shoal.frontier.sqlite.drop import drop
+from shoal.frontier.sqlite.load import decode_counts, decode_terms, load, recover
+from shoal.frontier.sqlite.reader import Reader
+from shoal.frontier.sqlite.reclaim import promote, set_back
+from shoal.frontier.sqlite.state import Crawl, CrawlTerms, State
+from shoal.frontier.sqlite.wal import Checkpointer
+from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+from shoal.model.pace import Pace
+from shoal.model.slowdown import SlowdownRules
+from shoal.stores.sqlite import check, connect_for_reading, open_database, transaction, translate, translated
+
+MIGRATIONS = ("schema.sql",)  # each leads one version further
+ROBOTS_KEPT = 20_000  # hosts whose robots.txt is remembered; those that expire first make room
+ROBOTS_SWEEP = 64  # rows written between two sweeps
+
+
+class Owner(Reader):
+    """The process that may write.
+
+    Calls change the state in RAM first and then write one transaction. If that fails (a full disk, most
+    likely), RAM is ahead of the disk: every later call is refused with the reason, and the next life begins
+    from the disk, which is whole.
+    """
+
+    def __init__(
+        self, state: State, path: Path, clock: Callable[[], float], checkpointer: Checkpointer
+    ) -> None:
+        super().__init__(state.database, path, clock)
+        self._state = state
+        self._checkpointer = checkpointer
+        self._latest = state.opened_at
+        self._broken: ShoalError | None = None
+        self._robots_written = 0
+        self._acknowledged = asyncio.Event()  # set whenever a page has been parsed
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, path: Path, *, clock: Callable[[], float] = time.time, fsync: bool = False
+    ) -> AsyncIterator[Self]:
+        """Own the database at `path`, making or migrating it if need be.
+
+        What an earlier owner had leased when it died waits again, with a crash on its account. Leaving
+        gives nothing back: who stops in peace settles its leases first.
+        """
+        database = open_database(path, _migrations(), fsync=fsync)
+        try:
+            now = clock()
+            with translated(path):
+                state = State(database, opened_at=now, life=recover(database, now))
+            with Checkpointer(path) as checkpointer:
+                yield cls(state, path, clock, checkpointer)
+        finally:
+            database.close()
+
+    @classmethod
+    @asynccontextmanager
+    async def peek(cls, path: Path, *, clock: Callable[[], float] = time.time) -> AsyncIterator[Reader]:
+        """Read a store without owning it, while its owner goes on."""
+        database = connect_for_reading(path)
+        try:
+            check(database, path, newest=len(MIGRATIONS))
+            yield Reader(database, path, clock)
+        finally:
+            database.close()
+
+    async def open_crawl(
+        self,
+        name: str,
+        *,
+        pace: Pace | None = None,
+        max_crashes: int | None = None,
+        slowdown: SlowdownRules | None = None,
+        state: Mapping[str, bytes] | None = None,
+    ) -> Opened:
+        """Create a crawl or take it up again; what is not given stays as it was.
+
+        `state` is written only if the crawl is new.
+        """
+        self._refuse_if_broken()
+        with translated(self._path):
+            known = self._database.execute(
+                "SELECT id, settings, counts, paused, dropped FROM crawl WHERE name = ?", (name,)
+            ).fetchone()
+        resumed = known is not None and not known[4]
+        terms = _terms(decode_terms(known[1]) if resumed else CrawlTerms(), pace, max_crashes, slowdown)
+        with self._transaction() as database:
+            [id] = database.execute(
+                "INSERT INTO crawl(name, settings, counts) VALUES (?, ?, '{}')"
+                " ON CONFLICT(name) DO UPDATE SET settings = excluded.settings, dropped = 0 RETURNING id",
+                (name, msgspec.json.encode(terms).decode()),
+            ).fetchone()
+            if not resumed:
+                database.executemany(
+                    "INSERT INTO crawl_state VALUES (?, ?, ?)",
+                    [(id, key, value) for key, value in (state or {}).items()],
+                )
+            if (crawl := self._state.crawls.get(name)) is not None:
+                self._reopen(crawl, terms)
+            else:
+                counts = decode_counts(known[2]) if resumed else Counts()
+                crawl = Crawl(id, name, terms, counts, paused=bool(resumed and known[3]))
+                self._state.crawls[name] = crawl
+                load(self._state, crawl, self._now())
+        return Opened(name, resumed)
+
+    def _reopen(self, crawl: Crawl, terms: CrawlTerms) -> None:
+        crawl.pace, crawl.max_crashes, crawl.slowdown = terms.pace, terms.max_crashes, terms.slowdown
+        for host in {lane.host for lane in crawl.lanes.values()}:
+            host.repace()
+            self._state.scheduler.place_all(host, self._now())
+
+    async def drop_crawl(self, name: str, *, forget: Collection[str] = ()) -> bool:
+        """Delete a crawl that is not open, and the checkpoints named; False: there was none.
+
+        What conditional requests need is kept for its next generation (`validators`).
+        """
+        self._refuse_if_broken()
+        if name in self._state.crawls:
+            raise Misconfigured(f"crawl {name!r} is open and cannot be dropped")
+        if name not in await self.crawls():
+            return False
+        finished = (await self.counts(name)).open == 0
+        with self._transaction() as database:
+            drop(database, self.crawl_id(name), finished=finished, forget=forget)
+        return True
+
+    async def pause(self, crawl: str) -> None:
+        """Lease nothing more from a crawl, in this life and the next ones, until `resume`."""
+        self._pause(crawl, paused=True)
+
+    async def resume(self, crawl: str) -> None:
+        self._pause(crawl, paused=False)
+
+    def _pause(self, name: str, *, paused: bool) -> None:
+        crawl = self._state.crawl(name)
+        with self._transaction() as database:
+            database.execute("UPDATE crawl SET paused = ? WHERE id = ?", (paused, crawl.id))
+            crawl.paused = paused
+
+    async def robots_get(self, host: str) -> Robots | None:
+        """Recall a host's robots.txt; None: not known, or expired."""
+        row = self._database.execute(
+            "SELECT expires, status, body FROM robots WHERE host = ? AND expires > ?", (host, self._clock())
+        ).fetchone()
+        return None if row is None else Robots(*row)
+
+    async def robots_set(self, host: str, *, expires: float, status: int, body: bytes) -> None:
+        with self._transaction() as database:
+            database.execute(
+                "INSERT OR REPLACE INTO robots VALUES (?, ?, ?, ?)", (host, expires, status, body)
+            )
+            self._robots_written += 1
+            if self._robots_written % ROBOTS_SWEEP == 0:
+                database.execute(
+                    "DELETE FROM robots WHERE host IN"
+                    " (SELECT host FROM robots ORDER BY expires DESC LIMIT -1 OFFSET ?)",
+                    (ROBOTS_KEPT,),
+                )
+
+    async def counts(self, crawl: str) -> Counts:
+        """Count the requests of a crawl by state."""
+        if (known := self._state.crawls.get(crawl)) is None:
+            return await super().counts(crawl)
+        promote(self._state, self._now())
+        return known.counts.copy()
+
+    def _now(self) -> float:
+        """Read the clock. It stands still rather than go back a little, and goes back if it was set back."""
+        now = self._clock()
+        if now < self._latest - SET_BACK:
+            set_back(self._state, now, self._latest - now)
+            self._latest = now
+        self._latest = max(self._latest, now)
+        return self._latest
+
+    def _refuse_if_broken(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+
+    @contextmanager
+    def _changing(self) -> Iterator[Changes]:
+        """Collect what the caller changes in RAM, then write it."""
+        with self._fail_stop():
+            changes = Changes()
+            yield changes
+            with transaction(self._database):
+                changes.write(self._database)
+        self._checkpointer.note(self._database.total_changes)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._fail_stop(), transaction(self._database):
+            yield self._database
+
+    @contextmanager
+    def _fail_stop(self) -> Iterator[None]:
+        self._refuse_if_broken()
+        try:
+            yield
+        except BaseException as error:
+            ours = translate(error, self._path) if isinstance(error, sqlite3.Error) else None
+            self._broken = ours or Unavailable(f"{self._path}: stopped after {type(error).__name__}: {error}")
+            if ours is not None:
+                raise ours from error
+            raise
+
+
+def _migrations() -> list[str]:
+    return [files(__package__).joinpath(name).read_text() for name in MIGRATIONS]
+
+
+def _terms(
+    before: CrawlTerms, pace: Pace | None, max_crashes: int | None, slowdown: SlowdownRules | None
+) -> CrawlTerms:
+    return CrawlTerms(
+        before.pace if pace is None else pace,
+        before.max_crashes if max_crashes is None else max_crashes,
+        before.slowdown if slowdown is None else slowdown,
+    )

@@ -1,0 +1,45 @@
+"""Second chances: dead letters that wait again, and pages that are parsed again."""
+
+from collections.abc import Collection
+
+from shoal.frontier.rules import band
+from shoal.frontier.sqlite.changes import Changes
+from shoal.frontier.sqlite.reader import dead_where
+from shoal.frontier.sqlite.state import Crawl, Page, State
+from shoal.model.failure import FailureClass
+
+OF_THE_PAGE = {FailureClass.PARSE_ERROR, FailureClass.POISON}  # fetching it again would not help
+
+
+def replay(
+    state: State,
+    crawl: Crawl,
+    changes: Changes,
+    now: float,
+    *,
+    kinds: Collection[FailureClass],
+    host: str,
+    fingerprints: Collection[int],
+    limit: int | None,
+) -> int:
+    """Put dead letters back with a clean slate; the ones whose page is kept are only parsed again."""
+    chosen, params = dead_where(crawl.id, kinds=kinds, host=host, fingerprints=fingerprints)
+    letters = state.database.execute(
+        f"SELECT dead.id, fp, priority, kind, page IS NOT NULL, host.name, pool FROM {chosen}"  # noqa: S608
+        " ORDER BY dead.id LIMIT ?",
+        (*params, -1 if limit is None else limit),
+    ).fetchall()
+    counts = crawl.counts
+    for id, fp, priority, kind, kept, host_name, pool in letters:
+        failure = FailureClass(kind)
+        counts.revive(failure)
+        if kept and failure in OF_THE_PAGE:
+            counts.parsing += 1
+            crawl.parsing[fp] = Page(id, 0, taken=False)
+            changes.reparsed.append((id,))
+        else:
+            counts.waiting += 1
+            state.scheduler.push(crawl.lanes[(host_name, pool)], band(priority, 0), id, now)
+            changes.revived.append((id,))
+    changes.crawls.add(crawl)
+    return len(letters)

@@ -1,0 +1,215 @@
+"""Outcomes in: what became of a lease, or of a page that was being parsed."""
+
+from heapq import heappush
+from typing import assert_never
+
+from shoal.frontier.rules import answered, band
+from shoal.frontier.sqlite.changes import Changes
+from shoal.frontier.sqlite.lane import Lane
+from shoal.frontier.sqlite.packing import packed_page
+from shoal.frontier.sqlite.state import Crawl, Held, Page, Row, State
+from shoal.model.failure import Failure
+from shoal.model.outcome import (
+    Acknowledgement,
+    Dead,
+    Done,
+    Fetched,
+    Filtered,
+    Gone,
+    Lease,
+    Released,
+    Retry,
+    Settlement,
+)
+from shoal.model.page import PageRecord
+
+
+def held(state: State, lease: Lease) -> Held | None:
+    """Find what a lease holds; None: it was settled or reclaimed."""
+    crawl = state.crawls.get(lease.crawl)
+    found = crawl.out.get(lease.fingerprint) if crawl is not None else None
+    return found if found is not None and found.batch.token == lease.token else None
+
+
+def settle(state: State, settlement: Settlement, held: Held, changes: Changes, now: float) -> None:
+    """Apply an outcome to what was held. Its links are the caller's to add."""
+    host = held.lane.host
+    could, ready = host.open, host.ready
+    let_go(state, held, changes)
+    if not settlement.sent:
+        host.give_back(held.batch.token, held.interval)
+    elif answered(settlement) and host.hear(settlement.blocked):
+        host.repace()
+        changes.hosts.add(host)
+    _apply(state, settlement, held, changes, now)
+    if host.open and (not could or host.ready < ready):
+        state.scheduler.place_all(host, now)
+
+
+def _apply(state: State, settlement: Settlement, held: Held, changes: Changes, now: float) -> None:
+    row, crawl, host = held.row, held.lane.crawl, held.lane.host
+    counts = crawl.counts
+    match settlement.outcome:
+        case Done(page=page):
+            counts.done += 1
+            changes.removed.append((row.id,))
+            changes.pages.append(_page_row(crawl, row.fp, page, now))
+        case Fetched(page=page):
+            counts.parsing += 1
+            changes.removed.append((row.id,))
+            changes.fetched.append(_parsing_row(held, page))
+            crawl.parsing[row.fp] = Page(row.id, 0, taken=True)
+        case Gone(status=status):
+            counts.gone += 1
+            changes.removed.append((row.id,))
+            changes.ended.append((crawl.id, row.fp, "gone", now, status, None, None))
+        case Filtered(rule=rule, reason=reason):
+            counts.filter(rule)
+            changes.removed.append((row.id,))
+            changes.ended.append((crawl.id, row.fp, "filtered", now, None, rule.value, reason))
+        case Dead(failure=failure, page=kept):
+            host.failures += 1
+            die(held, failure, changes, now, crashes=row.crashes, page=kept)
+        case Retry() as retry:
+            host.failures += 1
+            counts.retries += 1
+            if retry.rest > 0:
+                host.rest(now + retry.rest)
+                changes.hosts.add(host)
+            again = row._replace(
+                attempts=row.attempts + retry.charged,
+                rests=row.rests + (not retry.charged),
+                first_at=first_leased(held),
+            )
+            put_back(state, held.lane, again, changes, now, delay=retry.delay)
+        case Released(delay=delay):
+            # Nothing has changed on disk unless it now has to wait for something.
+            put_back(state, held.lane, row, changes if delay > 0 else None, now, delay=delay)
+        case _:
+            assert_never(settlement.outcome)
+
+
+def let_go(state: State, held: Held, changes: Changes) -> None:
+    """End a lease, whatever is to become of its request."""
+    batch, lane = held.batch, held.lane
+    del lane.crawl.out[held.row.fp]
+    del batch.held[held.row.id]
+    lane.crawl.counts.leased -= 1
+    if not held.landed:
+        lane.host.inflight -= 1
+    if lane.suspect:
+        del state.suspects_out[batch.holder]
+    changes.batches.add(batch)
+    changes.crawls.add(lane.crawl)
+
+
+def put_back(
+    state: State, lane: Lane, row: Row, changes: Changes | None, now: float, *, delay: float
+) -> None:
+    """Let a request wait again, at once or after `delay`."""
+    crawl = lane.crawl
+    due = now + delay if delay > 0 else None
+    if changes is not None:
+        changes.put_back.append((row.attempts, row.crashes, row.rests, due, row.first_at, row.id))
+    where = band(row.priority, row.attempts)
+    if due is None:
+        crawl.counts.waiting += 1
+        state.scheduler.push(lane, where, row.id, now)
+    else:
+        crawl.counts.delayed += 1
+        heappush(crawl.delayed, (due, row.id, where, lane))
+
+
+def die(
+    held: Held,
+    failure: Failure,
+    changes: Changes,
+    now: float,
+    *,
+    crashes: int,
+    page: PageRecord | None = None,
+) -> None:
+    """Give a request up: it becomes a dead letter."""
+    row, lane = held.row, held.lane
+    lane.crawl.counts.die(failure.kind)
+    changes.removed.append((row.id,))
+    changes.died.append(
+        (
+            row.id,
+            lane.id,
+            row.fp,
+            row.priority,
+            failure.kind.value,
+            failure.reason,
+            failure.status,
+            row.attempts + 1,
+            crashes,
+            first_leased(held),
+            now,
+            held.batch.holder,
+            row.request,
+            None if page is None else packed_page(page),
+        )
+    )
+
+
+def acknowledge(crawl: Crawl, acknowledgement: Acknowledgement, changes: Changes, now: float) -> bool:
+    """End a page that was being parsed; False: it was not."""
+    page = crawl.parsing.pop(acknowledgement.fingerprint, None)
+    if page is None:
+        return False
+    crawl.counts.parsing -= 1
+    changes.crawls.add(crawl)
+    changes.parsed.append((page.id,))
+    match acknowledgement.outcome:
+        case Done(page=record):
+            crawl.counts.done += 1
+            changes.pages.append(_page_row(crawl, acknowledgement.fingerprint, record, now))
+        case Dead(failure=failure, page=kept):
+            crawl.counts.die(failure.kind)
+            blob = None if kept is None else packed_page(kept)
+            changes.died_parsing.append(
+                (failure.kind.value, failure.reason, failure.status, now, blob, page.id)
+            )
+        case _:
+            assert_never(acknowledgement.outcome)
+    return True
+
+
+def first_leased(held: Held) -> float:
+    return held.batch.granted_at if held.row.first_at is None else held.row.first_at
+
+
+def _page_row(crawl: Crawl, fp: int, page: PageRecord, now: float) -> tuple[object, ...]:
+    ref = page.ref
+    return (
+        crawl.id,
+        fp,
+        now,
+        page.status,
+        ref.segment,
+        ref.offset,
+        ref.length,
+        page.fetched_at,
+        page.items,
+        page.links,
+        page.etag,
+        page.modified,
+        page.digest,
+    )
+
+
+def _parsing_row(held: Held, page: PageRecord) -> tuple[object, ...]:
+    row = held.row
+    return (
+        row.id,
+        held.lane.id,
+        row.fp,
+        row.priority,
+        row.attempts + 1,
+        row.crashes,
+        first_leased(held),
+        held.batch.holder,
+        row.request,
+        packed_page(page),
+    )

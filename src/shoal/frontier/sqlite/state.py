@@ -1,0 +1,204 @@
+"""The half of the frontier that lives in RAM: everything that can be rebuilt from the database."""
+
+import math
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+import msgspec
+
+from shoal.frontier.answers import Counts
+from shoal.frontier.rules import HostRecord
+from shoal.frontier.sqlite.changes import Changes
+from shoal.frontier.sqlite.host import Host
+from shoal.frontier.sqlite.lane import Lane
+from shoal.frontier.sqlite.scheduler import Roster, Scheduler
+from shoal.frontier.sqlite.seen import SeenSet
+from shoal.model.errors import Misconfigured
+from shoal.model.pace import Pace
+from shoal.model.slowdown import SlowdownRules
+
+ORDINAL_BITS = 40  # of a request's id; the crawl's id is above
+
+
+class CrawlTerms(msgspec.Struct, frozen=True):
+    """What a crawl was opened with, as kept in the database."""
+
+    pace: Pace = Pace()
+    max_crashes: int = 3
+    slowdown: SlowdownRules = SlowdownRules()
+
+
+class Row(NamedTuple):
+    """A request, as read back for a lease."""
+
+    id: int
+    fp: int
+    priority: int
+    attempts: int
+    crashes: int
+    rests: int
+    first_at: float | None
+    request: bytes
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """What one call to `lease` handed out, as far as it is still held."""
+
+    token: int
+    holder: str
+    granted_at: float
+    until: float  # the earliest deadline in it
+    extended: bool = False  # its deadlines differ
+    held: dict[int, "Held"] = field(default_factory=dict)  # by id of the request
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    row: Row
+    lane: Lane
+    batch: Batch
+    until: float
+    interval: float
+    landed: bool = False
+
+
+@dataclass(slots=True)
+class Page:
+    """A page that is being parsed, or waits for it."""
+
+    id: int
+    strikes: int
+    taken: bool
+
+
+class Crawl:
+    """One crawl that was opened."""
+
+    def __init__(self, id: int, name: str, terms: CrawlTerms, counts: Counts, *, paused: bool) -> None:
+        self.id = id
+        self.name = name
+        self.pace = terms.pace
+        self.max_crashes = terms.max_crashes
+        self.slowdown = terms.slowdown
+        self.counts = counts
+        self.paused = paused
+        self.seen = SeenSet()
+        self.lanes: dict[tuple[str, str], Lane] = {}  # by host and pool
+        self.rosters: dict[str, Roster] = {}  # by pool
+        self.suspects: dict[str, Roster] = {}
+        self.out: dict[int, Held] = {}  # leased, by fingerprint
+        self.delayed: list[tuple[float, int, int, Lane]] = []  # heap of due, id, band
+        self.parsing: dict[int, Page] = {}  # by fingerprint
+        self.has_validators = False
+
+    @property
+    def first_id(self) -> int:
+        return self.id << ORDINAL_BITS
+
+    def roster(self, pool: str, *, suspect: bool) -> Roster:
+        return (self.suspects if suspect else self.rosters).setdefault(pool, Roster())
+
+
+class State:
+    def __init__(self, database: sqlite3.Connection, *, opened_at: float, life: int) -> None:
+        self.database = database
+        self.opened_at = opened_at
+        self.scheduler = Scheduler()
+        self.crawls: dict[str, Crawl] = {}
+        self.hosts: dict[str, Host] = {}
+        self.deadlines: list[
+            tuple[float, int, Batch]
+        ] = []  # heap; a batch may be listed too early, never too late
+        self.suspects_out: dict[str, int] = {}  # by holder
+        self.token = life << 32  # tokens of an earlier life are smaller, those of a later one greater
+        self.next_lane = self._after("lane")
+        self.next_host = self._after("host")
+
+    def _after(self, table: str) -> int:
+        [last] = self.database.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()  # noqa: S608
+        return int(last) + 1
+
+    def crawl(self, name: str) -> Crawl:
+        try:
+            return self.crawls[name]
+        except KeyError:
+            raise Misconfigured(f"no crawl named {name!r} is open") from None
+
+    def host(self, name: str, changes: Changes) -> Host:
+        """Find a host, or take it in: from the database if an earlier life knew it."""
+        if (host := self.hosts.get(name)) is not None:
+            return host
+        known = self.database.execute(
+            "SELECT id, interval, burst, concurrency, crawl_delay, rest_until, slow, paused"
+            " FROM host WHERE name = ?",
+            (name,),
+        ).fetchone()
+        if known is not None:
+            return self.take_in(known[0], name, known[1:])
+        host = self.hosts[name] = Host(self.next_host, name, HostRecord())
+        self.next_host += 1
+        changes.hosts.add(host)
+        return host
+
+    def take_in(self, id: int, name: str, record: Sequence[Any]) -> Host:
+        """Take in a host that an earlier life knew: it may have been asked the moment before."""
+        known = HostRecord(*record)  # columns in the order of its fields
+        known.paused = bool(known.paused)
+        host = self.hosts[name] = Host(id, name, known, last=self.opened_at)
+        return host
+
+    def lane(self, crawl: Crawl, host_name: str, pool: str, changes: Changes) -> Lane:
+        """Find the lane of a request, or make it."""
+        if (lane := crawl.lanes.get((host_name, pool))) is not None:
+            return lane
+        host = self.host(host_name, changes)
+        lane = self.add_lane(self.next_lane, crawl, host, pool)
+        self.next_lane += 1
+        changes.lanes.append((lane.id, crawl.id, host.id, pool))
+        return lane
+
+    def add_lane(self, id: int, crawl: Crawl, host: Host, pool: str) -> Lane:
+        lane = Lane(id, crawl, host, pool, crawl.roster(pool, suspect=False), suspect=False)
+        crawl.lanes[(host.name, pool)] = lane
+        lane.roster.lanes += 1
+        host.join(lane)
+        return lane
+
+    def beside(self, lane: Lane) -> Lane:
+        """Find the lane of suspects beside a lane, or make it."""
+        if lane.suspects is None:
+            suspects = Lane(
+                lane.id,
+                lane.crawl,
+                lane.host,
+                lane.pool,
+                lane.crawl.roster(lane.pool, suspect=True),
+                suspect=True,
+            )
+            suspects.roster.lanes += 1
+            lane.suspects = suspects
+            lane.host.lanes.append(suspects)
+        return lane.suspects
+
+    def next_deadline(self) -> float:
+        """Say when the next lease runs out."""
+        while self.deadlines:
+            listed, token, batch = self.deadlines[0]
+            if batch.held and not batch.extended:
+                return listed
+            if batch.held and (until := min(held.until for held in batch.held.values())) == listed:
+                return listed
+            heappop(self.deadlines)
+            if batch.held:
+                batch.until = until
+                heappush(self.deadlines, (until, token, batch))
+        return math.inf
+
+    def open_crawls(self, names: Iterable[str] | None) -> list[Crawl]:
+        """Give the crawls that may be leased from."""
+        chosen = self.crawls.values() if names is None else [self.crawl(name) for name in names]
+        return [crawl for crawl in chosen if not crawl.paused]
