@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import figures, peers, profile, site
+from bench import figures, growth, peers, profile, site
 from bench.rounds import CRAWLER_CORE, SERVER_CORE, Result, interleaved
 from bench.web_server import WebServer, serving
 
@@ -21,6 +21,9 @@ console = Console(width=None if sys.stdout.isatty() else 120)
 
 def main() -> int:
     args = _arguments()
+    if args.task == "growth":
+        pages = args.pages or growth.PAGES
+        return growth.main(console, pages=pages, queued=args.queued, rounds=args.rounds)
     if (os.cpu_count() or 1) <= CRAWLER_CORE:
         sys.exit("bench: two cores are needed, one for the server and one for the crawler")
     pages = args.pages or (4_000 if args.quick else 20_000)
@@ -79,6 +82,7 @@ def _told(results: Iterable[Result]) -> list[Result]:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Compare Shoal with its peers.")
+    parser.add_argument("task", nargs="?", choices=("crawl", "growth"), default="crawl")
     parser.add_argument("--pages", type=int, default=0, help="size of the site (default: 20,000)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each crawler (default: %(default)s)")
     parser.add_argument("--cap", type=int, default=1_500, help="pages for Scrapy (default: %(default)s)")
@@ -87,6 +91,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", type=_names, default=NAMES, metavar="A,B", help=only)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all runs and figures there too")
     parser.add_argument("--profile", type=Path, metavar="FILE", help="profile Shoal's processes instead")
+    parser.add_argument("--queued", type=int, default=1_000_000, help="growth: URLs that already wait")
     return parser.parse_args()
 
 

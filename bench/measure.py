@@ -1,24 +1,30 @@
-"""What a command costs: CPU of all its processes, wall time, peak memory of all together."""
+"""What a command costs: CPU of all its processes, wall time, peak memory of all together.
+
+The command runs below a small process of its own (this module), which adopts whatever outlives its parent and
+waits for all of it: only then is the kernel's account of CPU time complete.
+"""
 
 import ctypes
 import os
 import resource
-import signal
 import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from pathlib import Path
 
+import msgspec
 import psutil
 
+ROOT = Path(__file__).parents[1]
 PR_SET_CHILD_SUBREAPER = 36  # Linux, prctl(2)
 SAMPLE = 0.2  # seconds between looks at memory
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(msgspec.Struct, frozen=True):
     wall_s: float
     cpu_s: float  # user and system, of every process that the command started
     peak_bytes: int  # proportional set size, summed over the processes alive at one time
@@ -26,22 +32,13 @@ class Cost:
 
 
 def run(command: Sequence[str], *, cores: Sequence[int] = (), env: Mapping[str, str], timeout: float) -> Cost:
-    """Run `command` to its end, on `cores` alone if any are named."""
-    # Processes that outlive their parent become ours, so that waiting for them counts their time too.
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    before = _cpu_of_children()
-    began = time.perf_counter()
-    with started_on(cores):
-        process = subprocess.Popen(command, env={**os.environ, **env}, start_new_session=True)
-    with _MemoryWatch(process.pid) as memory:
-        try:
-            exit_code = process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            exit_code = process.wait()
-        wall_s = time.perf_counter() - began
-    _wait_for_group(process.pid)
-    return Cost(wall_s, _cpu_of_children() - before, memory.peak_bytes, exit_code)
+    """Run `command` to its end, on `cores` alone if any are named; one that takes too long is killed."""
+    with tempfile.NamedTemporaryFile(prefix="bench-cost-") as result:
+        adopter = [sys.executable, "-m", "bench.measure", result.name, str(timeout), *command]
+        with started_on(cores):
+            process = subprocess.Popen(adopter, env={**os.environ, **env}, cwd=ROOT)
+        process.wait()
+        return msgspec.json.decode(Path(result.name).read_bytes(), type=Cost)
 
 
 @contextmanager
@@ -55,29 +52,36 @@ def started_on(cores: Sequence[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _cpu_of_children() -> float:
+def _adopt(command: Sequence[str], timeout: float) -> Cost:
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    began = time.perf_counter()
+    process = subprocess.Popen(command)
+    with _Watch(deadline=began + timeout) as watch:
+        exit_code = process.wait()
+        wall_s = time.perf_counter() - began
+        _wait_for_the_rest()
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+    return Cost(wall_s, usage.ru_utime + usage.ru_stime, watch.peak_bytes, exit_code)
 
 
-def _wait_for_group(group: int) -> None:
+def _wait_for_the_rest() -> None:
     try:
         while True:
-            os.waitpid(-group, 0)
+            os.wait()
     except ChildProcessError:
         return
 
 
-class _MemoryWatch:
-    """Looks at a process and all below it from time to time."""
+class _Watch:
+    """Looks at all processes below this one from time to time, and ends them at the deadline."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, *, deadline: float) -> None:
         self.peak_bytes = 0
-        self._root = psutil.Process(pid)
+        self._deadline = deadline
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> "_MemoryWatch":
+    def __enter__(self) -> "_Watch":
         self._thread.start()
         return self
 
@@ -87,13 +91,20 @@ class _MemoryWatch:
 
     def _watch(self) -> None:
         while not self._stop.wait(SAMPLE):
-            self.peak_bytes = max(self.peak_bytes, self._look())
+            processes = psutil.Process().children(recursive=True)
+            self.peak_bytes = max(self.peak_bytes, sum(map(_pss, processes)))
+            if time.perf_counter() > self._deadline:
+                for process in processes:
+                    process.kill()
 
-    def _look(self) -> int:
-        total = 0
-        try:
-            for process in (self._root, *self._root.children(recursive=True)):
-                total += process.memory_full_info().pss
-        except psutil.Error:  # one of them ended while we looked
-            return 0
-        return total
+
+def _pss(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_full_info().pss)
+    except psutil.Error:  # it ended while we looked
+        return 0
+
+
+if __name__ == "__main__":
+    result, timeout, *command = sys.argv[1:]
+    Path(result).write_bytes(msgspec.json.encode(_adopt(command, float(timeout))))

@@ -69,7 +69,8 @@ def scrapy(*, cap: int, follow: bool = True) -> Crawler:
             urls.write_text("\n".join(path_of(number) for number in range(cap)))
             job = [f"--list={urls}"]
         script, out = str(ROOT / "bench" / "scrapy_job.py"), str(folder / "items.jsonl")
-        return [str(_scrapy_python()), script, url, out, f"--concurrency={CONCURRENCY}", *fields, *job]
+        # -P: the names of the modules beside the script are not for Scrapy to import.
+        return [str(_scrapy_python()), "-P", script, url, out, f"--concurrency={CONCURRENCY}", *fields, *job]
 
     return Crawler("scrapy" if follow else "scrapy, list", command, cap=cap)
 

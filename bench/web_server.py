@@ -73,7 +73,7 @@ def _nginx(program: str, folder: Path, core: int) -> Iterator[WebServer]:
             return paths
 
         command = [program, "-p", run, "-e", f"{run}/error.log", "-c", str(config)]
-        with started_on((core,)):
+        with started_on([core]):
             process = subprocess.Popen(command)
         try:
             _wait_for(port, process)
@@ -90,7 +90,7 @@ def _own_server(folder: Path, core: int) -> Iterator[WebServer]:
     command = [sys.executable, "-m", "tests.site.server", f"{__name__}:FolderSite", str(folder), "1"]
     pipe = subprocess.PIPE
     with tempfile.TemporaryDirectory(prefix="bench-site-") as run:
-        with started_on((core,)):
+        with started_on([core]):
             process = subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=ROOT)
         assert process.stdin is not None
         assert process.stdout is not None
