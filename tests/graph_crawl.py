@@ -7,6 +7,7 @@ import os
 import signal
 import sqlite3
 import subprocess
+import warnings
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -16,10 +17,13 @@ from typing import Any
 
 import msgspec
 import pyarrow.parquet
-from fastwarc.warc import ArchiveIterator, WarcRecordType
 from tests.e2e.command import SHOAL, Ran, shoal, surroundings
 from tests.site.graph import Graph, Shape
 from tests.site.server import ServedSite, serving
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # the package warns about itself when it is imported
+    from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 SPIDER = Path(__file__).with_name("spiders") / "graph.py"
 FORMATS = ("jsonl", "csv", "sqlite", "parquet")

@@ -27,7 +27,8 @@ async def leaves_asked_for(hub: Hub, folder: Path, *options: str) -> list[Hit]:
 
 
 async def test_requests_go_out_by_priority_and_within_one_in_the_order_of_the_page(tmp_path: Path) -> None:
-    priorities = [random.Random(5).randint(1, 10) for _ in range(200)]
+    rng = random.Random(5)
+    priorities = [rng.randint(1, 10) for _ in range(200)]
     hub = Hub(hosts=1, leaves=[(0, priority) for priority in priorities])
 
     hits = await leaves_asked_for(hub, tmp_path, "--per-host", "1", "--concurrency", "1")
