@@ -27,6 +27,7 @@ class Response:
     fetched_at: float  # epoch seconds
     elapsed: float  # seconds from the first byte sent to the last received
     address: str = ""  # of the peer
+    unsealed: bool = False  # neither a length nor TLS vouches for the end of the body
 
     def header(self, name: str, default: str = "") -> str:
         """Give the first value of `name` (lower case)."""

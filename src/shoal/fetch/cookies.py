@@ -1,0 +1,213 @@
+"""Cookies of one crawl: RFC 6265, with caps, and stricter where a crawler has no reason to be generous.
+
+A Secure cookie is neither taken nor sent over plain HTTP, and goes back only to the port it came from. A
+cookie for a public suffix (`co.uk`) is refused. Servers cannot make the jar grow: a cookie has a greatest
+size, a domain a number of cookies, the jar a number of domains, and the header we send a length.
+"""
+
+from functools import cache
+from urllib.parse import urlsplit
+
+import msgspec
+from publicsuffixlist import PublicSuffixList
+
+from shoal.fetch.guard import DEFAULT_PORTS, is_literal
+from shoal.fetch.httpdate import http_date
+
+PER_DOMAIN = 50
+DOMAINS = 5_000
+COOKIE_BYTES = 4096  # name and value
+LINE_BYTES = 2 * COOKIE_BYTES  # a whole Set-Cookie line; a longer one is not even looked at
+HEADER_BYTES = 8192  # of cookies in one request
+
+
+class Cookie(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str
+    value: str
+    domain: str
+    path: str
+    port: int
+    expires: float | None = None  # epoch seconds; None: as long as the crawl
+    host_only: bool = True
+    secure: bool = False
+
+
+class CookieJar:
+    """Keeps cookies and finds those for a URL."""
+
+    def __init__(self) -> None:
+        self._domains: dict[str, dict[tuple[str, str], Cookie]] = {}  # domain -> (path, name) -> cookie
+        self.version = 0  # grows with every change: what is worth saving
+        self.dropped = 0  # cookies refused, for whatever reason
+
+    def __len__(self) -> int:
+        return sum(map(len, self._domains.values()))
+
+    def store(self, url: str, lines: list[str], now: float) -> None:
+        """Take in the Set-Cookie lines of a response from `url`."""
+        place = _Place.of(url)
+        for line in lines:
+            cookie = _parse(line, place, now) if len(line) <= LINE_BYTES else None
+            if cookie is None or not self._keep(cookie, place, now):
+                self.dropped += 1
+
+    def header(self, url: str, now: float) -> str:
+        """Compose the Cookie header for `url`; empty: none."""
+        if not self._domains:
+            return ""
+        place = _Place.of(url)
+        found = [
+            cookie
+            for domain in _parents(place.host)
+            for cookie in self._domains.get(domain, {}).values()
+            if _belongs(cookie, place, now)
+        ]
+        found.sort(key=lambda cookie: -len(cookie.path))
+        pairs: list[str] = []
+        room = HEADER_BYTES
+        for cookie in found:
+            pair = f"{cookie.name}={cookie.value}" if cookie.name else cookie.value
+            room -= len(pair) + 2
+            if room < 0:
+                break
+            pairs.append(pair)
+        return "; ".join(pairs)
+
+    def dump(self) -> bytes:
+        """Write the jar as JSON."""
+        return msgspec.json.encode([c for kept in self._domains.values() for c in kept.values()])
+
+    @classmethod
+    def load(cls, dumped: bytes) -> "CookieJar":
+        """Read what `dump` wrote."""
+        jar = cls()
+        for cookie in msgspec.json.decode(dumped, type=list[Cookie]):
+            jar._domains.setdefault(cookie.domain, {})[cookie.path, cookie.name] = cookie
+        return jar
+
+    def _keep(self, cookie: Cookie, place: "_Place", now: float) -> bool:
+        kept = self._domains.get(cookie.domain, {})
+        key = (cookie.path, cookie.name)
+        old = kept.get(key)
+        if old is not None and old.secure and not place.secure:
+            return False  # plain HTTP must not overwrite what came over TLS
+        if cookie.expires is not None and cookie.expires <= now:
+            if old is not None:  # the usual way to delete one
+                del kept[key]
+                self.version += 1
+            return True
+        if old is None and len(kept) >= PER_DOMAIN:
+            gone = [key for key, other in kept.items() if other.expires is not None and other.expires <= now]
+            for expired in gone or [next(iter(kept))]:
+                del kept[expired]
+        if cookie.domain not in self._domains and len(self._domains) >= DOMAINS:
+            del self._domains[next(iter(self._domains))]
+        if old is None or old != cookie:
+            self.version += 1
+        self._domains.setdefault(cookie.domain, kept)[key] = cookie
+        return True
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """Where a request goes to, or a response comes from."""
+
+    host: str
+    port: int
+    path: str
+    secure: bool
+
+    @classmethod
+    def of(cls, url: str) -> "_Place":
+        parts = urlsplit(url)
+        return cls(
+            parts.hostname or "",
+            parts.port or DEFAULT_PORTS[parts.scheme],
+            parts.path or "/",
+            parts.scheme == "https",
+        )
+
+
+def _parse(line: str, place: _Place, now: float) -> Cookie | None:
+    """Read one Set-Cookie line; None: not a cookie we take."""
+    pair, _, rest = line.partition(";")
+    name, equals, value = pair.partition("=")
+    if not equals:
+        name, value = "", name
+    name, value = name.strip(), value.strip()
+    if not (name or value) or len(name) + len(value) > COOKIE_BYTES:
+        return None
+    attributes: dict[str, str] = {}
+    for part in rest.split(";"):
+        key, _, text = part.partition("=")
+        attributes[key.strip().lower()] = text.strip()
+    secure = "secure" in attributes
+    domain = _domain(attributes.get("domain", ""), place.host)
+    path = attributes.get("path", "")
+    if domain is None or (secure and not place.secure):
+        return None
+    if name.startswith("__Secure-") and not secure:
+        return None
+    if name.startswith("__Host-") and not (secure and path == "/" and not attributes.get("domain")):
+        return None
+    return Cookie(
+        name,
+        value,
+        domain or place.host,
+        path if path.startswith("/") else _default_path(place.path),
+        place.port,
+        _expiry(attributes, now),
+        not domain,
+        secure,
+    )
+
+
+def _domain(wanted: str, host: str) -> str | None:
+    """Check a Domain attribute: "" means this host only, None that the cookie is refused."""
+    wanted = wanted.removeprefix(".").lower()
+    if not wanted or wanted == host:
+        # A cookie for its own host needs no further leave, not even on a public suffix.
+        return "" if not wanted or is_literal(host) or _is_public_suffix(host) else wanted
+    if is_literal(host) or not host.endswith(f".{wanted}") or _is_public_suffix(wanted):
+        return None
+    return wanted
+
+
+@cache
+def _suffixes() -> PublicSuffixList:
+    return PublicSuffixList()  # takes 50 ms: not before somebody sets a Domain
+
+
+def _is_public_suffix(domain: str) -> bool:
+    return bool(_suffixes().is_public(domain))
+
+
+def _expiry(attributes: dict[str, str], now: float) -> float | None:
+    age = attributes.get("max-age", "")
+    if age.removeprefix("-").isdecimal():
+        return now + min(int(age[:12]), 400 * 86_400)  # the longest that browsers allow
+    return http_date(attributes.get("expires", "").replace("-", " "))
+
+
+def _default_path(path: str) -> str:
+    return path[: path.rindex("/")] or "/"
+
+
+def _parents(host: str) -> list[str]:
+    """List `host` and the domains above it."""
+    if is_literal(host):
+        return [host]
+    labels = host.split(".")
+    return [".".join(labels[n:]) for n in range(len(labels))]
+
+
+def _belongs(cookie: Cookie, place: _Place, now: float) -> bool:
+    if cookie.host_only and cookie.domain != place.host:
+        return False
+    if cookie.secure and not (place.secure and cookie.port == place.port):
+        return False
+    if cookie.expires is not None and cookie.expires <= now:
+        return False
+    if not place.path.startswith(cookie.path):
+        return False
+    rest = place.path[len(cookie.path) :]
+    return not rest or cookie.path.endswith("/") or rest.startswith("/")

@@ -1,0 +1,271 @@
+"""One answer, from its first byte to its last: parsed by llhttp, limited where bytes arrive. No socket.
+
+llhttp refuses most broken framing by itself: a doubled, signed or overflowing Content-Length, one beside
+Transfer-Encoding, bad chunk sizes, bare line feeds. Added here is what it lets pass: transfer encodings other
+than chunked, the sizes and counts of headers, trailers and chunk framing, bodies where none may be, and
+whatever follows the end of an answer. After any of these the connection is closed, never drained.
+"""
+
+import httptools
+
+from shoal.model.failure import Failure, FailureClass
+from shoal.model.limits import FetchLimits
+
+TINY_CHUNKS = 10_000  # chunks after which their average size must have reached TINY_CHUNK bytes
+TINY_CHUNK = 16
+FRAMING = 16  # bytes of framing that go without saying, per chunk
+
+_NAMES: dict[
+    bytes, str
+] = {}  # header names as sent -> in lower case: the same few, thousands of times a second
+_NAMES_KEPT = 2_000
+
+
+class _Stop(Exception):
+    """Ends parsing from inside a callback."""
+
+
+class Exchange:
+    """Takes in the bytes of one answer after another. One is over when `complete` or when it has a `failure`.
+
+    A connection has one for life: making a parser costs as much as parsing a page's headers.
+    """
+
+    __slots__ = (
+        "_body",
+        "_chunk_open",
+        "_chunked",
+        "_chunks",
+        "_head",
+        "_in_headers",
+        "_limits",
+        "_lines",
+        "_moved_at",
+        "_parser",
+        "_progress",
+        "_ranged",
+        "_spill",
+        "complete",
+        "encoding",
+        "failure",
+        "first_byte_at",
+        "headers",
+        "received",
+        "reusable",
+        "sent_at",
+        "size",
+        "started_at",
+        "status",
+        "until_close",
+    )
+
+    def __init__(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self.failure: Failure | None = None
+
+    def begin(
+        self, limits: FetchLimits, *, started_at: float, head: bool = False, ranged: bool = False
+    ) -> None:
+        """Expect an answer. `started_at`: from when on the total time counts."""
+        self.status = 0
+        self.headers: list[tuple[str, str]] = []
+        self.encoding = ""  # Content-Encoding, its lines joined
+        self.received = 0  # bytes, all told
+        self.size = 0  # bytes of body, transfer coding removed
+        self.complete = False
+        self.reusable = False  # the connection, for another exchange
+        self.until_close = False  # only the end of the connection ends the body
+        self.started_at = self.sent_at = self._moved_at = started_at
+        self.first_byte_at = 0.0
+        self._limits = limits
+        self._head = head
+        self._ranged = ranged
+        self._in_headers = True
+        self._chunked = False
+        self._chunk_open = False
+        self._chunks = 0
+        self._lines = 0
+        self._body = b""
+        self._spill: bytearray | None = None
+        self._progress = 0
+
+    def forget(self) -> None:
+        """Let go of the answer: an idle connection must not hold the body it brought last."""
+        self.headers = []
+        self._body = b""
+        self._spill = None
+
+    def close(self) -> None:
+        """Let go of the parser, which refers back to this object."""
+        del self._parser
+
+    @property
+    def body(self) -> bytes:
+        return self._body if self._spill is None else bytes(self._spill)
+
+    def feed(self, data: bytes) -> bool:
+        """Take in what arrived; True: the exchange is over."""
+        room = self._limits.header_bytes - self.received
+        self.received += len(data)
+        try:
+            if self._in_headers and room < len(data):
+                self._feed_headers(data, room)
+            else:
+                self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if self.failure is None and not self.complete:
+                self._fail(FailureClass.PROTOCOL, f"not valid HTTP: {error}")
+            self.reusable = False  # when complete: something follows that nobody asked for
+        if self._chunked and self.failure is None and not self.complete:
+            self._check_framing()
+        return self.complete or self.failure is not None
+
+    def end(self, *, reset: bool) -> None:
+        """Take note that nothing more will come."""
+        how = "reset" if reset else "closed"
+        if self.until_close and not reset:
+            self.complete = True
+        elif not self.received:
+            self._fail(FailureClass.CONNECT, f"{how} by the server before the answer")
+        else:
+            where = "in the headers" if self._in_headers else f"after {self.size} bytes of body"
+            self._fail(FailureClass.TRUNCATED, f"{how} by the server {where}")
+
+    def overdue(self, now: float) -> bool:
+        """Fail if one of the times is up. Called a few times a second; that is how exact they are."""
+        if reason := self._late(now):
+            self._fail(FailureClass.TIMEOUT, reason)
+        return bool(reason)
+
+    def excuse(self, now: float, seconds: float) -> None:
+        """Leave out a pause that was ours: it counts against none of the server's times."""
+        self.started_at += seconds
+        self.first_byte_at += seconds
+        self._moved_at = now
+
+    def _late(self, now: float) -> str:
+        limits = self._limits
+        if now - self.started_at > limits.total:
+            return f"total: not complete after {limits.total:g} s"
+        if not self.received:
+            late = now - self.sent_at > limits.first_byte
+            return f"first byte: none within {limits.first_byte:g} s" if late else ""
+        if self.received != self._progress:
+            self._progress = self.received
+            self._moved_at = now
+        elif now - self._moved_at > limits.idle:
+            return f"idle: nothing for {limits.idle:g} s"
+        reading = now - self.first_byte_at
+        if reading > limits.slow_after and self.received < limits.slow_rate * reading:
+            return f"slow: under {limits.slow_rate} bytes/s after {limits.slow_after:g} s"
+        return ""
+
+    # -- called by the parser -----------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        if self.complete:
+            raise _Stop  # a second answer behind the first
+        self.headers = []  # forgets those of an interim answer (1xx)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._lines += 1
+        if self._lines > self._limits.header_lines:
+            self._stop(FailureClass.TOO_LARGE, f"more than {self._limits.header_lines} header lines")
+        if self._in_headers:  # trailers are counted and forgotten
+            self.headers.append((_NAMES.get(name) or _lower(name), value.decode("latin-1")))
+
+    def on_headers_complete(self) -> None:
+        status = self.status = self._parser.get_status_code()
+        if status < 200:
+            if status < 100:
+                self._stop(FailureClass.PROTOCOL, f"status {status}")
+            return  # interim: the answer proper follows, within the same header limits
+        self._in_headers = False
+        length = transfer = None
+        for name, value in self.headers:
+            if name == "content-length":
+                length = value
+            elif name == "transfer-encoding":
+                transfer = value if transfer is None else f"{transfer}, {value}"
+            elif name == "content-encoding":
+                self.encoding = f"{self.encoding},{value}" if self.encoding else value
+        if self._head:
+            # llhttp cannot be told that there will be no body, and would wait for one. The connection is
+            # given up: that is cheaper than being wrong about where the next answer starts.
+            self.complete = True
+            raise _Stop
+        if status == 206 and not self._ranged:
+            self._stop(FailureClass.PROTOCOL, "206 although no range was asked for")
+        if status in (204, 304):
+            return
+        if transfer is not None:
+            if transfer.strip().lower() != "chunked":
+                self._stop(FailureClass.PROTOCOL, f"transfer encoding {transfer[:32]!r}")
+            self._chunked = True
+        elif length is None:
+            self.until_close = True
+        elif int(length) > self._limits.wire_bytes:
+            self._stop(FailureClass.TOO_LARGE, f"announces {length} bytes, limit {self._limits.wire_bytes}")
+
+    def on_body(self, data: bytes) -> None:
+        self.size += len(data)
+        if self.size > self._limits.wire_bytes:
+            self._stop(FailureClass.TOO_LARGE, f"body above {self._limits.wire_bytes} bytes")
+        if self._spill is not None:
+            self._spill += data
+        elif self._body:
+            # Not a list of parts: a body of two-byte chunks would take twenty times its size.
+            self._spill = bytearray(self._body)
+            self._spill += data
+        else:
+            self._body = data
+
+    def on_chunk_header(self) -> None:
+        self._chunks += 1
+        self._chunk_open = True
+
+    def on_chunk_complete(self) -> None:
+        self._chunk_open = False
+
+    def on_message_complete(self) -> None:
+        if self.status >= 200:
+            self.complete = True
+            self.reusable = self._parser.should_keep_alive()
+
+    # -- limits -------------------------------------------------------------------------------------------
+
+    def _feed_headers(self, data: bytes, room: int) -> None:
+        """Feed the parser no more than `room` bytes of headers: it keeps what it has not finished."""
+        view = memoryview(data)
+        self._parser.feed_data(view[:room])
+        if self._in_headers:
+            self._fail(FailureClass.TOO_LARGE, f"headers above {self._limits.header_bytes} bytes")
+        else:
+            self._parser.feed_data(view[room:])
+
+    def _check_framing(self) -> None:
+        """Bound what chunked coding adds to a body: tiny chunks, extensions, trailers."""
+        if self._chunks > TINY_CHUNKS and self.size < self._chunks * TINY_CHUNK:
+            self._fail(FailureClass.PROTOCOL, "the chunks are tiny")
+        # Twice: once for the headers themselves, once for the rest.
+        elif self.received - self.size > 2 * self._limits.header_bytes + self._chunks * FRAMING:
+            if (
+                self._chunk_open
+            ):  # trailers follow the header of the last chunk; extensions come before its end
+                self._fail(FailureClass.TOO_LARGE, f"trailers above {self._limits.header_bytes} bytes")
+            else:
+                self._fail(FailureClass.PROTOCOL, "endless chunk extension")
+
+    def _stop(self, kind: FailureClass, reason: str) -> None:
+        self._fail(kind, reason)
+        raise _Stop
+
+    def _fail(self, kind: FailureClass, reason: str) -> None:
+        self.failure = Failure(kind, reason, self.status)
+
+
+def _lower(raw: bytes) -> str:
+    name = raw.decode("latin-1").lower()
+    if len(_NAMES) < _NAMES_KEPT and len(raw) <= 64:
+        _NAMES[raw] = name
+    return name

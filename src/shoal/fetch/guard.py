@@ -1,0 +1,141 @@
+"""The connect guard: which schemes, ports and addresses a socket may be opened to. Pure rules.
+
+Everything that opens a socket asks here first: pages, redirect targets, robots.txt. A name is resolved
+once, every address it resolves to is checked, and the connection goes to a checked address, not to the
+name: a second look-up that answers differently (DNS rebinding) has nothing to change. One forbidden
+address among several refuses the name, because which of them a client picks is luck.
+
+Allowed is global unicast. `allow_private` opens loopback and the private ranges as well, for crawls of
+one's own network; link-local addresses (cloud metadata among them), multicast and everything reserved stay
+shut. An address in disguise (IPv4 inside IPv6) is judged by what it hides, and never opened as private.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+import ada_url
+
+from shoal.model.failure import Failure, FailureClass
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+# The list of the WHATWG fetch standard, and two stores that take the lines of an HTTP request for commands.
+# fmt: off
+BAD_PORTS = frozenset([
+    0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102,
+    103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512,
+    513, 514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719,
+    1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679,
+    6697, 10080, 6379, 11211,
+])
+# fmt: on
+
+_PRIVATE_4 = [IPv4Network(n) for n in ("10.0.0.0/8", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
+_PRIVATE_6 = [IPv6Network(n) for n in ("::1/128", "fc00::/7")]
+
+# IANA's special-purpose registry, less the private ranges above.
+_NEVER_4 = [
+    IPv4Network(n)
+    for n in (
+        "0.0.0.0/8",
+        "100.64.0.0/10",
+        "168.63.129.16/32",  # Azure's metadata and agent, on an address that looks public
+        "169.254.0.0/16",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.88.99.0/24",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+    )
+]
+_METADATA_6 = IPv6Network("fd00:ec2::/32")  # EC2's metadata, inside the private range
+_GLOBAL_6 = IPv6Network("2000::/3")
+_NEVER_6 = [IPv6Network(n) for n in ("2001::/23", "2001:db8::/32", "3fff::/20")]
+_NAT64 = IPv6Network("64:ff9b::/96")
+_COMPATIBLE = IPv6Network("::/96")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the requests of one scheme, host and port go: the guard's reading of a URL, used to connect."""
+
+    key: str  # as the URL begins: https://host:port
+    secure: bool
+    host: str  # to resolve and to check certificates against; IPv6 without brackets
+    port: int
+    authority: str  # the Host header
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    allow_private: bool = False
+
+    def origin(self, url: str) -> Origin | Failure:
+        """Read where `url` leads; refuse schemes, ports, user info and literal addresses not allowed."""
+        try:
+            parsed = ada_url.URL(url)
+        except ValueError:
+            return refused("not a valid URL")
+        scheme = parsed.protocol[:-1]
+        if scheme not in DEFAULT_PORTS:
+            return refused(f"scheme {scheme[:32]!r} is not fetched")
+        if parsed.username or parsed.password:
+            return refused("user info in the URL")
+        port = int(parsed.port) if parsed.port else DEFAULT_PORTS[scheme]
+        if port in BAD_PORTS:
+            return refused(f"port {port} is not allowed")
+        host = parsed.hostname.removeprefix("[").removesuffix("]")
+        if is_literal(host) and (failure := self.check([host])):
+            return failure
+        return Origin(f"{scheme}://{parsed.host}", scheme == "https", host, port, parsed.host)
+
+    def check(self, addresses: Iterable[str]) -> Failure | None:
+        """Refuse when any of the addresses is forbidden."""
+        for address in addresses:
+            if not self.allows(address):
+                return refused(f"address {address} is not allowed")
+        return None
+
+    def allows(self, address: str) -> bool:
+        try:
+            ip = ip_address(address)
+        except ValueError:
+            return False
+        if isinstance(ip, IPv4Address):
+            return _is_global_4(ip) or (self.allow_private and any(ip in net for net in _PRIVATE_4))
+        if ip.scope_id is not None:
+            return False
+        if self.allow_private and ip not in _METADATA_6 and any(ip in net for net in _PRIVATE_6):
+            return True
+        hidden = _hidden(ip)
+        if hidden:
+            return all(_is_global_4(inner) for inner in hidden)
+        return ip in _GLOBAL_6 and not any(ip in net for net in _NEVER_6)
+
+
+def is_literal(host: str) -> bool:
+    """Tell an address from a name. In a canonical host, a last label of digits means IPv4."""
+    return ":" in host or host.rpartition(".")[2].isdigit()
+
+
+def refused(reason: str) -> Failure:
+    return Failure(FailureClass.REFUSED, reason)
+
+
+def _is_global_4(ip: IPv4Address) -> bool:
+    return not any(ip in net for net in _NEVER_4) and not any(ip in net for net in _PRIVATE_4)
+
+
+def _hidden(ip: IPv6Address) -> list[IPv4Address]:
+    """Unwrap mapped, compatible, NAT64, 6to4 and Teredo addresses."""
+    if ip.ipv4_mapped is not None:
+        return [ip.ipv4_mapped]
+    if ip in _NAT64 or ip in _COMPATIBLE:
+        return [IPv4Address(int(ip) & 0xFFFFFFFF)]
+    if ip.sixtofour is not None:
+        return [ip.sixtofour]
+    return list(ip.teredo or ())

@@ -1,0 +1,183 @@
+"""robots.txt, by RFC 9309: which rules are ours, and whether they let a path pass. Pure.
+
+Group choice: the groups that name our product token, exactly and in any case, joined; failing that, those
+for `*`. The longest matching rule decides, Allow wins a tie. Matching cannot be made slow: plain prefixes lie
+in a dictionary, patterns are searched piece by piece without backtracking, and the number of pieces is
+bounded. Patterns beyond the bound count as what stands before their first `*`: stricter, never laxer.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+BYTES = 500 * 1024  # RFC 9309: at least this much is parsed; what follows is not
+PIECES = 2_000  # of all patterns together: under 1 ms per match
+LONGEST_DELAY = 86_400.0
+
+_LINE = re.compile(r"\r\n|\r|\n")
+_TOKEN = re.compile(r"[a-zA-Z_-]+")
+_COMPATIBLE = re.compile(r"^[^(]*\(compatible;\s*([a-zA-Z_-]+)")
+_ESCAPE = re.compile(r"%[0-9a-fA-F]{2}|[^!#-;=?-Z\[\]_a-z|~%]|%")
+_UNRESERVED = re.compile(r"[0-9A-Za-z._~-]")
+
+# Misspelt often enough that ignoring them would be impolite.
+_AGENT = frozenset({"user-agent", "useragent", "user agent"})
+_DISALLOW = frozenset({"disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"})
+_DELAY = frozenset({"crawl-delay", "crawldelay", "crawl delay"})
+
+
+@dataclass(slots=True)
+class Rules:
+    """What a robots.txt asks of us."""
+
+    delay: float | None = None  # seconds between requests
+    sitemaps: tuple[str, ...] = ()
+    _prefixes: dict[str, bool] = field(default_factory=dict)  # prefix -> allowed
+    _lengths: list[int] = field(default_factory=list)  # of the prefixes, longest first
+    _patterns: list[tuple[int, bool, list[str], bool]] = field(default_factory=list)  # longest first
+
+    def allows(self, target: str) -> bool:
+        """Decide about the path and query of a canonical URL."""
+        if not self._prefixes and not self._patterns:
+            return True
+        path = _normal(target).replace("*", "%2A").replace("$", "%24")
+        if path == "/robots.txt":
+            return True
+        length, allowed = self._longest_prefix(path)
+        for size, allow, pieces, anchored in self._patterns:
+            if size < length or (size == length and allowed):
+                break
+            if _matches(path, pieces, anchored):
+                return allow
+        return allowed
+
+    def _longest_prefix(self, path: str) -> tuple[int, bool]:
+        for length in self._lengths:
+            if length <= len(path):
+                allowed = self._prefixes.get(path[:length])
+                if allowed is not None:
+                    return length, allowed
+        return -1, True
+
+    @property
+    def weight(self) -> int:
+        """Bytes of memory, roughly."""
+        return 500 + sum(map(len, self._prefixes)) + 100 * len(self._prefixes) + 500 * len(self._patterns)
+
+
+ALLOW_ALL = Rules()
+
+
+def product_token(user_agent: str) -> str:
+    """Name us as robots.txt files would: the first product, or the one behind "compatible;"."""
+    found = _COMPATIBLE.match(user_agent) or _TOKEN.match(user_agent)
+    return found.group(found.lastindex or 0).lower() if found else ""
+
+
+def parse(body: bytes, token: str) -> Rules:
+    """Read the rules that apply to `token` (lower case)."""
+    text = body[:BYTES].decode("utf-8", "replace").removeprefix("\ufeff")
+    if text.lstrip().startswith("<"):
+        return ALLOW_ALL  # an HTML page, most likely the site's "not found"
+    ours = _Group()
+    everyone = _Group()
+    sitemaps: list[str] = []
+    named: list[_Group] = []  # the groups that the lines being read belong to
+    open_agents = False  # user-agent lines in a row head one group together
+    for line in _LINE.split(text):
+        key, colon, value = line.partition("#")[0].partition(":")
+        key, value = key.strip().lower(), value.strip()
+        if not colon:
+            continue
+        if key in _AGENT:
+            if not open_agents:
+                named = []
+                open_agents = True
+            group = everyone if value == "*" or value.startswith("* ") else None
+            if token and (name := _TOKEN.match(value)) and name.group().lower() == token:
+                group = ours
+            if group is not None:
+                group.named = True
+                named.append(group)
+        elif key == "sitemap":
+            if len(sitemaps) < 100:
+                sitemaps.append(value)
+        else:
+            open_agents = False
+            for group in named:
+                group.add(key, value)
+    chosen = ours if ours.named else everyone
+    return chosen.rules(tuple(sitemaps))
+
+
+class _Group:
+    """The lines of all groups for one agent."""
+
+    def __init__(self) -> None:
+        self.named = False
+        self._rules: dict[str, bool] = {}
+        self._delay: float | None = None
+
+    def add(self, key: str, value: str) -> None:
+        if key in _DELAY:
+            self._delay = _seconds(value)
+        elif value and (key == "allow" or key in _DISALLOW):
+            pattern = _normal(value)
+            self._rules[pattern] = self._rules.get(pattern, False) or key == "allow"
+
+    def rules(self, sitemaps: tuple[str, ...]) -> Rules:
+        rules = Rules(self._delay, sitemaps)
+        prefixes = rules._prefixes
+        budget = PIECES
+        for pattern, allow in self._rules.items():
+            anchored = pattern.endswith("$")
+            pieces = re.sub(r"\*+", "*", pattern.removesuffix("$")).split("*")
+            if len(pieces) == 1 and not anchored:
+                prefixes[pattern] = prefixes.get(pattern, False) or allow
+                continue
+            budget -= len(pieces)
+            if budget >= 0:
+                rules._patterns.append((len(pattern), allow, pieces, anchored))
+            elif not allow:
+                prefixes.setdefault(pieces[0], False)
+        rules._patterns.sort(key=lambda rule: (-rule[0], not rule[1]))
+        rules._lengths.extend(sorted({len(prefix) for prefix in prefixes}, reverse=True))
+        return rules
+
+
+def _matches(path: str, pieces: list[str], anchored: bool) -> bool:
+    """Match literal pieces with anything between them: the earliest place for each is always right."""
+    if not path.startswith(pieces[0]):
+        return False
+    at = len(pieces[0])
+    if len(pieces) == 1:
+        return at == len(path)  # no `*`: then it is anchored
+    for piece in pieces[1:-1]:
+        at = path.find(piece, at)
+        if at < 0:
+            return False
+        at += len(piece)
+    if anchored:
+        return len(path) - len(pieces[-1]) >= at and path.endswith(pieces[-1])
+    return path.find(pieces[-1], at) >= 0
+
+
+def _normal(path: str) -> str:
+    """Write a path or pattern so that equal octets look equal: escapes upper case, unreserved unescaped."""
+    return _ESCAPE.sub(_escape, path)
+
+
+def _escape(found: re.Match[str]) -> str:
+    text = found.group()
+    if len(text) == 3:
+        char = chr(int(text[1:], 16))
+        return char if _UNRESERVED.fullmatch(char) else text.upper()
+    return "".join(f"%{octet:02X}" for octet in text.encode("utf-8", "replace"))
+
+
+def _seconds(value: str) -> float | None:
+    """Read a Crawl-delay; None: not one."""
+    try:
+        seconds = float(value)
+    except ValueError:
+        return None
+    return min(seconds, LONGEST_DELAY) if seconds >= 0 else None
