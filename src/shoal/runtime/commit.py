@@ -1,7 +1,7 @@
 """Group commit: the one place where work becomes durable.
 
-The order is what the promises rest on. First the archive's bytes, then the sinks' bytes, then one transaction of
-the store that settles the leases, adds the links and records how long both had become. A crash before the
+The order is what the promises rest on. First the archive's bytes, then the sinks' bytes, then one transaction
+of the store that settles the leases, adds the links and records how long both had become. A crash before the
 transaction leaves bytes that nothing points to: they are cut off on resume, and the leases run out. A crash
 after it leaves nothing to do. There is no third case.
 
@@ -19,11 +19,6 @@ GATHER = 0.010
 MOST = 64
 
 
-class Committed(Protocol):
-    @property
-    def new(self) -> int: ...
-
-
 class Store(Protocol):
     """The part of a frontier that committing needs."""
 
@@ -34,7 +29,7 @@ class Store(Protocol):
         settlements: Sequence[Settlement] = (),
         acknowledgements: Sequence[Acknowledgement] = (),
         checkpoints: Mapping[str, bytes] = {},
-    ) -> Committed: ...
+    ) -> object: ...
 
 
 class Archive(Protocol):
@@ -44,19 +39,27 @@ class Archive(Protocol):
 
 class Sinks(Protocol):
     def write(self, items: Sequence[Item]) -> None: ...
-    def flush(self) -> Mapping[str, bytes]: ...
+    def flush(self) -> bytes: ...
 
 
 class Committer:
     """Collects what became of requests and makes it durable in groups."""
 
     def __init__(
-        self, store: Store, archive: Archive, sinks: Sinks, *, archive_key: str, on_commit: Callable[[], None]
+        self,
+        store: Store,
+        archive: Archive,
+        sinks: Sinks,
+        *,
+        archive_key: str,
+        sinks_key: str,
+        on_commit: Callable[[], None],
     ) -> None:
         self._store = store
         self._archive = archive
         self._sinks = sinks
         self._archive_key = archive_key
+        self._sinks_key = sinks_key
         self._on_commit = on_commit
         self._settlements: list[tuple[Settlement, Sequence[Item]]] = []
         self._acknowledgements: list[tuple[Acknowledgement, Sequence[Item]]] = []
@@ -100,8 +103,7 @@ class Committer:
         self._sinks.write(_items(held))
         self._sinks.write(_items(acknowledgements))
         self._archive.flush()
-        checkpoints = dict(self._sinks.flush())
-        checkpoints[self._archive_key] = self._archive.checkpoint()
+        checkpoints = {self._sinks_key: self._sinks.flush(), self._archive_key: self._archive.checkpoint()}
         await self._store.commit(
             [settlement for settlement, _ in held],
             [acknowledgement for acknowledgement, _ in acknowledgements],

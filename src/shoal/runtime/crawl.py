@@ -16,7 +16,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from shoal.fetch.attempt import Attempt
+import msgspec
+
+from shoal.archive.errors import PageUnreadable
+from shoal.archive.reader import StoredPage
+from shoal.frontier import answers
+from shoal.model.errors import ShoalError
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import (
     Acknowledgement,
@@ -35,9 +40,9 @@ from shoal.model.request import Link, trace_id
 from shoal.parse.pool import Poisoned
 from shoal.runtime.commit import MOST, Committer
 from shoal.runtime.plan import CrawlPlan, Stop
-from shoal.runtime.snapshot import Ending, Snapshot, Summary
+from shoal.runtime.snapshot import Ending, HostView, Opening, Snapshot, Summary
 from shoal.runtime.tally import Tally
-from shoal.runtime.wiring import Stations, open_stations
+from shoal.runtime.wiring import Stations, archive_key, open_stations, sinks_key
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +56,16 @@ WATCH_EVERY = 0.25
 
 
 async def crawl(
-    plan: CrawlPlan, *, stop: Stop, watch: Callable[[Snapshot], None] | None = None
+    plan: CrawlPlan,
+    *,
+    stop: Stop,
+    opened: Callable[[Opening], None] | None = None,
+    watch: Callable[[Snapshot], None] | None = None,
 ) -> Summary:
-    """Run a crawl to its end, or until `stop` asks for it to end earlier; the same call goes on from there."""
+    """Run a crawl to its end, or until `stop` asks it to end earlier; the same call goes on from there."""
     async with open_stations(plan) as stations:
+        if opened is not None:
+            opened(await _opening(stations))
         running = Crawl(stations)
         ending = await running.run(stop, watch)
         snapshot = await running.snapshot(draining=False)
@@ -65,11 +76,23 @@ async def crawl(
             snapshot=snapshot,
             resumed=stations.resumed,
             outputs=stations.outputs,
-            archive=str(stations.archive_folder),
-            store=str(stations.store),
+            archive=str(stations.store.archive / stations.crawl),
+            store=str(stations.store.path),
             dead_by_class=dict(counts.dead_by_class),
             max_dead_exceeded=limit is not None and counts.dead > limit,
         )
+
+
+async def _opening(stations: Stations) -> Opening:
+    counts = await stations.frontier.counts(stations.crawl)
+    return Opening(
+        crawl=stations.crawl,
+        resumed=stations.resumed,
+        counts=counts.by_state(),
+        outputs=stations.outputs,
+        archive=str(stations.store.archive / stations.crawl),
+        store=str(stations.store.path),
+    )
 
 
 @dataclass(slots=True)
@@ -92,6 +115,7 @@ class Crawl:
         self._in_hand: dict[int, InHand] = {}  # being parsed, by task id
         self._ids = itertools.count(1)
         self._active = 0
+        self._saved: dict[str, bytes] = {}
         self._wake = asyncio.Event()
         self._parsed_all = asyncio.Event()
         self._queue: asyncio.Queue[Lease | None] = asyncio.Queue()
@@ -99,7 +123,8 @@ class Crawl:
             stations.frontier,
             stations.archive,
             stations.sinks,
-            archive_key=stations.archive_key,
+            archive_key=archive_key(stations.crawl),
+            sinks_key=sinks_key(stations.crawl),
             on_commit=self._wake.set,
         )
 
@@ -110,6 +135,7 @@ class Crawl:
             async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as group:
                 chores = [
                     group.create_task(self._committer.run(), name="commit"),
+                    group.create_task(self._stations.parser.watch(), name="parser"),
                     group.create_task(self._keep_leases(), name="keep-leases"),
                     group.create_task(self._watch(watch, stop), name="watch"),
                     group.create_task(_enforce(stop, deadline, self._settings.grace, loop), name="deadline"),
@@ -117,11 +143,21 @@ class Crawl:
                 await self._work(stop)
                 for chore in chores:
                     chore.cancel()
-        # Whatever the deadline cut off is handed back, so that it costs nobody an attempt or a crash.
-        for lease in list(self._out.values()):
-            self._committer.settle(Settlement(lease, Released(), sent=False))
-        await self._committer.flush()
+        await self._wind_up()
         return await self._ending()
+
+    async def _wind_up(self) -> None:
+        """Hand back whatever the deadline cut off, so that it costs nobody an attempt, a crash or a fetch."""
+        for hand in self._in_hand.values():
+            if hand.lease is not None:
+                self._settle(Settlement(hand.lease, Fetched(hand.page), hand.links))
+        for lease in list(self._out.values()):
+            self._settle(Settlement(lease, Released(), sent=False))
+        await self._committer.flush()
+        await self._save()
+        await self._stations.frontier.commit(
+            checkpoints={sinks_key(self._stations.crawl): self._stations.sinks.finish()}
+        )
 
     async def _work(self, stop: Stop) -> None:
         async with asyncio.TaskGroup() as group:
@@ -156,8 +192,8 @@ class Crawl:
                     break
                 await self._sleep(IDLE, stop)
         while not self._queue.empty():  # drained: what no slot has begun goes back untouched
-            if (lease := self._queue.get_nowait()) is not None:
-                self._settle(Settlement(lease, Released(), sent=False))
+            if (unbegun := self._queue.get_nowait()) is not None:
+                self._settle(Settlement(unbegun, Released(), sent=False))
         for _ in range(self._settings.concurrency):
             self._queue.put_nowait(None)
 
@@ -201,35 +237,44 @@ class Crawl:
         while (lease := await self._queue.get()) is not None:
             self._active += 1
             try:
-                attempt = await self._stations.fetcher.attempt(lease)
+                await self._attempt(lease)
+            except ShoalError:
+                raise
             except Exception as error:  # a bug of ours must cost one request, loudly, and not the crawl
                 log.exception("attempt.internal", extra={"url": lease.request.url})
-                attempt = Attempt(lease=lease, outcome=Dead(internal(error)))
+                self._fail(lease, internal(error))
             finally:
                 self._active -= 1
-            await self._land(attempt)
             if self._queue.qsize() < PREFETCH // 2:
                 self._wake.set()
 
-    async def _land(self, attempt: Attempt) -> None:
-        """Take an attempt's result in: to the archive and the parser, or straight to the committer."""
-        lease, response, outcome = attempt.lease, attempt.response, attempt.outcome
-        await self._stations.learn(attempt)
+    async def _attempt(self, lease: Lease) -> None:
+        """Fetch a request, and pass on what came of it: to the archive and the parser, or to be settled."""
+        stations = self._stations
+        earlier = await self._earlier(lease)
+        attempt = await stations.fetcher.attempt(
+            lease,
+            etag=earlier.header("etag") if earlier else "",
+            modified=earlier.header("last-modified") if earlier else "",
+        )
+        if attempt.crawl_delay is not None and attempt.crawl_delay > lease.interval:
+            await stations.frontier.host_set(lease.host, crawl_delay=attempt.crawl_delay)
+        response, outcome = attempt.response, attempt.outcome
         if response is not None:
             self._tally.bytes += len(response.wire)
-        if outcome is not None:
+        if response is None or outcome is not None:
+            assert outcome is not None
             self._count(outcome)
             self._settle(
                 Settlement(lease, outcome, attempt.links, blocked=attempt.blocked, sent=attempt.sent)
             )
             return
-        assert response is not None
-        page, response = self._stations.keep(lease, response)
+        page, response = stations.pages.keep(lease, attempt.headers, response, earlier)
         if not attempt.parse:
             self._tally.pages += 1
             self._settle(Settlement(lease, Done(page), attempt.links))
             return
-        self._stations.frontier.landed([lease])
+        stations.frontier.landed([lease])
         task = ParseTask(
             next(self._ids),
             lease.fingerprint,
@@ -241,7 +286,19 @@ class Crawl:
             response.fetched_at,
         )
         self._in_hand[task.id] = InHand(lease.fingerprint, page, attempt.links, time.monotonic(), lease)
-        self._stations.parser.submit(task, self._parsed)
+        stations.parser.submit(task, self._parsed)
+
+    async def _earlier(self, lease: Lease) -> StoredPage | None:
+        """Find the page as the crawl's previous generation left it, if it can be asked for again."""
+        known = await self._stations.frontier.validators(self._stations.crawl, [lease.fingerprint])
+        if (validator := known.get(lease.fingerprint)) is None or not (validator.etag or validator.modified):
+            return None
+        return self._stations.pages.earlier(validator.ref)
+
+    def _fail(self, lease: Lease, failure: Failure) -> None:
+        outcome = Dead(failure)
+        self._count(outcome)
+        self._settle(Settlement(lease, outcome))
 
     def _count(self, outcome: object) -> None:
         match outcome:
@@ -266,10 +323,11 @@ class Crawl:
             if stop.drain.is_set():
                 return
             try:
-                task = self._stations.recall(next(self._ids), waiting)
-            except Exception as error:
-                # TODO narrow
-                failure = Failure(FailureClass.TRUNCATED, f"archived page unreadable: {error}")
+                task = self._stations.pages.recall(
+                    next(self._ids), waiting.fingerprint, waiting.request, waiting.page
+                )
+            except PageUnreadable as error:
+                failure = Failure(FailureClass.TRUNCATED, str(error))
                 self._committer.acknowledge(
                     Acknowledgement(self._stations.crawl, waiting.fingerprint, Dead(failure, waiting.page))
                 )
@@ -299,7 +357,11 @@ class Crawl:
                 outcome = Dead(Failure(FailureClass.PARSE_ERROR, fault.reason, hand.page.status), hand.page)
                 log.warning(
                     "page.parse_error",
-                    extra={"trace": trace_id(hand.fingerprint), "reason": fault.reason, "detail": fault.detail},
+                    extra={
+                        "trace": trace_id(hand.fingerprint),
+                        "reason": fault.reason,
+                        "detail": fault.detail,
+                    },
                 )
         self._count(outcome)
         if hand.lease is not None:
@@ -330,11 +392,22 @@ class Crawl:
                 renewed = await self._stations.frontier.extend(aging, self._settings.lease)
                 for lease in renewed:
                     self._out[lease.fingerprint] = lease
+            await self._save()
             slow = time.monotonic() - PARSE_PATIENCE
             for hand in self._in_hand.values():
                 if hand.lease is not None and hand.since < slow:
                     self._settle(Settlement(hand.lease, Fetched(hand.page), hand.links))
                     hand.lease, hand.links = None, ()
+
+    async def _save(self) -> None:
+        """Keep what else a resumed crawl should find as it was: cookies, and hosts that seeds led to."""
+        stations = self._stations
+        state = {"cookies": stations.jar.dump()}
+        if stations.border.hosts is not None:
+            state["hosts"] = msgspec.json.encode(sorted(stations.border.hosts))
+        if state != self._saved:
+            await stations.frontier.commit(crawl_state={stations.crawl: state})
+            self._saved = state
 
     async def _watch(self, watch: Callable[[Snapshot], None] | None, stop: Stop) -> None:
         while watch is not None:
@@ -347,7 +420,7 @@ class Crawl:
         return self._tally.snapshot(
             crawl=stations.crawl,
             counts=counts.by_state(),
-            hosts=await stations.host_views(),
+            hosts=[view_of(host, time.time()) for host in await stations.frontier.hosts()],
             in_flight=self._active,
             parse_backlog=stations.parser.backlog.pages,
             draining=draining,
@@ -362,7 +435,23 @@ class Crawl:
         return Ending.INTERRUPTED
 
 
-async def _enforce(stop: Stop, deadline: asyncio.Timeout, grace: float, loop: asyncio.AbstractEventLoop) -> None:
+def view_of(host: answers.HostView, now: float) -> HostView:
+    """Say of a host what a person watching wants to know."""
+    return HostView(
+        host=host.host,
+        waiting=host.waiting,
+        in_flight=host.inflight,
+        interval=host.interval,
+        slow=host.slow,
+        next_turn=max(host.next_turn - now, 0.0),
+        failures=host.failures,
+        paused=host.paused,
+    )
+
+
+async def _enforce(
+    stop: Stop, deadline: asyncio.Timeout, grace: float, loop: asyncio.AbstractEventLoop
+) -> None:
     """Give what is in hand `grace` seconds after the first request to stop, and none after the second."""
     await stop.drain.wait()
     deadline.reschedule(loop.time() + grace)

@@ -15,7 +15,9 @@ class CrawlPlan:
     seeds: tuple[str, ...] = ()  # empty: the spider's
     outputs: tuple[str, ...] = ()  # empty: items.jsonl in the store
     fresh: bool = False  # forget what this crawl has done before
-    overrides: frozenset[str] = frozenset()  # settings of [crawl] given by the user: they beat the spider's own
+    overrides: frozenset[str] = (
+        frozenset()
+    )  # settings of [crawl] given by the user: they beat the spider's own
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,18 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Opening:
+    """The start of a run: what was found, and where things will be."""
+
+    crawl: str
+    resumed: bool
+    counts: Mapping[str, int]  # requests by state
+    outputs: Sequence[str]
+    archive: str
+    store: str
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """The end of a run."""
 

@@ -91,5 +91,7 @@ def estimate(left: int, rate: float, views: Iterable[HostView]) -> tuple[float |
     polite = drain_time(bound) if bound is not None else 0.0
     own = left / rate if rate > 0 else math.inf
     if bound is not None and polite >= own:
-        return (None, f"{bound.host} is paused") if math.isinf(polite) else (polite, f"the pace of {bound.host}")
+        return (
+            (None, f"{bound.host} is paused") if math.isinf(polite) else (polite, f"the pace of {bound.host}")
+        )
     return (None, "") if math.isinf(own) else (own, "this machine")

@@ -66,13 +66,20 @@ class SinkWitness:
     def write(self, items: Sequence[Item]) -> None:
         self.witness.write(items)
 
-    def flush(self) -> Mapping[str, bytes]:
+    def flush(self) -> bytes:
         self.witness.calls.append("sinks")
-        return {"out.jsonl": b"42"}
+        return b"42"
 
 
 def committer(witness: Witness) -> Committer:
-    return Committer(witness, witness, SinkWitness(witness), archive_key="archive", on_commit=lambda: None)
+    return Committer(
+        witness,
+        witness,
+        SinkWitness(witness),
+        archive_key="archive",
+        sinks_key="sinks",
+        on_commit=lambda: None,
+    )
 
 
 async def test_bytes_are_out_before_the_store_says_so() -> None:
@@ -83,7 +90,7 @@ async def test_bytes_are_out_before_the_store_says_so() -> None:
     await work.flush()
 
     assert witness.calls == ["archive", "sinks", "commit"]
-    assert witness.checkpoints == {"out.jsonl": b"42", "archive": b"archive-position"}
+    assert witness.checkpoints == {"sinks": b"42", "archive": b"archive-position"}
 
 
 async def test_a_lease_that_ran_out_brings_neither_its_items_nor_its_outcome() -> None:

@@ -1,0 +1,250 @@
+"""The stations, joined: what `shoal crawl` opens, in order, and closes again in reverse.
+
+    spider ─ parse children ─┐
+    store folder ─ frontier ─┼─▶ Stations
+    archive, sinks ──────────┤
+    guard ─ client ─ fetcher ┘
+
+User code is loaded first and in a child, so that a spider with a mistake in it touches nothing. Then the
+store is owned, and only then is anything written.
+"""
+
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from shoal.archive.reader import ArchiveReader
+from shoal.archive.retention import expire
+from shoal.archive.segments import SegmentFolder
+from shoal.archive.writer import ArchiveWriter, WriteRules
+from shoal.fetch.attempt import Fetcher
+from shoal.fetch.client import HttpClient
+from shoal.fetch.cookies import CookieJar
+from shoal.fetch.decode import decode_archived
+from shoal.fetch.dns import Resolver
+from shoal.fetch.gate import SendGate
+from shoal.fetch.guard import Guard
+from shoal.fetch.headers import CrawlHeaders
+from shoal.fetch.interpret import RedirectRules
+from shoal.fetch.robots import LIFETIME, Robots
+from shoal.frontier.sqlite import SqliteFrontier
+from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.failure import FailureClass
+from shoal.model.pace import Pace
+from shoal.model.request import Link, Request
+from shoal.model.scope import Scope
+from shoal.model.settings import CrawlSettings, Settings
+from shoal.model.url import host_key
+from shoal.parse.pool import ParsePool
+from shoal.runtime.pages import Pages
+from shoal.runtime.plan import CrawlPlan
+from shoal.sinks import Sinks
+from shoal.spider.source import SpiderDescription
+from shoal.stores.folder import StoreFolder
+
+USER_AGENT_TOKEN = "Shoal"  # noqa: S105 - the product token that robots.txt files know us by
+
+
+@dataclass(slots=True)
+class Stations:
+    """Everything a running crawl talks to."""
+
+    crawl: str
+    settings: Settings
+    holder: str
+    resumed: bool
+    store: StoreFolder
+    frontier: SqliteFrontier
+    fetcher: Fetcher
+    jar: CookieJar
+    archive: ArchiveWriter
+    pages: Pages
+    parser: ParsePool
+    sinks: Sinks
+    border: "Border"
+    outputs: Sequence[str]
+
+
+class Border:
+    """The crawl's scope, as it stands: a seed that redirects to another host takes that host in."""
+
+    def __init__(self, scope: Scope, parser: ParsePool) -> None:
+        self._parser = parser
+        self._move(scope)
+
+    @property
+    def hosts(self) -> frozenset[str] | None:
+        return self._scope.hosts
+
+    def refuse(self, url: str, depth: int) -> FailureClass | None:
+        """Judge a redirect's target; one that a seed leads to is where the user wanted to go."""
+        hosts = self._scope.hosts
+        if depth == 0 and hosts is not None and host_key(url) not in hosts:
+            self._move(msgspec.structs.replace(self._scope, hosts=hosts | {host_key(url)}))
+        return self._scope.refuse(url, depth)
+
+    def _move(self, scope: Scope) -> None:
+        self._scope = scope
+        self._parser.configure(scope)
+
+
+@asynccontextmanager
+async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
+    """Open every station for a crawl. Raises before anything is written if the plan cannot work."""
+    async with AsyncExitStack() as stack:
+        parser = await stack.enter_async_context(
+            ParsePool.open(plan.source, procs=_procs(plan.settings.crawl), limits=plan.settings.parse)
+        )
+        spider = parser.description
+        settings = with_wishes(plan.settings, spider, plan.overrides)
+        name = plan.name or spider.name
+        seeds = seeds_of(plan, spider)
+        store = stack.enter_context(StoreFolder(Path(settings.store)).owned())
+        frontier = await stack.enter_async_context(
+            SqliteFrontier.open(store.database, fsync=settings.crawl.fsync)
+        )
+        if plan.fresh:
+            await frontier.drop_crawl(name)
+        opened = await frontier.open_crawl(
+            name,
+            pace=pace_of(settings.crawl),
+            max_crashes=settings.crawl.max_crashes,
+            slowdown=settings.slowdown,
+        )
+        outputs = plan.outputs or (str(store.items / f"{name}.jsonl"),)
+        sinks = Sinks(outputs, fsync=settings.crawl.fsync, overwrite=plan.fresh)
+        stack.callback(sinks.close)
+        sinks.restore(await frontier.checkpoint(sinks_key(name)))
+        segments = SegmentFolder(store.archive / name)
+        if settings.archive.keep_days:
+            expire(segments, keep_days=settings.archive.keep_days, today=datetime.now(UTC).date())
+        archive = ArchiveWriter.open(
+            segments,
+            await frontier.checkpoint(archive_key(name)),
+            WriteRules(
+                name,
+                robots=settings.crawl.robots,
+                segment_bytes=settings.archive.segment_bytes,
+                fsync=settings.crawl.fsync,
+            ),
+        )
+        stack.callback(archive.close)
+        jar = CookieJar.load(await frontier.crawl_get(name, "cookies") or b"[]")
+        hosts = msgspec.json.decode(await frontier.crawl_get(name, "hosts") or b"[]", type=list[str])
+        scope = Scope.of(
+            settings.crawl,
+            [seed.url for seed in seeds],
+            hosts=spider.hosts,
+            limits=settings.links,
+        )
+        if scope.hosts is not None:
+            scope = msgspec.structs.replace(scope, hosts=scope.hosts.union(hosts))
+        border = Border(scope, parser)
+        fetcher = await _open_fetcher(stack, settings, frontier, jar, border)
+        await frontier.add(name, [Link.to(seed) for seed in seeds])
+        yield Stations(
+            crawl=name,
+            settings=settings,
+            holder=f"{os.uname().nodename}-{os.getpid()}",
+            resumed=opened.resumed,
+            store=store,
+            frontier=frontier,
+            fetcher=fetcher,
+            jar=jar,
+            archive=archive,
+            pages=Pages(archive, ArchiveReader(segments, decode_archived, limits=settings.fetch)),
+            parser=parser,
+            sinks=sinks,
+            border=border,
+            outputs=outputs,
+        )
+
+
+async def _open_fetcher(
+    stack: AsyncExitStack, settings: Settings, frontier: SqliteFrontier, jar: CookieJar, border: Border
+) -> Fetcher:
+    guard = Guard(allow_private=settings.crawl.allow_private)
+    resolver = await stack.enter_async_context(Resolver(timeout=settings.fetch.connect))
+    client = await stack.enter_async_context(HttpClient(resolver, guard))
+    redirects = RedirectRules(guard, settings.fetch.redirects, settings.links.url_bytes)
+    headers = CrawlHeaders(settings.crawl.user_agent, settings.crawl.headers)
+
+    async def load(origin: str) -> bytes | None:
+        known = await frontier.robots_get(origin)
+        return known.body if known else None
+
+    async def save(origin: str, record: bytes) -> None:
+        await frontier.robots_set(origin, expires=time.time() + LIFETIME, status=0, body=record)
+
+    robots = Robots(
+        client,
+        redirects,
+        token=settings.crawl.user_agent.partition("/")[0] or USER_AGENT_TOKEN,
+        headers=headers.public,
+        limits=settings.fetch,
+        load=load,
+        save=save,
+    )
+    return Fetcher(
+        client,
+        SendGate(),
+        redirects,
+        headers,
+        robots=robots if settings.crawl.robots else None,
+        jar=jar,
+        refuse=border.refuse,
+        limits=settings.fetch,
+        retry=settings.retry,
+    )
+
+
+def archive_key(crawl: str) -> str:
+    """Name the archive's checkpoint."""
+    return f"{crawl}/archive"
+
+
+def sinks_key(crawl: str) -> str:
+    """Name the sinks' checkpoint."""
+    return f"{crawl}/sinks"
+
+
+def pace_of(settings: CrawlSettings) -> Pace:
+    """Turn requests per second into an interval."""
+    return Pace(1 / settings.rate if settings.rate else 0.0, settings.burst, settings.per_host)
+
+
+def with_wishes(settings: Settings, spider: SpiderDescription, given: frozenset[str]) -> Settings:
+    """Let the spider's own options apply where the user has not said otherwise."""
+    wishes = {key: value for key, value in spider.options.items() if key not in given}
+    try:
+        crawl = msgspec.convert({**msgspec.to_builtins(settings.crawl), **wishes}, CrawlSettings)
+    except msgspec.ValidationError as error:
+        raise Misconfigured(f"spider {spider.name!r}: {error}") from None
+    return replace(settings, crawl=crawl)
+
+
+def seeds_of(plan: CrawlPlan, spider: SpiderDescription) -> list[Request]:
+    """Give the requests to start from: those of the command line, else the spider's own."""
+    requests = [Request(url=url) for url in plan.seeds] or list(spider.start)
+    if not requests:
+        raise Misconfigured(f"spider {spider.name!r} has nowhere to start: give it start=[...] or a URL")
+    seeds = []
+    for request in requests:
+        try:
+            url = msgspec.msgpack.decode(Link.to(request).packed, type=Request).url
+        except Rejected as error:
+            raise Misconfigured(f"start: {error}") from None
+        if not url.startswith(("http://", "https://")):
+            raise Misconfigured(f"start: only http and https can be crawled: {url}")
+        seeds.append(msgspec.structs.replace(request, url=url))
+    return seeds
+
+
+def _procs(settings: CrawlSettings) -> int:
+    return settings.procs or max(1, (os.cpu_count() or 2) - 1)
