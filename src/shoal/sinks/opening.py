@@ -1,0 +1,69 @@
+"""A sink for a path, chosen by the path's ending."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from shoal.model.errors import Misconfigured
+from shoal.model.page import Item
+
+
+class Sink(Protocol):
+    """One output. The contract is in the package's description."""
+
+    def restore(self, checkpoint: bytes | None) -> None: ...
+    def write(self, items: Sequence[Item]) -> None: ...
+    def flush(self) -> bytes: ...
+    def finish(self) -> bytes: ...
+    def close(self) -> None: ...
+
+
+def open_sink(path: str, *, fsync: bool = False, overwrite: bool = False) -> Sink:
+    """Choose the sink for `path`; nothing is touched before `restore`. `-` is standard output, as JSONL."""
+    if path == "-":
+        from shoal.sinks.jsonl import StdoutSink
+
+        return StdoutSink()
+    make = _FORMATS.get(Path(path).suffix.lower())
+    if make is None:
+        known = ", ".join(_FORMATS)
+        raise Misconfigured(
+            f"output {path!r}: the ending chooses the format; known: {known}, and - for stdout"
+        )
+    return make(Path(path), fsync, overwrite)
+
+
+def _jsonl(path: Path, fsync: bool, overwrite: bool) -> Sink:
+    from shoal.sinks.jsonl import JsonlSink
+
+    return JsonlSink(path, fsync=fsync, overwrite=overwrite)
+
+
+def _csv(path: Path, fsync: bool, overwrite: bool) -> Sink:
+    from shoal.sinks.csv import CsvSink
+
+    return CsvSink(path, fsync=fsync, overwrite=overwrite)
+
+
+def _sqlite(path: Path, fsync: bool, overwrite: bool) -> Sink:
+    from shoal.sinks.sqlite import SqliteSink
+
+    return SqliteSink(path, fsync=fsync, overwrite=overwrite)
+
+
+def _parquet(path: Path, fsync: bool, overwrite: bool) -> Sink:
+    try:
+        from shoal.sinks.parquet import ParquetSink
+    except ImportError as error:
+        raise Misconfigured(f"output {str(path)!r}: run  pip install 'shoal[parquet]'  first") from error
+    return ParquetSink(path, fsync=fsync, overwrite=overwrite)
+
+
+_FORMATS: dict[str, Callable[[Path, bool, bool], Sink]] = {
+    ".jsonl": _jsonl,
+    ".ndjson": _jsonl,
+    ".csv": _csv,
+    ".sqlite": _sqlite,
+    ".db": _sqlite,
+    ".parquet": _parquet,
+}

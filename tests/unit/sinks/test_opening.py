@@ -1,0 +1,68 @@
+import builtins
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.model.errors import Misconfigured
+from shoal.sinks import Sinks, open_sink
+from shoal.sinks.csv import CsvSink
+from shoal.sinks.jsonl import JsonlSink, StdoutSink
+from shoal.sinks.parquet import ParquetSink
+from shoal.sinks.sqlite import SqliteSink
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("a.jsonl", JsonlSink),
+        ("a.ndjson", JsonlSink),
+        ("dir.csv/a.JSONL", JsonlSink),
+        ("a.csv", CsvSink),
+        ("a.sqlite", SqliteSink),
+        ("a.db", SqliteSink),
+        ("a.parquet", ParquetSink),
+        ("-", StdoutSink),
+    ],
+)
+def test_the_ending_chooses_the_format(path: str, kind: type) -> None:
+    assert isinstance(open_sink(path), kind)
+
+
+def test_opening_touches_nothing(tmp_path: Path) -> None:
+    for name in ("a.jsonl", "a.csv", "a.db", "a.parquet"):
+        open_sink(str(tmp_path / name))
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["", "out", "out.json.gz", "out.xlsx", ".csv/", "jsonl"])
+def test_an_unknown_ending_names_the_known_ones(path: str) -> None:
+    with pytest.raises(Misconfigured, match=r"\.jsonl, \.ndjson, \.csv, \.sqlite, \.db, \.parquet, and - "):
+        open_sink(path)
+
+
+def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    genuine = builtins.__import__
+
+    def without_pyarrow(name: str, *args: Any) -> Any:
+        if name.startswith("pyarrow"):
+            raise ImportError(name)
+        return genuine(name, *args)
+
+    for module in [
+        name for name in sys.modules if name.startswith(("shoal.sinks.parquet", "shoal.sinks.tables"))
+    ]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setattr(builtins, "__import__", without_pyarrow)
+
+    with pytest.raises(Misconfigured, match=r"pip install 'shoal\[parquet\]'"):
+        open_sink("a.parquet")
+
+
+def test_the_same_output_twice_is_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(Misconfigured, match="twice"):
+        Sinks(["a.jsonl", str(tmp_path / "b" / ".." / "a.jsonl")])
