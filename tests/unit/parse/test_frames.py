@@ -1,0 +1,117 @@
+import os
+import socket
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.parse.frames import HEADER, Junk, Kind, Reader, checked, head, receive
+
+TOKEN = 0xC0FFEE
+MOST = 1000
+
+
+def reader() -> Reader:
+    return Reader(TOKEN, Kind.RESULT, most=MOST)
+
+
+def frame(payload: bytes) -> bytes:
+    return checked(TOKEN, Kind.RESULT, payload)
+
+
+def read(cut: Reader, *pieces: bytes) -> list[bytes]:
+    return [bytes(payload) for piece in pieces for payload in cut.feed(memoryview(piece))]
+
+
+@given(payloads=st.lists(st.binary(max_size=50)), cuts=st.lists(st.integers(0, 500)))
+def test_a_stream_gives_the_same_payloads_wherever_it_is_cut(payloads: list[bytes], cuts: list[int]) -> None:
+    stream = b"".join(map(frame, payloads))
+    edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    pieces = [stream[a:b] for a, b in pairwise(edges)]
+
+    whole = reader()
+
+    assert read(whole, *pieces) == payloads
+    assert not whole.junk
+
+
+@given(junk=st.binary(min_size=HEADER.size, max_size=200))
+def test_what_user_code_sprays_between_frames_is_recognised_and_costs_no_earlier_answer(junk: bytes) -> None:
+    damaged = reader()
+
+    assert read(damaged, frame(b"one") + frame(b"two") + junk + frame(b"three")) == [b"one", b"two"]
+    assert damaged.junk
+    assert read(damaged, frame(b"four")) == []
+
+
+@given(payload=st.binary(min_size=1, max_size=50), data=st.data())
+def test_a_payload_that_was_tampered_with_is_junk(payload: bytes, data: st.DataObject) -> None:
+    bits = bytearray(frame(payload))
+    spot = data.draw(st.integers(HEADER.size, len(bits) - 1))
+    bits[spot] ^= 1 << data.draw(st.integers(0, 7))
+    damaged = reader()
+
+    assert read(damaged, bytes(bits)) == []
+    assert damaged.junk
+
+
+def test_a_header_that_claims_more_than_may_come_is_junk_at_once() -> None:
+    damaged = reader()
+
+    assert read(damaged, HEADER.pack(TOKEN, Kind.RESULT, MOST + 1, 0)) == []
+    assert damaged.junk
+
+
+def test_another_kind_of_frame_is_junk() -> None:
+    damaged = reader()
+
+    assert read(damaged, checked(TOKEN, Kind.CONTROL, b"")) == []
+    assert damaged.junk
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    near, far = socket.socketpair()
+    with near, far:
+        yield near, far
+
+
+def test_a_frame_brings_its_file_descriptor_along(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, far = pair
+    socket.send_fds(near, [head(TOKEN, Kind.CONTROL, b"take this") + b"take this"], [near.fileno()])
+
+    received = receive(far, TOKEN)
+
+    assert received is not None
+    kind, payload, passed = received
+    assert (kind, bytes(payload)) == (Kind.CONTROL, b"take this")
+    assert passed is not None
+    assert os.path.sameopenfile(passed, near.fileno())
+    assert not os.get_inheritable(passed)
+    os.close(passed)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", head(TOKEN, Kind.TASKS, b"12345")[:7], head(TOKEN, Kind.TASKS, b"12345") + b"123"]
+)
+def test_a_parent_that_hangs_up_anywhere_ends_the_conversation(
+    sent: bytes, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    near, far = pair
+    near.sendall(sent)
+    near.close()
+
+    assert receive(far, TOKEN) is None
+
+
+def test_a_connection_that_somebody_else_read_from_is_noticed(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    near, far = pair
+    near.sendall(head(TOKEN, Kind.TASKS, b"pages" * 10) + b"pages" * 10)
+    far.recv(5)
+
+    with pytest.raises(Junk):
+        receive(far, TOKEN)

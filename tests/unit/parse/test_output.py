@@ -1,0 +1,89 @@
+import os
+from collections.abc import Callable, Iterator
+from typing import cast
+
+import pytest
+
+from shoal.parse.output import CHUNK, LINE, Output, printable
+
+
+def test_a_line_cannot_steer_the_terminal_or_fill_it() -> None:
+    assert printable(b"\x1b[2Jgone\r\tcaf\xc3\xa9 \xff") == "\ufffd[2Jgone\ufffd\tcafé \ufffd"
+    assert len(printable(b"x" * 10 * LINE)) == LINE
+
+
+class Loop:
+    """The part of an event loop that `Output` uses, turned by hand."""
+
+    def __init__(self) -> None:
+        self.readers: dict[int, Callable[[], None]] = {}
+        self.later: list[Callable[[], None]] = []
+
+    def add_reader(self, fd: int, callback: Callable[[], None]) -> None:
+        self.readers[fd] = callback
+
+    def remove_reader(self, fd: int) -> None:
+        self.readers.pop(fd, None)
+
+    def call_later(self, _delay: float, callback: Callable[..., None], *args: object) -> "Loop":
+        self.later.append(lambda: callback(*args))
+        return self
+
+    def cancel(self) -> None:
+        self.later.clear()
+
+    def turn(self) -> None:
+        for callback in list(self.readers.values()):
+            callback()
+
+
+class Pipe:
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self._caplog = caplog
+        self.loop = Loop()
+        ours, self.theirs = os.pipe()
+        self.output = Output(cast("object", self.loop), ours)  # type: ignore[arg-type]
+
+    def lines(self) -> list[str]:
+        return [vars(record)["line"] for record in self._caplog.records]
+
+
+@pytest.fixture
+def pipe(caplog: pytest.LogCaptureFixture) -> Iterator[Pipe]:
+    pipe = Pipe(caplog)
+    yield pipe
+    os.close(pipe.theirs)
+
+
+def test_what_a_spider_prints_is_logged_line_by_line(pipe: Pipe) -> None:
+    os.write(pipe.theirs, b"one\n\ntwo\nthr")
+    pipe.loop.turn()
+    assert pipe.lines() == ["one", "two"]
+
+    os.write(pipe.theirs, b"ee\nfour")
+    pipe.output.close()
+    assert pipe.lines() == ["one", "two", "three", "four"]
+
+
+def test_a_flood_waits_in_the_pipe(pipe: Pipe) -> None:
+    os.write(pipe.theirs, b"x" * (CHUNK - 1) + b"\n" + b"more\n")
+    pipe.loop.turn()
+    assert len(pipe.lines()) == 1
+    assert not pipe.loop.readers
+
+    [resume] = pipe.loop.later
+    resume()
+    pipe.loop.turn()
+    assert pipe.lines()[1:] == ["more"]
+    pipe.output.close()
+
+
+def test_a_line_without_an_end_is_not_kept_for_ever(pipe: Pipe) -> None:
+    os.write(pipe.theirs, b"x" * CHUNK)
+    pipe.loop.turn()
+    pipe.loop.later[0]()
+    os.write(pipe.theirs, b"y")
+    pipe.loop.turn()
+
+    assert pipe.lines() == ["x" * LINE]
+    pipe.output.close()

@@ -1,0 +1,43 @@
+import signal
+
+import pytest
+
+from shoal.model.limits import MIB, ParseLimits
+from shoal.parse.verdict import Cause, Exit, PoisonKind, judge
+
+LIMITS = ParseLimits(cpu=10, wall=15, memory_bytes=512 * MIB, items=1000, output_bytes=MIB)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "reason"),
+    [
+        (-signal.SIGSEGV, PoisonKind.CRASH, "the parse child was killed (SIGSEGV)"),
+        (-signal.SIGXCPU, PoisonKind.TIMEOUT, "more than 10 s of CPU"),
+        (-200, PoisonKind.CRASH, "the parse child was killed (signal 200)"),
+        (0, PoisonKind.CRASH, "the parse child ended with status 0"),
+        (3, PoisonKind.CRASH, "the parse child ended with status 3"),
+        (Exit.MEMORY, PoisonKind.OOM, "more than 512 MiB of memory"),
+        (Exit.OUTPUT, PoisonKind.OUTPUT, "more than 1000 items or 1 MiB of output"),
+        (Exit.LEFT, PoisonKind.CRASH, "the spider raised SystemExit or the like"),
+        (Exit.SIGNALLED, PoisonKind.CRASH, "the spider tried to signal a process"),
+        (Exit.CONFUSED, PoisonKind.JUNK, "the spider read from Shoal's own connection"),
+    ],
+)
+def test_every_end_of_a_child_has_a_name_and_a_reason(status: int, kind: PoisonKind, reason: str) -> None:
+    verdict = judge(status, None, LIMITS)
+
+    assert (verdict.kind, verdict.reason) == (kind, reason)
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"), [(Cause.OVERDUE, PoisonKind.TIMEOUT), (Cause.JUNK, PoisonKind.JUNK)]
+)
+def test_a_child_we_killed_is_judged_by_why_we_did(cause: Cause, kind: PoisonKind) -> None:
+    assert judge(-signal.SIGKILL, cause, LIMITS).kind == kind
+
+
+def test_only_what_does_not_depend_on_the_machine_is_final() -> None:
+    assert judge(-signal.SIGXCPU, None, LIMITS).final
+    assert judge(Exit.OUTPUT, None, LIMITS).final
+    assert not judge(Exit.MEMORY, None, LIMITS).final
+    assert not judge(-signal.SIGKILL, Cause.OVERDUE, LIMITS).final
