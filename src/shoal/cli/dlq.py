@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,7 +61,7 @@ def list_command(
     from shoal.runtime.inspect import dead_letters
 
     settings = load_settings({"store": store} if store is not None else {}, config=config).settings
-    found = run(dead_letters(settings.store, crawl, kind=failure_class(kind), host=host, limit=limit))
+    found = run(dead_letters(settings.store, crawl, kind=failure_class(kind), host=host or "", limit=limit))
     if json:
         put_json({"store": settings.store, "dead_letters": [letter_json(letter) for letter in found]})
     else:
@@ -91,7 +90,7 @@ def replay_command(
     from shoal.runtime.inspect import replay
 
     settings = load_settings({"store": store} if store is not None else {}, config=config).settings
-    count = run(replay(settings.store, crawl, kind=failure_class(kind), host=host, limit=limit))
+    count = run(replay(settings.store, crawl, kind=failure_class(kind), host=host or "", limit=limit))
     if json:
         put_json({"store": settings.store, "replayed": count})
     else:
@@ -111,7 +110,20 @@ def failure_class(text: str | None) -> FailureClass | None:
 
 
 def letter_json(letter: "DeadLetter") -> dict[str, object]:
-    return asdict(letter)
+    return {
+        "crawl": letter.crawl,
+        "url": letter.request.url,
+        "host": letter.host,
+        "class": letter.kind.value,
+        "reason": letter.reason,
+        "status": letter.status,
+        "attempts": letter.attempts,
+        "crashes": letter.crashes,
+        "first_at": letter.first_at,
+        "died_at": letter.died_at,
+        "trace": letter.trace,
+        "page_kept": letter.page is not None,
+    }
 
 
 def letter_lines(letters: Sequence["DeadLetter"]) -> Iterator[str]:
@@ -120,5 +132,5 @@ def letter_lines(letters: Sequence["DeadLetter"]) -> Iterator[str]:
         yield "no dead letters"
     for letter in letters:
         when = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(letter.died_at))
-        yield f"{when}  {letter.kind}  {letter.url}"
+        yield f"{when}  {letter.kind.value}  {letter.request.url}"
         yield f"    {letter.crawl}: {counted(letter.attempts, 'attempt')}; {shown(letter.reason)}"

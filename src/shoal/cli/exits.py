@@ -22,7 +22,7 @@ MEANING = {
     Exit.USAGE: "usage, configuration or output: a person has to change something",
     Exit.DEAD_LETTERS: "finished, with more dead letters than --max-dead allows, or without a single page",
     Exit.INTERRUPTED: "interrupted; the same command goes on where this one stopped",
-    Exit.UNAVAILABLE: "the store is not available: in use, missing, full, or of a newer version",
+    Exit.UNAVAILABLE: "the store or an output is not available: in use by somebody else, or the disk is full",
     Exit.NOT_VERIFIED: "verify found a problem",
     Exit.BUG: "a bug in Shoal; the traceback was written to a file",
     Exit.CLOSED_PIPE: "whoever read the output went away before it was written",

@@ -23,8 +23,13 @@ def put(text: str) -> None:
 
 
 def put_json(value: object) -> None:
-    """Write a result for programs: one line, ASCII only, the same bytes wherever it runs."""
-    put(json.dumps(value))
+    """Write a result for programs."""
+    put(json_text(value))
+
+
+def json_text(value: object) -> str:
+    """Encode for programs: one line, ASCII only, the same bytes wherever it runs."""
+    return json.dumps(value)
 
 
 def tell(text: str) -> None:

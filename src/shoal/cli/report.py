@@ -5,8 +5,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from shoal.cli.exits import Exit
-from shoal.cli.figures import by_count, counted, duration, size
-from shoal.runtime.snapshot import Ending, Summary
+from shoal.cli.figures import by_count, count, counted, duration, size
+from shoal.runtime.inspect import DeadLetter
+from shoal.runtime.snapshot import Ending, Opening, Summary
 
 _HEADLINE = {
     Ending.FINISHED: "Finished",
@@ -27,6 +28,30 @@ def exit_of(summary: Summary, *, max_dead: int | None) -> Exit:
     if max_dead is None and counts.get("dead") and not counts.get("done"):
         return Exit.DEAD_LETTERS
     return Exit.FINISHED
+
+
+def opening_line(opening: Opening) -> str:
+    """Say whether a crawl begins or goes on, and where its things are."""
+    if opening.resumed:
+        settled = sum(opening.counts[state] for state in ("done", "gone", "dead", "filtered"))
+        left = sum(opening.counts.values()) - settled
+        begin = f"resuming crawl {opening.crawl}: {count(settled)} settled, {count(left)} to go"
+    else:
+        begin = f"starting crawl {opening.crawl}"
+    return f"{begin}; items in {', '.join(opening.outputs)}; archive in {opening.archive}"
+
+
+def shortcoming(summary: Summary, *, max_dead: int | None, letters: Sequence[DeadLetter]) -> str:
+    """Say in one line why a crawl that ended is no success, or hardly one; empty: nothing to say."""
+    counts = summary.snapshot.counts
+    if summary.ending is not Ending.INTERRUPTED and not counts.get("done"):
+        why = "; ".join(f"{letter.request.url}: {letter.kind.value}: {letter.reason}" for letter in letters)
+        others = by_count({state: counts[state] for state in ("gone", "filtered") if counts.get(state)})
+        return f"not a single page: {why or others or 'nothing to fetch'}"
+    if summary.max_dead_exceeded:
+        given_up = counted(counts.get("dead", 0), "request")
+        return f"{given_up} given up, --max-dead allows {max_dead}: {by_count(summary.dead_by_class)}"
+    return ""
 
 
 def summary_lines(summary: Summary, *, again: str) -> Iterator[str]:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from shoal.cli.exits import Exit
 from shoal.cli.log import start_logging
-from shoal.cli.output import put, put_json
-from shoal.cli.report import exit_of, summary_json, summary_lines
+from shoal.cli.output import json_text, put, tell
+from shoal.cli.report import exit_of, opening_line, shortcoming, summary_json, summary_lines
 from shoal.cli.signals import stopped_by_signals
 from shoal.cli.watch import Watch, choose_watch
 from shoal.runtime.crawl import crawl
+from shoal.runtime.inspect import DeadLetter, dead_letters
 from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.snapshot import Summary
 
@@ -23,28 +24,48 @@ class Shown:
     json: bool = False
     verbose: int = 0
 
+    @property
+    def silent(self) -> bool:
+        return self.quiet or self.json
+
 
 def run_plan(plan: CrawlPlan, shown: Shown, *, resume: str) -> Exit:
     """Run a planned crawl with a display and signals; `resume` is the command that would go on with it."""
     import uvloop
 
-    summary = uvloop.run(_watched(plan, shown, resume))
-    code = exit_of(summary, max_dead=plan.settings.crawl.max_dead)
-    if shown.json:
-        put_json(summary_json(summary, code=code))
-    elif not shown.quiet:
-        put("\n".join(summary_lines(summary, again=resume)))
+    summary, letters = uvloop.run(_watched(plan, shown, resume))
+    max_dead = plan.settings.crawl.max_dead
+    code = exit_of(summary, max_dead=max_dead)
+    _tell_results(summary, shown, code, resume, aside="-" in plan.outputs)
+    complaint = shortcoming(summary, max_dead=max_dead, letters=letters)
+    if complaint and (code is not Exit.FINISHED or not shown.silent):
+        tell(complaint)
     return code
 
 
-async def _watched(plan: CrawlPlan, shown: Shown, resume: str) -> Summary:
+def _tell_results(summary: Summary, shown: Shown, code: Exit, resume: str, *, aside: bool) -> None:
+    """Print the summary; beside the items, if those go to standard output."""
+    text = (
+        json_text(summary_json(summary, code=code))
+        if shown.json
+        else "\n".join(summary_lines(summary, again=resume))
+    )
+    if aside:
+        print(text, file=sys.stderr)
+    elif shown.json or not shown.quiet:
+        put(text)
+
+
+async def _watched(plan: CrawlPlan, shown: Shown, resume: str) -> tuple[Summary, list[DeadLetter]]:
     stop = Stop()
-    start_logging(verbose=shown.verbose, quiet=shown.quiet or shown.json, lost=stop.drain.set)
+    start_logging(verbose=shown.verbose, quiet=shown.silent, lost=stop.drain.set)
     watch: Watch = choose_watch(
-        silent=shown.quiet or shown.json,
-        terminal=sys.stderr.isatty(),
-        environ=os.environ,
-        lost=stop.drain.set,
+        silent=shown.silent, terminal=sys.stderr.isatty(), environ=os.environ, lost=stop.drain.set
     )
     with watch, stopped_by_signals(stop, watch.say, resume=resume):
-        return await crawl(plan, stop=stop, watch=watch.show)
+        summary = await crawl(
+            plan, stop=stop, opened=lambda opening: watch.say(opening_line(opening)), watch=watch.show
+        )
+    if summary.snapshot.counts.get("done"):
+        return summary, []
+    return summary, await dead_letters(summary.store, summary.snapshot.crawl, limit=1)

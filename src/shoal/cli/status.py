@@ -37,13 +37,14 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> N
 def status_json(status: "StoreStatus") -> dict[str, object]:
     return {
         "store": status.store,
-        "running": status.running,
+        "running": status.owner is not None,
         "crawls": [
             {
                 "crawl": crawl.name,
                 "accepted": crawl.accepted,
                 "counts": dict(crawl.counts),
                 "dead_by_class": dict(crawl.dead_by_class),
+                "filtered_by_rule": dict(crawl.filtered_by_rule),
             }
             for crawl in status.crawls
         ],
@@ -52,8 +53,8 @@ def status_json(status: "StoreStatus") -> dict[str, object]:
 
 def status_lines(status: "StoreStatus") -> Iterator[str]:
     """Lay the crawls out as a table that leaves out the states nothing is in."""
-    running = "a crawl is running" if status.running else "no crawl is running"
-    yield f"{status.store}: {counted(len(status.crawls), 'crawl')}, {running}"
+    owner = f"in use by {status.owner}" if status.owner else "not in use"
+    yield f"{status.store}: {counted(len(status.crawls), 'crawl')}, {owner}"
     if not status.crawls:
         return
     states = [

@@ -45,7 +45,7 @@ def command(
 
 
 def verify_json(report: "VerifyReport") -> dict[str, object]:
-    return {"ok": not report.problems, **asdict(report)}
+    return {"ok": not report.problems, "problems": report.problems, **asdict(report)}
 
 
 def verify_lines(report: "VerifyReport") -> Iterator[str]:
@@ -53,8 +53,10 @@ def verify_lines(report: "VerifyReport") -> Iterator[str]:
     for crawl in report.crawls:
         yield (
             f"{crawl.name}: {counted(crawl.accepted, 'request')} accounted for, "
-            f"{counted(crawl.pages, 'page')} in the archive, {counted(crawl.items, 'item')} in the outputs"
+            f"{counted(crawl.pages, 'page')} in the archive, {counted(crawl.items, 'item')}"
         )
+        for path, items in crawl.outputs.items():
+            yield f"  {path}: {'there, not counted' if items is None else counted(items, 'item')}"
     for problem in report.problems:
         yield f"problem: {problem}"
-    yield "nothing lost, nothing doubled" if not report.problems else counted(len(report.problems), "problem")
+    yield counted(len(report.problems), "problem") if report.problems else "nothing lost, nothing doubled"

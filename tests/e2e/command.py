@@ -1,0 +1,91 @@
+"""The `shoal` command as a process of its own, as a person or a script would run it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SHOAL = (sys.executable, "-m", "shoal")
+TIMEOUT = 90.0  # for a machine that is busy with other things; a good run takes a few seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Parse standard output, which must be one JSON object on one line and nothing else."""
+        [line] = self.out.splitlines()
+        return json.loads(line)
+
+    @property
+    def complaint(self) -> str:
+        """Give the one line that the person is told."""
+        [line] = self.err.splitlines()
+        assert line.startswith("shoal: "), line
+        return line.removeprefix("shoal: ")
+
+
+def surroundings(extra: Mapping[str, str] = {}) -> dict[str, str]:
+    """Give an environment without settings of whoever runs the tests."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SHOAL_", "LC_", "NO_COLOR"))
+    }
+    return {**kept, "LANG": "C.UTF-8", "PYTHONWARNINGS": "error", **extra}
+
+
+def shoal(*arguments: str, cwd: Path, env: Mapping[str, str] = {}) -> Ran:
+    """Run a command to its end."""
+    done = subprocess.run(
+        [*SHOAL, *arguments],
+        cwd=cwd,
+        env=surroundings(env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+@contextmanager
+def started(*arguments: str, cwd: Path, env: Mapping[str, str] = {}) -> Iterator[subprocess.Popen[str]]:
+    """Run a command in the background; whatever is left of it at the end of the block is killed."""
+    process = subprocess.Popen(
+        [*SHOAL, *arguments],
+        cwd=cwd,
+        env=surroundings(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def ended(process: subprocess.Popen[str]) -> Ran:
+    """Wait for a background command to end by itself."""
+    out, err = process.communicate(timeout=TIMEOUT)
+    return Ran(process.returncode, out, err)
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    """Read a JSONL file, every line of which must be whole."""
+    text = path.read_text()
+    assert text == "" or text.endswith("\n")
+    return [json.loads(line) for line in text.splitlines()]
