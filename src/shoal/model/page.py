@@ -37,8 +37,7 @@ class Response:
         return default
 
 
-@dataclass(frozen=True, slots=True)
-class PageRecord:
+class PageRecord(msgspec.Struct, frozen=True):
     """What the store remembers of an archived page."""
 
     ref: PageRef
@@ -49,6 +48,10 @@ class PageRecord:
     etag: str = ""
     modified: str = ""
     digest: str = ""
+
+    def parsed(self, *, items: int, links: int) -> "PageRecord":
+        """Say what the page brought."""
+        return msgspec.structs.replace(self, items=items, links=links)
 
 
 class ParseTask(msgspec.Struct, frozen=True, array_like=True):

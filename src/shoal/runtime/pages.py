@@ -1,14 +1,14 @@
-"""Pages at rest: into the archive when they arrive, out of it when they have to be parsed without a fetch."""
+"""Pages at rest: into the archive when they are settled, out of it when they are parsed without a fetch."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+import msgspec
 
 from shoal.archive.errors import PageUnreadable
 from shoal.archive.reader import ArchiveReader, StoredPage
 from shoal.archive.warc import sha1
 from shoal.archive.writer import ArchiveWriter
-from shoal.model.outcome import Lease
-from shoal.model.page import PageRecord, PageRef, ParseTask, Response
+from shoal.model.page import PageRecord, PageRef, Response
 from shoal.model.request import Request
 
 _NOT_MODIFIED = 304
@@ -34,57 +34,42 @@ class Pages:
         except PageUnreadable:
             return None
 
+    def recall(self, ref: PageRef) -> StoredPage:
+        """Read a page of this crawl; raise `PageUnreadable` if it cannot be trusted."""
+        return self._reader.read(ref)
+
+    def shown(self, response: Response, earlier: StoredPage | None) -> Response | StoredPage:
+        """Say what a spider gets to see: after a 304, the page as it was archived."""
+        return earlier if earlier is not None and response.status == _NOT_MODIFIED else response
+
     def keep(
-        self, lease: Lease, sent: Headers, response: Response, earlier: StoredPage | None
-    ) -> tuple[PageRecord, Response]:
-        """Archive a response; return its record, and the response with the body that counts.
+        self, request: Request, sent: Headers, response: Response, earlier: StoredPage | None
+    ) -> PageRecord:
+        """Archive a response and return its record.
 
         A page that has not changed since the crawl's previous generation is kept as a revisit; its record
-        leads straight to the body. After a 304 a spider sees the archived page.
+        leads straight to the body.
         """
-        if earlier is not None and response.status == _NOT_MODIFIED:
-            self._writer.append_revisit(lease.request, sent, response, _record_of(earlier))
-            record = _record_of(earlier)
-            record = replace(
-                record,
-                fetched_at=response.fetched_at,
-                etag=response.header("etag", record.etag),  # a 304 repeats validators only if it likes
-                modified=response.header("last-modified", record.modified),
-            )
-            response = replace(
-                response, status=earlier.status, headers=earlier.headers, body=earlier.body, wire=earlier.wire
-            )
-            return record, response
-        if earlier is not None and earlier.digest.encode() == sha1(response.wire):
-            _, digest = self._writer.append_revisit(lease.request, sent, response, _record_of(earlier))
-            return _record(earlier.original or earlier.ref, response, digest), response
-        ref, digest = self._writer.append(lease.request, sent, response)
-        return _record(ref, response, digest), response
-
-    def recall(self, id: int, fingerprint: int, request: Request, page: PageRecord) -> ParseTask:
-        """Make a parse task of an archived page; raise `PageUnreadable` if it cannot be trusted."""
-        stored = self._reader.read(page.ref)
-        return ParseTask(
-            id,
-            fingerprint,
-            request,
-            stored.url,
-            stored.status,
-            stored.headers,
-            stored.body,
-            stored.fetched_at,
+        if earlier is not None:
+            before = _record_of(earlier)
+            not_modified = response.status == _NOT_MODIFIED
+            if not_modified or before.digest.encode() == sha1(response.wire):
+                self._writer.append_revisit(request, sent, response, before)
+                return msgspec.structs.replace(
+                    before,
+                    fetched_at=response.fetched_at,
+                    etag=response.header("etag", before.etag),  # a 304 repeats validators only if it likes
+                    modified=response.header("last-modified", before.modified),
+                )
+        ref, digest = self._writer.append(request, sent, response)
+        return PageRecord(
+            ref,
+            response.status,
+            response.fetched_at,
+            etag=response.header("etag"),
+            modified=response.header("last-modified"),
+            digest=digest,
         )
-
-
-def _record(ref: PageRef, response: Response, digest: str) -> PageRecord:
-    return PageRecord(
-        ref,
-        response.status,
-        response.fetched_at,
-        etag=response.header("etag"),
-        modified=response.header("last-modified"),
-        digest=digest,
-    )
 
 
 def _record_of(stored: StoredPage) -> PageRecord:

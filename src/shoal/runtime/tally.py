@@ -6,6 +6,8 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 
+from shoal.model.outcome import Dead, Filtered, Outcome, Retry
+from shoal.model.page import ParseResult
 from shoal.runtime.snapshot import HostView, Snapshot
 
 SPAN = 5.0  # seconds that the shown rate looks back
@@ -24,6 +26,23 @@ class Tally:
         self.bytes = 0
         self.failures: Counter[str] = Counter()
         self.filtered: Counter[str] = Counter()
+
+    def page(self, result: ParseResult) -> None:
+        """Count a parsed page and what it brought."""
+        self.pages += 1
+        self.items += len(result.items)
+        if result.dropped:
+            self.filtered.update(result.dropped)
+
+    def outcome(self, outcome: Outcome) -> None:
+        """Count an attempt that brought no page."""
+        match outcome:
+            case Retry(failure=failure) | Dead(failure=failure):
+                self.failures[failure.kind] += 1
+            case Filtered(rule=rule):
+                self.filtered[rule] += 1
+            case _:
+                pass
 
     def rate(self) -> float:
         """Return pages per second over the last `SPAN` seconds; call it about once a second."""

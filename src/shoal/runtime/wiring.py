@@ -70,6 +70,10 @@ class Stations:
     border: "Border"
     outputs: Sequence[str]
 
+    @property
+    def archive_folder(self) -> Path:
+        return self.store.archive / self.crawl
+
 
 class Border:
     """The crawl's scope, as it stands: a seed that redirects to another host takes that host in."""
