@@ -68,8 +68,10 @@ class HttpClient:
         keep_idle: float = 15.0,
         in_flight_bytes: int = 64 * MIB,
         ca_file: str | None = None,
+        sweep: float = SWEEP,
     ) -> None:
         self._guard = guard
+        self._every = sweep
         self._budget = Budget(in_flight_bytes)
         self._dialer = Dialer(resolver, guard, self._budget, ca_file=ca_file)
         self._pool = Pool(size=idle_connections, keep=keep_idle)
@@ -80,7 +82,7 @@ class HttpClient:
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        self._sweeper = self._loop.call_later(SWEEP, self._sweep)
+        self._sweeper = self._loop.call_later(self._every, self._sweep)
         return self
 
     async def __aexit__(
@@ -189,4 +191,4 @@ class HttpClient:
         for connection in list(self._busy):
             connection.sweep(now)
         self._pool.sweep(now)
-        self._sweeper = self._loop.call_later(SWEEP, self._sweep)
+        self._sweeper = self._loop.call_later(self._every, self._sweep)

@@ -4,6 +4,7 @@ Time-outs have no timers: the client sweeps over its busy connections a few time
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from time import monotonic
 
@@ -45,6 +46,14 @@ class Connection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None  # of the exchange that is on
         self._answered: Callable[[], None] | None
         self._transport: asyncio.Transport
+
+    async def start_tls(self, context: ssl.SSLContext) -> None:
+        """Shake hands before the first request."""
+        transport = await self._loop.start_tls(
+            self._transport, self, context, server_hostname=self.origin.host
+        )
+        assert transport is not None
+        self._transport = transport
 
     def request(self, message: bytes, answered: Callable[[], None] | None) -> asyncio.Future[None]:
         """Send; the future is done when the exchange is over. `answered` is called at its first byte."""

@@ -1,7 +1,6 @@
 """Opening connections: resolve, let the guard check every address, connect to one of those, do TLS."""
 
 import asyncio
-import socket
 import ssl
 from time import monotonic
 from typing import Protocol
@@ -42,36 +41,43 @@ class Dialer:
         for position, address in enumerate(addresses):
             # A dead address must not use up the time of those behind it.
             within = (deadline - monotonic()) / (len(addresses) - position)
-            sock = await _connect(address, origin.port, within)
-            if isinstance(sock, socket.socket):
-                return await self._wrap(sock, origin, address, limits)
-            last = sock
+            connection = await self._connect(origin, address, within)
+            if isinstance(connection, Connection):
+                return await self._secure(connection, limits) if origin.secure else connection
+            last = connection
         return last
 
-    async def _wrap(
-        self, sock: socket.socket, origin: Origin, address: str, limits: FetchLimits
-    ) -> Connection | Failure:
-        """Make a connection of a connected socket, with TLS where the scheme wants it."""
+    async def _connect(self, origin: Origin, address: str, within: float) -> Connection | Failure:
         loop = asyncio.get_running_loop()
         connection = Connection(origin, address, budget=self._budget, loop=loop)
         try:
-            if not origin.secure:
-                await loop.create_connection(lambda: connection, sock=sock)
-                return connection
-            async with asyncio.timeout(limits.tls):
-                await loop.create_connection(
-                    lambda: connection, sock=sock, ssl=self._context(), server_hostname=origin.host
-                )
-            return connection
+            # An address, not the name: nothing is looked up here.
+            async with asyncio.timeout(within):
+                await loop.create_connection(lambda: connection, address, origin.port)
         except TimeoutError:
-            return Failure(FailureClass.TIMEOUT, f"TLS: no handshake within {limits.tls:g} s")
-        except ssl.SSLError as error:
-            return Failure(FailureClass.TLS, f"TLS: {_why(error)}")
+            return Failure(FailureClass.TIMEOUT, f"connect: no connection within {within:g} s")
         except OSError as error:
-            return Failure(FailureClass.CONNECT, f"closed while connecting: {_errno(error)}")
+            return Failure(FailureClass.CONNECT, f"no connection: {error.strerror or error}")
+        return connection
+
+    async def _secure(self, connection: Connection, limits: FetchLimits) -> Connection | Failure:
+        """Do the TLS handshake for the name in the URL, whatever address that led to."""
+        try:
+            async with asyncio.timeout(limits.tls):
+                await connection.start_tls(self._context())
+        except TimeoutError:
+            failure = Failure(FailureClass.TIMEOUT, f"TLS: no handshake within {limits.tls:g} s")
+        except ssl.SSLError as error:
+            failure = Failure(FailureClass.TLS, f"TLS: {_why(error)}")
+        except OSError as error:
+            failure = Failure(FailureClass.CONNECT, f"TLS: closed by the server: {error.strerror or error}")
         except BaseException:
-            sock.close()
+            connection.abort()
             raise
+        else:
+            return connection
+        connection.abort()
+        return failure
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:
@@ -80,31 +86,6 @@ class Dialer:
             if self._ca_file is not None:
                 self._tls.load_verify_locations(self._ca_file)
         return self._tls
-
-
-async def _connect(address: str, port: int, within: float) -> socket.socket | Failure:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    except OSError as error:
-        return Failure(FailureClass.CONNECT, f"no socket: {_errno(error)}")
-    try:
-        async with asyncio.timeout(within):
-            await asyncio.get_running_loop().sock_connect(sock, (address, port))
-    except TimeoutError:
-        sock.close()
-        return Failure(FailureClass.TIMEOUT, f"connect: no connection within {within:g} s")
-    except OSError as error:
-        sock.close()
-        return Failure(FailureClass.CONNECT, f"no connection: {_errno(error)}")
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
-def _errno(error: OSError) -> str:
-    return error.strerror or type(error).__name__
 
 
 def _why(error: ssl.SSLError) -> str:

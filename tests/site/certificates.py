@@ -1,0 +1,124 @@
+"""A certificate authority for one test run, made with the openssl command."""
+
+import ssl
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+CONFIG = """
+[ca]
+default_ca = here
+[here]
+dir = {folder}
+database = {folder}/index
+serial = {folder}/serial
+new_certs_dir = {folder}
+default_md = sha256
+policy = any
+copy_extensions = copy
+unique_subject = no
+[any]
+commonName = supplied
+"""
+
+
+@dataclass(frozen=True)
+class Authority:
+    """Signs certificates; `file` is what a client has to trust."""
+
+    folder: Path
+
+    @property
+    def file(self) -> str:
+        return str(self.folder / "ca.pem")
+
+    def server(
+        self, names: str, *, start: str = "20200101000000Z", end: str = "20900101000000Z"
+    ) -> ssl.SSLContext:
+        """Make a server's context for `names` (as in subjectAltName), valid from `start` to `end`."""
+        slug = f"{names}-{start}-{end}".replace(":", "_").replace(",", "_").replace("*", "star")
+        key, request, certificate = (self.folder / f"{slug}.{kind}" for kind in ("key", "csr", "pem"))
+        if not certificate.exists():
+            self._run(
+                "req",
+                "-new",
+                "-subj",
+                "/CN=test",
+                "-addext",
+                f"subjectAltName={names}",
+                "-keyout",
+                str(key),
+                "-out",
+                str(request),
+                *_KEY,
+            )
+            self._run(
+                "ca",
+                "-batch",
+                "-notext",
+                "-config",
+                str(self.folder / "config"),
+                "-cert",
+                self.file,
+                "-keyfile",
+                str(self.folder / "ca.key"),
+                "-in",
+                str(request),
+                "-out",
+                str(certificate),
+                "-startdate",
+                start,
+                "-enddate",
+                end,
+            )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        return context
+
+    def self_signed(self) -> ssl.SSLContext:
+        """Make a server's context that nobody vouches for."""
+        key, certificate = self.folder / "self.key", self.folder / "self.pem"
+        self._run(
+            "req",
+            "-x509",
+            "-subj",
+            "/CN=127.0.0.1",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            str(key),
+            "-out",
+            str(certificate),
+            *_KEY,
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        return context
+
+    def _run(self, *arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
+_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+
+
+def make_authority(folder: Path) -> Authority:
+    """Create an authority in an empty folder."""
+    authority = Authority(folder)
+    (folder / "index").touch()
+    (folder / "serial").write_text("01")
+    (folder / "config").write_text(CONFIG.format(folder=folder))
+    authority._run(
+        "req",
+        "-x509",
+        "-subj",
+        "/CN=Test authority",
+        "-days",
+        "3650",
+        "-keyout",
+        str(folder / "ca.key"),
+        "-out",
+        authority.file,
+        *_KEY,
+    )
+    return authority
