@@ -1,6 +1,6 @@
 """What archiving costs: CPU per page for writing and reading, beside warcio doing the same job.
 
-python bench/archive.py [--pages 2000] [--profile]
+Run as `python -m bench.archive [--pages 1000] [--profile]`.
 """
 
 import argparse

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import random
 import signal
 import sqlite3
@@ -433,9 +432,7 @@ def test_a_killed_process_leaves_every_committed_item_once(name: str, tmp_path: 
     rng = random.Random(name)
     for _ in range(4):
         command = [sys.executable, __file__, name, str(path), str(store)]
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": "."}
-        ) as process:
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             for _ in range(rng.randint(1, 40)):
                 assert process.stdout.readline()

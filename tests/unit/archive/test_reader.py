@@ -1,5 +1,6 @@
 import gzip
 import random
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from shoal.archive import (
 )
 from shoal.archive.members import pack
 from shoal.archive.names import SegmentName
+from shoal.archive.warc import sha1
 from shoal.model.errors import Rejected
 from shoal.model.limits import FetchLimits
 from shoal.model.page import PageRef, Response
@@ -203,17 +205,26 @@ def test_the_reference_of_a_request_record_is_no_page(tmp_path: Path) -> None:
         open_reader(tmp_path).read(PageRef(ref.segment, after, sizes(tmp_path)[FIRST] - after))
 
 
-def test_a_record_with_another_payload_under_a_right_checksum_is_damaged(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kept", "reason"), [("Payload", "record does not match"), ("Block", "payload does not match")]
+)
+def test_each_digest_is_checked_for_itself_under_a_right_checksum(
+    tmp_path: Path, kept: str, reason: str
+) -> None:
+    """Of the two digests one is made to fit the forged page and the other, wrong now, has to give it away."""
     writer = open_writer(tmp_path)
     ref = append(writer, b"the real page")
     writer.close()
     path = tmp_path / ref.segment
-    member = path.read_bytes()[ref.offset :][: ref.length]
-    record = gzip.decompress(member)
-    forged = pack(record.replace(b"the real page", b"the fake page"))
+    record = gzip.decompress(path.read_bytes()[ref.offset :][: ref.length])
+    head, _, block = record.replace(b"the real page", b"the fake page").partition(b"\r\n\r\n")
+    block = block.removesuffix(b"\r\n\r\n")
+    fitting = sha1(block.partition(b"\r\n\r\n")[2] if kept == "Payload" else block)
+    head = re.sub(rb"(WARC-%b-Digest: )\S+" % kept.encode(), rb"\g<1>" + fitting, head)
+    forged = pack(head + b"\r\n\r\n" + block + b"\r\n\r\n")
     path.write_bytes(forged)
 
-    with pytest.raises(PageDamaged, match="digest"):
+    with pytest.raises(PageDamaged, match=reason):
         open_reader(tmp_path).read(PageRef(ref.segment, 0, len(forged)))
 
 
@@ -306,6 +317,20 @@ def test_revisits_that_refer_forward_do_not_go_round_for_ever(tmp_path: Path) ->
     ref, _ = writer.append_revisit(request, SENT, response, record_of(later, "sha1:X", response))
     writer.close()
 
+    with pytest.raises(PageDamaged, match="earlier"):
+        open_reader(tmp_path).read(ref)
+
+
+def test_a_revisit_of_itself_does_not_go_round_for_ever(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path)
+    append(writer)
+    writer.flush()
+    request, response = page(b"", status=304, headers=())
+    itself = PageRef(FIRST, sizes(tmp_path)[FIRST], 100)
+    ref, _ = writer.append_revisit(request, SENT, response, record_of(itself, "sha1:X", response))
+    writer.close()
+
+    assert ref.offset == itself.offset
     with pytest.raises(PageDamaged, match="earlier"):
         open_reader(tmp_path).read(ref)
 
