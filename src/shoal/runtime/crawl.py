@@ -303,6 +303,7 @@ class Crawl:
             counts=counts.by_state(),
             outputs=stations.outputs,
             archive=str(stations.archive_folder),
+            store=str(stations.store.path),
         )
 
     async def snapshot(self, *, draining: bool) -> Snapshot:
