@@ -1,8 +1,8 @@
 """What the embedded frontier costs: `python -m bench.frontier [--urls N] [--hosts N ...]`.
 
-For one host and for many: adding in batches of 1000, the life of a page (lease 64, settle them with one new link
-each), the memory of a process that holds that many URLs, and opening the store again. CPU time is the stable figure;
-wall-clock time on a shared machine is not.
+For one host and for many: adding in batches of 1000, the life of a page (lease 64, settle them with one new
+link each), the memory of a process that holds that many URLs, and opening the store again. CPU time is the
+stable figure; wall-clock time on a shared machine is not.
 """
 
 import argparse

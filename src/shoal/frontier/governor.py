@@ -8,9 +8,29 @@ the host was asked just now, and its burst is spent.
 import math
 from collections.abc import Iterable
 
+from shoal.frontier.answers import HostView
 from shoal.frontier.rules import HostRecord, applied_pace, slowed
 from shoal.model.pace import Pace, clamp, next_turn, take
 from shoal.model.slowdown import SlowdownRules, Window
+
+
+def host_view(name: str, governor: "Governor", *, waiting: int) -> HostView:
+    """Show a host as it is now."""
+    record = governor.record
+    return HostView(
+        host=name,
+        waiting=waiting,
+        inflight=governor.inflight,
+        interval=governor.interval,
+        burst=governor.burst,
+        concurrency=governor.concurrency,
+        next_turn=governor.ready,
+        crawl_delay=record.crawl_delay,
+        rest_until=record.rest_until,
+        slow=record.slow,
+        paused=record.paused,
+        failures=governor.failures,
+    )
 
 
 class Governor:

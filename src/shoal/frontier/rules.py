@@ -10,8 +10,6 @@ from shoal.model.slowdown import SlowdownRules, Window, stretched
 
 LOWEST_BAND = 15  # ten priorities, and as many classes below as a request can lose with the usual retries
 
-SET_BACK = 1.0  # seconds; a clock that steps back by less is left to catch up
-
 
 @dataclass(slots=True)
 class HostRecord:
@@ -74,3 +72,8 @@ def poisoned(crashes: int) -> Failure:
 
 def struck_out(strikes: int) -> Failure:
     return Failure(FailureClass.POISON, f"the process died {strikes} times while parsing it")
+
+
+def parsed_again(kind: FailureClass, *, kept: bool) -> bool:
+    """Say whether a replayed dead letter is parsed again, not fetched: its page is there, and at fault."""
+    return kept and kind in (FailureClass.PARSE_ERROR, FailureClass.POISON)

@@ -8,7 +8,8 @@ from shoal.frontier.answers import STATES, Audit
 from shoal.frontier.sqlite.load import decode_counts, id_range, seen_log
 from shoal.frontier.sqlite.packing import unpacked
 from shoal.frontier.sqlite.seen import SeenSet
-from shoal.frontier.sqlite.state import ORDINAL_BITS
+from shoal.frontier.sqlite.spent import spent_ids
+from shoal.frontier.sqlite.state import ORDINAL_BITS, Crawl, State
 from shoal.model.request import trace_id
 
 SHOWN = 20  # problems of one kind that are named one by one
@@ -55,6 +56,40 @@ def audit(database: sqlite3.Connection, crawl_id: int, now: float) -> Audit:
     return Audit({state: found[state] for state in STATES}, problems.lines)
 
 
+def audit_state(state: State, crawl: Crawl) -> list[str]:
+    """Compare the half in RAM with its own counters, and look for lanes that nobody would ever serve."""
+    problems = _Problems()
+    counts = crawl.counts
+    lanes = [lane for host in state.hosts.values() for lane in host.lanes if lane.crawl is crawl]
+    for what, told, found in (
+        ("accepted", counts.accepted, len(crawl.seen)),
+        ("waiting", counts.waiting, sum(lane.size for lane in lanes)),
+        ("delayed", counts.delayed, len(crawl.delayed)),
+        ("leased", counts.leased, len(crawl.out)),
+        ("parsing", counts.parsing, len(crawl.parsing)),
+    ):
+        _compare(problems, f"{what} in RAM", told, found)
+    inflight = Counter(
+        held.lane.host
+        for other in state.crawls.values()
+        for held in other.out.values()
+        if not held.landed
+    )
+    for host in {lane.host for lane in lanes}:
+        _compare(problems, f"{host.name} in flight", host.inflight, inflight[host])
+    rosters = [*crawl.rosters.values(), *crawl.suspects.values()]
+    cooling = {id(ticket) for roster in rosters for ticket in roster.cooling}
+    eligible = {id(ticket) for roster in rosters for ticket in roster.eligible}
+    for lane in lanes:
+        if lane.ticket is not None:
+            placed = id(lane.ticket) in (cooling if lane.cooling else eligible)
+        else:
+            placed = lane.size == 0 or not lane.host.open
+        if not placed:
+            problems.add(f"a lane is in no place: {lane.host.name} {lane.pool}")
+    return problems.lines
+
+
 class _Problems:
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -91,9 +126,12 @@ def _leased(database: sqlite3.Connection, crawl_id: int, problems: _Problems) ->
 def _places(database: sqlite3.Connection, crawl_id: int, now: float) -> Iterator[tuple[str, str, int]]:
     """Give state, kind and fingerprint of everything that the crawl has a row for."""
     ids = id_range(crawl_id)
-    yield from database.execute(
-        "SELECT iif(due > ?, 'delayed', 'waiting'), '', fp FROM request WHERE id BETWEEN ? AND ?", (now, *ids)
-    )
+    spent = spent_ids(database)
+    for id, state, fp in database.execute(
+        "SELECT id, iif(due > ?, 'delayed', 'waiting'), fp FROM request WHERE id BETWEEN ? AND ?", (now, *ids)
+    ):
+        if id not in spent:
+            yield state, "", fp
     yield from database.execute("SELECT 'parsing', '', fp FROM parsing WHERE id BETWEEN ? AND ?", ids)
     yield from database.execute("SELECT 'dead', 'dead ' || kind, fp FROM dead WHERE id BETWEEN ? AND ?", ids)
     yield from database.execute(

@@ -1,7 +1,7 @@
 """What one transaction writes.
 
 Callers change the state in RAM and note here what has to follow on disk; then all of it is written at once,
-table by table. Inserts and deletes are sorted by key, so that neighbours dirty the same block.
+table by table, so that neighbours dirty the same block.
 """
 
 import sqlite3
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shoal.frontier.sqlite.packing import packed
+from shoal.frontier.sqlite.spent import Spent
 
 if TYPE_CHECKING:
     from shoal.frontier.sqlite.host import Host
@@ -21,7 +22,6 @@ Params = tuple[object, ...]
 
 _ADD = "INSERT INTO request(id, lane, fp, priority, request) VALUES (?, ?, ?, ?, ?)"
 _PUT_BACK = "UPDATE request SET attempts = ?, crashes = ?, rests = ?, due = ?, first_at = ? WHERE id = ?"
-_REMOVE = "DELETE FROM request WHERE id = ?"
 _LANE = "INSERT INTO lane(id, crawl, host, pool) VALUES (?, ?, ?, ?)"
 _FETCHED = """
     INSERT INTO parsing(
@@ -76,7 +76,8 @@ _json = msgspec.json.Encoder().encode
 class Changes:
     added: list[Params] = field(default_factory=list)
     put_back: list[Params] = field(default_factory=list)
-    removed: list[tuple[int]] = field(default_factory=list)
+    removed: list[int] = field(default_factory=list)
+    sweep: bool = False  # whether removed rows have to be gone at once
     lanes: list[Params] = field(default_factory=list)
     fetched: list[Params] = field(default_factory=list)
     died_parsing: list[Params] = field(default_factory=list)
@@ -94,13 +95,13 @@ class Changes:
     checkpoints: list[Params] = field(default_factory=list)
     crawl_state: list[Params] = field(default_factory=list)
 
-    def write(self, database: sqlite3.Connection) -> None:
+    def write(self, database: sqlite3.Connection, spent: Spent) -> None:
         """Write everything, inside a transaction of the caller's."""
+        spent.write(database, self.removed, sweep=self.sweep)
         many: Sequence[tuple[str, Sequence[Params]]] = (
             (_LANE, self.lanes),
             (_ADD, self.added),
             (_PUT_BACK, self.put_back),
-            (_REMOVE, sorted(self.removed)),
             (_FETCHED, self.fetched),
             (_DIE_PARSING, self.died_parsing),
             (_PARSED, sorted(self.parsed)),

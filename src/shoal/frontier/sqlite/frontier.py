@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from shoal.frontier.answers import Added, Committed, HostView, Unparsed, Validator
+from shoal.frontier.governor import host_view
 from shoal.frontier.sqlite.admit import admit
 from shoal.frontier.sqlite.grant import grant
 from shoal.frontier.sqlite.host import Host
@@ -240,7 +241,8 @@ class SqliteFrontier(Owner):
         return _view(known)
 
     async def host_get(self, host: str) -> HostView | None:
-        known = self._state.hosts.get(host)
+        """Show one host; None: nobody has ever heard of it."""
+        known = self._state.find_host(host)
         return None if known is None else _view(known)
 
     async def hosts(self) -> list[HostView]:
@@ -249,18 +251,4 @@ class SqliteFrontier(Owner):
 
 
 def _view(host: Host) -> HostView:
-    record = host.record
-    return HostView(
-        host=host.name,
-        waiting=sum(lane.size for lane in host.lanes),
-        inflight=host.inflight,
-        interval=host.interval,
-        burst=host.burst,
-        concurrency=host.concurrency,
-        next_turn=host.ready,
-        crawl_delay=record.crawl_delay,
-        rest_until=record.rest_until,
-        slow=record.slow,
-        paused=record.paused,
-        failures=host.failures,
-    )
+    return host_view(host.name, host, waiting=sum(lane.size for lane in host.lanes))

@@ -45,6 +45,8 @@ def grant(
         heappush(state.deadlines, (batch.until, token, batch))
         changes.batches.add(batch)
         changes.crawls.update(lane.crawl for lane, _ in taken)
+        if state.suspects_out.get(holder):
+            suspects = []
     if len(leases) == limit:
         return Grant(leases, 0.0)
     wait = min(

@@ -28,6 +28,6 @@ class Host(Governor):
         self.repace()
 
     def repace(self) -> None:
-        """Work out the pace anew; the crawl that joined last says how the host slows down."""
+        """Work out the pace anew; the crawl that joined first says how the host slows down."""
         crawls = [lane.crawl for lane in self.lanes]
-        self.follow({crawl.pace for crawl in crawls}, crawls[-1].slowdown if crawls else _USUAL)
+        self.follow({crawl.pace for crawl in crawls}, crawls[0].slowdown if crawls else _USUAL)

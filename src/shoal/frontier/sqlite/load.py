@@ -11,6 +11,7 @@ from shoal.frontier.answers import Counts
 from shoal.frontier.rules import band, poisoned, struck_out
 from shoal.frontier.sqlite.packing import unpacked
 from shoal.frontier.sqlite.seen import SeenSet
+from shoal.frontier.sqlite.spent import sweep
 from shoal.frontier.sqlite.state import ORDINAL_BITS, Crawl, CrawlTerms, Page, State
 from shoal.stores.sqlite import transaction
 
@@ -33,6 +34,7 @@ def recover(database: sqlite3.Connection, now: float) -> int:
             id: (decode_terms(terms).max_crashes, decode_counts(counts))
             for id, terms, counts in database.execute("SELECT id, settings, counts FROM crawl")
         }
+        sweep(database)
         _reclaim_leases(database, crawls, now)
         _strike_pages(database, crawls, now)
         database.executemany(

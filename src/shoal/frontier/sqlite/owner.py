@@ -11,13 +11,15 @@ from typing import Self
 
 import msgspec
 
-from shoal.frontier.answers import Counts, Opened, Robots
-from shoal.frontier.rules import SET_BACK
+from shoal.frontier.answers import Audit, Counts, Opened, Robots
+from shoal.frontier.clock import Clock
+from shoal.frontier.sqlite.audit import audit_state
 from shoal.frontier.sqlite.changes import Changes
 from shoal.frontier.sqlite.drop import drop
 from shoal.frontier.sqlite.load import decode_counts, decode_terms, load, recover
 from shoal.frontier.sqlite.reader import Reader
 from shoal.frontier.sqlite.reclaim import promote, set_back
+from shoal.frontier.sqlite.spent import SWEEP_EVERY
 from shoal.frontier.sqlite.state import Crawl, CrawlTerms, State
 from shoal.frontier.sqlite.wal import Checkpointer
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
@@ -44,7 +46,7 @@ class Owner(Reader):
         super().__init__(state.database, path, clock)
         self._state = state
         self._checkpointer = checkpointer
-        self._latest = state.opened_at
+        self._steady_clock = Clock(clock, lambda now, by: set_back(state, now, by))
         self._broken: ShoalError | None = None
         self._robots_written = 0
         self._acknowledged = asyncio.Event()  # set whenever a page has been parsed
@@ -52,7 +54,12 @@ class Owner(Reader):
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, path: Path, *, clock: Callable[[], float] = time.time, fsync: bool = False
+        cls,
+        path: Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        fsync: bool = False,
+        sweep_every: int = SWEEP_EVERY,
     ) -> AsyncIterator[Self]:
         """Own the database at `path`, making or migrating it if need be.
 
@@ -63,7 +70,8 @@ class Owner(Reader):
         try:
             now = clock()
             with translated(path):
-                state = State(database, opened_at=now, life=recover(database, now))
+                life = recover(database, now)
+                state = State(database, opened_at=now, life=life, sweep_every=sweep_every)
             with Checkpointer(path) as checkpointer:
                 yield cls(state, path, clock, checkpointer)
         finally:
@@ -181,14 +189,16 @@ class Owner(Reader):
         promote(self._state, self._now())
         return known.counts.copy()
 
+    async def audit(self, crawl: str) -> Audit:
+        """Count every set again from the data, on disk and in RAM, and compare."""
+        found = await super().audit(crawl)
+        known = self._state.crawls.get(crawl)
+        if known is None:
+            return found
+        return Audit(found.counts, [*found.problems, *audit_state(self._state, known)])
+
     def _now(self) -> float:
-        """Read the clock. It stands still rather than go back a little, and goes back if it was set back."""
-        now = self._clock()
-        if now < self._latest - SET_BACK:
-            set_back(self._state, now, self._latest - now)
-            self._latest = now
-        self._latest = max(self._latest, now)
-        return self._latest
+        return self._steady_clock.now()
 
     def _refuse_if_broken(self) -> None:
         if self._broken is not None:
@@ -201,7 +211,7 @@ class Owner(Reader):
             changes = Changes()
             yield changes
             with transaction(self._database):
-                changes.write(self._database)
+                changes.write(self._database, self._state.spent)
         self._checkpointer.note(self._database.total_changes)
 
     @contextmanager

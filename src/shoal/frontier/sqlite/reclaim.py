@@ -17,7 +17,7 @@ def reclaim(state: State, changes: Changes, now: float) -> int:
         if later := [held.until for held in batch.held.values() if held.until > now]:
             batch.until = min(later)
             heappush(state.deadlines, (batch.until, token, batch))
-    for held in sorted(expired, key=lambda held: (held.batch.token, held.row.id)):
+    for held in sorted(expired, key=lambda held: (held.batch.token, held.lane.crawl.name, held.row.id)):
         _crash(state, held, changes, now)
     return len(expired)
 

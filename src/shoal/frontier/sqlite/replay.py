@@ -2,13 +2,11 @@
 
 from collections.abc import Collection
 
-from shoal.frontier.rules import band
+from shoal.frontier.rules import band, parsed_again
 from shoal.frontier.sqlite.changes import Changes
 from shoal.frontier.sqlite.reader import dead_where
 from shoal.frontier.sqlite.state import Crawl, Page, State
 from shoal.model.failure import FailureClass
-
-OF_THE_PAGE = {FailureClass.PARSE_ERROR, FailureClass.POISON}  # fetching it again would not help
 
 
 def replay(
@@ -33,7 +31,7 @@ def replay(
     for id, fp, priority, kind, kept, host_name, pool in letters:
         failure = FailureClass(kind)
         counts.revive(failure)
-        if kept and failure in OF_THE_PAGE:
+        if parsed_again(failure, kept=bool(kept)):
             counts.parsing += 1
             crawl.parsing[fp] = Page(id, 0, taken=False)
             changes.reparsed.append((id,))
@@ -42,4 +40,5 @@ def replay(
             state.scheduler.push(crawl.lanes[(host_name, pool)], band(priority, 0), id, now)
             changes.revived.append((id,))
     changes.crawls.add(crawl)
+    changes.sweep = True  # a letter that waits again has the id that it had before
     return len(letters)

@@ -59,6 +59,11 @@ CREATE TABLE request(               -- waiting, delayed (due in the future) or l
   request  BLOB NOT NULL
 );
 
+CREATE TABLE spent(                 -- requests that have ended, their rows still to be deleted, many at a time
+  number INTEGER PRIMARY KEY,
+  ids    BLOB NOT NULL
+);
+
 CREATE TABLE lease(                 -- one row per batch that is out; left-over rows are the crashes of a dead owner
   token      INTEGER PRIMARY KEY,
   holder     TEXT NOT NULL,

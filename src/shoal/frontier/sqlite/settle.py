@@ -52,20 +52,20 @@ def _apply(state: State, settlement: Settlement, held: Held, changes: Changes, n
     match settlement.outcome:
         case Done(page=page):
             counts.done += 1
-            changes.removed.append((row.id,))
+            changes.removed.append(row.id)
             changes.pages.append(_page_row(crawl, row.fp, page, now))
         case Fetched(page=page):
             counts.parsing += 1
-            changes.removed.append((row.id,))
+            changes.removed.append(row.id)
             changes.fetched.append(_parsing_row(held, page))
             crawl.parsing[row.fp] = Page(row.id, 0, taken=True)
         case Gone(status=status):
             counts.gone += 1
-            changes.removed.append((row.id,))
+            changes.removed.append(row.id)
             changes.ended.append((crawl.id, row.fp, "gone", now, status, None, None))
         case Filtered(rule=rule, reason=reason):
             counts.filter(rule)
-            changes.removed.append((row.id,))
+            changes.removed.append(row.id)
             changes.ended.append((crawl.id, row.fp, "filtered", now, None, rule.value, reason))
         case Dead(failure=failure, page=kept):
             host.failures += 1
@@ -132,7 +132,7 @@ def die(
     """Give a request up: it becomes a dead letter."""
     row, lane = held.row, held.lane
     lane.crawl.counts.die(failure.kind)
-    changes.removed.append((row.id,))
+    changes.removed.append(row.id)
     changes.died.append(
         (
             row.id,

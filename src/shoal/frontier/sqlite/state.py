@@ -16,6 +16,7 @@ from shoal.frontier.sqlite.host import Host
 from shoal.frontier.sqlite.lane import Lane
 from shoal.frontier.sqlite.scheduler import Roster, Scheduler
 from shoal.frontier.sqlite.seen import SeenSet
+from shoal.frontier.sqlite.spent import SWEEP_EVERY, Spent
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
 from shoal.model.slowdown import SlowdownRules
@@ -104,7 +105,9 @@ class Crawl:
 
 
 class State:
-    def __init__(self, database: sqlite3.Connection, *, opened_at: float, life: int) -> None:
+    def __init__(
+        self, database: sqlite3.Connection, *, opened_at: float, life: int, sweep_every: int = SWEEP_EVERY
+    ) -> None:
         self.database = database
         self.opened_at = opened_at
         self.scheduler = Scheduler()
@@ -114,6 +117,7 @@ class State:
             tuple[float, int, Batch]
         ] = []  # heap; a batch may be listed too early, never too late
         self.suspects_out: dict[str, int] = {}  # by holder
+        self.spent = Spent(sweep_every)
         self.token = life << 32  # tokens of an earlier life are smaller, those of a later one greater
         self.next_lane = self._after("lane")
         self.next_host = self._after("host")
@@ -129,7 +133,16 @@ class State:
             raise Misconfigured(f"no crawl named {name!r} is open") from None
 
     def host(self, name: str, changes: Changes) -> Host:
-        """Find a host, or take it in: from the database if an earlier life knew it."""
+        """Find a host, or make it."""
+        if (host := self.find_host(name)) is not None:
+            return host
+        host = self.hosts[name] = Host(self.next_host, name, HostRecord())
+        self.next_host += 1
+        changes.hosts.add(host)
+        return host
+
+    def find_host(self, name: str) -> Host | None:
+        """Find a host, in RAM or among those that an earlier life knew."""
         if (host := self.hosts.get(name)) is not None:
             return host
         known = self.database.execute(
@@ -137,12 +150,7 @@ class State:
             " FROM host WHERE name = ?",
             (name,),
         ).fetchone()
-        if known is not None:
-            return self.take_in(known[0], name, known[1:])
-        host = self.hosts[name] = Host(self.next_host, name, HostRecord())
-        self.next_host += 1
-        changes.hosts.add(host)
-        return host
+        return None if known is None else self.take_in(known[0], name, known[1:])
 
     def take_in(self, id: int, name: str, record: Sequence[Any]) -> Host:
         """Take in a host that an earlier life knew: it may have been asked the moment before."""

@@ -1,0 +1,474 @@
+"""The public calls of the model."""
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import assert_never
+
+from shoal.frontier.answers import (
+    STATES,
+    Added,
+    Audit,
+    Committed,
+    Counts,
+    DeadLetter,
+    HostView,
+    Opened,
+    Robots,
+    Unparsed,
+    Validator,
+)
+from shoal.frontier.governor import host_view
+from shoal.frontier.memory.state import Crawl, Entry, Host, Lane, State
+from shoal.frontier.rules import answered, parsed_again
+from shoal.model.errors import Misconfigured
+from shoal.model.failure import Failure, FailureClass
+from shoal.model.outcome import (
+    Acknowledgement,
+    Dead,
+    Done,
+    Fetched,
+    Filtered,
+    Gone,
+    Grant,
+    Lease,
+    Released,
+    Retry,
+    Settlement,
+)
+from shoal.model.pace import Pace
+from shoal.model.page import PageRecord
+from shoal.model.request import Link, unpack
+from shoal.model.slowdown import SlowdownRules
+
+
+class MemoryFrontier:
+    """A frontier that lives and dies with its process."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._read_clock = clock
+        self._state = State(clock)
+        self._validators: dict[str, dict[int, Validator]] = {}
+        self._checkpoints: dict[str, bytes] = {}
+        self._robots: dict[str, Robots] = {}
+        self._token = 0
+        self._acknowledged = asyncio.Event()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, *, clock: Callable[[], float] = time.time) -> AsyncIterator["MemoryFrontier"]:
+        yield cls(clock)
+
+    # --- crawls ----------------------------------------------------------------------------------
+
+    async def open_crawl(
+        self,
+        name: str,
+        *,
+        pace: Pace | None = None,
+        max_crashes: int | None = None,
+        slowdown: SlowdownRules | None = None,
+        state: Mapping[str, bytes] | None = None,
+    ) -> Opened:
+        """Create a crawl or take it up again; what is not given stays as it was."""
+        crawls = self._state.crawls
+        resumed = name in crawls
+        if not resumed:
+            crawls[name] = Crawl(name, Pace(), 3, SlowdownRules(), values=dict(state or {}))
+        crawl = crawls[name]
+        crawl.pace = crawl.pace if pace is None else pace
+        crawl.max_crashes = crawl.max_crashes if max_crashes is None else max_crashes
+        crawl.slowdown = crawl.slowdown if slowdown is None else slowdown
+        if not crawl.opened:
+            crawls[name] = crawls.pop(name)  # last in the order of opening
+            self._state.take_up(crawl)
+        for lane in crawl.lanes.values():
+            lane.host.repace()
+        return Opened(name, resumed)
+
+    async def drop_crawl(self, name: str, *, forget: Collection[str] = ()) -> bool:
+        """Delete a crawl that is not open, and the checkpoints named; False: there was none."""
+        crawl = self._state.crawls.get(name)
+        if crawl is None:
+            return False
+        if crawl.opened:
+            raise Misconfigured(f"crawl {name!r} is open and cannot be dropped")
+        kept = {} if crawl.counts.open == 0 else self._validators.get(name, {})
+        for fp, entry in crawl.requests.items():
+            if entry.state == "done" and entry.page is not None:
+                page = entry.page
+                kept[fp] = Validator(page.etag, page.modified, page.digest, page.ref)
+        self._validators[name] = kept
+        del self._state.crawls[name]
+        for checkpoint in forget:
+            self._checkpoints.pop(checkpoint, None)
+        return True
+
+    async def crawls(self) -> list[str]:
+        return list(self._state.crawls)
+
+    async def crawl_get(self, crawl: str, key: str) -> bytes | None:
+        return self._state.known(crawl).values.get(key)
+
+    async def crawl_set(self, crawl: str, key: str, value: bytes) -> None:
+        """Keep a value with a crawl."""
+        await self.commit(crawl_state={crawl: {key: value}})
+
+    async def pause(self, crawl: str) -> None:
+        """Lease nothing more from a crawl until `resume`."""
+        self._state.crawl(crawl).paused = True
+
+    async def resume(self, crawl: str) -> None:
+        self._state.crawl(crawl).paused = False
+
+    # --- requests --------------------------------------------------------------------------------
+
+    async def add(self, crawl: str, links: Sequence[Link]) -> Added:
+        """Accept the links that the crawl has not seen."""
+        return Added(*self._state.admit(self._state.crawl(crawl), links))
+
+    async def lease(
+        self,
+        *,
+        holder: str,
+        limit: int,
+        ttl: float,
+        pools: Sequence[str] = ("http",),
+        crawls: Sequence[str] | None = None,
+    ) -> Grant:
+        """Hand out up to `limit` requests that may go now, until `ttl` seconds from now."""
+        now = self._state.clock.now()
+        self._state.reclaim(now)
+        self._state.promote(now)
+        chosen = [
+            crawl
+            for crawl in (self._state.open() if crawls is None else map(self._state.crawl, crawls))
+            if not crawl.paused
+        ]
+        lanes = [lane for crawl in chosen for lane in crawl.lanes.values() if lane.pool in pools]
+        self._token += 1
+        leases: list[Lease] = []
+        while len(leases) < limit:
+            ready = [lane for lane in self._servable(lanes, holder) if lane.host.ready <= now]
+            if not ready:
+                break
+            best = min(ready, key=lambda lane: (lane.waiting[0].rank[0], lane.stamp))
+            leases.append(self._grant(best, holder, now, now + ttl))
+        if len(leases) == limit:
+            return Grant(leases, 0.0)
+        instants = [
+            *(lane.host.ready for lane in self._servable(lanes, holder)),
+            *(entry.due for crawl in chosen for entry in crawl.requests.values() if entry.state == "delayed"),
+            *(entry.until for _, entry in self._state.leased()),
+        ]
+        return Grant(leases, max(min(instants, default=math.inf) - now, 0.0))
+
+    def _servable(self, lanes: Iterable[Lane], holder: str) -> list[Lane]:
+        """Give the lanes that only time keeps from being served."""
+        has_suspect = any(entry.holder == holder and entry.crashes for _, entry in self._state.leased())
+        return [
+            lane for lane in lanes if lane.waiting and lane.host.open and not (lane.suspect and has_suspect)
+        ]
+
+    def _grant(self, lane: Lane, holder: str, now: float, until: float) -> Lease:
+        entry = lane.waiting.pop(0)
+        host = lane.host
+        host.take(now, self._token)
+        self._state.stamp(lane)
+        self._state.move(lane.crawl, entry, "leased")
+        entry.holder, entry.granted_at, entry.until, entry.landed = holder, now, until, False
+        entry.token = self._token
+        return Lease(
+            lane.crawl.name,
+            entry.link.fingerprint,
+            self._token,
+            host.name,
+            unpack(entry.link.packed),
+            entry.attempts + 1,
+            entry.crashes,
+            entry.rests,
+            until,
+            host.interval,
+            host.burst,
+        )
+
+    async def commit(
+        self,
+        settlements: Sequence[Settlement] = (),
+        acknowledgements: Sequence[Acknowledgement] = (),
+        checkpoints: Mapping[str, bytes] = {},
+        crawl_state: Mapping[str, Mapping[str, bytes]] = {},
+    ) -> Committed:
+        """Settle, acknowledge and record, all at once."""
+        stale: list[Lease] = []
+        refused: list[Acknowledgement] = []
+        new = duplicate = 0
+        values = [(self._state.crawl(crawl).values, kept) for crawl, kept in crawl_state.items()]
+        for settlement in settlements:
+            entry = self._state.held(settlement.lease)
+            if entry is None:
+                stale.append(settlement.lease)
+                continue
+            crawl = self._state.crawl(settlement.lease.crawl)
+            self._settle(crawl, entry, settlement)
+            counted = self._state.admit(crawl, settlement.links)
+            new, duplicate = new + counted[0], duplicate + counted[1]
+        for acknowledgement in acknowledgements:
+            found = self._state.crawls.get(acknowledgement.crawl)
+            entry = found.requests.get(acknowledgement.fingerprint) if found else None
+            if found is None or not found.opened or entry is None or entry.state != "parsing":
+                refused.append(acknowledgement)
+                continue
+            self._acknowledge(found, entry, acknowledgement.outcome)
+            counted = self._state.admit(found, acknowledgement.links)
+            new, duplicate = new + counted[0], duplicate + counted[1]
+        self._checkpoints.update(checkpoints)
+        for present, kept in values:
+            present.update(kept)
+        return Committed(new, duplicate, stale, refused)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> Committed:
+        """End attempts."""
+        return await self.commit(settlements)
+
+    async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> Committed:
+        """End pages that were settled as `Fetched`."""
+        return await self.commit(acknowledgements=acknowledgements)
+
+    def _settle(self, crawl: Crawl, entry: Entry, settlement: Settlement) -> None:
+        now = self._state.clock.now()
+        lease, host = settlement.lease, self._state.hosts[entry.link.host]
+        self._state.let_go(entry)
+        if not settlement.sent:
+            host.give_back(lease.token, lease.interval)
+        elif answered(settlement) and host.hear(settlement.blocked):
+            host.repace()
+        if not isinstance(settlement.outcome, Released):
+            entry.first_at = entry.granted_at if entry.first_at is None else entry.first_at
+        match settlement.outcome:
+            case Done(page=page):
+                entry.page = page
+                self._state.move(crawl, entry, "done")
+            case Fetched(page=page):
+                entry.page, entry.taken, entry.strikes = page, True, 0
+                entry.attempts += 1
+                self._state.move(crawl, entry, "parsing")
+            case Gone():
+                self._state.move(crawl, entry, "gone")
+            case Filtered(rule=rule):
+                self._state.move(crawl, entry, "filtered", Failure(rule, settlement.outcome.reason))
+            case Dead(failure=failure, page=page):
+                host.failures += 1
+                entry.attempts += 1
+                entry.page = page
+                self._state.die(crawl, entry, failure, now)
+            case Retry() as retry:
+                host.failures += 1
+                crawl.counts.retries += 1
+                entry.attempts += retry.charged
+                entry.rests += not retry.charged
+                if retry.rest > 0:
+                    host.rest(now + retry.rest)
+                self._state.put_back(crawl, entry, retry.delay, now)
+            case Released(delay=delay):
+                self._state.put_back(crawl, entry, delay, now)
+            case _:
+                assert_never(settlement.outcome)
+
+    def _acknowledge(self, crawl: Crawl, entry: Entry, outcome: Done | Dead) -> None:
+        entry.taken = False
+        match outcome:
+            case Done(page=page):
+                entry.page = page
+                self._state.move(crawl, entry, "done")
+            case Dead(failure=failure, page=page):
+                entry.page = entry.page if page is None else page
+                self._state.die(crawl, entry, failure, self._state.clock.now())
+            case _:
+                assert_never(outcome)
+        self._acknowledged.set()
+
+    def holds(self, lease: Lease) -> bool:
+        """Say whether a settlement of this lease would be accepted if it came now."""
+        return self._state.held(lease) is not None
+
+    def landed(self, leases: Sequence[Lease]) -> None:
+        """Note that requests are off the wire although they are not settled yet."""
+        for lease in leases:
+            entry = self._state.held(lease)
+            if entry is not None and not entry.landed:
+                entry.landed = True
+                self._state.hosts[entry.link.host].inflight -= 1
+
+    async def extend(self, leases: Sequence[Lease], ttl: float) -> list[Lease]:
+        """Move deadlines to `ttl` seconds from now, never nearer; return the leases that are still held."""
+        now = self._state.clock.now()
+        self._state.reclaim(now)
+        renewed = []
+        for lease in leases:
+            if (entry := self._state.held(lease)) is not None:
+                entry.until = max(entry.until, now + ttl)
+                renewed.append(replace(lease, leased_until=entry.until))
+        return renewed
+
+    async def reclaim(self) -> int:
+        """Take back the leases whose deadline has passed; return how many."""
+        return self._state.reclaim(self._state.clock.now())
+
+    async def checkpoint(self, name: str) -> bytes | None:
+        """Read back what the last commit recorded under `name`."""
+        return self._checkpoints.get(name)
+
+    async def counts(self, crawl: str) -> Counts:
+        """Count the requests of a crawl by state."""
+        self._state.promote(self._state.clock.now())
+        return self._state.known(crawl).counts.copy()
+
+    # --- pages and dead letters ------------------------------------------------------------------
+
+    async def parsing(self, crawl: str) -> AsyncIterator[Unparsed]:
+        """Hand out the pages that nobody is parsing; those with strikes last, and one at a time."""
+        requests = self._state.crawl(crawl).requests
+        pages = [entry for entry in requests.values() if entry.state == "parsing" and not entry.taken]
+        for entry in sorted(pages, key=lambda entry: entry.strikes > 0):
+            while entry.strikes and any(other.strikes and other.taken for other in requests.values()):
+                self._acknowledged.clear()
+                await self._acknowledged.wait()
+            if entry.state == "parsing" and not entry.taken and entry.page is not None:
+                entry.taken = True
+                yield Unparsed(entry.link.fingerprint, unpack(entry.link.packed), entry.page, entry.strikes)
+
+    async def dead_letters(
+        self, crawl: str, *, kinds: Collection[FailureClass] = (), host: str = "", limit: int | None = None
+    ) -> AsyncIterator[DeadLetter]:
+        """Give the dead letters of a crawl, the latest first."""
+        letters = self._state.dead(self._state.known(crawl), kinds, host, ())
+        letters.sort(key=lambda entry: (entry.died_at, entry.ordinal), reverse=True)
+        for entry in letters[:limit]:
+            assert entry.failure is not None
+            assert entry.first_at is not None
+            yield DeadLetter(
+                crawl=crawl,
+                fingerprint=entry.link.fingerprint,
+                host=entry.link.host,
+                request=unpack(entry.link.packed),
+                kind=entry.failure.kind,
+                reason=entry.failure.reason,
+                status=entry.failure.status,
+                attempts=entry.attempts,
+                crashes=entry.crashes,
+                first_at=entry.first_at,
+                died_at=entry.died_at,
+                holder=entry.holder,
+                page=entry.page,
+            )
+
+    async def replay(
+        self,
+        crawl: str,
+        *,
+        kinds: Collection[FailureClass] = (),
+        host: str = "",
+        fingerprints: Collection[int] = (),
+        limit: int | None = None,
+    ) -> int:
+        """Put dead letters back, oldest first; a kept page that was at fault is parsed again, not fetched."""
+        within = self._state.crawl(crawl)
+        letters = self._state.dead(within, kinds, host, fingerprints)[:limit]
+        for entry in letters:
+            assert entry.failure is not None
+            again = parsed_again(entry.failure.kind, kept=entry.page is not None)
+            self._state.move(within, entry, "parsing" if again else "waiting")
+            entry.strikes, entry.taken = 0, False
+            if not again:
+                entry.attempts = entry.crashes = entry.rests = 0
+                entry.first_at = entry.page = None
+                self._state.wait(within, entry)
+        return len(letters)
+
+    async def validators(self, crawl: str, fingerprints: Sequence[int]) -> dict[int, Validator]:
+        """Find what conditional requests for these pages need, if the last generation had them."""
+        self._state.crawl(crawl)
+        known = self._validators.get(crawl, {})
+        return {fp: known[fp] for fp in fingerprints if fp in known}
+
+    async def pages(self, crawl: str) -> AsyncIterator[tuple[int, PageRecord]]:
+        """Give every page that the crawl keeps in the archive, with its fingerprint."""
+        for fp, entry in self._state.known(crawl).requests.items():
+            if entry.page is not None:
+                yield fp, entry.page
+
+    async def audit(self, crawl: str) -> Audit:
+        """Count every set again and compare."""
+        within = self._state.known(crawl)
+        found = dict.fromkeys(STATES, 0)
+        for entry in within.requests.values():
+            found[entry.state] += 1
+        told = within.counts.by_state()
+        problems = [
+            f"the counter of {state} says {told[state]}, the data {found[state]}"
+            for state in STATES
+            if told[state] != found[state]
+        ]
+        queued = [entry for lane in within.lanes.values() for entry in lane.waiting]
+        if sorted(map(id, queued)) != sorted(
+            id(entry) for entry in within.requests.values() if entry.state == "waiting"
+        ):
+            problems.append("what waits is not what the lanes hold")
+        if within.counts.accepted != len(within.requests):
+            problems.append(f"{within.counts.accepted} accepted, {len(within.requests)} seen")
+        return Audit(found, problems)
+
+    # --- hosts -----------------------------------------------------------------------------------
+
+    async def host_set(
+        self,
+        host: str,
+        *,
+        interval: float | None = None,
+        burst: int | None = None,
+        concurrency: int | None = None,
+        crawl_delay: float | None = None,
+        rest_until: float | None = None,
+        paused: bool | None = None,
+    ) -> HostView:
+        """Give a host a pace of its own, a rest or a pause; what is not given stays as it is."""
+        known = self._state.host(host)
+        record = known.record
+        record.interval = record.interval if interval is None else interval
+        record.burst = record.burst if burst is None else burst
+        record.concurrency = record.concurrency if concurrency is None else concurrency
+        record.crawl_delay = record.crawl_delay if crawl_delay is None else crawl_delay
+        record.rest_until = record.rest_until if rest_until is None else rest_until
+        record.paused = record.paused if paused is None else paused
+        known.repace()
+        return self._view(known)
+
+    async def host_get(self, host: str) -> HostView | None:
+        """Show one host; None: nobody has ever heard of it."""
+        known = self._state.hosts.get(host)
+        return None if known is None else self._view(known)
+
+    async def hosts(self) -> list[HostView]:
+        """Show every host of the crawls that are open."""
+        return [self._view(host) for host in self._state.hosts.values() if host.joined]
+
+    def _view(self, host: Host) -> HostView:
+        lanes = [lane for crawl in host.joined for lane in crawl.lanes.values() if lane.host is host]
+        return host_view(host.name, host, waiting=sum(len(lane.waiting) for lane in set(lanes)))
+
+    async def robots_get(self, host: str) -> Robots | None:
+        """Recall a host's robots.txt; None: not known, or expired."""
+        known = self._robots.get(host)
+        return known if known is not None and known.expires > self._read_clock() else None
+
+    async def robots_set(self, host: str, *, expires: float, status: int, body: bytes) -> None:
+        self._robots[host] = Robots(expires, status, body)
+
+    def restart(self) -> None:
+        """Do what the death of the owner does to a frontier that survives it: every crawl is to be opened
+        again."""
+        self._state.restart(self._state.clock.now())

@@ -1,0 +1,266 @@
+"""Everything the model knows, and the few ways in which it changes."""
+
+import math
+from bisect import insort
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from shoal.frontier.answers import Counts
+from shoal.frontier.clock import Clock
+from shoal.frontier.governor import Governor
+from shoal.frontier.rules import HostRecord, band, poisoned, struck_out
+from shoal.model.errors import Misconfigured
+from shoal.model.failure import Failure, FailureClass
+from shoal.model.outcome import Lease
+from shoal.model.pace import Pace
+from shoal.model.page import PageRecord
+from shoal.model.request import Link
+from shoal.model.slowdown import SlowdownRules
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One accepted request, wherever it is."""
+
+    ordinal: int  # its place in the order of acceptance
+    link: Link
+    state: str = "waiting"
+    attempts: int = 0  # ended ones
+    crashes: int = 0
+    rests: int = 0
+    due: float = 0.0
+    first_at: float | None = None
+    token: int = 0  # of its lease
+    holder: str = ""
+    granted_at: float = 0.0
+    until: float = 0.0
+    landed: bool = False
+    page: PageRecord | None = None
+    strikes: int = 0
+    taken: bool = False
+    failure: Failure | None = None
+    died_at: float = 0.0
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return band(self.link.priority, self.attempts), self.ordinal
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    crawl: "Crawl"
+    host: "Host"
+    pool: str
+    suspect: bool
+    waiting: list[Entry] = field(default_factory=list)  # by rank
+    stamp: int = 0  # when it was last served, or ceased to be empty
+
+
+@dataclass(slots=True, eq=False)
+class Crawl:
+    name: str
+    pace: Pace
+    max_crashes: int
+    slowdown: SlowdownRules
+    opened: bool = False
+    paused: bool = False
+    counts: Counts = field(default_factory=Counts)
+    requests: dict[int, Entry] = field(default_factory=dict)  # by fingerprint; whatever was seen
+    lanes: dict[tuple[str, str, bool], Lane] = field(default_factory=dict)  # by host, pool and suspicion
+    values: dict[str, bytes] = field(default_factory=dict)
+
+
+class Host(Governor):
+    def __init__(self, name: str, record: HostRecord, *, last: float = -math.inf) -> None:
+        super().__init__(record, last=last)
+        self.name = name
+        self.joined: list[Crawl] = []
+
+    def repace(self) -> None:
+        rules = self.joined[0].slowdown if self.joined else SlowdownRules()
+        self.follow([crawl.pace for crawl in self.joined], rules)
+
+
+class State:
+    """All crawls and hosts. An entry's state changes in `move` and nowhere else."""
+
+    def __init__(self, read_clock: Callable[[], float]) -> None:
+        self.crawls: dict[str, Crawl] = {}
+        self.hosts: dict[str, Host] = {}
+        self.clock = Clock(read_clock, self.set_back)
+        self._stamp = 0
+
+    def crawl(self, name: str) -> Crawl:
+        """Find a crawl that is open."""
+        crawl = self.crawls.get(name)
+        if crawl is None or not crawl.opened:
+            raise Misconfigured(f"no crawl named {name!r} is open")
+        return crawl
+
+    def known(self, name: str) -> Crawl:
+        """Find a crawl, open or not."""
+        if name not in self.crawls:
+            raise Misconfigured(f"the store has no crawl named {name!r}")
+        return self.crawls[name]
+
+    def open(self) -> list[Crawl]:
+        return [crawl for crawl in self.crawls.values() if crawl.opened]
+
+    def leased(self) -> Iterator[tuple[Crawl, Entry]]:
+        for crawl in self.crawls.values():
+            for entry in crawl.requests.values():
+                if entry.state == "leased":
+                    yield crawl, entry
+
+    def held(self, lease: Lease) -> Entry | None:
+        """Find what a lease holds; None: it was settled or reclaimed."""
+        crawl = self.crawls.get(lease.crawl)
+        entry = crawl.requests.get(lease.fingerprint) if crawl is not None else None
+        return entry if entry is not None and entry.state == "leased" and entry.token == lease.token else None
+
+    def dead(
+        self, crawl: Crawl, kinds: Collection[FailureClass], host: str, fingerprints: Collection[int]
+    ) -> list[Entry]:
+        return [
+            entry
+            for fp, entry in crawl.requests.items()
+            if entry.state == "dead"
+            and entry.failure is not None
+            and (not kinds or entry.failure.kind in kinds)
+            and (not host or entry.link.host == host)
+            and (not fingerprints or fp in fingerprints)
+        ]
+
+    def host(self, name: str) -> Host:
+        return self.hosts.setdefault(name, Host(name, HostRecord()))
+
+    def admit(self, crawl: Crawl, links: Iterable[Link]) -> tuple[int, int]:
+        """Accept links; return how many were new and how many had been seen."""
+        new = duplicate = 0
+        for link in links:
+            if link.fingerprint in crawl.requests:
+                duplicate += 1
+                continue
+            new += 1
+            crawl.counts.accepted += 1
+            crawl.counts.waiting += 1
+            entry = crawl.requests[link.fingerprint] = Entry(crawl.counts.accepted, link)
+            self.wait(crawl, entry)
+        crawl.counts.duplicate += duplicate
+        return new, duplicate
+
+    def lane(self, crawl: Crawl, host_name: str, pool: str, *, suspect: bool) -> Lane:
+        key = (host_name, pool, suspect)
+        if key not in crawl.lanes:
+            host = self.host(host_name)
+            crawl.lanes[key] = Lane(crawl, host, pool, suspect)
+            host.joined.append(crawl)
+            host.repace()
+        return crawl.lanes[key]
+
+    def wait(self, crawl: Crawl, entry: Entry) -> None:
+        """Put an entry that is to wait into its lane."""
+        lane = self.lane(crawl, entry.link.host, entry.link.pool, suspect=entry.crashes > 0)
+        insort(lane.waiting, entry, key=lambda entry: entry.rank)
+        if len(lane.waiting) == 1:
+            self.stamp(lane)
+
+    def stamp(self, lane: Lane) -> None:
+        self._stamp += 1
+        lane.stamp = self._stamp
+
+    def move(self, crawl: Crawl, entry: Entry, state: str, failure: Failure | None = None) -> None:
+        """Change an entry's state, and the counts with it."""
+        counts = crawl.counts
+        if entry.state == "dead" and entry.failure is not None:
+            counts.revive(entry.failure.kind)
+        else:
+            setattr(counts, entry.state, getattr(counts, entry.state) - 1)
+        entry.state, entry.failure = state, failure
+        if state == "dead" and failure is not None:
+            counts.die(failure.kind)
+        elif state == "filtered" and failure is not None:
+            counts.filter(failure.kind)
+        else:
+            setattr(counts, state, getattr(counts, state) + 1)
+
+    def let_go(self, entry: Entry) -> None:
+        if not entry.landed:
+            self.hosts[entry.link.host].inflight -= 1
+
+    def put_back(self, crawl: Crawl, entry: Entry, delay: float, now: float) -> None:
+        """Let an entry wait again, at once or after `delay`."""
+        if delay > 0:
+            entry.due = now + delay
+            self.move(crawl, entry, "delayed")
+        else:
+            self.move(crawl, entry, "waiting")
+            self.wait(crawl, entry)
+
+    def die(self, crawl: Crawl, entry: Entry, failure: Failure, now: float) -> None:
+        entry.died_at = now
+        self.move(crawl, entry, "dead", failure)
+
+    def promote(self, now: float) -> None:
+        """Let wait what was delayed until now."""
+        for crawl in self.open():
+            ended = [
+                entry for entry in crawl.requests.values() if entry.state == "delayed" and entry.due <= now
+            ]
+            for entry in sorted(ended, key=lambda entry: (entry.due, entry.ordinal)):
+                self.move(crawl, entry, "waiting")
+                self.wait(crawl, entry)
+
+    def reclaim(self, now: float) -> int:
+        """Take back every lease whose deadline has passed."""
+        expired = [(crawl, entry) for crawl, entry in self.leased() if entry.until <= now]
+        self.crash(expired, now)
+        return len(expired)
+
+    def crash(self, held: Iterable[tuple[Crawl, Entry]], now: float) -> None:
+        """Charge requests whose holder died or overran."""
+        for crawl, entry in sorted(held, key=lambda pair: (pair[1].token, pair[0].name, pair[1].ordinal)):
+            self.let_go(entry)
+            entry.attempts += 1
+            entry.crashes += 1
+            entry.first_at = entry.granted_at if entry.first_at is None else entry.first_at
+            crawl.counts.crashes += 1
+            if entry.crashes >= crawl.max_crashes:
+                self.die(crawl, entry, poisoned(entry.crashes), now)
+            else:
+                self.put_back(crawl, entry, 0.0, now)
+
+    def set_back(self, now: float, by: float) -> None:
+        for host in self.hosts.values():
+            host.set_back(now)
+        for _, entry in self.leased():
+            entry.until -= by
+
+    def take_up(self, crawl: Crawl) -> None:
+        """Open a crawl: its lanes join their hosts again, in the order in which they were made."""
+        crawl.opened = True
+        self.promote(self.clock.now())
+        for (host, pool, suspect), lane in crawl.lanes.items():
+            lane.host.joined.append(crawl)
+            if suspect:
+                continue  # stamped right after the lane that it stands beside
+            for beside in (lane, crawl.lanes.get((host, pool, True))):
+                if beside is not None and beside.waiting:
+                    self.stamp(beside)
+
+    def restart(self, now: float) -> None:
+        """Do what the death of the owner does to a frontier that survives it."""
+        self.crash(list(self.leased()), now)
+        for crawl in self.crawls.values():
+            crawl.opened = False
+            for entry in crawl.requests.values():
+                if entry.state == "parsing" and entry.taken:
+                    entry.taken = False
+                    entry.strikes += 1
+                    crawl.counts.crashes += 1
+                    if entry.strikes >= crawl.max_crashes:
+                        self.die(crawl, entry, struck_out(entry.strikes), now)
+        self.hosts = {name: Host(name, host.record, last=now) for name, host in self.hosts.items()}
+        for crawl in self.crawls.values():
+            for lane in crawl.lanes.values():
+                lane.host = self.hosts[lane.host.name]

@@ -1,0 +1,111 @@
+"""Every backend of the frontier, ready to be tested: opened, on a clock that only moves when told to."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+from shoal.frontier.memory import MemoryFrontier
+from shoal.frontier.sqlite import SqliteFrontier
+from shoal.model.pace import Pace
+from shoal.model.page import PageRecord, PageRef
+from shoal.model.request import Link, Request
+
+UNLIMITED = Pace(interval=0.0, burst=1, concurrency=1000)
+START = 1_000_000.0
+
+AnyFrontier = MemoryFrontier | SqliteFrontier
+
+
+class ManualClock:
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Bench(Protocol):
+    """A frontier and what a test can do to it."""
+
+    clock: ManualClock
+    durable: bool
+
+    @property
+    def frontier(self) -> AnyFrontier: ...
+
+    async def kill(self) -> None:
+        """Let the owner die and another one take over; its crawls are still to be opened."""
+
+
+class MemoryBench:
+    durable = False
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.frontier = MemoryFrontier(clock)
+
+    async def kill(self) -> None:
+        self.frontier.restart()
+
+
+class SqliteBench:
+    durable = True
+
+    def __init__(self, clock: ManualClock, path: Path) -> None:
+        self.clock = clock
+        self._path = path
+        self._stack = AsyncExitStack()
+
+    async def open(self) -> None:
+        self.frontier = await self._stack.enter_async_context(
+            SqliteFrontier.open(self._path, clock=self.clock)
+        )
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+    async def kill(self) -> None:
+        await self.close()  # which gives nothing back, just like a death
+        await self.open()
+
+
+@asynccontextmanager
+async def memory(_: Path) -> AsyncIterator[Bench]:
+    yield MemoryBench(ManualClock())
+
+
+@asynccontextmanager
+async def sqlite(folder: Path) -> AsyncIterator[Bench]:
+    bench = SqliteBench(ManualClock(), folder / "store.db")
+    await bench.open()
+    try:
+        yield bench
+    finally:
+        await bench.close()
+
+
+BACKENDS: dict[str, Callable[[Path], AbstractAsyncContextManager[Bench]]] = {
+    "memory": memory,
+    "sqlite": sqlite,
+}
+
+
+def link(path: str, *, host: str = "a.test", priority: int = 5, pool: str = "http", depth: int = 0) -> Link:
+    return Link.to(Request(url=f"https://{host}/{path}", priority=priority, pool=pool, depth=depth))
+
+
+def page(number: int = 0, *, items: int = 0, links: int = 0) -> PageRecord:
+    return PageRecord(
+        PageRef("segment-1", 1000 * number, 500),
+        status=200,
+        fetched_at=START,
+        items=items,
+        links=links,
+        etag=f'"{number}"',
+        modified="Tue, 04 Feb 2025 09:12:33 GMT",
+        digest=f"sha1:{number}",
+    )

@@ -1,0 +1,354 @@
+"""Two frontiers side by side: whatever is done to both, the durable one answers what the model answers.
+
+The model (`frontier/memory/`) looks at everything each time it is asked; the other keeps heaps, arrays, logs and
+deferred deletes. Hypothesis looks for a sequence of calls, deaths and clock jumps that tells them apart. After
+every step the accounts of both must be in order, and politeness is judged by the grants alone.
+
+More examples: SHOAL_MODEL_EXAMPLES=5000 pytest tests/contract/test_frontier_model.py
+"""
+
+import asyncio
+import math
+import os
+import tempfile
+from collections import defaultdict
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.contract.frontiers import AnyFrontier, ManualClock, link, page
+
+from shoal.frontier.answers import Unparsed
+from shoal.frontier.memory import MemoryFrontier
+from shoal.frontier.sqlite import SqliteFrontier
+from shoal.model.failure import Failure, FailureClass
+from shoal.model.outcome import (
+    Acknowledgement,
+    Dead,
+    Done,
+    Fetched,
+    Filtered,
+    Gone,
+    Lease,
+    Outcome,
+    Released,
+    Retry,
+    Settlement,
+)
+from shoal.model.pace import Pace
+from shoal.model.request import Link
+from shoal.model.slowdown import SlowdownRules
+
+T = TypeVar("T")
+
+CRAWLS = ("a", "b")
+HOSTS = ("1.test", "2.test", "3.test")
+POOLS = ("http", "browser")
+HOLDERS = ("w1", "w2")
+PACES = {"a": Pace(interval=1.0, burst=2, concurrency=3), "b": Pace(interval=0.0, burst=1, concurrency=2)}
+SLOWDOWN = SlowdownRules(at_least=3, window=5)
+RAM_DISK = (
+    "/dev/shm" if Path("/dev/shm").is_dir() else None
+)  # a death here is not a power loss: no disk is needed
+
+crawls = st.sampled_from(CRAWLS)
+links = st.lists(
+    st.builds(
+        link,
+        st.integers(0, 15).map(str),
+        host=st.sampled_from(HOSTS),
+        priority=st.sampled_from((1, 5, 10)),
+        pool=st.sampled_from(("http", "http", "browser")),
+    ),
+    max_size=6,
+)
+failures = st.builds(
+    Failure, st.sampled_from((FailureClass.TIMEOUT, FailureClass.IP_BLOCKED)), st.just("why")
+)
+outcomes: st.SearchStrategy[Outcome] = st.one_of(
+    st.builds(Done, st.just(page(1))),
+    st.builds(Fetched, st.just(page(2))),
+    st.just(Gone(404)),
+    st.builds(
+        Retry,
+        failures,
+        delay=st.sampled_from((0.0, 0.5, 3.0)),
+        charged=st.booleans(),
+        rest=st.sampled_from((0.0, 0.0, 4.0)),
+    ),
+    st.builds(Dead, failures, st.sampled_from((None, page(3)))),
+    st.builds(Dead, st.just(Failure(FailureClass.PARSE_ERROR, "raised")), st.just(page(4))),
+    st.just(Filtered(FailureClass.ROBOTS)),
+    st.builds(Released, st.sampled_from((0.0, 2.0))),
+)
+
+
+@dataclass(frozen=True)
+class Pick:
+    """A lease to settle, by its number among all that were ever given, and how."""
+
+    number: int
+    outcome: Outcome
+    links: list[Link]
+    blocked: bool
+    sent: bool
+
+
+picks = st.lists(
+    st.builds(Pick, st.integers(0, 40), outcomes, links, st.booleans(), st.booleans()), max_size=5
+)
+
+
+class Sides(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.folder = tempfile.TemporaryDirectory(prefix="shoal-model-", dir=RAM_DISK)
+        self.clock = ManualClock()
+        self.latest = self.clock.now
+        self.model = MemoryFrontier(self.clock)
+        self.stack = AsyncExitStack()
+        self.leases: list[tuple[Lease, Lease]] = []  # every lease ever given, by the model and by the other
+        self.pages: list[tuple[str, int]] = []  # everything that was ever settled as fetched
+        self.ended: set[tuple[str, int]] = set()
+        self.sent: dict[str, list[float]] = defaultdict(list)  # grants by host, since its pace last changed
+        self.paces: dict[str, tuple[float, int, int]] = {}
+
+    def run(self, call: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(call)
+
+    def both(self, method: str, *arguments: Any, **named: Any) -> tuple[Any, Any]:
+        """Do the same to both sides."""
+        told = self.run(getattr(self.model, method)(*arguments, **named))
+        return told, self.run(getattr(self.other, method)(*arguments, **named))
+
+    @initialize()
+    def open(self) -> None:
+        self.run(self.reopen())
+
+    async def reopen(self) -> None:
+        path = Path(self.folder.name) / "store.db"
+        self.other = await self.stack.enter_async_context(
+            SqliteFrontier.open(path, clock=self.clock, sweep_every=4)
+        )
+        for side in (self.model, self.other):
+            for crawl, pace in PACES.items():
+                await side.open_crawl(crawl, pace=pace, max_crashes=2, slowdown=SLOWDOWN)
+
+    def teardown(self) -> None:
+        self.run(self.stack.aclose())
+        self.loop.close()
+        self.folder.cleanup()
+
+    # --- what can be done ------------------------------------------------------------------------
+
+    @rule(crawl=crawls, links=links)
+    def add(self, crawl: str, links: list[Link]) -> None:
+        told, found = self.both("add", crawl, links)
+        assert found == told
+
+    @rule(
+        holder=st.sampled_from(HOLDERS),
+        limit=st.integers(0, 6),
+        ttl=st.sampled_from((3.0, 10.0)),
+        pools=st.sampled_from((POOLS, POOLS, ("http",), ("browser",))),
+        some=st.sampled_from((None, None, ("a",), ("b",))),
+    )
+    def lease(
+        self, holder: str, limit: int, ttl: float, pools: tuple[str, ...], some: tuple[str, ...] | None
+    ) -> None:
+        told, found = self.both("lease", holder=holder, limit=limit, ttl=ttl, pools=pools, crawls=some)
+        assert [seen(lease) for lease in found.leases] == [seen(lease) for lease in told.leases]
+        assert found.wait == told.wait
+        self.leases += zip(told.leases, found.leases, strict=True)
+        assert len({(lease.token, lease.crawl, lease.fingerprint) for _, lease in self.leases}) == len(
+            self.leases
+        )
+        assert sum(lease.crashes > 0 for lease in found.leases) <= 1
+        for lease in found.leases:
+            assert (lease.crawl, lease.fingerprint) not in self.ended
+            self.note_grant(lease)
+
+    @rule(picks=picks)
+    def settle(self, picks: list[Pick]) -> None:
+        chosen = [(*self.leases[pick.number % len(self.leases)], pick) for pick in picks if self.leases]
+        for lease, other, _ in chosen:
+            assert self.other.holds(other) == self.model.holds(lease)
+        told = self.run(self.model.settle([settlement(lease, pick) for lease, _, pick in chosen]))
+        found = self.run(self.other.settle([settlement(other, pick) for _, other, pick in chosen]))
+        assert (found.new, found.duplicate) == (told.new, told.duplicate)
+        assert [seen(lease) for lease in found.stale] == [seen(lease) for lease in told.stale]
+        refused = list(told.stale)
+        for lease, _, pick in reversed(chosen):  # of two settlements of one lease, the later is refused
+            if lease in refused:
+                refused.remove(lease)
+                continue
+            if isinstance(pick.outcome, Done | Gone | Filtered | Dead | Fetched):
+                self.ended.add((lease.crawl, lease.fingerprint))
+            if isinstance(pick.outcome, Fetched):
+                self.pages.append((lease.crawl, lease.fingerprint))
+            if not pick.sent:
+                self.sent[lease.host].clear()  # of a request that never left no host can complain
+
+    @rule(number=st.integers(0, 40), good=st.booleans(), links=links)
+    def acknowledge(self, number: int, good: bool, links: list[Link]) -> None:
+        if self.pages:
+            crawl, fp = self.pages[number % len(self.pages)]
+            outcome = Done(page(5)) if good else Dead(Failure(FailureClass.PARSE_ERROR, "raised"))
+            told, found = self.both("acknowledge", [Acknowledgement(crawl, fp, outcome, links)])
+            assert found == told
+
+    @rule(crawl=crawls)
+    def take_up_a_page(self, crawl: str) -> None:
+        told, found = (self.run(first_page(side, crawl)) for side in (self.model, self.other))
+        assert found == told
+        if told is not None:
+            self.pages.append((crawl, told.fingerprint))
+
+    @rule(crawl=crawls, kind=st.sampled_from((None, FailureClass.TIMEOUT, FailureClass.POISON)))
+    def replay(self, crawl: str, kind: FailureClass | None) -> None:
+        kinds = [] if kind is None else [kind]
+        letters = self.run(dead(self.model, crawl))
+        told, found = self.both("replay", crawl, kinds=kinds)
+        assert found == told
+        self.ended -= {(crawl, letter.fingerprint) for letter in letters if not kinds or letter.kind in kinds}
+
+    @rule(numbers=st.lists(st.integers(0, 40), max_size=3))
+    def land(self, numbers: list[int]) -> None:
+        for number in numbers if self.leases else ():
+            lease, other = self.leases[number % len(self.leases)]
+            self.model.landed([lease])
+            self.other.landed([other])
+
+    @rule(numbers=st.lists(st.integers(0, 40), max_size=3), ttl=st.sampled_from((0.0, 5.0, 20.0)))
+    def extend(self, numbers: list[int], ttl: float) -> None:
+        chosen = [self.leases[number % len(self.leases)] for number in numbers if self.leases]
+        told = self.run(self.model.extend([lease for lease, _ in chosen], ttl))
+        found = self.run(self.other.extend([lease for _, lease in chosen], ttl))
+        assert [seen(lease) for lease in found] == [seen(lease) for lease in told]
+
+    @rule()
+    def reclaim(self) -> None:
+        told, found = self.both("reclaim")
+        assert found == told
+
+    @rule(crawl=crawls, pause=st.booleans())
+    def pause(self, crawl: str, pause: bool) -> None:
+        self.both("pause" if pause else "resume", crawl)
+
+    @rule(
+        host=st.sampled_from(HOSTS),
+        given=st.fixed_dictionaries(
+            {},
+            optional={
+                "interval": st.sampled_from((0.0, 0.5, 2.0)),
+                "burst": st.integers(1, 3),
+                "concurrency": st.integers(1, 3),
+                "crawl_delay": st.sampled_from((0.0, 1.5)),
+                "paused": st.booleans(),
+            },
+        ),
+        rest=st.sampled_from((None, None, 0.0, 2.5)),
+    )
+    def set_host(self, host: str, given: dict[str, Any], rest: float | None) -> None:
+        if rest is not None:
+            given["rest_until"] = self.clock.now + rest
+        told, found = self.both("host_set", host, **given)
+        assert found == told
+
+    @rule(seconds=st.sampled_from((0.1, 0.5, 1.0, 4.0, 15.0)))
+    def wait(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.latest = max(self.latest, self.clock.now)
+
+    @rule(seconds=st.sampled_from((0.3, 5.0, 3600.0)))
+    def set_clock_back(self, seconds: float) -> None:
+        self.clock.advance(-seconds)
+        self.sent.clear()
+
+    @precondition(lambda self: self.clock.now == self.latest)
+    @rule()
+    def die(self) -> None:
+        """Let the owner die: the file is opened again as it was."""
+        self.run(self.stack.aclose())
+        self.model.restart()
+        self.run(self.reopen())
+        self.sent.clear()
+
+    # --- what must hold after every step ---------------------------------------------------------
+
+    @invariant()
+    def accounts_are_in_order(self) -> None:
+        for crawl in CRAWLS:
+            told, found = self.both("counts", crawl)
+            assert found == told
+            assert found.accepted == sum(found.by_state().values())
+            for audit in self.both("audit", crawl):
+                assert audit.problems == []
+                assert audit.counts == told.by_state()
+
+    @invariant()
+    def letters_are_the_same(self) -> None:
+        for crawl in CRAWLS:
+            assert self.run(dead(self.other, crawl)) == self.run(dead(self.model, crawl))
+
+    @invariant()
+    def hosts_are_the_same(self) -> None:
+        told, found = self.both("hosts")
+        assert sorted(found, key=lambda view: view.host) == sorted(told, key=lambda view: view.host)
+        for view in found:
+            pace = (view.interval, view.burst, view.concurrency)
+            if self.paces.setdefault(view.host, pace) != pace:
+                self.paces[view.host] = pace
+                self.sent[view.host].clear()
+
+    # --- politeness, judged by the grants alone --------------------------------------------------
+
+    def note_grant(self, lease: Lease) -> None:
+        grants = self.sent[lease.host]
+        grants.append(self.clock.now)
+        if lease.interval > 0:
+            for number, begin in enumerate(grants):
+                allowed = lease.burst + (self.clock.now - begin) / lease.interval
+                assert len(grants) - number <= math.floor(allowed + 1e-6)
+
+
+def settlement(lease: Lease, pick: Pick) -> Settlement:
+    return Settlement(lease, pick.outcome, pick.links, blocked=pick.blocked, sent=pick.sent)
+
+
+def seen(lease: Lease) -> tuple[object, ...]:
+    """Everything about a lease that the contract determines: all but the token."""
+    return tuple(getattr(lease, name) for name in Lease.__dataclass_fields__ if name != "token")
+
+
+async def dead(side: AnyFrontier, crawl: str) -> list[Any]:
+    return [letter async for letter in side.dead_letters(crawl)]
+
+
+async def first_page(side: AnyFrontier, crawl: str) -> Unparsed | None:
+    """Take the next page up that nobody parses, unless it has to wait for another one."""
+    pages = side.parsing(crawl)
+    try:
+        async with asyncio.timeout(0):
+            return await anext(pages, None)
+    except TimeoutError:
+        return None
+    finally:
+        await pages.aclose()  # type: ignore[attr-defined]
+
+
+TestSides = Sides.TestCase
+TestSides.settings = settings(
+    max_examples=int(os.environ.get("SHOAL_MODEL_EXAMPLES", "60")),
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+pytestmark = pytest.mark.slow
