@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from shoal.archive.names import file_name
 from shoal.archive.reader import ArchiveReader
 from shoal.archive.retention import expire
 from shoal.archive.segments import SegmentFolder
@@ -72,7 +73,7 @@ class Stations:
 
     @property
     def archive_folder(self) -> Path:
-        return self.store.archive / self.crawl
+        return self.store.archive / file_name(self.crawl)
 
 
 class Border:
@@ -121,11 +122,11 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             max_crashes=settings.crawl.max_crashes,
             slowdown=settings.slowdown,
         )
-        outputs = plan.outputs or (str(store.items / f"{name}.jsonl"),)
+        outputs = plan.outputs or (str(store.items / f"{file_name(name)}.jsonl"),)
         sinks = Sinks(outputs, fsync=settings.crawl.fsync, overwrite=plan.fresh)
         stack.callback(sinks.close)
         sinks.restore(await frontier.checkpoint(sinks_key(name)))
-        segments = SegmentFolder(store.archive / name)
+        segments = SegmentFolder(store.archive / file_name(name))
         if settings.archive.keep_days:
             expire(segments, keep_days=settings.archive.keep_days, today=datetime.now(UTC).date())
         archive = ArchiveWriter.open(
@@ -139,6 +140,11 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             ),
         )
         stack.callback(archive.close)
+        # From here on the outputs count as this crawl's own: a kill before the first page must not make the next
+        # run take them for somebody else's.
+        await frontier.commit(
+            checkpoints={sinks_key(name): sinks.flush(), archive_key(name): archive.checkpoint()}
+        )
         jar = CookieJar.load(await frontier.crawl_get(name, "cookies") or b"[]")
         hosts = msgspec.json.decode(await frontier.crawl_get(name, "hosts") or b"[]", type=list[str])
         scope = Scope.of(
