@@ -140,8 +140,8 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             ),
         )
         stack.callback(archive.close)
-        # From here on the outputs count as this crawl's own: a kill before the first page must not make the next
-        # run take them for somebody else's.
+        # From here on the outputs count as this crawl's own: a kill before the first page must not make the
+        # next run take them for somebody else's.
         await frontier.commit(
             checkpoints={sinks_key(name): sinks.flush(), archive_key(name): archive.checkpoint()}
         )
