@@ -80,16 +80,23 @@ def resolver(base: str) -> Callable[[str], str | None]:
     root = page[: page.index("/", 8) + 1]
     origin = root[:-1]
     folder = page[: page.rindex("/") + 1]
+    known = _known_below(root)
 
     def resolve(href: str) -> str | None:
+        if href in known:
+            return known[href]
         if not _plain(href) or "/." in href:
             return _join(base, href)
+        written = href
         if "#" in href:
             href = href[: href.index("#")]
         first = href[:1]
         if first == "/":
             if href[1:2] != "/":
-                return origin + href
+                if len(known) >= _KNOWN:
+                    known.clear()
+                known[written] = origin + href
+                return known[written]
         elif ":" in href:
             if href.startswith(root) or _absolute(href):
                 return href
@@ -105,6 +112,14 @@ def resolver(base: str) -> Callable[[str], str | None]:
 
 
 _resolver = lru_cache(maxsize=16)(resolver)
+
+_KNOWN = 4096  # links remembered per site: its navigation, and then some
+
+
+@lru_cache(maxsize=8)
+def _known_below(root: str) -> dict[str, str]:
+    """Remember what root-relative links of a site came to: the same ones are on every page."""
+    return {}
 
 
 def _join(base: str, href: str) -> str | None:

@@ -1,0 +1,13 @@
+"""What a user writes, and how it is run on one page.
+
+    spider      Spider: start, routes, options
+    page        Page: what a handler is given
+    selector    CSS, XPath and regular expressions on a page, with parsel's meaning
+    plain       the spiders that need no code
+    source      where a spider comes from; loading it, describing it
+    run         one page through one spider
+
+A handler is a plain function of a page: no I/O, no clock, no state. That is what lets a page be parsed again
+from the archive, years later or after a crash, with the same result. User code is loaded and run in parse
+children only; the rest of Shoal knows a spider by its `SpiderDescription`.
+"""

@@ -1,0 +1,100 @@
+"""Selectors on lxml: XPath, XML, and the CSS that Lexbor does not know."""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from lxml import etree
+
+from shoal.spider.css import xpath_of
+from shoal.spider.selector import Selector, SelectorList, Text
+
+_NAMESPACES = {"re": "http://exslt.org/regular-expressions"}
+
+
+class Element(Selector):
+    """An element in lxml: what XPath found, or a page of XML."""
+
+    __slots__ = ("_element", "_xml")
+
+    def __init__(self, element: etree._Element, *, xml: bool = False) -> None:
+        self._element = element
+        self._xml = xml
+
+    @classmethod
+    def of_html(cls, markup: str | bytes) -> "Element":
+        """Parse HTML as libxml2 understands it."""
+        return cls(_parsed(markup, xml=False))
+
+    @classmethod
+    def of_xml(cls, markup: str | bytes) -> "Element":
+        """Parse XML: entities of its own are not expanded, nothing is fetched, what is broken is mended."""
+        return cls(_parsed(markup, xml=True), xml=True)
+
+    def css(self, query: str) -> SelectorList:
+        return self.xpath(xpath_of(query, xml=self._xml))
+
+    def xpath(
+        self, query: str, namespaces: Mapping[str, str] | None = None, **variables: Any
+    ) -> SelectorList:
+        found = _evaluator(query, tuple(sorted((namespaces or {}).items())))(self._element, **variables)
+        return SelectorList(map(self._selector, found if isinstance(found, list) else [found]))
+
+    def _selector(self, found: Any) -> Selector:
+        match found:
+            case str():
+                return Text(found)
+            case bool():
+                return Text("1" if found else "0")
+            case float():
+                return Text(str(found))
+            case tuple():  # a namespace node: prefix and URI
+                return Text(str(found[1]))
+        return Element(found, xml=self._xml)
+
+    def get(self) -> str:
+        method = "xml" if self._xml else "html"
+        return etree.tostring(self._element, method=method, encoding="unicode", with_tail=False)
+
+    @property
+    def text(self) -> str:
+        return "".join(map(str, self._element.itertext()))
+
+    @property
+    def attrib(self) -> dict[str, str]:
+        return {str(name): str(value) for name, value in self._element.attrib.items()}
+
+    def remove_namespaces(self) -> None:
+        """Take the namespaces off this element and all below, so that plain names find them."""
+        for element in self._element.iter("*"):
+            element.tag = etree.QName(element).localname
+            for name in [name for name in element.attrib if str(name).startswith("{")]:
+                element.attrib[str(name).rpartition("}")[2]] = element.attrib.pop(name)
+        etree.cleanup_namespaces(self._element)
+
+
+@lru_cache(maxsize=1024)
+def _evaluator(query: str, namespaces: tuple[tuple[str, str], ...]) -> Callable[..., Any]:
+    try:
+        return etree.XPath(query, namespaces=_NAMESPACES | dict(namespaces), smart_strings=False)
+    except etree.XPathError as error:
+        raise ValueError(f"not an XPath: {query!r}: {error}") from None
+
+
+def _parsed(markup: str | bytes, *, xml: bool) -> etree._Element:
+    body = markup.encode("utf-8", "replace") if isinstance(markup, str) else markup
+    body = body.replace(b"\0", b"").strip()
+    parser: etree.XMLParser | etree.HTMLParser
+    if xml:
+        parser = etree.XMLParser(
+            recover=True,
+            encoding="utf-8",
+            resolve_entities=False,
+            no_network=True,
+            load_dtd=False,
+            huge_tree=False,
+        )
+    else:
+        parser = etree.HTMLParser(recover=True, encoding="utf-8", huge_tree=True, no_network=True)
+    root = etree.fromstring(body or b"<html/>", parser)
+    return root if root is not None else etree.Element("html")

@@ -1,0 +1,201 @@
+"""Selectors on HTML, by Lexbor."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, LexborNode
+
+from shoal.spider.css import SCOPE, Query, Take, compiled
+from shoal.spider.selector import Selector, SelectorList, Text
+
+if TYPE_CHECKING:
+    from lxml import etree
+
+    from shoal.spider.element import Element
+
+
+# One for all pages: `tree.css` would build its own for each, at the price of two queries.
+_lexbor = LexborCSSSelector()  # type: ignore[no-untyped-call]
+
+
+class Document(Selector):
+    """A whole page of HTML."""
+
+    def __init__(self, markup: str | bytes) -> None:
+        self._markup = markup
+        self.tree = LexborHTMLParser(markup)
+
+    def css(self, query: str) -> SelectorList:
+        asked = compiled(query)
+        if not asked.native:
+            return self._element.css(query)
+        root = self.tree.root
+        if root is None:
+            return SelectorList()
+        if asked.marks_root or not asked.css:
+            return _selected(asked, _found_from(root, asked), self)
+        return _selected(asked, _lexbor.find(asked.css, root), self)
+
+    def first(self, query: str) -> Selector | None:
+        """Give the first that `css` would find, without looking for the others."""
+        asked = compiled(query)
+        if asked.native and asked.take is Take.ELEMENT and not asked.marks_root:
+            node = self.tree.css_first(asked.css)
+            return None if node is None else Node(node, self)
+        return next(iter(self.css(query)), None)
+
+    def xpath(
+        self, query: str, namespaces: Mapping[str, str] | None = None, **variables: Any
+    ) -> SelectorList:
+        return self._element.xpath(query, namespaces, **variables)
+
+    def get(self) -> str:
+        return self.tree.html or ""
+
+    @property
+    def text(self) -> str:
+        return self.tree.root.text() if self.tree.root else ""
+
+    @property
+    def attrib(self) -> dict[str, str]:
+        return _attributes(self.tree.root) if self.tree.root else {}
+
+    @cached_property
+    def _element(self) -> "Element":
+        from shoal.spider.element import Element
+
+        return Element.of_html(self._markup)
+
+    @cached_property
+    def copies(self) -> "dict[int, etree._Element]":
+        """Every element of the tree in lxml, by `mem_id`."""
+        from shoal.spider.mirror import mirror
+
+        return mirror(self.tree)
+
+
+class Node(Selector):
+    """An element that CSS found."""
+
+    __slots__ = ("_document", "_node")
+
+    def __init__(self, node: LexborNode, document: Document) -> None:
+        self._node = node
+        self._document = document
+
+    def css(self, query: str) -> SelectorList:
+        asked = compiled(query)
+        if not asked.native:
+            return self._copy.css(query)
+        return _selected(asked, _found_from(self._node, asked), self._document)
+
+    def xpath(
+        self, query: str, namespaces: Mapping[str, str] | None = None, **variables: Any
+    ) -> SelectorList:
+        return self._copy.xpath(query, namespaces, **variables)
+
+    def get(self) -> str:
+        return self._node.html or ""
+
+    @property
+    def text(self) -> str:
+        return self._node.text()
+
+    @property
+    def attrib(self) -> dict[str, str]:
+        return _attributes(self._node)
+
+    @property
+    def _copy(self) -> "Element":
+        from shoal.spider.element import Element
+
+        return Element(self._document.copies[self._node.mem_id])
+
+
+def _found_from(node: LexborNode, asked: Query) -> list[LexborNode]:
+    if not asked.scoped:
+        return [node]
+    if not asked.marks:
+        return _lexbor.find(asked.scoped, node)
+    marks = node.attrs
+    marks[SCOPE] = ""
+    start = (node.parent or node) if asked.beside else node
+    try:
+        return _lexbor.find(asked.scoped, start)
+    finally:
+        del marks[SCOPE]
+
+
+def _selected(asked: Query, nodes: list[LexborNode], document: Document) -> SelectorList:
+    if asked.several:
+        nodes = list({node.mem_id: node for node in nodes}.values())
+    match asked.take:
+        case Take.ELEMENT:
+            return SelectorList([Node(node, document) for node in nodes])
+        case Take.TEXT:
+            return SelectorList(map(Text, _deep_texts(nodes) if asked.deep else _own_texts(nodes)))
+        case Take.ATTRIBUTE:
+            if asked.deep:
+                nodes = [inner for node in _outermost(nodes) for inner in _lexbor.find("*", node)]
+            return SelectorList(map(Text, _values(nodes, asked.attribute)))
+
+
+def _values(nodes: Iterable[LexborNode], attribute: str) -> Iterator[str]:
+    for node in nodes:
+        try:
+            yield node.attrs[attribute] or ""
+        except KeyError:
+            continue
+
+
+def _own_texts(nodes: list[LexborNode]) -> list[str]:
+    """Collect the text nodes right below `nodes`, in document order."""
+    texts = []
+    for position, node in enumerate(nodes, 1):
+        leaf = True
+        child = node.first_child
+        while child is not None:
+            if child.is_text_node:
+                texts.append(child.text_content or "")
+            else:
+                leaf = False
+            child = child.next
+        # `nodes` is in document order: if this one has any of the others inside, then the next.
+        if not leaf and position < len(nodes) and _contains(node, nodes[position]):
+            wanted = {node.mem_id for node in nodes}
+            return [text for parent, text in _all_texts(_outermost(nodes)) if parent in wanted]
+    return texts
+
+
+def _deep_texts(nodes: list[LexborNode]) -> list[str]:
+    return [text for _, text in _all_texts(_outermost(nodes))]
+
+
+def _all_texts(nodes: Iterable[LexborNode]) -> Iterator[tuple[int, str]]:
+    """Walk the text nodes below `nodes`, each with its parent's identity."""
+    for top in nodes:
+        for node in top.traverse(include_text=True):
+            if node.is_text_node and node.parent is not None:
+                yield node.parent.mem_id, node.text_content or ""
+
+
+def _outermost(nodes: Iterable[LexborNode]) -> Iterator[LexborNode]:
+    last: LexborNode | None = None
+    for node in nodes:
+        if last is None or not _contains(last, node):
+            last = node
+            yield node
+
+
+def _contains(outer: LexborNode, inner: LexborNode) -> bool:
+    above = inner.parent
+    while above is not None:
+        if above.mem_id == outer.mem_id:
+            return True
+        above = above.parent
+    return False
+
+
+def _attributes(node: LexborNode) -> dict[str, str]:
+    return {name: value or "" for name, value in node.attributes.items()}

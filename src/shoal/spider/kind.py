@@ -1,0 +1,74 @@
+"""What a response is: believed from its header, unless its first bytes say otherwise."""
+
+from enum import StrEnum
+from functools import lru_cache
+
+
+class Kind(StrEnum):
+    HTML = "html"
+    XML = "xml"
+    JSON = "json"
+    TEXT = "text"
+    BINARY = "binary"
+
+
+_MAGIC = (
+    *(
+        b"%PDF-",
+        b"%!PS",
+        b"PK\x03\x04",
+        b"\x1f\x8b",
+        b"BZh",
+        b"\xfd7zXZ",
+        b"7z\xbc\xaf",
+        b"Rar!\x1a",
+        b"\x28\xb5\x2f\xfd",
+    ),
+    *(b"\x89PNG", b"GIF87a", b"GIF89a", b"\xff\xd8\xff", b"\x00\x00\x01\x00", b"II*\x00", b"MM\x00*"),
+    *(b"RIFF", b"ID3", b"OggS", b"fLaC", b"\x1aE\xdf\xa3", b"wOFF", b"wOF2", b"\x7fELF", b"\xca\xfe\xba\xbe"),
+)
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_HEAD = 512  # bytes that are looked at
+
+
+def kind_of(body: bytes, content_type: str) -> Kind:
+    """Tell what can be made of a response."""
+    claimed = _claimed(content_type[:200])
+    if claimed is Kind.BINARY:
+        return claimed
+    if body.startswith(_MAGIC):
+        return Kind.BINARY
+    head = body[:_HEAD]
+    if 0 in head and not (
+        head.lstrip().startswith(b"<") or head.startswith(_UTF16_MARKS) or "utf-16" in content_type.lower()
+    ):
+        return Kind.BINARY
+    return claimed or _sniffed(head)
+
+
+@lru_cache(maxsize=256)
+def _claimed(content_type: str) -> Kind | None:
+    mime = content_type.partition(";")[0].strip().lower()
+    major, _, minor = mime.partition("/")
+    if mime in ("text/html", "application/xhtml+xml"):
+        return Kind.HTML
+    if minor.endswith(("+json", "json")):
+        return Kind.JSON
+    if minor.endswith(("+xml", "xml")):
+        return Kind.XML
+    if major == "text" or minor in ("javascript", "x-javascript", "x-ndjson"):
+        return Kind.TEXT
+    if not minor or mime in ("application/octet-stream", "application/unknown", "unknown/unknown"):
+        return None
+    return Kind.BINARY
+
+
+def _sniffed(head: bytes) -> Kind:
+    head = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if head.startswith(b"<?xml"):
+        return Kind.HTML if b"<html" in head.lower() else Kind.XML
+    if head.startswith(b"<"):
+        return Kind.HTML
+    if head.startswith((b"{", b"[")):
+        return Kind.JSON
+    return Kind.BINARY if any(byte < 9 or 14 <= byte < 27 for byte in head) else Kind.TEXT

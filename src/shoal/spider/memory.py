@@ -1,0 +1,45 @@
+"""What a parse child remembers of the links it has handed over, so as not to hand them over again.
+
+The same navigation is on every page of a site: of thirty links, one is new. The frontier would find that out
+by itself, at the price of packing, sending, decoding and looking up the other twenty-nine.
+
+Forgetting is always safe, remembering is not: a link may only be held back if it did arrive. So the memory is
+noted after a page has succeeded, and belongs to one `Scope` object. Whoever drops a child's result, for any
+reason, must send the child its scope again (an equal one will do): it starts over with an empty memory.
+"""
+
+from collections.abc import Iterable
+
+from shoal.model.scope import Scope
+
+GENERATION = 50_000  # URLs; two generations of 100-byte URLs are some 15 MB
+
+
+class Memory:
+    """A set of URLs of bounded size that keeps those met most recently."""
+
+    __slots__ = ("_old", "_scope", "_young")
+
+    def __init__(self) -> None:
+        self._scope: Scope | None = None
+        self._young: set[str] = set()
+        self._old: set[str] = set()
+
+    def enter(self, scope: Scope) -> None:
+        """Forget everything unless it was learnt under this very `scope`."""
+        if self._scope is not scope:
+            self._scope = scope
+            self._young, self._old = set(), set()
+
+    def __contains__(self, url: str) -> bool:
+        if url in self._young:
+            return True
+        if url in self._old:
+            self._young.add(url)  # still in use: it survives the next change of generation
+            return True
+        return False
+
+    def note(self, urls: Iterable[str]) -> None:
+        self._young.update(urls)
+        if len(self._young) > GENERATION:
+            self._young, self._old = set(), self._young

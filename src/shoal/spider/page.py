@@ -1,0 +1,221 @@
+"""`Page`: a fetched response, as a handler sees it. Nothing is decoded or parsed before somebody asks."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from re import Pattern
+from typing import Any
+
+import msgspec
+from selectolax.lexbor import LexborHTMLParser
+
+from shoal.model.page import ParseTask
+from shoal.model.request import NORMAL, Request
+from shoal.model.url import resolver
+from shoal.spider.decoding import CharsetSource, Decoded, decode
+from shoal.spider.encodings import UTF_8
+from shoal.spider.html import Document
+from shoal.spider.kind import Kind, kind_of
+from shoal.spider.links import Links, base_of, forbids_following, hrefs_in, hrefs_of, web_links
+from shoal.spider.selector import Selector, SelectorList, Text
+
+
+class Headers(Mapping[str, str]):
+    """Response headers: names in any case, the first value of each."""
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self._pairs = tuple(pairs)
+        self._first = dict(reversed(self._pairs))
+
+    def __getitem__(self, name: str) -> str:
+        return self._first[name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict(self._pairs))
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def getall(self, name: str) -> list[str]:
+        """Give every value of a header that may come more than once."""
+        return [value for key, value in self._pairs if key == name.lower()]
+
+
+class Page:
+    """One page. `url` is where it came from, `request` what asked for it."""
+
+    def __init__(self, task: ParseTask, *, obey_nofollow: bool = True) -> None:
+        self.url = task.url
+        self.status = task.status
+        self.request = task.request
+        self.body = task.body
+        self.fetched_at = task.fetched_at  # epoch seconds
+        self._headers = task.headers
+        self._obey_nofollow = obey_nofollow
+        self._content_type = next((value for name, value in task.headers if name == "content-type"), "")
+        self.kind = kind_of(task.body, self._content_type)
+        self._text: Decoded | None = None
+        self._root: Selector | None = None
+        self._resolve: Callable[[str], str | None] | None = None
+        self._nofollow: bool | None = None
+
+    @property
+    def depth(self) -> int:
+        """Links from a seed to here."""
+        return self.request.depth
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the request carried for its handler."""
+        return self.request.data
+
+    @property
+    def headers(self) -> Headers:
+        return Headers(self._headers)
+
+    # --- what it says --------------------------------------------------------------------------------
+
+    @property
+    def text(self) -> str:
+        """The body as it was sent, decoded."""
+        return self._decoded().text
+
+    @property
+    def encoding(self) -> str:
+        return self._decoded().encoding
+
+    def _decoded(self) -> Decoded:
+        if self._text is None:
+            self._text = decode(self.body, self._content_type)
+        return self._text
+
+    @property
+    def html(self) -> str:
+        """The markup as a browser would have it after mending."""
+        return self.root.get()
+
+    def json(self, type: Any = Any) -> Any:
+        """Decode the body as JSON; `type` can be any type that msgspec can check."""
+        return msgspec.json.decode(self.text, type=type)
+
+    @property
+    def root(self) -> Selector:
+        """The whole page as a selector."""
+        if self._root is None:
+            self._root = self._parsed()
+        return self._root
+
+    def _parsed(self) -> Selector:
+        if self.kind is Kind.BINARY:
+            return Document(b"")
+        if self.kind is Kind.XML:
+            from shoal.spider.element import Element
+
+            return Element.of_xml(self.text)
+        decoded = self._decoded()
+        if decoded.encoding == UTF_8 and decoded.source is not CharsetSource.BOM:
+            return Document(self.body)  # UTF-8 is what Lexbor speaks: no need to encode again
+        return Document(decoded.text)
+
+    @property
+    def _tree(self) -> LexborHTMLParser | None:
+        """The page as HTML, if that is what it is."""
+        root = self.root if self.kind is Kind.HTML else None
+        return root.tree if isinstance(root, Document) else None
+
+    def css(self, query: str) -> SelectorList:
+        return self.root.css(query)
+
+    def xpath(
+        self, query: str, namespaces: Mapping[str, str] | None = None, **variables: Any
+    ) -> SelectorList:
+        return self.root.xpath(query, namespaces, **variables)
+
+    def re(self, regex: str | Pattern[str]) -> list[str]:
+        """Find in the text as it was sent."""
+        return Text(self.text).re(regex, replace_entities=False)
+
+    # --- where it leads ------------------------------------------------------------------------------
+
+    def urljoin(self, href: str) -> str | None:
+        """Resolve a link like a browser does, by `<base href>` if there is one; None: it is not a link."""
+        return self._resolver()(href)
+
+    def _resolver(self) -> Callable[[str], str | None]:
+        if self._resolve is None:
+            tree = self._tree
+            self._resolve = resolver(self.url if tree is None else base_of(tree, self.url))
+        return self._resolve
+
+    @property
+    def nofollow(self) -> bool:
+        """Whether the page asks that its links be left alone."""
+        if self._nofollow is None:
+            self._nofollow = forbids_following(self._headers, self._tree)
+        return self._nofollow
+
+    def links(
+        self,
+        selector: str | None = None,
+        *,
+        follow: str | Pattern[str] | None = None,
+        obey_nofollow: bool | None = None,
+        priority: int = NORMAL,
+        route: str = "",
+        data: dict[str, Any] | None = None,
+        pool: str = "http",
+    ) -> Links:
+        """Make a request for each link to the web, once, in the order of the page.
+
+        `selector` says which (an element with links below it means those), `follow` is a regular expression
+        that the URL must match; the rest goes into the requests. `rel=nofollow` and the like are respected
+        unless the crawl or this call says otherwise.
+        """
+        urls: list[str] = []
+        tree = self._tree
+        obey = self._obey_nofollow if obey_nofollow is None else obey_nofollow
+        if tree is not None and not (obey and self.nofollow):
+            if selector is None:
+                hrefs: Iterable[str] = hrefs_of(tree, obey_nofollow=obey)
+            else:
+                hrefs = hrefs_in(self.css(selector), obey_nofollow=obey)
+            urls = web_links(hrefs, self._resolver())
+        if follow is not None:
+            urls = [url for url in urls if re.search(follow, url)]
+        return Links(urls, priority=priority, route=route, data=data or {}, pool=pool)
+
+    def follow(
+        self,
+        link: str | Selector | SelectorList | None,
+        *,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        priority: int = NORMAL,
+        route: str = "",
+        data: dict[str, Any] | None = None,
+        pool: str = "http",
+    ) -> Request | None:
+        """Make a request for one link: a URL, relative or not, or what a selector found.
+
+        None if there is no link in it. None may be yielded, so `yield page.follow(page.css("a.next"))` does
+        nothing on the last page.
+        """
+        if isinstance(link, Selector | SelectorList):
+            found = link if isinstance(link, SelectorList) else SelectorList([link])
+            link = next(hrefs_in(found, obey_nofollow=False), None)
+        url = None if link is None else self.urljoin(link)
+        if url is None:
+            return None
+        return Request(
+            url=url,
+            method=method,
+            headers=headers or {},
+            body=body,
+            priority=priority,
+            route=route,
+            data=data or {},
+            pool=pool,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Page {self.status} {self.url}>"

@@ -1,0 +1,175 @@
+"""One page through one spider: its handler runs to the end, and what it yielded is made ready to be stored.
+
+All or nothing: a page gives everything that its handler made of it, or a fault and nothing. What a handler
+raises, an item that cannot be written, and too much of anything are faults. Only the ends of a process pass
+through: `MemoryError`, `SystemExit` and their like.
+"""
+
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+import shoal
+from shoal.model.errors import Rejected
+from shoal.model.failure import FailureClass
+from shoal.model.limits import ParseLimits
+from shoal.model.page import Item, ParseFault, ParseResult, ParseTask
+from shoal.model.request import Link, Request
+from shoal.model.scope import Scope
+from shoal.model.url import canonical
+from shoal.spider.items import encoded, is_item
+from shoal.spider.kind import Kind
+from shoal.spider.links import Links
+from shoal.spider.page import Page
+from shoal.spider.spider import Route, Spider
+
+_OURS = str(Path(shoal.__file__).parent)
+_DETAIL = 4000  # characters kept of a traceback
+
+
+def run(spider: Spider, task: ParseTask, *, scope: Scope, limits: ParseLimits | None = None) -> ParseResult:
+    """Run the handler of a page. `memory.Memory` says what becomes of links that were handed over before."""
+    began = time.process_time()
+    try:
+        harvest = _harvest(spider, task, scope, limits or ParseLimits())
+    except MemoryError:
+        raise
+    except Exception as error:
+        return ParseResult(task.id, fault=_fault(error), cpu=time.process_time() - began)
+    spider.memory.note(harvest.urls)
+    return ParseResult(
+        task.id,
+        tuple(harvest.items),
+        tuple(harvest.links.values()),
+        {rule.value: count for rule, count in harvest.dropped.items()},
+        harvest.repeats,
+        cpu=time.process_time() - began,
+    )
+
+
+def _harvest(spider: Spider, task: ParseTask, scope: Scope, limits: ParseLimits) -> "Harvest":
+    page = Page(task, obey_nofollow=scope.obey_nofollow)
+    harvest = Harvest(spider, task, scope, limits)
+    route = spider.route_for(task.request, task.url)
+    if route is None or (page.kind is Kind.BINARY and not route.binary):
+        return harvest
+    for one in _yielded(route, page):
+        if isinstance(one, Request):
+            harvest.follow(one)
+        elif isinstance(one, Links):
+            harvest.follow_all(one)
+        elif one is not None:
+            harvest.keep(one, route.key)
+    return harvest
+
+
+def _yielded(route: Route, page: Page) -> Iterable[object]:
+    made = route.handler(page)
+    if made is None or isinstance(made, Request | Links) or is_item(made):
+        return (made,)
+    if isinstance(made, Iterable) and not isinstance(made, str | bytes):
+        return made
+    raise Rejected(
+        f"handler {route.name}: it must yield items and requests, not return a {type(made).__name__}"
+    )
+
+
+class Harvest:
+    """What one page has yielded so far."""
+
+    def __init__(self, spider: Spider, task: ParseTask, scope: Scope, limits: ParseLimits) -> None:
+        self.items: list[Item] = []
+        self.links: dict[int, Link] = {}
+        self.urls: list[str] = []  # of those links that can be told by their URL alone
+        self.dropped: Counter[FailureClass] = Counter()
+        self.repeats = 0
+        self._memory = spider.memory
+        self._memory.enter(scope)
+        self._scope = scope
+        self._limits = limits
+        self._fingerprint = task.fingerprint
+        self._depth = task.request.depth + 1
+        self._met: set[str] = set()
+        self._bytes = 0
+
+    def follow_all(self, links: Links) -> None:
+        """Take in the links of a page, without making requests of those that are known."""
+        for url in links.urls:
+            if url in self._memory:
+                if url not in self._met:
+                    self._met.add(url)
+                    self.repeats += 1
+            else:
+                self.follow(links.request(url))
+
+    def follow(self, request: Request) -> None:
+        """Take in a request: pack it, unless it is known, or refused by the scope."""
+        url = request.url
+        simple = request.method == "GET" and not request.body
+        if simple:
+            if url in self._met:
+                return
+            self._met.add(url)
+            if url in self._memory:
+                self.repeats += 1
+                return
+        address = canonical(url)
+        rule = self._scope.refuse(address, self._depth)
+        if rule is None and len(self.links) >= self._scope.limits.per_page:
+            rule = FailureClass.TRAP
+        if rule is not None:
+            self.dropped[rule] += 1
+            return
+        method = request.method.upper()
+        request = replace(request, url=address, method=method, depth=self._depth, found_on=self._fingerprint)
+        try:
+            link = Link.to(request)
+        except TypeError as error:
+            raise Rejected(f"request for {address}: it cannot be stored: {error}") from None
+        self.links.setdefault(link.fingerprint, link)
+        self._count(len(link.packed))
+        if simple:
+            self.urls.append(url)
+
+    def keep(self, value: object, key: tuple[str, ...]) -> None:
+        """Take in an item: encode it and give it its key."""
+        number = len(self.items)
+        if number >= self._limits.items:
+            raise Rejected(f"more than {self._limits.items} items")
+        try:
+            if not is_item(value):
+                raise Rejected(f"a handler yields items and requests, not a {type(value).__name__}")
+            item = encoded(value, key, f"{self._fingerprint:016x}-{number}")
+        except Rejected as error:
+            raise Rejected(f"item {number + 1}: {error}") from None
+        self.items.append(item)
+        self._count(len(item.json))
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        if self._bytes > self._limits.output_bytes:
+            raise Rejected(f"more than {self._limits.output_bytes} bytes of items and links")
+
+
+def _fault(error: Exception) -> ParseFault:
+    """Tell what went wrong: on one line for the counters, and by the spider's own lines for its author."""
+    try:
+        text = str(error)
+    except Exception:  # even that is user code
+        text = "(its text cannot be shown)"
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_OURS)
+    ]
+    reason = text if isinstance(error, Rejected) else f"{type(error).__name__}: {text}"
+    if frames:
+        reason += f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
+    detail = "".join(traceback.format_list(frames))
+    return ParseFault(_sound(" ".join(reason.split())[:500]), _sound(detail[-_DETAIL:]))
+
+
+def _sound(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be sent

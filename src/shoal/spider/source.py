@@ -1,0 +1,144 @@
+"""Where a spider comes from. Loading one runs user code: that happens in a child process and nowhere else."""
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from shoal.model.errors import Misconfigured, ShoalError
+from shoal.model.request import Request
+from shoal.spider.spider import Spider
+
+
+class SpiderFile(msgspec.Struct, frozen=True, tag="file"):
+    path: str
+    attribute: str = ""  # the variable that holds the spider; empty: there is only one
+
+
+class SpiderModule(msgspec.Struct, frozen=True, tag="module"):
+    module: str
+    attribute: str = ""
+
+
+class PlainSpider(msgspec.Struct, frozen=True, tag="plain"):
+    """No code at all: follow every link, take `items` (field name -> CSS) from every page."""
+
+    name: str
+    start: tuple[str, ...]
+    items: dict[str, str] = {}  # empty: url, status, title and the like
+
+
+SpiderSource = SpiderFile | SpiderModule | PlainSpider
+
+
+class SpiderDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rest of Shoal may know of a spider."""
+
+    name: str
+    start: tuple[Request, ...] = ()
+    options: dict[str, Any] = {}  # settings of [crawl] that the spider wants otherwise
+    hosts: tuple[str, ...] = ()  # for `Scope.of`; empty: those of the seeds
+    key: tuple[str, ...] = ()
+    routes: tuple[str, ...] = ()
+    version: str = ""  # changes with the code
+
+
+def describe(spider: Spider) -> SpiderDescription:
+    """Say what others need to know of a loaded spider."""
+    return SpiderDescription(
+        name=spider.name,
+        start=spider.start,
+        options=spider.options,
+        hosts=spider.hosts,
+        key=spider.key,
+        routes=tuple(spider.routes),
+        version=spider.version,
+    )
+
+
+def load(source: SpiderSource) -> Spider:
+    """Import a spider. `Misconfigured`, on one line, says what is wrong with it and where."""
+    match source:
+        case PlainSpider():
+            from shoal.spider.plain import plain_spider
+
+            spider = plain_spider(source.name, source.start, source.items)
+            code = msgspec.json.encode(source, order="sorted")
+        case SpiderFile():
+            module, code = _import_file(Path(source.path))
+            spider = _find(module, source.attribute, source.path)
+        case SpiderModule():
+            module = _import_module(source.module)
+            code = Path(module.__file__).read_bytes() if module.__file__ else b""
+            spider = _find(module, source.attribute, source.module)
+    if not spider.routes:
+        raise Misconfigured(f"spider {spider.name!r} has no handler: decorate a function with @spider.page()")
+    spider.version = sha256(code).hexdigest()[:12]
+    return spider
+
+
+def _import_file(path: Path) -> tuple[ModuleType, bytes]:
+    try:
+        code = path.read_bytes()
+    except OSError as error:
+        raise Misconfigured(f"{path}: cannot be read: {error.strerror or error}") from None
+    # A name of its own: a spider file called json.py must not become everybody's json.
+    name = f"shoal_spider_{sha256(bytes(path.resolve())).hexdigest()[:8]}_{path.stem}"
+    spec = importlib.util.spec_from_loader(name, loader=None, origin=str(path))
+    assert spec
+    module = importlib.util.module_from_spec(spec)
+    module.__file__ = str(path)
+    sys.modules[name] = module  # dataclasses and the like look their module up
+    sys.path.insert(0, str(path.resolve().parent))  # so that it can import the files beside it
+    try:
+        exec(compile(code, str(path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+    except BaseException as error:
+        raise _unloadable(str(path), error) from error
+    return module, code
+
+
+def _import_module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except BaseException as error:
+        raise _unloadable(name, error) from error
+
+
+def _unloadable(where: str, error: BaseException) -> ShoalError:
+    """Tell on one line what went wrong while user code was loaded, at which of its lines."""
+    match error:
+        case KeyboardInterrupt() | MemoryError():
+            raise error
+        case SyntaxError():
+            return Misconfigured(
+                f"{error.filename or where}:{error.lineno}: {type(error).__name__}: {error.msg}"
+            )
+        case ShoalError():
+            text = str(error)
+        case SystemExit():
+            text = "it exits while being loaded"
+        case _:
+            text = f"{type(error).__name__}: {error}".partition("\n")[0]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == where]
+    return Misconfigured(f"{where}:{frames[-1].lineno}: {text}" if frames else f"{where}: {text}")
+
+
+def _find(module: ModuleType, attribute: str, where: str) -> Spider:
+    if attribute:
+        spider = getattr(module, attribute, None)
+        if not isinstance(spider, Spider):
+            raise Misconfigured(f"{where}: {attribute} is not a Spider")
+        return spider
+    found = {id(value): (name, value) for name, value in vars(module).items() if isinstance(value, Spider)}
+    if not found:
+        raise Misconfigured(f"{where}: no spider in it: make one with spider = shoal.Spider(...)")
+    if len(found) > 1:
+        names = ", ".join(name for name, _ in found.values())
+        raise Misconfigured(f"{where}: {len(found)} spiders in it ({names}): keep one to a file")
+    return next(spider for _, spider in found.values())

@@ -1,0 +1,175 @@
+"""`Spider`: where to start, what to follow, and which function makes what of a page."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+import msgspec
+
+from shoal.model.configure import KINDS, Given, configure
+from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.request import Request
+from shoal.model.url import canonical
+from shoal.spider.memory import Memory
+
+if TYPE_CHECKING:
+    from shoal.spider.page import Page
+
+Handler = Callable[["Page"], object]
+_H = TypeVar("_H", bound=Handler)
+
+_OPTIONS = [key.removeprefix("crawl.") for key in KINDS if key.startswith("crawl.")]
+_OWN = ["name", "start", "hosts", "key"]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A handler, and which pages are its own."""
+
+    name: str
+    handler: Handler
+    matches: Callable[[str], object] | None  # None: by name only, or as the fallback
+    key: tuple[str, ...]
+    binary: bool
+
+
+class Spider:
+    """User code, as one value.
+
+    `options` are the settings of a crawl (`rate`, `per_host`, `depth`, `headers`, ...) as this spider wants
+    them; the command line has the last word.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        start: str | Request | Iterable[str | Request] = (),
+        *,
+        hosts: Iterable[str] = (),
+        key: str | Sequence[str] = (),
+        **options: object,
+    ) -> None:
+        if not isinstance(name, str) or not name.strip():
+            raise Misconfigured(f"a spider's name must be a text, not {name!r}")
+        self.name = name
+        self.start = tuple(
+            self._seed(one) for one in ([start] if isinstance(start, str | Request) else start)
+        )
+        self.hosts = (hosts,) if isinstance(hosts, str) else tuple(hosts)
+        self.key = _fields(key)
+        self.options = self._checked(options)
+        self.routes: dict[str, Route] = {}
+        self.version = ""  # of the code; set by whoever loads it
+        self.memory = Memory()
+        self._by_url: list[Route] = []
+        self._fallback: Route | None = None
+
+    @overload
+    def page(self, pattern: _H, /) -> _H: ...
+    @overload
+    def page(
+        self,
+        pattern: str | re.Pattern[str] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        key: str | Sequence[str] | None = None,
+        binary: bool = False,
+    ) -> Callable[[_H], _H]: ...
+    def page(
+        self,
+        pattern: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        key: str | Sequence[str] | None = None,
+        binary: bool = False,
+    ) -> Any:
+        """Register a handler for the pages whose URL `pattern` matches somewhere; the first to match wins.
+
+        Without a pattern it takes the pages that no other handler wants, unless it has a `name`: then it
+        takes those of requests that name it (`Request.route`). `key` are the fields that identify its items.
+        With `binary` it is also given what is no text (images, PDF), as `page.body`.
+        """
+        if callable(pattern):
+            return self.page()(pattern)
+
+        def register(handler: _H) -> _H:
+            route = Route(
+                name=name or handler.__name__,
+                handler=handler,
+                matches=None if pattern is None else self._pattern(pattern),
+                key=self.key if key is None else _fields(key),
+                binary=binary,
+            )
+            if route.name in self.routes:
+                raise Misconfigured(f"spider {self.name!r}: two handlers are called {route.name!r}")
+            self.routes[route.name] = route
+            if route.matches is not None:
+                self._by_url.append(route)
+            elif self._fallback is None and name is None:
+                self._fallback = route
+            return handler
+
+        return register
+
+    def route_for(self, request: Request, url: str) -> Route | None:
+        """Find the handler of a page: the one its request names, else by URL. None: nobody wants it."""
+        if request.route:
+            try:
+                return self.routes[request.route]
+            except KeyError:
+                raise Rejected(
+                    f"no handler is called {request.route!r}{_nearest(request.route, self.routes)}"
+                ) from None
+        for route in self._by_url:
+            assert route.matches is not None
+            if route.matches(url):
+                return route
+        return self._fallback
+
+    def _seed(self, one: object) -> Request:
+        request = Request(url=one) if isinstance(one, str) else one
+        if not isinstance(request, Request):
+            raise Misconfigured(f"spider {self.name!r}: start must hold URLs and Requests, not {one!r}")
+        try:
+            url = canonical(request.url)
+        except Rejected:
+            url = ""
+        if not url.startswith(("http://", "https://")):
+            hint = "" if "://" in request.url else f"; did you mean https://{request.url} ?"
+            raise Misconfigured(f"spider {self.name!r}: start: not a web address: {request.url!r}{hint}")
+        return msgspec.structs.replace(request, url=url)
+
+    def _pattern(self, pattern: str | re.Pattern[str]) -> Callable[[str], object]:
+        try:
+            return re.compile(pattern).search
+        except (re.error, TypeError) as error:
+            raise Misconfigured(
+                f"spider {self.name!r}: page({pattern!r}): not a regular expression: {error}"
+            ) from None
+
+    def _checked(self, options: dict[str, object]) -> dict[str, object]:
+        origin = f"spider {self.name!r}"
+        for option in options:
+            if option not in _OPTIONS:
+                raise Misconfigured(
+                    f"{origin}: unknown option {option!r}{_nearest(option, [*_OPTIONS, *_OWN])}"
+                )
+        given = [Given(f"crawl.{option}", value, f"{origin}: {option}") for option, value in options.items()]
+        crawl = configure(given).crawl
+        return {option: getattr(crawl, option) for option in options}
+
+    def __repr__(self) -> str:
+        return f"<Spider {self.name!r}: {', '.join(self.routes) or 'no handlers'}>"
+
+
+def _fields(key: str | Sequence[str]) -> tuple[str, ...]:
+    return (key,) if isinstance(key, str) else tuple(key)
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    close = get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""

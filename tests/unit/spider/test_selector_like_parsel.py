@@ -1,0 +1,234 @@
+"""Selectors against parsel itself: the same queries on the same pages give the same strings.
+
+Pages here are ones that libxml2 and a browser read alike, so that only selectors can differ. Markup that was
+found is compared by what is in it, because the two serialise differently.
+"""
+
+import re
+
+import parsel
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.spider.html import Document
+from shoal.spider.selector import Selector, SelectorList
+
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><title>A shop &amp; more</title><script>var a = "<p>";</script></head>
+<body class="home page">
+<div id="d1" class="x"><p id="p1">a<b id="b1">x<i>deep</i></b>c<!-- no -->d</p>
+<div id="d2" class="x y"><p id="p2" data-k="v w">hello <em>World</em></p><a id="a1" href="/one?a=1&amp;b=2">one</a></div></div>
+<p id="p3"></p><p id="p4">  spaced\u00a0out &lt;b&gt; &#163;10  </p>
+<ul class="list"><li class="odd">1</li><li>2</li><li class="odd last"><a href="/two" title="2 two">3</a></li></ul>
+<dl><dt>Price</dt><dd>10</dd><dt>Stock</dt><dd>5</dd></dl>
+<table><thead><tr><th>h</th></tr></thead><tbody><tr><td>c1</td><td>c2</td></tr><tr><td>c3</td><td></td></tr></tbody></table>
+<form><input name="q" value="v"><select><option selected="selected">s</option><option>t</option></select></form>
+</body></html>"""
+
+CSS = """
+p | div p | div > p | div div p | p, .x | div.x, .y | p ~ div | p + div | div:not(.y) | :root | * | body * | li:first-child
+li:nth-child(2) | li:nth-child(odd) | li:nth-child(2n+1) | li:last-of-type | li:nth-last-child(1) | li:only-child | p:empty
+a[href] | [id] | [id^=p] | [id$='1'] | [id*=p] | [class~=y] | [lang|=en] | [id=P1 i] | [data-k='v w'] | #p1 #b1 | .odd.last
+div:has(> p) | div:has(em) | p:is(#p1, #p2) | div:where(.y) | p:contains("World") | dt:contains('Price') + dd::text | :scope > body
+li:contains('2') | a[href!='/two'] | option:checked | td:nth-of-type(2)::text | h1 | h1::text | :lang(en) | p:hover | a:link::text
+p::text | p ::text | p *::text | ::text | *::text | div::text | div ::text | body > ::text | title::text | script::text | li::text
+b::text, p::text | p::text, a::attr(id) | p ::text, a::text | em ::text, b ::text | ::attr(id) | #d2 ::attr(id) | a::attr(href)
+a::attr(nope) | p::attr(data-k) | p::attr('data-k') | li::attr(class) | li > a::attr(title) | a::attr(href), p::attr(id) | html::attr(lang)
+"""
+QUERIES = [query.strip() for line in CSS.strip().splitlines() for query in line.split(" | ")]
+XPATHS = """
+//p | //p/text() | //a/@href | count(//p) | //p[1] | boolean(//h1) | string(//title) | .//li[last()]/a/text() | //div[@id="d2"]/p
+//dt[text()="Price"]/following-sibling::dd[1]/text() | //a[re:test(@href, "two$")]/@title | normalize-space(//p[@id="p4"]) | //comment()
+//li[position() > 1] | //*[@class] | //p/.. | /html/head/title/text() | concat("a", "b") | //nope | name(//*[@id="p1"])
+"""
+XPATH_QUERIES = [query.strip() for line in XPATHS.strip().splitlines() for query in line.split(" | ")]
+
+
+def shape(found: str) -> object:
+    """Reduce markup to names, attributes and texts, and leave other strings alone."""
+    if not found.startswith("<"):
+        return found
+    tree = parsel.Selector(f"<html>{found}</html>")
+    return [
+        (node.root.tag, sorted(node.root.attrib.items()), node.xpath("text()").getall())
+        for node in tree.xpath("//*[not(self::html or self::body or self::head)]")
+    ]
+
+
+def shapes(found: "SelectorList | parsel.SelectorList") -> list[object]:
+    return [shape(text) for text in found.getall()]
+
+
+@pytest.fixture(scope="module")
+def ours() -> Selector:
+    return Document(PAGE)
+
+
+@pytest.fixture(scope="module")
+def theirs() -> parsel.Selector:
+    return parsel.Selector(PAGE)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_css_on_a_page(query: str, ours: Selector, theirs: parsel.Selector) -> None:
+    assert shapes(ours.css(query)) == shapes(theirs.css(query))
+    assert ours.css(query).attrib == theirs.css(query).attrib if "::" not in query else True
+
+
+@pytest.mark.parametrize("context", ["div", "#d2", "ul", "li", "p", "tr", "dl", "body", "a"])
+@pytest.mark.parametrize("query", QUERIES)
+def test_css_below_what_css_found(context: str, query: str, ours: Selector, theirs: parsel.Selector) -> None:
+    assert shapes(ours.css(context).css(query)) == shapes(theirs.css(context).css(query))
+
+
+@pytest.mark.parametrize("query", XPATH_QUERIES)
+def test_xpath_on_a_page(query: str, ours: Selector, theirs: parsel.Selector) -> None:
+    assert shapes(ours.xpath(query)) == shapes(theirs.xpath(query))
+
+
+@pytest.mark.parametrize(
+    "query", [*XPATH_QUERIES, "..", "ancestor::*/@id", "following::text()", "self::p", "./text()", "."]
+)
+@pytest.mark.parametrize("context", ["#d2", "li", "dt", "td", "p"])
+def test_xpath_below_what_css_found(
+    context: str, query: str, ours: Selector, theirs: parsel.Selector
+) -> None:
+    assert shapes(ours.css(context).xpath(query)) == shapes(theirs.css(context).xpath(query))
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("context", ["//div", "//li", "//p", "//p/text()", "//a/@href", "count(//p)"])
+def test_css_below_what_xpath_found(
+    context: str, query: str, ours: Selector, theirs: parsel.Selector
+) -> None:
+    if context.startswith("count"):
+        return  # parsel fails on these; there is nothing below a number
+    assert shapes(ours.xpath(context).css(query)) == shapes(theirs.xpath(context).css(query))
+
+
+REGEXES = [
+    r"\d+",
+    r"(\w)(\w)?",
+    r"href=\"(?P<extract>[^\"]+)",
+    r"(?P<extract>zzz)|x",
+    r"&\w+;",
+    re.compile("HELLO", re.I),
+    "$^",
+]
+
+
+@pytest.mark.parametrize("regex", REGEXES)
+@pytest.mark.parametrize("query", ["p::text", "li", "a", "a::attr(href)", "h1"])
+@pytest.mark.parametrize("replace", [True, False])
+def test_regular_expressions(
+    query: str, regex: str, replace: bool, ours: Selector, theirs: parsel.Selector
+) -> None:
+    assert ours.css(query).re(regex, replace) == theirs.css(query).re(regex, replace)
+    assert ours.css(query).re_first(regex, "none", replace) == theirs.css(query).re_first(
+        regex, "none", replace
+    )
+    for one, other in zip(ours.css(query), theirs.css(query), strict=True):
+        assert one.re_first(regex) == other.re_first(regex)
+
+
+ENTITIES = st.lists(
+    st.sampled_from(
+        [
+            "&",
+            "#",
+            "x",
+            ";",
+            "lt",
+            "amp",
+            "pound",
+            "nbsp",
+            "POUND",
+            "bogus",
+            "65",
+            "x41",
+            "128",
+            "x81",
+            "0",
+            "55296",
+            "99999999999",
+            "a ",
+        ]
+    ),
+    max_size=8,
+).map("".join)
+
+
+@given(ENTITIES)
+def test_entities_in_matches(text: str) -> None:
+    markup = f"<p>{text.replace('&', '&amp;')}</p>"
+    assert Document(markup).css("p::text").re("(?s).+") == parsel.Selector(markup).css("p::text").re("(?s).+")
+
+
+# --- generated pages ---------------------------------------------------------------------------------
+
+texts = st.sampled_from(["a", "b c", " ", "é", "&amp;", "1\n2"])
+classes = st.sampled_from(["", ' class="x"', ' class="x y"', ' id="i"', ' title="t"'])
+
+
+def element(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    tags = st.sampled_from(["div", "span", "b", "em", "section"])
+    return st.tuples(tags, classes, st.lists(children, max_size=4).map("".join)).map(
+        lambda parts: f"<{parts[0]}{parts[1]}>{parts[2]}</{parts[0]}>"
+    )
+
+
+comments = st.just("<!--c-->")
+bodies = st.recursive(texts | comments, element, max_leaves=20)
+pages = st.lists(bodies, max_size=4).map(
+    lambda parts: f"<!DOCTYPE html><html><head></head><body><div>{''.join(parts)}</div></body></html>"
+)
+
+simple = st.sampled_from(
+    [
+        "div",
+        "span",
+        "b",
+        "em",
+        "*",
+        ".x",
+        ".y",
+        "#i",
+        "[title]",
+        "b:first-child",
+        "div.x",
+        ":not(.x)",
+        "section:last-of-type",
+    ]
+)
+combined = st.recursive(
+    simple,
+    lambda inner: st.tuples(inner, st.sampled_from([" ", " > ", " + ", " ~ "]), simple).map("".join),
+    max_leaves=3,
+)
+taking = st.sampled_from(["", "", "::text", " ::text", "::attr(class)", " ::attr(id)"])
+one_query = st.tuples(combined, taking).map("".join)
+queries = st.lists(one_query, min_size=1, max_size=2).map(", ".join)
+
+
+@given(pages, queries)
+def test_any_query_on_any_page(page: str, query: str) -> None:
+    assert shapes(Document(page).css(query)) == shapes(parsel.Selector(page).css(query))
+
+
+@given(pages, combined, queries)
+def test_any_query_below_any_other(page: str, context: str, query: str) -> None:
+    assert shapes(Document(page).css(context).css(query)) == shapes(
+        parsel.Selector(page).css(context).css(query)
+    )
+
+
+@given(
+    pages,
+    combined,
+    st.sampled_from(["text()", ".//text()", "../@class", "preceding::*", "*[1]", "//b", "string()"]),
+)
+def test_xpath_below_any_query(page: str, context: str, query: str) -> None:
+    assert shapes(Document(page).css(context).xpath(query)) == shapes(
+        parsel.Selector(page).css(context).xpath(query)
+    )
