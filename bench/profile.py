@@ -15,7 +15,7 @@ from bench.peers import shoal_command
 from bench.site import CACHE
 
 PYSPY = "py-spy==0.4.3"
-RATE = 250  # samples per second
+RATE = 100  # samples per second; py-spy stops a process for each, so more would disturb
 SHOWN = 30
 
 
@@ -23,7 +23,7 @@ def record(console: Console, url: str, out: Path) -> int:
     """Crawl once under py-spy, write the stacks to `out` and print the functions that cost most."""
     with tempfile.TemporaryDirectory(prefix="bench-profile-") as folder:
         command = shoal_command(url, Path(folder))
-        spy = [_pyspy(), "record", "--subprocesses", "--native", "--format", "raw", "--rate", str(RATE)]
+        spy = [_pyspy(), "record", "--subprocesses", "--format", "raw", "--rate", str(RATE)]
         spied = [*spy, "--output", str(out), "--", sys.executable, *command]
         code = subprocess.run(spied, check=False).returncode
     if code == 0:
@@ -37,13 +37,14 @@ Stacks = list[tuple[list[str], int]]
 
 
 def _by_process(lines: list[str]) -> dict[str, Stacks]:
-    """Group stacks by the process line that py-spy puts at their root."""
+    """Group stacks by the line of their process, which py-spy puts below those of its parents."""
     processes: dict[str, Stacks] = {}
     for line in lines:
         stack, _, samples = line.rpartition(" ")
         frames = stack.split(";")
-        process = frames[0] if frames[0].startswith("process ") else "process"
-        processes.setdefault(process, []).append((frames, int(samples)))
+        depth = sum(frame.startswith("process ") for frame in frames)
+        process = frames[depth - 1] if depth else "process"
+        processes.setdefault(process, []).append((frames[depth:] or ["(no Python frame)"], int(samples)))
     return processes
 
 
@@ -55,7 +56,7 @@ def _top(process: str, stacks: Stacks) -> Table:
         own[names[-1]] += samples
         below.update(dict.fromkeys(names, samples))
     total = sum(samples for _, samples in stacks)
-    table = Table(title=f"{process[:100]} ({total / RATE:.1f} s sampled)", title_justify="left")
+    table = Table(title=f"{process[:80]} ({total / RATE:.1f} s sampled)", title_justify="left")
     for column in ("own %", "with callees %", "function"):
         table.add_column(column, justify="left" if column == "function" else "right", overflow="fold")
     for name, samples in own.most_common(SHOWN):
