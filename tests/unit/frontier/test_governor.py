@@ -1,0 +1,115 @@
+"""The governor: a host is never asked more often than its pace allows, whatever changes meanwhile."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.frontier.governor import Governor
+from shoal.frontier.rules import HostRecord
+from shoal.model.pace import Pace
+from shoal.model.slowdown import SlowdownRules
+
+RULES = SlowdownRules(at_least=3, window=6)
+
+
+def governed(pace: Pace, *, last: float = -math.inf) -> Governor:
+    governor = Governor(HostRecord(), last=last)
+    governor.follow([pace], RULES)
+    return governor
+
+
+def sends(governor: Governor, now: float, wanted: int = 100) -> int:
+    """Send as many requests as may go now, each landing at once."""
+    sent = 0
+    while sent < wanted and governor.open and governor.ready <= now:
+        governor.take(now, token=1)
+        governor.inflight -= 1
+        sent += 1
+    return sent
+
+
+def test_a_host_nobody_knows_may_be_asked_at_once() -> None:
+    assert sends(governed(Pace(1.0, 3, 4)), now=0.0) == 3
+
+
+def test_a_host_from_an_earlier_life_rests_one_interval() -> None:
+    governor = governed(Pace(1.0, 3, 4), last=100.0)
+    assert sends(governor, now=100.9) == 0
+    assert sends(governor, now=101.0) == 1
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 20), st.sampled_from((0.5, 1.0, 4.0)), st.integers(1, 4)),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_after_a_change_of_pace_the_next_request_is_a_whole_interval_away(
+    steps: list[tuple[int, float, int]],
+) -> None:
+    governor = governed(Pace(1.0, 2, 100))
+    now, latest, before = 0.0, -math.inf, (1.0, 2)
+    for pause, interval, burst in steps:
+        now += pause / 4
+        governor.follow([Pace(interval, burst, 100)], RULES)
+        if before != (interval, burst):
+            assert governor.ready == max(latest + interval, 0.0)
+            before = (interval, burst)
+        if sent := sends(governor, now):
+            assert sent <= burst
+            latest = now
+
+
+def test_a_turn_is_given_back_only_by_the_batch_that_took_the_latest() -> None:
+    governor = governed(Pace(10.0, 1, 9))
+    governor.take(0.0, token=1)
+    governor.give_back(1, governor.interval)
+    assert governor.ready <= 0.0
+    governor.take(0.0, token=2)
+    governor.take(10.0, token=3)
+    governor.give_back(2, governor.interval)
+    assert governor.ready == 20.0
+
+
+def test_a_rest_only_gets_longer() -> None:
+    governor = governed(Pace(1.0, 1, 9))
+    governor.rest(50.0)
+    governor.rest(20.0)
+    assert governor.ready == 50.0
+
+
+def test_answers_before_the_first_block_count() -> None:
+    """The window is made late, and is the same as if it had been there from the beginning."""
+    patient, hasty = governed(Pace(1.0, 1, 9)), governed(Pace(1.0, 1, 9))
+    for _ in range(20):
+        patient.hear(False)
+    assert patient.hear(True)
+    for _ in range(2):
+        hasty.hear(False)
+    assert hasty.hear(True)
+    assert 1.0 < patient.record.slow < hasty.record.slow
+
+
+def test_a_host_that_is_slow_from_an_earlier_life_stays_so_until_enough_answers_came() -> None:
+    governor = Governor(HostRecord(slow=5.0))
+    assert [governor.hear(False) for _ in range(30)].count(True) == 1
+    assert governor.record.slow == 1.0
+
+
+def test_requests_out_and_pauses_close_a_host() -> None:
+    governor = governed(Pace(0.0, 1, 1))
+    assert governor.open
+    governor.take(0.0, token=1)
+    assert not governor.open
+    governor.inflight -= 1
+    governor.record.paused = True
+    assert not governor.open
+
+
+def test_a_clock_set_back_leaves_at_most_one_interval() -> None:
+    governor = governed(Pace(2.0, 3, 9))
+    sends(governor, now=1000.0)
+    governor.set_back(10.0)
+    assert governor.ready == 12.0

@@ -1,0 +1,23 @@
+"""Values inside one BLOB."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.frontier.sqlite.packing import packed, packed_page, unpacked, unpacked_page
+from shoal.model.page import PageRecord, PageRef
+
+
+@given(st.lists(st.integers(0, 2**63 - 1)))
+def test_numbers_come_back_as_they_were(numbers: list[int]) -> None:
+    assert list(unpacked(packed(numbers))) == numbers
+    assert len(packed(numbers)) == 8 * len(numbers)
+
+
+def test_numbers_lie_little_end_first() -> None:
+    assert packed([1, 258]) == b"\x01" + 7 * b"\0" + b"\x02\x01" + 6 * b"\0"
+
+
+@given(st.text(), st.integers(0, 2**62), st.floats(0, 1e10))
+def test_a_page_comes_back_as_it_was(text: str, number: int, instant: float) -> None:
+    page = PageRecord(PageRef(text, number, 7), 200, instant, 3, 4, text, text, text)
+    assert unpacked_page(packed_page(page)) == page
