@@ -54,9 +54,7 @@ _RETRY, _DEAD, _FILTER = Action.RETRY, Action.DEAD, Action.FILTER
 POLICY: dict[FailureClass, Policy] = {
     FailureClass.DNS: Policy(_RETRY, "the name does not resolve"),
     FailureClass.CONNECT: Policy(_RETRY, "no connection, or it was reset before the answer"),
-    FailureClass.TIMEOUT: Policy(
-        _RETRY, "connecting, handshake, first byte or body took too long"
-    ),
+    FailureClass.TIMEOUT: Policy(_RETRY, "connecting, handshake, first byte or body took too long"),
     # A certificate rarely mends itself within minutes, but a load balancer may have one bad member.
     FailureClass.TLS: Policy(_RETRY, "certificate or handshake refused", retries=1),
     FailureClass.PROTOCOL: Policy(_RETRY, "the answer is not valid HTTP"),
@@ -71,9 +69,7 @@ POLICY: dict[FailureClass, Policy] = {
     FailureClass.HTTP_ERROR: Policy(_DEAD, "any other 4xx"),
     FailureClass.TOO_LARGE: Policy(_DEAD, "headers or body above the limit"),
     FailureClass.BOMB: Policy(_DEAD, "decoded size, ratio or number of encodings above the limit"),
-    FailureClass.REDIRECT: Policy(
-        _DEAD, "a loop, too many hops, or a target that cannot be fetched"
-    ),
+    FailureClass.REDIRECT: Policy(_DEAD, "a loop, too many hops, or a target that cannot be fetched"),
     FailureClass.REFUSED: Policy(_DEAD, "scheme, port or address not allowed"),
     FailureClass.ROBOTS: Policy(_FILTER, "robots.txt disallows it"),
     FailureClass.SCOPE: Policy(_FILTER, "outside the crawl's scope"),

@@ -1,55 +1,54 @@
-"""What became of one attempt, and the pure rule that turns a failure into it."""
+"""What became of one attempt, and the pure rule that turns a failure into it.
+
+Structs rather than dataclasses: several of these are made for every page, and a frozen dataclass takes 1.5 µs
+where a frozen struct takes 0.2.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
+
+import msgspec
 
 from shoal.model.failure import POLICY, Action, Failure, FailureClass
 from shoal.model.page import PageRecord
 from shoal.model.request import Link, Request
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(msgspec.Struct, frozen=True):
     """Archived, not yet parsed: the page is announced to the parse stage (state `parsing`)."""
 
     page: PageRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """Archived, and parsed if there was anything to parse."""
 
     page: PageRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(msgspec.Struct, frozen=True):
     status: int
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(msgspec.Struct, frozen=True):
     failure: Failure
     delay: float  # seconds until it may be leased again
     charged: bool = True  # False: the attempt is given back (the host rests, the request is not at fault)
     rest: float = 0.0  # seconds during which no request at all may go to this host
 
 
-@dataclass(frozen=True, slots=True)
-class Dead:
+class Dead(msgspec.Struct, frozen=True):
     failure: Failure
     page: PageRecord | None = None  # kept when the page itself was fetched (parse_error, poison)
 
 
-@dataclass(frozen=True, slots=True)
-class Filtered:
+class Filtered(msgspec.Struct, frozen=True):
     rule: FailureClass
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(msgspec.Struct, frozen=True):
     """Handed back untouched: no attempt, no crash, no place in the queue lost."""
 
     delay: float = 0.0
@@ -58,8 +57,7 @@ class Released:
 Outcome = Fetched | Done | Gone | Retry | Dead | Filtered | Released
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(msgspec.Struct, frozen=True):
     """One request, held by one worker until a deadline."""
 
     crawl: str
@@ -75,16 +73,14 @@ class Lease:
     burst: int
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True):
     """The answer to one call for work."""
 
     leases: Sequence[Lease]
     wait: float  # seconds until asking again can help; inf: not before something is added or settled
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(msgspec.Struct, frozen=True):
     """An attempt's outcome and the links that its page brought, applied together or not at all."""
 
     lease: Lease
@@ -94,8 +90,7 @@ class Settlement:
     sent: bool = True  # False: no request left, so the host's turn is given back
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledgement:
+class Acknowledgement(msgspec.Struct, frozen=True):
     """The end of a page that was settled as `Fetched`: parsed, or given up with its page kept."""
 
     crawl: str

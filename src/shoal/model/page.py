@@ -1,7 +1,5 @@
 """A fetched response: in hand, on its way to the parse stage, and at rest."""
 
-from dataclasses import dataclass
-
 import msgspec
 
 from shoal.model.request import Link, Request
@@ -15,8 +13,7 @@ class PageRef(msgspec.Struct, frozen=True, array_like=True):
     length: int
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True):
     """A complete answer of a server, limits already applied."""
 
     url: str

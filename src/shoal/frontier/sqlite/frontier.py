@@ -1,7 +1,8 @@
 """The public calls that move requests: each changes the state in RAM, then writes one transaction."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import replace
+
+import msgspec
 
 from shoal.frontier.answers import Added, Committed, HostView, Unparsed, Validator
 from shoal.frontier.governor import host_view
@@ -123,7 +124,7 @@ class SqliteFrontier(Owner):
             if (found := held(self._state, lease)) is not None:
                 found.until = max(found.until, now + ttl)
                 found.batch.extended = True
-                renewed.append(replace(lease, leased_until=found.until))
+                renewed.append(msgspec.structs.replace(lease, leased_until=found.until))
         return renewed
 
     async def reclaim(self) -> int:
