@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import site
-from bench.measure import Cost, run
+from bench.measure import Cost
+from bench.measure import run as measured
 from bench.peers import shoal_command
 from bench.rounds import CRAWLER_CORE, SERVER_CORE, TIMEOUT
 from bench.web_server import WebServer, serving
@@ -40,15 +41,18 @@ def main(console: Console, *, pages: int, queued: int, rounds: int) -> int:
         tempfile.TemporaryDirectory(prefix="bench-growth-") as folder,
         serving(shop, core=SERVER_CORE) as server,
     ):
-        stores = {size: _store(console, server, Path(folder, str(size)), size) for size in costs}
+        run = Path(folder, "run")  # always the same one: a crawl knows its outputs by their path
+        for size in costs:
+            console.print(f"  making a store with {size:,} URLs waiting", highlight=False)
+            _make(server, run, size)
+            run.rename(Path(folder, str(size)))
         for _ in range(rounds):
-            for size, store in stores.items():
-                copy = Path(folder, "copy")
-                shutil.copytree(store, copy)
-                opening = _crawl(server, copy, pages=FIRST_PAGES)
-                whole = _crawl(server, copy, pages=FIRST_PAGES + pages)
-                shutil.rmtree(copy)
-                costs[size].append(1000 * (whole.cpu_s - opening.cpu_s) / pages)
+            for size, found in costs.items():
+                shutil.copytree(Path(folder, str(size)), run)
+                opening = _crawl(server, run, pages=FIRST_PAGES)
+                whole = _crawl(server, run, pages=FIRST_PAGES + pages)
+                shutil.rmtree(run)
+                found.append(1000 * (whole.cpu_s - opening.cpu_s) / pages)
     table = Table(title=f"Cost of {pages:,} pages", title_justify="left")
     for column in ("URLs waiting", "CPU ms/page (median)", "runs"):
         table.add_column(column, justify="right")
@@ -59,13 +63,11 @@ def main(console: Console, *, pages: int, queued: int, rounds: int) -> int:
     return 0
 
 
-def _store(console: Console, server: WebServer, folder: Path, size: int) -> Path:
+def _make(server: WebServer, folder: Path, size: int) -> None:
     """Make a store that has crawled a little and holds `size` URLs more."""
-    console.print(f"  making a store with {size:,} URLs waiting", highlight=False)
     folder.mkdir()
     _crawl(server, folder, pages=FIRST_PAGES)
     asyncio.run(_fill(folder / "store", size))
-    return folder
 
 
 async def _fill(store: Path, size: int) -> None:
@@ -83,6 +85,8 @@ async def _fill(store: Path, size: int) -> None:
 def _crawl(server: WebServer, folder: Path, *, pages: int) -> Cost:
     # More per host than at once: a host that is full would let those that only wait have a turn.
     limits = ("--max-pages", str(pages), "--per-host", "1000", "--crawl", CRAWL)
-    cost = run([*shoal_command(server.url, folder), *limits], cores=(CRAWLER_CORE,), env={}, timeout=TIMEOUT)
+    cost = measured(
+        [*shoal_command(server.url, folder), *limits], cores=(CRAWLER_CORE,), env={}, timeout=TIMEOUT
+    )
     assert cost.exit_code == 0, cost
     return cost

@@ -54,12 +54,7 @@ async def test_a_crawl_that_is_killed_over_and_over_ends_with_exactly_the_graph(
         crawl = GraphCrawl(graph.start, tmp_path, options)
         kills = 0
         for moment in moments(rng, pages=PAGES, kills=KILLS):
-            import time
-
-            t = time.time()
-            s = await site.served()
             kills += await crawl.run_and_kill(site, moment)
-            print(f"{moment} {time.time() - t:.2f}s served {s} -> {await site.served()}")
 
         last = crawl.run()
 
