@@ -1,10 +1,23 @@
-"""Contracts are kept on the event loop that Shoal runs on."""
+from collections.abc import AsyncIterator
+from pathlib import Path
 
-import asyncio
-from collections.abc import Callable
-
-import uvloop
+import pytest
+from tests.contract.frontiers import BACKENDS, UNLIMITED, AnyFrontier, Bench
 
 
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"uvloop": uvloop.new_event_loop}
+@pytest.fixture(params=sorted(BACKENDS))
+async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
+    """One backend, whose accounts every test has to leave in order."""
+    async with BACKENDS[request.param](tmp_path) as opened:
+        yield opened
+        for crawl in await opened.frontier.crawls():
+            assert (await opened.frontier.audit(crawl)).problems == []
+            counts = await opened.frontier.counts(crawl)
+            assert counts.accepted == sum(counts.by_state().values())
+
+
+@pytest.fixture
+async def frontier(bench: Bench) -> AnyFrontier:
+    """A frontier with one open crawl, `c`, that no host slows down."""
+    await bench.frontier.open_crawl("c", pace=UNLIMITED)
+    return bench.frontier

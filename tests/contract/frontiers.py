@@ -1,16 +1,21 @@
 """Every backend of the frontier, ready to be tested: opened, on a clock that only moves when told to."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.sqlite import SqliteFrontier
+from shoal.model.failure import Failure, FailureClass
+from shoal.model.outcome import Lease, Outcome, Settlement
 from shoal.model.pace import Pace
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.request import Link, Request
 
+TIMEOUT = Failure(FailureClass.TIMEOUT, "no answer")
+BLOCKED = Failure(FailureClass.IP_BLOCKED, "403", status=403)
+BROKEN = Failure(FailureClass.PARSE_ERROR, "the spider raised", status=200)
 UNLIMITED = Pace(interval=0.0, burst=1, concurrency=1000)
 START = 1_000_000.0
 
@@ -109,3 +114,33 @@ def page(number: int = 0, *, items: int = 0, links: int = 0) -> PageRecord:
         modified="Tue, 04 Feb 2025 09:12:33 GMT",
         digest=f"sha1:{number}",
     )
+
+
+async def taken(
+    frontier: AnyFrontier,
+    limit: int = 100,
+    *,
+    holder: str = "w",
+    ttl: float = 60.0,
+    pools: Sequence[str] = ("http",),
+    crawls: Sequence[str] | None = None,
+) -> list[Lease]:
+    grant = await frontier.lease(holder=holder, limit=limit, ttl=ttl, pools=pools, crawls=crawls)
+    return list(grant.leases)
+
+
+def paths(leases: Sequence[Lease]) -> list[str]:
+    return [lease.request.url.removeprefix("https://") for lease in leases]
+
+
+async def settle(
+    frontier: AnyFrontier, lease: Lease, outcome: Outcome, *, blocked: bool = False, sent: bool = True
+) -> None:
+    committed = await frontier.settle([Settlement(lease, outcome, blocked=blocked, sent=sent)])
+    assert not committed.stale
+
+
+async def states(frontier: AnyFrontier, crawl: str = "c") -> dict[str, int]:
+    """Name only the states that something is in."""
+    counts = await frontier.counts(crawl)
+    return {state: count for state, count in counts.by_state().items() if count}

@@ -325,7 +325,7 @@ def settlement(lease: Lease, pick: Pick) -> Settlement:
 
 def seen(lease: Lease) -> tuple[object, ...]:
     """Everything about a lease that the contract determines: all but the token."""
-    return tuple(getattr(lease, name) for name in Lease.__dataclass_fields__ if name != "token")
+    return tuple(getattr(lease, name) for name in Lease.__struct_fields__ if name != "token")
 
 
 async def dead(side: AnyFrontier, crawl: str) -> list[Any]:

@@ -5,55 +5,40 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from typing import assert_never
+
+import msgspec
 
 from shoal.frontier.answers import (
-    STATES,
     Added,
-    Audit,
     Committed,
-    Counts,
-    DeadLetter,
     HostView,
     Opened,
     Robots,
     Unparsed,
     Validator,
 )
-from shoal.frontier.governor import host_view
-from shoal.frontier.memory.state import Crawl, Entry, Host, Lane, State
-from shoal.frontier.rules import answered, parsed_again
+from shoal.frontier.memory.reader import MemoryReader
+from shoal.frontier.memory.settle import acknowledge, settle
+from shoal.frontier.memory.state import Crawl, Lane
+from shoal.frontier.rules import parsed_again
 from shoal.model.errors import Misconfigured
-from shoal.model.failure import Failure, FailureClass
+from shoal.model.failure import FailureClass
 from shoal.model.outcome import (
     Acknowledgement,
-    Dead,
-    Done,
-    Fetched,
-    Filtered,
-    Gone,
     Grant,
     Lease,
-    Released,
-    Retry,
     Settlement,
 )
 from shoal.model.pace import Pace
-from shoal.model.page import PageRecord
 from shoal.model.request import Link, unpack
 from shoal.model.slowdown import SlowdownRules
 
 
-class MemoryFrontier:
+class MemoryFrontier(MemoryReader):
     """A frontier that lives and dies with its process."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self._read_clock = clock
-        self._state = State(clock)
-        self._validators: dict[str, dict[int, Validator]] = {}
-        self._checkpoints: dict[str, bytes] = {}
-        self._robots: dict[str, Robots] = {}
+        super().__init__(clock)
         self._token = 0
         self._acknowledged = asyncio.Event()
 
@@ -106,12 +91,6 @@ class MemoryFrontier:
         for checkpoint in forget:
             self._checkpoints.pop(checkpoint, None)
         return True
-
-    async def crawls(self) -> list[str]:
-        return list(self._state.crawls)
-
-    async def crawl_get(self, crawl: str, key: str) -> bytes | None:
-        return self._state.known(crawl).values.get(key)
 
     async def crawl_set(self, crawl: str, key: str, value: bytes) -> None:
         """Keep a value with a crawl."""
@@ -213,7 +192,7 @@ class MemoryFrontier:
                 stale.append(settlement.lease)
                 continue
             crawl = self._state.crawl(settlement.lease.crawl)
-            self._settle(crawl, entry, settlement)
+            settle(self._state, crawl, entry, settlement)
             counted = self._state.admit(crawl, settlement.links)
             new, duplicate = new + counted[0], duplicate + counted[1]
         for acknowledgement in acknowledgements:
@@ -222,7 +201,8 @@ class MemoryFrontier:
             if found is None or not found.opened or entry is None or entry.state != "parsing":
                 refused.append(acknowledgement)
                 continue
-            self._acknowledge(found, entry, acknowledgement.outcome)
+            acknowledge(self._state, found, entry, acknowledgement.outcome)
+            self._acknowledged.set()
             counted = self._state.admit(found, acknowledgement.links)
             new, duplicate = new + counted[0], duplicate + counted[1]
         self._checkpoints.update(checkpoints)
@@ -237,59 +217,6 @@ class MemoryFrontier:
     async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> Committed:
         """End pages that were settled as `Fetched`."""
         return await self.commit(acknowledgements=acknowledgements)
-
-    def _settle(self, crawl: Crawl, entry: Entry, settlement: Settlement) -> None:
-        now = self._state.clock.now()
-        lease, host = settlement.lease, self._state.hosts[entry.link.host]
-        self._state.let_go(entry)
-        if not settlement.sent:
-            host.give_back(lease.token, lease.interval)
-        elif answered(settlement) and host.hear(settlement.blocked):
-            host.repace()
-        if not isinstance(settlement.outcome, Released):
-            entry.first_at = entry.granted_at if entry.first_at is None else entry.first_at
-        match settlement.outcome:
-            case Done(page=page):
-                entry.page = page
-                self._state.move(crawl, entry, "done")
-            case Fetched(page=page):
-                entry.page, entry.taken, entry.strikes = page, True, 0
-                entry.attempts += 1
-                self._state.move(crawl, entry, "parsing")
-            case Gone():
-                self._state.move(crawl, entry, "gone")
-            case Filtered(rule=rule):
-                self._state.move(crawl, entry, "filtered", Failure(rule, settlement.outcome.reason))
-            case Dead(failure=failure, page=page):
-                host.failures += 1
-                entry.attempts += 1
-                entry.page = page
-                self._state.die(crawl, entry, failure, now)
-            case Retry() as retry:
-                host.failures += 1
-                crawl.counts.retries += 1
-                entry.attempts += retry.charged
-                entry.rests += not retry.charged
-                if retry.rest > 0:
-                    host.rest(now + retry.rest)
-                self._state.put_back(crawl, entry, retry.delay, now)
-            case Released(delay=delay):
-                self._state.put_back(crawl, entry, delay, now)
-            case _:
-                assert_never(settlement.outcome)
-
-    def _acknowledge(self, crawl: Crawl, entry: Entry, outcome: Done | Dead) -> None:
-        entry.taken = False
-        match outcome:
-            case Done(page=page):
-                entry.page = page
-                self._state.move(crawl, entry, "done")
-            case Dead(failure=failure, page=page):
-                entry.page = entry.page if page is None else page
-                self._state.die(crawl, entry, failure, self._state.clock.now())
-            case _:
-                assert_never(outcome)
-        self._acknowledged.set()
 
     def holds(self, lease: Lease) -> bool:
         """Say whether a settlement of this lease would be accepted if it came now."""
@@ -311,21 +238,12 @@ class MemoryFrontier:
         for lease in leases:
             if (entry := self._state.held(lease)) is not None:
                 entry.until = max(entry.until, now + ttl)
-                renewed.append(replace(lease, leased_until=entry.until))
+                renewed.append(msgspec.structs.replace(lease, leased_until=entry.until))
         return renewed
 
     async def reclaim(self) -> int:
         """Take back the leases whose deadline has passed; return how many."""
         return self._state.reclaim(self._state.clock.now())
-
-    async def checkpoint(self, name: str) -> bytes | None:
-        """Read back what the last commit recorded under `name`."""
-        return self._checkpoints.get(name)
-
-    async def counts(self, crawl: str) -> Counts:
-        """Count the requests of a crawl by state."""
-        self._state.promote(self._state.clock.now())
-        return self._state.known(crawl).counts.copy()
 
     # --- pages and dead letters ------------------------------------------------------------------
 
@@ -340,31 +258,6 @@ class MemoryFrontier:
             if entry.state == "parsing" and not entry.taken and entry.page is not None:
                 entry.taken = True
                 yield Unparsed(entry.link.fingerprint, unpack(entry.link.packed), entry.page, entry.strikes)
-
-    async def dead_letters(
-        self, crawl: str, *, kinds: Collection[FailureClass] = (), host: str = "", limit: int | None = None
-    ) -> AsyncIterator[DeadLetter]:
-        """Give the dead letters of a crawl, the latest first."""
-        letters = self._state.dead(self._state.known(crawl), kinds, host, ())
-        letters.sort(key=lambda entry: (entry.died_at, entry.ordinal), reverse=True)
-        for entry in letters[:limit]:
-            assert entry.failure is not None
-            assert entry.first_at is not None
-            yield DeadLetter(
-                crawl=crawl,
-                fingerprint=entry.link.fingerprint,
-                host=entry.link.host,
-                request=unpack(entry.link.packed),
-                kind=entry.failure.kind,
-                reason=entry.failure.reason,
-                status=entry.failure.status,
-                attempts=entry.attempts,
-                crashes=entry.crashes,
-                first_at=entry.first_at,
-                died_at=entry.died_at,
-                holder=entry.holder,
-                page=entry.page,
-            )
 
     async def replay(
         self,
@@ -388,39 +281,6 @@ class MemoryFrontier:
                 entry.first_at = entry.page = None
                 self._state.wait(within, entry)
         return len(letters)
-
-    async def validators(self, crawl: str, fingerprints: Sequence[int]) -> dict[int, Validator]:
-        """Find what conditional requests for these pages need, if the last generation had them."""
-        self._state.crawl(crawl)
-        known = self._validators.get(crawl, {})
-        return {fp: known[fp] for fp in fingerprints if fp in known}
-
-    async def pages(self, crawl: str) -> AsyncIterator[tuple[int, PageRecord]]:
-        """Give every page that the crawl keeps in the archive, with its fingerprint."""
-        for fp, entry in self._state.known(crawl).requests.items():
-            if entry.page is not None:
-                yield fp, entry.page
-
-    async def audit(self, crawl: str) -> Audit:
-        """Count every set again and compare."""
-        within = self._state.known(crawl)
-        found = dict.fromkeys(STATES, 0)
-        for entry in within.requests.values():
-            found[entry.state] += 1
-        told = within.counts.by_state()
-        problems = [
-            f"the counter of {state} says {told[state]}, the data {found[state]}"
-            for state in STATES
-            if told[state] != found[state]
-        ]
-        queued = [entry for lane in within.lanes.values() for entry in lane.waiting]
-        if sorted(map(id, queued)) != sorted(
-            id(entry) for entry in within.requests.values() if entry.state == "waiting"
-        ):
-            problems.append("what waits is not what the lanes hold")
-        if within.counts.accepted != len(within.requests):
-            problems.append(f"{within.counts.accepted} accepted, {len(within.requests)} seen")
-        return Audit(found, problems)
 
     # --- hosts -----------------------------------------------------------------------------------
 
@@ -446,24 +306,6 @@ class MemoryFrontier:
         record.paused = record.paused if paused is None else paused
         known.repace()
         return self._view(known)
-
-    async def host_get(self, host: str) -> HostView | None:
-        """Show one host; None: nobody has ever heard of it."""
-        known = self._state.hosts.get(host)
-        return None if known is None else self._view(known)
-
-    async def hosts(self) -> list[HostView]:
-        """Show every host of the crawls that are open."""
-        return [self._view(host) for host in self._state.hosts.values() if host.joined]
-
-    def _view(self, host: Host) -> HostView:
-        lanes = [lane for crawl in host.joined for lane in crawl.lanes.values() if lane.host is host]
-        return host_view(host.name, host, waiting=sum(len(lane.waiting) for lane in set(lanes)))
-
-    async def robots_get(self, host: str) -> Robots | None:
-        """Recall a host's robots.txt; None: not known, or expired."""
-        known = self._robots.get(host)
-        return known if known is not None and known.expires > self._read_clock() else None
 
     async def robots_set(self, host: str, *, expires: float, status: int, body: bytes) -> None:
         self._robots[host] = Robots(expires, status, body)

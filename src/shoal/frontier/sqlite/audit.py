@@ -70,10 +70,7 @@ def audit_state(state: State, crawl: Crawl) -> list[str]:
     ):
         _compare(problems, f"{what} in RAM", told, found)
     inflight = Counter(
-        held.lane.host
-        for other in state.crawls.values()
-        for held in other.out.values()
-        if not held.landed
+        held.lane.host for other in state.crawls.values() for held in other.out.values() if not held.landed
     )
     for host in {lane.host for lane in lanes}:
         _compare(problems, f"{host.name} in flight", host.inflight, inflight[host])

@@ -50,6 +50,7 @@ def promote(state: State, now: float) -> None:
 
 def set_back(state: State, now: float, by: float) -> None:
     """Keep a clock that was set back from holding anything up: nothing is owed for longer than it can be."""
+    state.opened_at = min(state.opened_at, now)
     for host in state.hosts.values():
         host.set_back(now)
         state.scheduler.place_all(host, now)
