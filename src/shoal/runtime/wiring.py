@@ -115,7 +115,7 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             SqliteFrontier.open(store.database, fsync=settings.crawl.fsync)
         )
         if plan.fresh:
-            await frontier.drop_crawl(name)
+            await frontier.drop_crawl(name, forget=[sinks_key(name)])
         opened = await frontier.open_crawl(
             name,
             pace=pace_of(settings.crawl),
