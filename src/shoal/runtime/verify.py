@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shoal.archive.errors import PageExpired, PageUnreadable
-from shoal.archive.names import SegmentName
+from shoal.archive.names import SegmentName, file_name
 from shoal.archive.reader import ArchiveReader
 from shoal.archive.segments import SegmentFolder
 from shoal.fetch.decode import decode_archived
@@ -63,7 +63,7 @@ async def verify(store: str, crawl: str | None, *, deep: bool) -> VerifyReport:
 async def _verify_crawl(reader: Reader, store: StoreFolder, crawl: str, deep: bool) -> CrawlReport:
     audit = await reader.audit(crawl)
     checkpoint = await reader.checkpoint(sinks_key(crawl))
-    shelf = _Shelf(SegmentFolder(store.archive / crawl), deep=deep)
+    shelf = _Shelf(SegmentFolder(store.archive / file_name(crawl)), deep=deep)
     pages = items = 0
     async for fingerprint, page in reader.pages(crawl):
         pages += 1
