@@ -1,0 +1,295 @@
+"""What only the SQLite frontier has to promise: full disks, damage, readers beside the owner, and size."""
+
+import json
+import resource
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from tests.contract.frontiers import TIMEOUT, UNLIMITED, link, page, paths, states, taken
+
+from shoal.frontier.sqlite import SqliteFrontier
+from shoal.frontier.sqlite.owner import ROBOTS_KEPT, ROBOTS_SWEEP
+from shoal.frontier.sqlite.wal import EVERY
+from shoal.model.errors import Misconfigured, Unavailable
+from shoal.model.failure import FailureClass
+from shoal.model.outcome import Dead, Done, Fetched, Filtered, Gone, Outcome, Settlement
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+async def crawled(path: Path) -> None:
+    """Make a store that has something in every place."""
+    outcomes: list[Outcome] = [
+        Done(page(1)),
+        Fetched(page(2)),
+        Gone(404),
+        Dead(TIMEOUT),
+        Filtered(FailureClass.ROBOTS),
+    ]
+    async with SqliteFrontier.open(path) as frontier:
+        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.add("c", [link(str(number)) for number in range(10)])
+        leases = await taken(frontier, 6)
+        settlements = zip(leases, outcomes, strict=False)
+        await frontier.settle([Settlement(lease, outcome) for lease, outcome in settlements])
+
+
+def meddle(path: Path, *statements: str) -> None:
+    """Change a store behind its owner's back."""
+    with closing(sqlite3.connect(path)) as database, database:
+        for statement in statements:
+            database.execute(statement)
+
+
+def overwrite(path: Path, *, beyond: int) -> None:
+    whole = path.read_bytes()
+    path.write_bytes(whole[:beyond] + b"\xff" * (len(whole) - beyond))
+
+
+# --- a disk that fails ---------------------------------------------------------------------------
+
+
+@contextmanager
+def files_at_most(size: int) -> Iterator[None]:
+    """Let every write beyond `size` fail, as it would on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_after_a_failed_write_everything_is_refused_and_nothing_is_lost(path: Path) -> None:
+    async with SqliteFrontier.open(path) as frontier:
+        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.add("c", [link("1"), link("2")])
+        [lease] = await taken(frontier, 1)
+        with files_at_most(path.with_name("store.db-wal").stat().st_size + 4096):
+            with pytest.raises(Unavailable, match=r"store\.db"):
+                await frontier.add("c", [link(f"too-many-{number}") for number in range(1000)])
+        for call in (
+            frontier.add("c", [link("3")]),
+            frontier.lease(holder="w", limit=1, ttl=60.0),
+            frontier.settle([Settlement(lease, Done(page()))]),
+            frontier.open_crawl("d"),
+        ):
+            with pytest.raises(Unavailable, match=r"store\.db"):
+                await call
+
+    async with SqliteFrontier.open(path) as frontier:
+        await frontier.open_crawl("c")
+        assert (await frontier.audit("c")).problems == []
+        assert await states(frontier) == {"waiting": 2}
+        assert paths(await taken(frontier)) == ["a.test/2", "a.test/1"]
+        assert (await frontier.add("c", [link("too-many-0")])).new == 1
+
+
+async def test_a_mistake_of_the_caller_does_not_stop_the_frontier(path: Path) -> None:
+    async with SqliteFrontier.open(path) as frontier:
+        await frontier.open_crawl("c", pace=UNLIMITED)
+        with pytest.raises(Misconfigured):
+            await frontier.commit(crawl_state={"nope": {"key": b"value"}})
+        with pytest.raises(Misconfigured):
+            await frontier.lease(holder="w", limit=1, ttl=60.0, crawls=["nope"])
+        assert (await frontier.add("c", [link("1")])).new == 1
+
+
+async def test_a_damaged_store_is_named(path: Path) -> None:
+    async with SqliteFrontier.open(path) as frontier:
+        await frontier.open_crawl("c")
+        await frontier.add("c", [link(str(number)) for number in range(2000)])
+    overwrite(path, beyond=40 * 4096)
+
+    with pytest.raises(Misconfigured, match=r"store\.db is damaged"):
+        async with SqliteFrontier.open(path) as frontier:
+            await frontier.open_crawl("c")
+
+
+async def test_a_request_without_a_row_is_called_damage(path: Path) -> None:
+    async with SqliteFrontier.open(path) as frontier:
+        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.add("c", [link("1"), link("2")])
+        meddle(path, "DELETE FROM request WHERE id IN (SELECT min(id) FROM request)")
+        with pytest.raises(Misconfigured, match="damaged: 1 queued request"):
+            await taken(frontier)
+
+
+async def test_a_store_from_the_future_is_refused(path: Path) -> None:
+    await crawled(path)
+    meddle(path, "PRAGMA user_version = 99")
+    with pytest.raises(Misconfigured, match="newer Shoal"):
+        async with SqliteFrontier.open(path):
+            pass
+    with pytest.raises(Misconfigured, match="newer Shoal"):
+        async with SqliteFrontier.peek(path):
+            pass
+
+
+# --- readers beside the owner --------------------------------------------------------------------
+
+
+async def test_a_reader_sees_the_last_transaction_while_the_owner_goes_on(path: Path) -> None:
+    async with SqliteFrontier.open(path) as frontier:
+        await frontier.open_crawl("c", pace=UNLIMITED, state={"version": b"1"})
+        await frontier.add("c", [link(str(number)) for number in range(4)])
+        first, second, _ = await taken(frontier, 3)
+        await frontier.commit([Settlement(first, Done(page(1)))], checkpoints={"out": b"7"})
+        async with SqliteFrontier.peek(path) as reader:
+            assert await reader.crawls() == ["c"]
+            assert await reader.counts("c") == await frontier.counts("c")
+            await frontier.settle([Settlement(second, Dead(TIMEOUT))])
+            assert await reader.counts("c") == await frontier.counts("c")
+            assert (await reader.audit("c")).problems == []
+            assert [letter.kind async for letter in reader.dead_letters("c")] == [FailureClass.TIMEOUT]
+            assert [record async for _, record in reader.pages("c")] == [page(1)]
+            assert await reader.checkpoint("out") == b"7"
+            assert await reader.crawl_get("c", "version") == b"1"
+            with pytest.raises(Misconfigured, match="nope"):
+                await reader.counts("nope")
+
+
+async def test_there_is_nothing_to_see_where_there_is_no_store(path: Path) -> None:
+    with pytest.raises(Misconfigured, match="no store"):
+        async with SqliteFrontier.peek(path):
+            pass
+
+
+async def test_crawls_that_are_not_open_can_be_looked_at(path: Path) -> None:
+    await crawled(path)
+    async with SqliteFrontier.open(path) as frontier:
+        counts = await frontier.counts("c")
+        assert (counts.accepted, counts.waiting, counts.leased, counts.crashes) == (10, 5, 0, 2)
+        assert (await frontier.audit("c")).problems == []
+        assert len([letter async for letter in frontier.dead_letters("c")]) == 1
+
+
+# --- audits that find something ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("damage", "finding"),
+    [
+        ("DELETE FROM request WHERE id IN (SELECT max(id) FROM request)", "accepted but in no place: 1"),
+        ("DELETE FROM ended WHERE state = 'gone'", "accepted but in no place: 1"),
+        ("DELETE FROM dead", "counter of dead as timeout says 1, the data 0"),
+        ("DELETE FROM parsing", "counter of parsing says 1, the data 0"),
+        ("INSERT INTO ended(crawl, fp, state, ended_at) SELECT 1, fp, 'gone', 0 FROM dead", "in two places"),
+        ("INSERT INTO ended(crawl, fp, state, ended_at) VALUES (1, 5, 'gone', 0)", "never accepted"),
+        ("INSERT INTO seen(crawl, fps) SELECT crawl, fps FROM seen", "repeats 10"),
+        ("UPDATE ended SET rule = 'scope' WHERE state = 'filtered'", "filtered as robots says 1, the data 0"),
+        ("UPDATE lease SET ids = CAST(ids || ids AS BLOB)", "leased twice"),
+        ("UPDATE lease SET ids = x'FFFF000000010000'", "leased but not there"),
+        (
+            """UPDATE crawl SET counts = json_set(counts, '$.accepted', 11)""",
+            "counter of accepted says 11, the data 10",
+        ),
+    ],
+)
+async def test_an_audit_finds_what_is_wrong(path: Path, damage: str, finding: str) -> None:
+    await crawled(path)
+    meddle(path, damage)
+    async with SqliteFrontier.peek(path) as reader:
+        problems = (await reader.audit("c")).problems
+    assert any(finding in problem for problem in problems), problems
+
+
+async def test_an_audit_names_a_few_and_counts_the_rest(path: Path) -> None:
+    async with SqliteFrontier.open(path) as frontier:
+        await frontier.open_crawl("c")
+        await frontier.add("c", [link(str(number)) for number in range(100)])
+    meddle(path, "INSERT INTO ended(crawl, fp, state, ended_at) SELECT 1, fp, 'gone', 0 FROM request")
+    async with SqliteFrontier.peek(path) as reader:
+        problems = (await reader.audit("c")).problems
+    assert len(problems) < 30
+    assert "in two places, one of them gone: and more" in problems
+
+
+# --- size ----------------------------------------------------------------------------------------
+
+
+async def test_rows_of_ended_requests_are_deleted_in_the_end(path: Path) -> None:
+    async with SqliteFrontier.open(path, sweep_every=50) as frontier:
+        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.add("c", [link(str(number)) for number in range(60)])
+        for _ in range(6):
+            await frontier.settle([Settlement(lease, Done(page())) for lease in await taken(frontier, 9)])
+        with closing(sqlite3.connect(path)) as database:
+            assert database.execute("SELECT count(*) FROM request").fetchone() == (6,)
+            assert database.execute("SELECT count(*) FROM spent").fetchone() == (0,)
+        await frontier.settle([Settlement(lease, Gone(404)) for lease in await taken(frontier, 2)])
+        assert (await frontier.audit("c")).problems == []
+    async with SqliteFrontier.open(path) as frontier:
+        await frontier.open_crawl("c")
+        assert await states(frontier) == {"waiting": 4, "done": 54, "gone": 2}
+        assert (await frontier.audit("c")).problems == []
+
+
+async def test_only_so_many_robots_are_remembered(path: Path) -> None:
+    async with SqliteFrontier.open(path) as frontier:
+        for number in range(ROBOTS_KEPT + ROBOTS_SWEEP):
+            await frontier.robots_set(f"{number}.test", expires=1e12 + number, status=200, body=b"")
+        assert await frontier.robots_get("0.test") is None
+        assert await frontier.robots_get(f"{ROBOTS_KEPT}.test") is not None
+    with closing(sqlite3.connect(path)) as database:
+        [rows] = database.execute("SELECT count(*) FROM robots").fetchone()
+        assert rows <= ROBOTS_KEPT + ROBOTS_SWEEP
+
+
+async def test_the_log_is_written_back_while_the_crawl_goes_on(path: Path) -> None:
+    async with SqliteFrontier.open(path) as frontier:
+        await frontier.open_crawl("c")
+        log = path.with_name("store.db-wal")
+        written = 0
+        for batch in range(6 * EVERY // 1000):
+            await frontier.add("c", [link(f"{batch}-{number}") for number in range(1000)])
+            written += 130_000
+        assert log.stat().st_size < written  # what was written back is written over
+
+
+MEASURE = """
+import asyncio, json, sys
+from pathlib import Path
+from bench.frontier import UNLIMITED, links, rss_mib, some
+from shoal.frontier.sqlite import SqliteFrontier
+
+async def main(path, urls, hosts):
+    source = links(hosts)
+    async with SqliteFrontier.open(path) as frontier:
+        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.add("c", some(source, 1000))
+        before = rss_mib()
+        for _ in range(urls // 1000):
+            await frontier.add("c", some(source, 1000))
+        grown = rss_mib() - before
+    async with SqliteFrontier.open(path) as frontier:
+        await frontier.open_crawl("c")
+        counts = await frontier.counts("c")
+        print(json.dumps({"bytes": grown * 2**20 / urls, "waiting": counts.waiting}))
+
+asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hosts", [1, 1000])
+def test_a_queued_url_costs_few_bytes_of_memory(path: Path, hosts: int) -> None:
+    """Two million of them have to fit beside everything else in 300 MB: 100 bytes each at the very most."""
+    urls = 150_000
+    answer = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(path), str(urls), str(hosts)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        check=True,
+    )
+    measured = json.loads(answer.stdout)
+    assert measured["waiting"] == urls + 1000
+    assert measured["bytes"] < 150  # SQLite's own cache of 16 MB is part of it at this size
