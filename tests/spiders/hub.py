@@ -10,7 +10,7 @@ spider = shoal.Spider("hub")
 
 @spider.page(r"/$")
 def hub(page: shoal.Page) -> Iterator[Any]:
-    for priority in range(1, 11):
+    for priority in range(10, 0, -1):  # the worst first: what is asked for first must not follow from it
         yield from page.links(f".p{priority}", priority=priority)
 
 
