@@ -1,7 +1,7 @@
 """kill -9 of the whole process group at random moments, over and over: nothing lost, nothing doubled.
 
 Each kill is followed by the same command. The moments come from a seed, which a failure shows; `CHAOS_SEED`
-repeats them, `CHAOS_PAGES` and `CHAOS_KILLS` change the size (`make chaos` runs the full one).
+repeats them, `CHAOS_PAGES` and `CHAOS_KILLS` change the size (20,000 pages is what the promise is made for).
 """
 
 import os

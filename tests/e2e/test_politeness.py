@@ -34,12 +34,11 @@ async def test_the_crawl_delay_of_robots_txt_is_kept_where_it_is_slower(tmp_path
         ran = GraphCrawl(graph.start, tmp_path, ("--rate", "20")).run()
 
         assert ran.code == 0, ran.err
-        unhurried, delayed = by_host(await site.hits()).values()
+        hosts = by_host(await site.hits())
+    unhurried, delayed = (hosts[authority] for authority in site.authorities)
     assert len(delayed) == len(unhurried) == 6 + 1
-    assert min(gaps(hit.arrived for hit in delayed[1:])) >= 1.0 - CLOCK_SLACK
-    assert (
-        max(gaps(hit.arrived for hit in unhurried)) < 1.0 or min(gaps(hit.arrived for hit in unhurried)) < 0.5
-    )
+    assert min(gaps(hit.arrived for hit in delayed[1:])) >= 1.0 - CLOCK_SLACK  # robots.txt itself came before
+    assert min(gaps(hit.arrived for hit in unhurried)) < 0.5
 
 
 async def test_a_host_that_says_retry_after_is_left_alone_for_as_long(tmp_path: Path) -> None:
@@ -59,10 +58,8 @@ async def test_a_host_that_says_retry_after_is_left_alone_for_as_long(tmp_path: 
 
 async def test_retry_after_uses_up_no_attempts(tmp_path: Path) -> None:
     # One page behind five refusals: a crawl that counted them would give up after the fourth.
-    async with serving_graph(Shape(pages=2, hosts=2, busy={1: Busy(after=0, retry_after_s=1, times=5)})) as (
-        site,
-        graph,
-    ):
+    shape = Shape(pages=2, hosts=2, busy={1: Busy(after=0, retry_after_s=1, times=5)})
+    async with serving_graph(shape) as (site, graph):
         crawl = GraphCrawl(graph.start, tmp_path, ("--rate", "0"))
         ran = crawl.run()
 
