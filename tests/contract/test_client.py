@@ -16,7 +16,7 @@ import brotli
 import pytest
 from backports import zstd
 from tests.site.certificates import Authority, make_authority
-from tests.site.raw import OK, Peer, RawServer, answer, once, raw_server, replies
+from tests.site.raw import OK, Peer, RawServer, answer, bare_closing_server, once, raw_server, replies
 
 from shoal.fetch.client import HttpClient
 from shoal.fetch.dns import Answer
@@ -736,9 +736,9 @@ async def test_T09_a_bare_close_truncates_what_has_a_length_and_is_noted_where_t
     short = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"
     context = authority.server("IP:127.0.0.1")
     async with open_client(ca_file=authority.file) as client:
-        async with raw_server(once(short), tls=context) as server:
+        with bare_closing_server(context, short) as server:
             assert (await failure(client, server)).kind is FailureClass.TRUNCATED
-        async with raw_server(once(answer(b"whole?", length=False)), tls=context) as server:
+        with bare_closing_server(context, answer(b"whole?", length=False)) as server:
             fetched = await page(client, server.url())
     assert fetched.body == b"whole?"
     assert fetched.unsealed

@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -118,6 +120,29 @@ async def raw_server(
         for task in list(tasks):
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+
+@contextlib.contextmanager
+def bare_closing_server(context: ssl.SSLContext, response: bytes) -> Iterator[RawServer]:
+    """Answer every request over TLS and close the socket under it: no close_notify, as some servers do.
+
+    In a thread with a blocking socket, because event loops are too polite for it.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    stream = context.wrap_socket(listener.accept()[0], server_side=True)
+                    stream.recv(65536)
+                    stream.sendall(response)
+                    os.close(stream.detach())
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield RawServer("127.0.0.1", listener.getsockname()[1], "https")
+        listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
+        thread.join()
 
 
 def replies(*responses: bytes) -> Handler:

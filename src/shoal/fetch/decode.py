@@ -129,8 +129,6 @@ class _Stream(Protocol):
     @property
     def eof(self) -> bool: ...
     @property
-    def needs_input(self) -> bool: ...
-    @property
     def unused_data(self) -> bytes: ...
     def decompress(self, data: bytes, max_length: int) -> bytes: ...
 
@@ -146,9 +144,11 @@ def _pieces(name: str, data: bytes, step: int) -> Iterator[bytes]:
             stream = make(data)
             yield stream.decompress(data, step)
             while not stream.eof:
-                if stream.needs_input:
+                # `needs_input` would not do: isal sets it while output is still to come.
+                piece = stream.decompress(b"", step)
+                if not piece and not stream.eof:
                     raise _Fault(FailureClass.TRUNCATED, f"the {name} body ends early")
-                yield stream.decompress(b"", step)
+                yield piece
         except _ERRORS as error:
             # A zstd frame names the memory it wants up front, and is refused for it.
             kind = FailureClass.BOMB if "too much memory" in str(error) else FailureClass.DECODE
@@ -167,12 +167,10 @@ class _Brotli:
     def __init__(self) -> None:
         self._inner = brotli.Decompressor()
         self.eof = False
-        self.needs_input = False
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         piece: bytes = self._inner.process(data, output_buffer_limit=max_length)
         self.eof = self._inner.is_finished()
-        self.needs_input = not piece and self._inner.can_accept_more_data()
         return piece
 
 

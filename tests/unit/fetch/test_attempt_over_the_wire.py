@@ -1,0 +1,146 @@
+"""Attempts through the real client against a server that means no good."""
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.site.raw import OK, Handler, Peer, RawServer, answer, raw_server
+
+from shoal.fetch.attempt import Fetcher
+from shoal.fetch.client import HttpClient
+from shoal.fetch.cookies import CookieJar
+from shoal.fetch.dns import Resolver
+from shoal.fetch.gate import SendGate
+from shoal.fetch.guard import Guard
+from shoal.fetch.headers import CrawlHeaders
+from shoal.fetch.interpret import RedirectRules
+from shoal.fetch.robots import Robots
+from shoal.model.failure import FailureClass
+from shoal.model.limits import KIB, MIB, FetchLimits
+from shoal.model.outcome import Dead, Filtered, Lease, Retry
+from shoal.model.request import Request, unpack
+from shoal.model.url import host_key
+
+LIMITS = FetchLimits(wire_bytes=1 * MIB, body_bytes=2 * MIB, first_byte=5, total=10)
+
+
+def lease(request: Request, attempt: int = 1) -> Lease:
+    return Lease("crawl", 1, 1, host_key(request.url), request, attempt, 0, 0, 0.0, 0.0, 1)
+
+
+@asynccontextmanager
+async def fetching(handler: Handler, *, robots: bool = False) -> AsyncIterator[tuple[Fetcher, RawServer]]:
+    guard = Guard(allow_private=True)
+    redirects = RedirectRules(guard)
+    async with (
+        asyncio.timeout(30),
+        raw_server(handler) as server,
+        Resolver() as resolver,
+        HttpClient(resolver, guard, sweep=0.02) as client,
+    ):
+        asking = Robots(client, redirects, token="shoal", limits=LIMITS) if robots else None
+        headers = CrawlHeaders("Shoal/1", {})
+        yield (
+            Fetcher(client, SendGate(), redirects, headers, robots=asking, jar=CookieJar(), limits=LIMITS),
+            server,
+        )
+
+
+def routes(paths: dict[str, bytes]) -> Handler:
+    async def handler(peer: Peer) -> None:
+        while True:
+            path = (await peer.request()).split(b" ", 2)[1].decode()
+            await peer.send(paths.get(path, answer(b"", status=404)))
+
+    return handler
+
+
+async def test_H20_a_chain_of_redirects_ends_after_ten() -> None:
+    paths = {f"/{n}": answer(b"", status=302, headers=(("Location", f"/{n + 1}"),)) for n in range(20)}
+    async with fetching(routes(paths)) as (fetcher, server):
+        request = Request(url=server.url("/0"))
+        for _ in range(10):
+            attempt = await fetcher.attempt(lease(request))
+            [link] = attempt.links
+            request = unpack(link.packed)
+        attempt = await fetcher.attempt(lease(request))
+    assert isinstance(attempt.outcome, Dead)
+    assert attempt.outcome.failure.kind is FailureClass.REDIRECT
+    assert server.paths() == [f"/{n}" for n in range(11)]
+
+
+async def test_H24_a_redirect_to_cloud_metadata_is_refused_although_private_addresses_are_open() -> None:
+    location = (("Location", "http://169.254.169.254/latest/"),)
+    async with fetching(routes({"/": answer(b"", status=302, headers=location)})) as (fetcher, server):
+        attempt = await fetcher.attempt(lease(Request(url=server.url())))
+    assert isinstance(attempt.outcome, Dead)
+    assert attempt.outcome.failure.kind is FailureClass.REFUSED
+
+
+async def test_R01_without_a_robots_txt_pages_are_fetched() -> None:
+    async with fetching(routes({"/page": OK}), robots=True) as (fetcher, server):
+        attempt = await fetcher.attempt(lease(Request(url=server.url("/page"))))
+    assert attempt.parse
+    assert server.paths() == ["/robots.txt", "/page"]
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+async def test_robots_txt_is_obeyed(packed: bool) -> None:
+    text = b"User-agent: *\nDisallow: /page"
+    body = zlib.compress(text, wbits=31) if packed else text
+    headers = (("Content-Encoding", "gzip"),) if packed else ()
+    async with fetching(routes({"/robots.txt": answer(body, headers=headers)}), robots=True) as (
+        fetcher,
+        server,
+    ):
+        attempt = await fetcher.attempt(lease(Request(url=server.url("/page"))))
+    assert isinstance(attempt.outcome, Filtered)
+    assert server.paths() == ["/robots.txt"]
+
+
+async def test_R09_a_bomb_or_an_endless_file_counts_as_unreachable() -> None:
+    bomb = answer(zlib.compress(bytes(64 * MIB), wbits=31), headers=(("Content-Encoding", "gzip"),))
+
+    async def endless(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(answer(b"User-agent: *\nAllow: /\n", length=False))
+        await peer.send_for_ever(b"Allow: /x\n" * KIB)
+
+    for handler in (routes({"/robots.txt": bomb}), endless):
+        async with fetching(handler, robots=True) as (fetcher, server):
+            page = Request(url=server.url("/page"))
+            first = await fetcher.attempt(lease(page))
+            last = await fetcher.attempt(lease(page, attempt=4))
+        assert isinstance(first.outcome, Retry)
+        assert first.outcome.rest > 0
+        assert isinstance(last.outcome, Dead)
+        assert last.outcome.failure.kind is FailureClass.TARGET_ERROR
+        assert server.paths() == ["/robots.txt"]
+
+
+async def test_R10_many_attempts_at_once_ask_for_robots_txt_once() -> None:
+    async with fetching(routes({f"/{n}": OK for n in range(50)}), robots=True) as (fetcher, server):
+        async with asyncio.TaskGroup() as group:
+            for n in range(50):
+                group.create_task(fetcher.attempt(lease(Request(url=server.url(f"/{n}")))))
+    assert server.paths().count("/robots.txt") == 1
+    assert len(server.requests) == 51
+
+
+async def test_H22_a_cookie_and_a_header_do_not_follow_to_another_port() -> None:
+    async def other(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(OK)
+
+    async with raw_server(other) as elsewhere:
+        location = (("Location", elsewhere.url("/target")), ("Set-Cookie", "a=1; Secure"))
+        async with fetching(routes({"/": answer(b"", status=302, headers=location)})) as (fetcher, server):
+            first = await fetcher.attempt(lease(Request(url=server.url(), headers={"Authorization": "x"})))
+            [link] = first.links
+            second = await fetcher.attempt(lease(unpack(link.packed)))
+    assert second.parse
+    assert b"Authorization" in server.requests[0]
+    assert b"Authorization" not in elsewhere.requests[0]
+    assert b"Cookie" not in elsewhere.requests[0]

@@ -1,0 +1,183 @@
+"""The cookie jar."""
+
+import pytest
+
+from shoal.fetch.cookies import COOKIE_BYTES, DOMAINS, HEADER_BYTES, PER_DOMAIN, CookieJar
+
+NOW = 1_800_000_000.0
+SITE = "https://www.example.com/shop/list"
+
+
+def jar_with(*lines: str, url: str = SITE) -> CookieJar:
+    jar = CookieJar()
+    jar.store(url, list(lines), NOW)
+    return jar
+
+
+def test_an_empty_jar_sends_nothing() -> None:
+    assert CookieJar().header(SITE, NOW) == ""
+
+
+def test_a_cookie_goes_back_to_its_host() -> None:
+    jar = jar_with("a=1", "b=2; Path=/")
+    assert jar.header(SITE, NOW) == "a=1; b=2"
+    assert jar.header("https://example.com/shop/", NOW) == ""
+    assert jar.header("https://x.www.example.com/shop/", NOW) == ""
+
+
+def test_a_cookie_is_replaced_by_its_name_and_path() -> None:
+    jar = jar_with("a=1", "a=2", "a=3; Path=/")
+    assert jar.header(SITE, NOW) == "a=2; a=3"
+
+
+@pytest.mark.parametrize(
+    ("url", "sent"),
+    [
+        ("https://www.example.com/", True),
+        ("https://example.com/", True),
+        ("https://a.b.example.com/", True),
+        ("https://badexample.com/", False),
+        ("https://example.com.evil.test/", False),
+    ],
+)
+def test_a_domain_cookie_goes_to_the_domain_and_below(url: str, sent: bool) -> None:
+    jar = jar_with("a=1; Domain=.Example.com; Path=/")
+    assert bool(jar.header(url, NOW)) is sent
+
+
+@pytest.mark.parametrize("domain", ["com", "other.com", "x.www.example.com", "ample.com"])
+def test_a_cookie_for_somebody_else_is_refused(domain: str) -> None:
+    jar = jar_with(f"a=1; Domain={domain}")
+    assert len(jar) == 0
+    assert jar.dropped == 1
+
+
+def test_a_cookie_for_a_public_suffix_is_refused() -> None:
+    assert len(jar_with("a=1; Domain=co.uk", url="https://shop.co.uk/")) == 0
+    assert len(jar_with("a=1; Domain=github.io", url="https://someone.github.io/")) == 0
+
+
+def test_an_address_has_cookies_of_its_own_only() -> None:
+    jar = jar_with("a=1; Domain=0.0.1", "b=2; Domain=127.0.0.1", url="http://127.0.0.1:8000/")
+    assert jar.header("http://127.0.0.1:8000/", NOW) == "b=2"
+
+
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [("/shop", True), ("/shop/", True), ("/shop/x", True), ("/shopping", False), ("/", False)],
+)
+def test_a_path_covers_whole_segments(path: str, sent: bool) -> None:
+    jar = jar_with("a=1; Path=/shop")
+    assert bool(jar.header(f"https://www.example.com{path}", NOW)) is sent
+
+
+def test_longer_paths_come_first() -> None:
+    jar = jar_with("a=1; Path=/", "b=2; Path=/shop/list", "c=3; Path=/shop")
+    assert jar.header(SITE, NOW) == "b=2; c=3; a=1"
+
+
+def test_H22_a_secure_cookie_never_travels_over_plain_http_or_to_another_port() -> None:
+    jar = jar_with("s=1; Secure; Path=/", "p=2; Path=/")
+    assert jar.header("https://www.example.com/", NOW) == "s=1; p=2"
+    assert jar.header("http://www.example.com/", NOW) == "p=2"
+    assert jar.header("https://www.example.com:8443/", NOW) == "p=2"
+
+
+def test_a_secure_cookie_is_not_taken_from_nor_overwritten_by_plain_http() -> None:
+    jar = jar_with("s=1; Secure; Path=/")
+    jar.store("http://www.example.com/", ["s=evil; Path=/", "t=1; Secure"], NOW)
+    assert jar.header("https://www.example.com/", NOW) == "s=1"
+    assert jar.dropped == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "taken"),
+    [
+        ("__Secure-a=1; Secure", True),
+        ("__Secure-a=1", False),
+        ("__Host-a=1; Secure; Path=/", True),
+        ("__Host-a=1; Secure; Path=/; Domain=example.com", False),
+        ("__Host-a=1; Secure; Path=/shop", False),
+        ("=", False),
+        ("", False),
+        ("only-a-value", True),
+        ("a=b=c", True),
+    ],
+)
+def test_which_cookies_are_taken(line: str, taken: bool) -> None:
+    assert (len(jar_with(line)) == 1) is taken
+
+
+@pytest.mark.parametrize(
+    ("attributes", "after"),
+    [
+        ("Max-Age=60", 60),
+        ("Max-Age=60; Expires=Wed, 21 Oct 2099 07:28:00 GMT", 60),
+        ("Expires=Fri, 15 Jan 2027 08:01:00 GMT", 60),
+        ("Expires=Fri, 15-Jan-2027 08:01:00 GMT", 60),
+    ],
+)
+def test_a_cookie_expires(attributes: str, after: float) -> None:
+    jar = jar_with(f"a=1; {attributes}")
+    assert jar.header(SITE, NOW + after - 1) == "a=1"
+    assert jar.header(SITE, NOW + after) == ""
+
+
+@pytest.mark.parametrize("attributes", ["Expires=whenever", "Max-Age=soon", "Expires=" + "9" * 5000, ""])
+def test_without_a_date_that_makes_sense_it_lasts_as_long_as_the_crawl(attributes: str) -> None:
+    jar = jar_with(f"a=1; {attributes}")
+    assert jar.header(SITE, NOW + 10**9) == "a=1"
+
+
+@pytest.mark.parametrize("end", ["Max-Age=0", "Max-Age=-5", "Expires=Thu, 01 Jan 1970 00:00:00 GMT"])
+def test_a_cookie_can_be_deleted(end: str) -> None:
+    jar = jar_with("a=1", f"a=; {end}")
+    assert len(jar) == 0
+    assert jar.dropped == 0
+
+
+def test_H16_of_ten_thousand_cookies_fifty_are_kept() -> None:
+    jar = jar_with(*(f"c{n}=1" for n in range(10_000)))
+    assert len(jar) == PER_DOMAIN
+    assert "c9999=1" in jar.header(SITE, NOW)
+
+
+def test_expired_cookies_make_room_first() -> None:
+    jar = jar_with("first=1", *(f"c{n}=1; Max-Age=10" for n in range(PER_DOMAIN - 1)))
+    jar.store(SITE, ["new=1"], NOW + 20)
+    assert jar.header(SITE, NOW + 20) == "first=1; new=1"
+
+
+def test_H17_a_cookie_of_a_megabyte_is_dropped_and_counted() -> None:
+    jar = jar_with("a=" + "x" * 1_000_000, "b=" + "x" * COOKIE_BYTES, "c=1")
+    assert jar.header(SITE, NOW) == "c=1"
+    assert jar.dropped == 2
+
+
+def test_H17_a_header_never_gets_longer_than_its_limit() -> None:
+    jar = jar_with(*(f"c{n}=" + "x" * 3000 for n in range(10)))
+    assert 3000 < len(jar.header(SITE, NOW)) <= HEADER_BYTES
+
+
+def test_the_number_of_domains_is_bounded() -> None:
+    jar = CookieJar()
+    for n in range(DOMAINS + 10):
+        jar.store(f"http://h{n}/", ["a=1"], NOW)
+    assert len(jar) == DOMAINS
+
+
+def test_a_jar_survives_being_written_down() -> None:
+    jar = jar_with("a=1; Max-Age=100; Secure", "b=2; Domain=example.com; Path=/", "c=\u00e9")
+    again = CookieJar.load(jar.dump())
+    for url in (SITE, "http://example.com/", "https://www.example.com/"):
+        assert again.header(url, NOW) == jar.header(url, NOW)
+    assert again.header(SITE, NOW) == "a=1; c=\u00e9; b=2"
+
+
+def test_the_version_grows_only_when_something_changes() -> None:
+    jar = jar_with("a=1")
+    before = jar.version
+    jar.store(SITE, ["a=1", "b=; Max-Age=0", "bad; Domain=com"], NOW)
+    assert jar.version == before
+    jar.store(SITE, ["a=2"], NOW)
+    assert jar.version > before

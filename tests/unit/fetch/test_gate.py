@@ -1,0 +1,138 @@
+"""Turns at the send gate."""
+
+import random
+
+import pytest
+
+from shoal.fetch.gate import ALLOWANCE, PATIENCE, SWEEP_AT, SendGate, Turn
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def gate(clock: Clock) -> SendGate:
+    return SendGate(clock=clock)
+
+
+def ask(gate: SendGate, *, interval: float = 1.0, burst: int = 1, host: str = "a") -> float:
+    return gate.ask(gate.turn(host, interval=interval, burst=burst))
+
+
+def test_the_first_turn_is_free_and_the_next_an_interval_later(gate: SendGate, clock: Clock) -> None:
+    assert ask(gate) == 0
+    assert ask(gate) == pytest.approx(1.0)
+    clock.now += 0.9
+    assert ask(gate) == pytest.approx(0.1)
+    clock.now += 0.1
+    assert ask(gate) == 0
+
+
+def test_hosts_do_not_wait_for_one_another(gate: SendGate) -> None:
+    assert ask(gate, host="a") == 0
+    assert ask(gate, host="b") == 0
+
+
+def test_a_burst_goes_at_once_and_is_earned_again_one_by_one(gate: SendGate, clock: Clock) -> None:
+    assert [ask(gate, burst=3) for _ in range(4)] == [0, 0, 0, pytest.approx(1.0)]
+    clock.now += 1.0
+    assert [ask(gate, burst=3) for _ in range(2)] == [0, pytest.approx(1.0)]
+
+
+def test_asking_in_vain_costs_nothing(gate: SendGate, clock: Clock) -> None:
+    ask(gate)
+    for _ in range(10):
+        assert ask(gate) > 0
+    clock.now += 1.0
+    assert ask(gate) == 0
+
+
+def test_a_host_that_slowed_down_counts_the_new_interval_from_its_last_send(
+    gate: SendGate, clock: Clock
+) -> None:
+    assert ask(gate, interval=0.5) == 0
+    clock.now += 0.5
+    assert ask(gate, interval=10.0) == pytest.approx(9.5)
+
+
+def test_a_send_that_leaves_late_moves_the_next_turn_by_as_much(gate: SendGate, clock: Clock) -> None:
+    turn = gate.turn("a", interval=1.0)
+    gate.ask(turn)
+    clock.now += 0.3  # a stall of the event loop between write and send
+    gate.push_back(turn, 0.3)
+    assert ask(gate) == pytest.approx(1.0)
+
+
+def test_a_late_note_does_not_move_a_turn_that_somebody_else_has_taken(gate: SendGate, clock: Clock) -> None:
+    slow = gate.turn("a", interval=1.0)
+    gate.ask(slow)
+    clock.now += 1.0
+    assert ask(gate) == 0
+    gate.push_back(slow, 5.0)
+    clock.now += 1.0
+    assert ask(gate) == 0
+
+
+def test_any_window_holds_no_more_sends_than_its_length_allows(gate: SendGate, clock: Clock) -> None:
+    dice = random.Random(3)
+    sends = []
+    for _ in range(3000):
+        clock.now += dice.expovariate(5)
+        if ask(gate, interval=0.5, burst=3) == 0:
+            sends.append(clock.now)
+    for first in range(len(sends) - 10):
+        for length in range(1, 10):
+            window = sends[first + length] - sends[first]
+            assert length + 1 <= 3 + window / 0.5 + 1e-6
+
+
+def test_a_host_is_forgotten_only_when_all_it_spent_has_come_back(gate: SendGate, clock: Clock) -> None:
+    ask(gate, host="slow", interval=100.0)
+    for n in range(SWEEP_AT + 1):
+        ask(gate, host=f"host{n}", interval=0.001)
+        clock.now += 0.01
+    assert len(gate) < SWEEP_AT
+    assert ask(gate, host="slow", interval=100.0) > 0
+
+
+async def test_a_turn_near_at_hand_is_waited_for() -> None:
+    gate = SendGate()
+    for _ in range(3):
+        turn = gate.turn("a", interval=0.02)
+        assert await turn.take() == 0.0
+        assert turn.sends == 1
+
+
+async def test_a_turn_far_off_is_not_waited_for(gate: SendGate) -> None:
+    assert await gate.turn("a", interval=60.0).take() == 0.0
+    turn = gate.turn("a", interval=60.0)
+    assert await turn.take() == pytest.approx(60.0)
+    assert turn.sends == 0
+    assert PATIENCE < 60
+
+
+async def test_the_first_byte_moves_the_next_turn_by_a_small_part_of_the_interval(
+    gate: SendGate, clock: Clock
+) -> None:
+    async def wait_after(answer: float) -> float:
+        turn: Turn = gate.turn("a", interval=10.0)
+        assert await turn.take() == 0.0
+        sent_at = clock.now
+        clock.now += answer
+        turn.answered()
+        wait = ask(gate, interval=10.0) + clock.now - sent_at
+        clock.now += wait
+        return wait
+
+    assert await wait_after(0.2) == pytest.approx(10.2)
+    assert await wait_after(7.0) == pytest.approx(10 + 10 * ALLOWANCE)

@@ -1,0 +1,298 @@
+"""What an answer means."""
+
+import pytest
+
+from shoal.fetch.guard import Guard
+from shoal.fetch.interpret import Asked, Meaning, Page, Redirect, RedirectRules, interpret, parse_retry_after
+from shoal.model.failure import Failure, FailureClass
+from shoal.model.page import Response
+from shoal.model.request import Request
+
+NOW = 1_800_000_000.0
+RULES = RedirectRules(Guard(), hops=10, url_bytes=200)
+PAGE = "https://a.test/page"
+
+
+def response(status: int, body: bytes = b"", **headers: str) -> Response:
+    pairs = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+    return Response(PAGE, status, pairs, body, body, NOW, 0.1)
+
+
+def meaning(answer: Response, request: Request | None = None, asked: Asked = Asked.PLAINLY) -> Meaning:
+    return interpret(request or Request(url=PAGE), answer, RULES, asked=asked, now=NOW)
+
+
+def failure(answer: Response, request: Request | None = None) -> Failure:
+    result = meaning(answer, request)
+    assert isinstance(result, Failure), result
+    return result
+
+
+def redirect(answer: Response, request: Request | None = None) -> Request:
+    result = meaning(answer, request)
+    assert isinstance(result, Redirect), result
+    return result.request
+
+
+@pytest.mark.parametrize(
+    ("status", "parse"), [(200, True), (201, True), (203, True), (204, False), (205, False), (206, False)]
+)
+def test_a_success_is_a_page(status: int, parse: bool) -> None:
+    assert meaning(response(status)) == Page(parse)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, FailureClass.HTTP_ERROR),
+        (401, FailureClass.HTTP_ERROR),
+        (403, FailureClass.IP_BLOCKED),
+        (404, FailureClass.GONE),
+        (407, FailureClass.HTTP_ERROR),
+        (410, FailureClass.GONE),
+        (429, FailureClass.RATE_LIMITED),
+        (451, FailureClass.HTTP_ERROR),
+        (500, FailureClass.TARGET_ERROR),
+        (503, FailureClass.TARGET_ERROR),
+        (599, FailureClass.TARGET_ERROR),
+        (600, FailureClass.HTTP_ERROR),
+        (999, FailureClass.HTTP_ERROR),
+    ],
+)
+def test_an_error_has_a_class(status: int, kind: FailureClass) -> None:
+    result = failure(response(status))
+    assert (result.kind, result.status) == (kind, status)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_H27_a_host_that_asks_for_silence_says_for_how_long(status: int) -> None:
+    result = failure(response(status, retry_after="5"))
+    assert (result.kind, result.retry_after) == (FailureClass.RATE_LIMITED, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("5", 5.0),
+        (" 7 ", 7.0),
+        ("86401", 86_400.0),
+        ("1000000000", 86_400.0),
+        ("Fri, 15 Jan 2027 08:01:00 GMT", 60.0),
+        ("Fri, 15 Jan 9999 08:01:00 GMT", 86_400.0),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", None),
+        ("-1", None),
+        ("0", None),
+        ("1e9", None),
+        ("1.5", None),
+        ("abc", None),
+        ("٥", None),
+        ("9" * 10_000, None),
+        ("", None),
+    ],
+)
+def test_H28_retry_after_is_believed_within_reason(value: str, seconds: float | None) -> None:
+    assert parse_retry_after(value, NOW) == seconds
+
+
+def test_a_503_with_a_senseless_retry_after_still_asks_for_silence() -> None:
+    result = failure(response(503, retry_after="abc"))
+    assert (result.kind, result.retry_after) == (FailureClass.RATE_LIMITED, None)
+
+
+class TestNotModified:
+    def test_with_a_copy_at_hand_the_copy_is_the_page(self) -> None:
+        assert meaning(response(304), asked=Asked.WITH_A_COPY) == Page(parse=True)
+
+    def test_a_condition_of_the_request_itself_gives_nothing_to_parse(self) -> None:
+        assert meaning(response(304), asked=Asked.BY_ITSELF) == Page(parse=False)
+
+    def test_unasked_it_is_a_protocol_failure(self) -> None:
+        assert failure(response(304)).kind is FailureClass.PROTOCOL
+
+
+class TestRedirects:
+    @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+    def test_the_target_carries_the_chain_and_keeps_everything_else(self, status: int) -> None:
+        request = Request(
+            url=PAGE, depth=3, priority=2, data={"k": 1}, route="r", found_on=7, chain=("http://a.test/",)
+        )
+        target = redirect(response(status, location="/next?q=1#part"), request)
+        assert target == Request(
+            url="https://a.test/next?q=1",
+            depth=3,
+            priority=2,
+            data={"k": 1},
+            route="r",
+            found_on=7,
+            chain=("http://a.test/", PAGE),
+        )
+
+    @pytest.mark.parametrize("location", [PAGE, "/page", "#x", "", " ", "/first"])
+    def test_H20_a_loop_is_a_redirect_failure(self, location: str) -> None:
+        request = Request(url=PAGE, chain=("https://a.test/first",))
+        assert failure(response(302, location=location), request).kind is FailureClass.REDIRECT
+
+    def test_H20_ten_redirects_are_followed_and_no_more(self) -> None:
+        hops = tuple(f"https://h{n}.test/" for n in range(10))
+        target = redirect(response(302, location="/next"), Request(url=PAGE, chain=hops[:9]))
+        assert len(target.chain) == 10
+        result = failure(response(302, location="/next"), Request(url=PAGE, chain=hops))
+        assert result.kind is FailureClass.REDIRECT
+        assert "10" in result.reason
+
+    @pytest.mark.parametrize("status", [300, 305, 306, 399])
+    def test_other_redirections_lead_nowhere(self, status: int) -> None:
+        assert failure(response(status, location="/x")).kind is FailureClass.REDIRECT
+
+    @pytest.mark.parametrize(
+        ("location", "kind"),
+        [
+            ("file:///etc/passwd", FailureClass.REFUSED),
+            ("data:text/html,x", FailureClass.REFUSED),
+            ("javascript:alert(1)", FailureClass.REFUSED),
+            ("ftp://a.test/", FailureClass.REFUSED),
+            ("s3://bucket/key", FailureClass.REFUSED),
+            ("gopher://a.test/", FailureClass.REFUSED),
+            ("http://127.0.0.1/", FailureClass.REFUSED),
+            ("http://[::ffff:10.0.0.1]/", FailureClass.REFUSED),
+            ("http://169.254.169.254/", FailureClass.REFUSED),
+            ("http://a.test:22/", FailureClass.REFUSED),
+            ("http://user:secret@a.test/", FailureClass.REFUSED),
+            ("/" + "x" * 200, FailureClass.REDIRECT),
+            ("/caf\u00e9", FailureClass.REDIRECT),  # latin-1: not UTF-8
+            ("http://a b/", FailureClass.REDIRECT),
+            ("http://a.test:99999/", FailureClass.REDIRECT),
+        ],
+    )
+    def test_H24_a_target_that_cannot_be_fetched_fails(self, location: str, kind: FailureClass) -> None:
+        result = failure(response(302, location=location))
+        assert result.kind is kind
+        assert "secret" not in result.reason
+
+    def test_a_location_in_UTF_8_is_understood(self) -> None:
+        assert (
+            redirect(response(302, location="/\u00e9".encode().decode("latin-1"))).url
+            == "https://a.test/%C3%A9"
+        )
+
+    def test_line_breaks_in_a_location_do_not_survive(self) -> None:
+        assert redirect(response(302, location="/a%0d%0aX: y")).url == "https://a.test/a%0d%0aX:%20y"
+
+    @pytest.mark.parametrize(
+        ("status", "method"), [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")]
+    )
+    def test_H25_a_post_becomes_a_get_unless_the_status_says_otherwise(
+        self, status: int, method: str
+    ) -> None:
+        post = Request(url=PAGE, method="POST", body=b"a=1", headers={"Content-Type": "x", "X-Own": "y"})
+        target = redirect(response(status, location="/next"), post)
+        assert target.method == method
+        assert target.body == (b"a=1" if method == "POST" else b"")
+        assert ("Content-Type" in target.headers) is (method == "POST")
+        assert target.headers["X-Own"] == "y"
+
+    def test_H25_a_body_does_not_go_to_another_origin(self) -> None:
+        post = Request(url=PAGE, method="POST", body=b"a=1")
+        assert failure(response(307, location="https://b.test/"), post).kind is FailureClass.REDIRECT
+        assert redirect(response(303, location="https://b.test/"), post).body == b""
+
+    def test_a_head_stays_a_head(self) -> None:
+        assert redirect(response(303, location="/x"), Request(url=PAGE, method="HEAD")).method == "HEAD"
+
+    @pytest.mark.parametrize("location", ["http://a.test/", "https://a.test:8443/", "https://b.test/"])
+    def test_H22_headers_that_may_be_secret_stay_with_their_origin(self, location: str) -> None:
+        headers = {"Authorization": "x", "Cookie": "x", "X-Api-Key": "x", "Accept-Language": "de"}
+        target = redirect(response(302, location=location), Request(url=PAGE, headers=headers))
+        assert target.headers == {"Accept-Language": "de"}
+        assert (
+            redirect(response(302, location="/same"), Request(url=PAGE, headers=headers)).headers == headers
+        )
+
+
+class TestRefresh:
+    @pytest.mark.parametrize(
+        "value",
+        ["0; url=/next", "5;URL='/next'", '0;url="/next"', "0, /next", " 3 ; url = /next ", "1.5;url=/next"],
+    )
+    def test_the_page_is_kept_and_its_target_followed_with_the_chain(self, value: str) -> None:
+        result = meaning(response(200, refresh=value))
+        assert isinstance(result, Page)
+        assert result.parse
+        assert result.next == Request(url="https://a.test/next", chain=(PAGE,))
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            "0",
+            "soon",
+            "0; url=",
+            "0; url=/page",
+            "0; url=file:///x",
+            "0; url=http://127.0.0.1/",
+            "sys.exit(1)",
+        ],
+    )
+    def test_what_leads_nowhere_is_ignored(self, value: str) -> None:
+        assert meaning(response(200, refresh=value)) == Page()
+
+    def test_H26_it_counts_as_a_redirect(self) -> None:
+        hops = tuple(f"https://h{n}.test/" for n in range(10))
+        request = Request(url=PAGE, chain=hops)
+        assert meaning(response(200, refresh="0; url=/next"), request) == Page()
+
+
+class TestChallenges:
+    CLOUDFLARE = b'<script src="/cdn-cgi/challenge-platform/h/b/orchestrate/chl_page/v1"></script>'
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            response(403, b"<p>wait</p>", server="cloudflare", cf_mitigated="challenge"),
+            response(503, CLOUDFLARE, server="cloudflare"),
+            response(403, b'<script src="https://ct.captcha-delivery.com/c.js">', x_datadome="protected"),
+            response(429, b"window._pxAppId = 'x'", set_cookie="_pxhd=abc"),
+            response(200, b'<script src="/_Incapsula_Resource?x">', x_iinfo="1-2-3"),
+            response(202, b"", x_amzn_waf_action="challenge"),
+            response(429, b"window.KPSDK={}", x_kpsdk_ct="abc"),
+            response(200, b'<script id="anubis_challenge">', set_cookie="techaro.lol-anubis-auth=; Path=/"),
+        ],
+        ids=lambda answer: f"{answer.status}",
+    )
+    def test_status_header_and_mark_together_are_a_challenge(self, answer: Response) -> None:
+        assert failure(answer).kind is FailureClass.ANTI_BOT
+
+    @pytest.mark.parametrize(
+        ("answer", "kind"),
+        [
+            (response(403, CLOUDFLARE), FailureClass.IP_BLOCKED),
+            (response(403, b"Attention required", server="cloudflare"), FailureClass.IP_BLOCKED),
+            (response(404, b"captcha", server="cloudflare"), FailureClass.GONE),
+            (response(429, b"captcha", server="cloudflare"), FailureClass.RATE_LIMITED),
+            (response(429, CLOUDFLARE, server="cloudflare", retry_after="9"), FailureClass.RATE_LIMITED),
+        ],
+        ids=["mark alone", "header alone", "a word in a 404", "a word in a 429", "asks for silence"],
+    )
+    def test_one_sign_alone_is_not(self, answer: Response, kind: FailureClass) -> None:
+        assert failure(answer).kind is kind
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            response(
+                200, b"<form><div class='g-recaptcha'></div> captcha hcaptcha.com cf-challenge px-captcha"
+            ),
+            response(200, CLOUDFLARE, server="cloudflare"),
+            response(200, b"_Incapsula_Resource" + b"x" * 10_000, x_iinfo="1-2-3"),
+            response(200, b"", x_datadome="protected"),
+            response(200, b"ok"),
+        ],
+    )
+    def test_a_page_that_mentions_or_embeds_one_is_a_page(self, answer: Response) -> None:
+        assert meaning(answer) == Page()
+
+
+@pytest.mark.parametrize("name", ["referrer_policy", "link", "refresh", "content_type"])
+def test_H14_header_values_are_text_and_nothing_else(name: str) -> None:
+    answer = response(200, b"x", **{name: "sys.exit"})
+    assert meaning(answer) == Page()
+    assert answer.headers[0][1] == "sys.exit"
