@@ -11,6 +11,12 @@ from pathlib import Path
 from typing import Any
 
 SHOAL = (sys.executable, "-m", "shoal")
+QUICK = ("--allow-private", "--rate", "0", "--per-host", "16")
+HASTY = {"SHOAL_RETRY_BASE": "0.01"}  # pages that fail at first are retried at once
+NO_RETRIES = {"SHOAL_RETRY_MAX_RETRIES": "0"}
+
+PAGES = 45  # of the shop that is crawled
+DONE = PAGES + 1  # and one that has moved, which yields nothing
 TIMEOUT = 90.0  # for a machine that is busy with other things; a good run takes a few seconds
 
 

@@ -23,7 +23,9 @@ def size(count_bytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Give two units at most: `0.4 s`, `12 s`, `3m 05s`, `2h 10m`, `4d 03h`."""
+    """Give two units at most: `40 ms`, `0.4 s`, `12 s`, `3m 05s`, `2h 10m`, `4d 03h`."""
+    if 0 < seconds < 0.0995:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -34,13 +36,6 @@ def duration(seconds: float) -> str:
     if whole < 86_400:
         return f"{whole // 3600}h {whole % 3600 // 60:02}m"
     return f"{whole // 86_400}d {whole % 86_400 // 3600:02}h"
-
-
-def pace(interval: float) -> str:
-    """Say how often something happens that happens every `interval` seconds."""
-    if interval <= 0:
-        return "no limit"
-    return f"{1 / interval:.3g}/s" if interval <= 1 else f"1 per {duration(interval)}"
 
 
 def by_count(counts: Mapping[str, int]) -> str:

@@ -27,7 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = command().main(list(arguments), prog_name="shoal", standalone_mode=False)
     except SystemExit:
-        raise
+        return Exit.CLOSED_PIPE  # all that Typer exits for when it has left the exit codes to us
     except TyperException as error:
         return _misused(error)
     except BaseException as error:
@@ -50,8 +50,10 @@ def _failed(error: BaseException) -> Exit:
     leaves = list(_leaves(error))
     meant = [leaf for leaf in leaves if isinstance(leaf, ShoalError)]
     if len(meant) == len(leaves):
-        tell(str(meant[0]))
-        return code_of(meant[0])
+        code = code_of(meant[0])
+        if code is not Exit.CLOSED_PIPE:  # nobody is there to be told
+            tell(str(meant[0]))
+        return code
     if any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
         return Exit.INTERRUPTED
     return _bug(error)

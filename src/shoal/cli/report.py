@@ -30,15 +30,16 @@ def exit_of(summary: Summary, *, max_dead: int | None) -> Exit:
     return Exit.FINISHED
 
 
-def opening_line(opening: Opening) -> str:
+def opening_lines(opening: Opening) -> Iterator[str]:
     """Say whether a crawl begins or goes on, and where its things are."""
     if opening.resumed:
         settled = sum(opening.counts[state] for state in ("done", "gone", "dead", "filtered"))
         left = sum(opening.counts.values()) - settled
-        begin = f"resuming crawl {opening.crawl}: {count(settled)} settled, {count(left)} to go"
+        yield f"resuming crawl {opening.crawl}: {count(settled)} settled, {count(left)} to go"
     else:
-        begin = f"starting crawl {opening.crawl}"
-    return f"{begin}; items in {', '.join(opening.outputs)}; archive in {opening.archive}"
+        yield f"starting crawl {opening.crawl}"
+    yield f"items go to {', '.join(opening.outputs)}"
+    yield f"pages go to {opening.archive}"
 
 
 def shortcoming(summary: Summary, *, max_dead: int | None, letters: Sequence[DeadLetter]) -> str:

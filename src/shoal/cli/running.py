@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from shoal.cli.exits import Exit
 from shoal.cli.log import start_logging
 from shoal.cli.output import json_text, put, tell
-from shoal.cli.report import exit_of, opening_line, shortcoming, summary_json, summary_lines
+from shoal.cli.report import exit_of, opening_lines, shortcoming, summary_json, summary_lines
 from shoal.cli.signals import stopped_by_signals
 from shoal.cli.watch import Watch, choose_watch
 from shoal.runtime.crawl import crawl
 from shoal.runtime.inspect import DeadLetter, dead_letters
 from shoal.runtime.plan import CrawlPlan, Stop
-from shoal.runtime.snapshot import Summary
+from shoal.runtime.snapshot import Opening, Summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,13 @@ async def _watched(plan: CrawlPlan, shown: Shown, resume: str) -> tuple[Summary,
     watch: Watch = choose_watch(
         silent=shown.silent, terminal=sys.stderr.isatty(), environ=os.environ, lost=stop.drain.set
     )
+
+    def announce(opening: Opening) -> None:
+        for line in opening_lines(opening):
+            watch.say(line)
+
     with watch, stopped_by_signals(stop, watch.say, resume=resume):
-        summary = await crawl(
-            plan, stop=stop, opened=lambda opening: watch.say(opening_line(opening)), watch=watch.show
-        )
+        summary = await crawl(plan, stop=stop, opened=announce, watch=watch.show)
     if summary.snapshot.counts.get("done"):
         return summary, []
     return summary, await dead_letters(summary.store, summary.snapshot.crawl, limit=1)

@@ -7,6 +7,7 @@ from shoal.cli.figures import by_count, counted, duration, size, sparkline, tabl
     ("seconds", "text"),
     [
         (0, "0.0 s"),
+        (0.067, "67 ms"),
         (0.44, "0.4 s"),
         (9.96, "10 s"),
         (59.4, "59 s"),

@@ -5,11 +5,18 @@ import json
 import pytest
 from tests.unit.cli.snapshots import BUSY, snapshot, summary
 
+from shoal.cli.dlq import letter_json, letter_lines
 from shoal.cli.exits import MEANING, Exit, code_of
 from shoal.cli.output import ClosedPipe
-from shoal.cli.report import again, exit_of, summary_json, summary_lines
+from shoal.cli.report import again, exit_of, opening_lines, shortcoming, summary_json, summary_lines
+from shoal.cli.status import status_lines
+from shoal.cli.verify import verify_json, verify_lines
 from shoal.model.errors import Misconfigured, Rejected, ShoalError, Unavailable
-from shoal.runtime.snapshot import Ending
+from shoal.model.failure import FailureClass
+from shoal.model.request import Request
+from shoal.runtime.inspect import CrawlStatus, DeadLetter, StoreStatus
+from shoal.runtime.snapshot import Ending, Opening
+from shoal.runtime.verify import CrawlReport, VerifyReport
 
 NO_PAGE = snapshot(pages=0, counts={"done": 0, "dead": 1})
 
@@ -80,6 +87,101 @@ def test_programs_get_the_same_figures() -> None:
 def test_the_command_to_go_on_with_does_not_start_afresh_and_holds_no_password() -> None:
     typed = ["crawl", "my spider.py", "--fresh", "--store", "redis://user:secret@host/0"]
     assert again(typed) == "shoal crawl 'my spider.py' --store 'redis://***@host/0'"
+
+
+def opening(*, resumed: bool) -> Opening:
+    return Opening("shop", resumed, BUSY.counts, ["a.jsonl", "b.csv"], "data/archive/shop", "data")
+
+
+def test_the_opening_says_whether_it_resumes_and_where_things_go() -> None:
+    assert list(opening_lines(opening(resumed=False))) == [
+        "starting crawl shop",
+        "items go to a.jsonl, b.csv",
+        "pages go to data/archive/shop",
+    ]
+    assert next(opening_lines(opening(resumed=True))) == "resuming crawl shop: 1,337 settled, 3,022 to go"
+
+
+LETTER = DeadLetter(
+    crawl="shop",
+    fingerprint=1,
+    host="a.test",
+    request=Request(url="http://a.test/"),
+    kind=FailureClass.CONNECT,
+    reason="nobody answers",
+    status=0,
+    attempts=4,
+    crashes=0,
+    first_at=0.0,
+    died_at=1_700_000_000.0,
+    holder="me",
+    page=None,
+)
+
+
+def test_a_crawl_without_a_page_says_why() -> None:
+    told = shortcoming(summary(snapshot=NO_PAGE), max_dead=None, letters=[LETTER])
+    assert told == "not a single page: http://a.test/: connect: nobody answers"
+
+
+def test_a_crawl_whose_pages_are_gone_or_forbidden_says_so() -> None:
+    nothing = snapshot(counts={"done": 0, "gone": 1, "filtered": 3, "dead": 0})
+    assert (
+        shortcoming(summary(snapshot=nothing), max_dead=None, letters=[])
+        == "not a single page: filtered 3, gone 1"
+    )
+
+
+def test_too_many_dead_letters_are_counted_by_class() -> None:
+    given_up = summary(dead_by_class={"dns": 1, "timeout": 2}, max_dead_exceeded=True)
+    told = shortcoming(given_up, max_dead=2, letters=[])
+    assert told == "3 requests given up, --max-dead allows 2: timeout 2, dns 1"
+
+
+def test_there_is_nothing_to_say_of_a_good_crawl_or_one_that_goes_on_later() -> None:
+    assert shortcoming(summary(), max_dead=None, letters=[]) == ""
+    assert shortcoming(summary(Ending.INTERRUPTED, snapshot=NO_PAGE), max_dead=None, letters=[LETTER]) == ""
+
+
+def test_dead_letters_are_shown_with_time_class_place_and_reason() -> None:
+    assert list(letter_lines([LETTER])) == [
+        "2023-11-14 22:13:20Z  connect  http://a.test/",
+        '    shop: 4 attempts; "nobody answers"',
+    ]
+    assert letter_json(LETTER)["class"] == "connect"
+    assert list(letter_lines([])) == ["no dead letters"]
+
+
+def test_the_status_leaves_out_states_that_nothing_is_in() -> None:
+    counts = {"waiting": 0, "done": 1234, "dead": 2}
+    crawls = [
+        CrawlStatus("shop", 1236, counts, {"dns": 2}, {}),
+        CrawlStatus("b", 1, {**counts, "dead": 0}, {}, {}),
+    ]
+    assert list(status_lines(StoreStatus("data", "process 7 since noon", crawls))) == [
+        "data: 2 crawls, in use by process 7 since noon",
+        "crawl  accepted   done  dead",
+        "shop      1,236  1,234     2",
+        "b             1  1,234     0",
+        "given up in shop: dns 2",
+    ]
+    assert list(status_lines(StoreStatus("data", None, []))) == ["data: 0 crawls, not in use"]
+
+
+def test_a_verified_store_says_so_and_problems_are_listed() -> None:
+    good = CrawlReport("shop", 10, 8, 7, {"a.jsonl": 7, "a.parquet": None}, [])
+    bad = CrawlReport("bad", 1, 1, 1, {}, ["the counter of done says 1, the data 2"])
+    assert list(verify_lines(VerifyReport("data", False, [good]))) == [
+        "shop: 10 requests accounted for, 8 pages in the archive, 7 items",
+        "  a.jsonl: 7 items",
+        "  a.parquet: there, not counted",
+        "nothing lost, nothing doubled",
+    ]
+    assert list(verify_lines(VerifyReport("data", False, [bad])))[1:] == [
+        "problem: bad: the counter of done says 1, the data 2",
+        "1 problem",
+    ]
+    assert verify_json(VerifyReport("data", True, [bad]))["ok"] is False
 
 
 @pytest.mark.parametrize(

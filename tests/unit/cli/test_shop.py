@@ -31,6 +31,11 @@ def test_every_product_is_reached_and_some_links_are_broken_moved_or_busy() -> N
     assert (statuses[301], statuses[404], statuses[503]) == (1, 8, 4)
 
 
+def test_a_smaller_shop_has_fewer_shelves_and_the_same_troubles() -> None:
+    statuses = walk(Shop(categories=1))
+    assert statuses == {200: 1 + 4 + 40, 301: 1, 404: 1, 503: 1}
+
+
 def test_it_is_the_same_every_time() -> None:
     one, other = Shop(), Shop()
     assert one.products == other.products
@@ -57,7 +62,7 @@ def test_robots_txt_keeps_the_cart_out() -> None:
 
 
 def test_it_is_served_over_kept_connections_until_it_closes() -> None:
-    with open_shop(latency=0) as address:
+    with open_shop(Shop(), latency=0) as address:
         connection = http.client.HTTPConnection(address.removeprefix("http://").rstrip("/"))
         for path, status in (("/", 200), ("/category/sale/", 301), ("/nowhere", 404)):
             connection.request("GET", path)

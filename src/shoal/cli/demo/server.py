@@ -12,12 +12,12 @@ LATENCY = 0.03  # seconds per answer: about what a nearby shop takes
 
 
 @contextmanager
-def open_shop(latency: float = LATENCY) -> Iterator[str]:
-    """Serve the shop while the block runs; gives its address, such as `http://127.0.0.1:43211/`."""
+def open_shop(shop: Shop, latency: float = LATENCY) -> Iterator[str]:
+    """Serve a shop while the block runs; gives its address, such as `http://127.0.0.1:43211/`."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="demo-shop", daemon=True)
     thread.start()
-    server = asyncio.run_coroutine_threadsafe(_serve(latency), loop).result()
+    server = asyncio.run_coroutine_threadsafe(_serve(shop, latency), loop).result()
     try:
         host, port = server.sockets[0].getsockname()
         yield f"http://{host}:{port}/"
@@ -28,9 +28,7 @@ def open_shop(latency: float = LATENCY) -> Iterator[str]:
         loop.close()
 
 
-async def _serve(latency: float) -> asyncio.Server:
-    shop = Shop()
-
+async def _serve(shop: Shop, latency: float) -> asyncio.Server:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while request := await reader.readuntil(b"\r\n\r\n"):

@@ -54,8 +54,9 @@ class Reply:
     location: str = ""
 
 
-def _products() -> Iterator[Product]:
-    for place, (category, (_, things)) in enumerate(_CATEGORIES.items()):
+def _products(categories: list[str]) -> Iterator[Product]:
+    for place, category in enumerate(categories):
+        things = _CATEGORIES[category][1]
         for number in range(PER_CATEGORY):
             make, thing = _MAKES[number // len(things)], things[number % len(things)]
             turn = (place * PER_CATEGORY + number) * 7919  # a prime: neighbours do not look alike
@@ -70,11 +71,12 @@ def _products() -> Iterator[Product]:
 class Shop:
     """Answers paths. Remembers only which of its moody pages have been asked for before."""
 
-    def __init__(self) -> None:
-        self.products = {product.path: product for product in _products()}
+    def __init__(self, categories: int = len(_CATEGORIES)) -> None:
+        chosen = list(_CATEGORIES)[:categories]
+        self.products = {product.path: product for product in _products(chosen)}
         self._shelves = {
             category: [product for product in self.products.values() if product.category == category]
-            for category in _CATEGORIES
+            for category in chosen
         }
         self._moody = set(list(self.products)[17::97])
 
@@ -87,15 +89,15 @@ class Shop:
         if path == "/robots.txt":
             return Reply(200, "User-agent: *\nDisallow: /cart/\n", "text/plain; charset=utf-8")
         if path == "/category/sale/":
-            return Reply(301, location="/category/lanterns/")
+            return Reply(301, location="/category/nets/")
         if product := self.products.get(path):
             return Reply(200, _page(product.name, self._details(product)))
         return self._listing(path)
 
     def _home(self) -> str:
         entries = "".join(
-            f'<li><a class="category" href="/category/{slug}/">{title}</a></li>'
-            for slug, (title, _) in _CATEGORIES.items()
+            f'<li><a class="category" href="/category/{slug}/">{_CATEGORIES[slug][0]}</a></li>'
+            for slug in self._shelves
         )
         return (
             f'<h1>The Harbour Shop</h1><ul>{entries}</ul><a class="category" href="/category/sale/">Sale</a>'
@@ -103,9 +105,9 @@ class Shop:
 
     def _listing(self, path: str) -> Reply:
         match path.strip("/").split("/"):
-            case ["category", slug] if slug in _CATEGORIES and path.endswith("/"):
+            case ["category", slug] if slug in self._shelves and path.endswith("/"):
                 number = 1
-            case ["category", slug, page] if slug in _CATEGORIES and page in _numbered_pages():
+            case ["category", slug, page] if slug in self._shelves and page in _numbered_pages():
                 number = _numbered_pages().index(page) + 2
             case _:
                 return Reply(404, _page("Not here", "<h1>Not here</h1><p>Washed away by the tide.</p>"))

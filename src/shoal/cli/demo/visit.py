@@ -4,6 +4,7 @@ from pathlib import Path
 
 import shoal
 from shoal.cli.demo.server import open_shop
+from shoal.cli.demo.shop import Shop
 from shoal.cli.exits import Exit
 from shoal.cli.output import put, tell
 from shoal.cli.running import Shown, run_plan
@@ -22,7 +23,7 @@ def visit(*, quiet: bool, json: bool) -> Exit:
     spider = example("shop.py")
     shown = Shown(quiet=quiet, json=json)
     talk = not quiet and not json
-    with open_shop() as address:
+    with open_shop(Shop()) as address:
         if talk:
             tell(f"a shop is open at {address}, crawling it with {spider}; everything made is in ./{FOLDER}")
         plan = CrawlPlan(
