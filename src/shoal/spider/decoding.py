@@ -67,6 +67,14 @@ def decode(body: bytes, content_type: str = "") -> Decoded:
     return _judge(body, header)
 
 
+def declared(head: bytes, content_type: str = "") -> tuple[str | None, int]:
+    """Name the encoding that a body's beginning claims, and say how long its byte order mark is."""
+    for mark, encoding in _BY_MARK.items():
+        if head.startswith(mark):
+            return encoding, len(mark)
+    return _charset_in(content_type) or prescan(head[:_PRESCAN]), 0
+
+
 _BY_MARK = {b"\xef\xbb\xbf": UTF_8, b"\xff\xfe": UTF_16LE, b"\xfe\xff": UTF_16BE}
 _MARKS = tuple(_BY_MARK)
 

@@ -8,6 +8,7 @@ Known differences from the standard: EUC-JP lacks 457 vendor characters, Big5 19
 """
 
 import codecs
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 UTF_8, UTF_16LE, UTF_16BE, WINDOWS_1252 = "utf-8", "utf-16le", "utf-16be", "windows-1252"
@@ -132,3 +133,15 @@ def table_of(encoding: str) -> str:
     for byte, character in _AMENDMENTS.get(encoding, {}).items():
         table[byte] = character
     return "".join(table)
+
+
+def read_pieces(pieces: Iterable[bytes], encoding: str) -> Iterator[str]:
+    """Decode a body that comes piece by piece."""
+    if is_single_byte(encoding):
+        for piece in pieces:
+            yield read(piece, encoding)[0]
+        return
+    decoder = codecs.getincrementaldecoder(_MULTI_BYTE[encoding])("replace")
+    for piece in pieces:
+        yield decoder.decode(piece)
+    yield decoder.decode(b"", final=True)

@@ -1,0 +1,33 @@
+"""Dates as pages, feeds and sitemaps write them: ISO 8601 and what mail programs write."""
+
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+_LONGEST = 64  # characters; no date is longer
+_YEARS = range(1970, 2101)  # of the web; 0001 and 9999 are what people write for "never"
+
+_year = re.compile(r"([0-9]{4})(?:-([0-9]{2}))?")
+_zone = re.compile(r"\s+(?=[+-]\d{2}:?\d{2}$)|\s*(?:UTC|GMT)$")
+
+
+def moment(text: str) -> datetime | None:
+    """Read a date, in UTC where it names no zone; None: it is none, or not of the web's time."""
+    text = text.strip()
+    if not text or len(text) > _LONGEST:
+        return None
+    try:
+        found = _read(text)
+    except (ValueError, TypeError, IndexError, OverflowError):  # `parsedate_to_datetime` raises all of them
+        return None
+    if found.year not in _YEARS:
+        return None
+    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _read(text: str) -> datetime:
+    if found := _year.fullmatch(text):
+        return datetime(int(found[1]), int(found[2] or 1), 1, tzinfo=UTC)
+    if text[:4].isascii() and text[:4].isdecimal():
+        return datetime.fromisoformat(_zone.sub("", text))
+    return parsedate_to_datetime(text)
