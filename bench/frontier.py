@@ -13,7 +13,8 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -109,24 +110,28 @@ async def run(urls: int, hosts: int, folder: Path) -> None:
         print(f"  page life, {urls:,} queued   {await lives(frontier, source, 300)}")
         gc.collect()
         print(f"  memory of the process         {rss_mib():6.0f} MiB")
-        wal = path.with_name("store.db-wal").stat().st_size
-        print(
-            f"  on disk                       {path.stat().st_size / 2**20:6.0f} MiB, log {wal / 2**20:.0f} MiB"
-        )
-    meter = Meter()
-    meter.start()
+        print(f"  database                      {mib(path):6.0f} MiB")
+        print(f"  its log                       {mib(path.with_name('store.db-wal')):6.0f} MiB")
+    async with timed("opened again in"), SqliteFrontier.open(path) as frontier:
+        await frontier.open_crawl("bench")
     async with SqliteFrontier.open(path) as frontier:
         await frontier.open_crawl("bench")
-        meter.stop(1)
-        counts = await frontier.counts("bench")
-        print(
-            f"  opened again in               {meter.wall:6.2f} s, {counts.waiting:,} waiting, {rss_mib():.0f} MiB"
-        )
-        start = time.perf_counter()
-        audit = await frontier.audit("bench")
-        print(
-            f"  audit                         {time.perf_counter() - start:6.2f} s, problems: {len(audit.problems)}"
-        )
+        print(f"  memory after that             {rss_mib():6.0f} MiB")
+        async with timed("audit"):
+            audit = await frontier.audit("bench")
+        print(f"  problems found by the audit   {len(audit.problems):6}")
+
+
+@asynccontextmanager
+async def timed(what: str) -> AsyncIterator[None]:
+    cpu, wall = time.process_time(), time.perf_counter()
+    yield
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    print(f"  {what:30}{wall:6.2f} s, {cpu:.2f} s CPU")
+
+
+def mib(file: Path) -> float:
+    return file.stat().st_size / 2**20
 
 
 def rss_mib() -> float:

@@ -1,8 +1,9 @@
 """Everything counted again: is each accepted fingerprint in exactly one place, and do the counters say so?"""
 
 import sqlite3
+from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from shoal.frontier.answers import STATES, Audit
 from shoal.frontier.sqlite.load import decode_counts, id_range, seen_log
@@ -29,17 +30,14 @@ def audit(database: sqlite3.Connection, crawl_id: int, now: float) -> Audit:
     leased = _leased(database, crawl_id, problems)
     found: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
-    placed = SeenSet()
+    placed = array("q")
     for state, kind, fp in _places(database, crawl_id, now):
         found[state] += 1
-        kinds[kind] += 1
-        if fp not in seen:
-            problems.add(f"{state} but never accepted: {trace_id(fp)}")
-        if not placed.add(fp):
-            problems.add(f"in two places, one of them {state}: {trace_id(fp)}")
-    if missing := len(seen) - len(placed):
-        nowhere = [trace_id(fp) for fp in seen if fp not in placed][:SHOWN]
-        problems.add(f"accepted but in no place: {missing}, such as {', '.join(nowhere)}")
+        if kind:
+            kinds[kind] += 1
+        placed.append(fp)
+    if len(placed) != logged or not seen.same_as(SeenSet.of([placed], logged)):
+        _explain(problems, seen, _places(database, crawl_id, now))
 
     found["leased"] = len(leased)
     found["waiting"] -= len(leased)
@@ -54,6 +52,19 @@ def audit(database: sqlite3.Connection, crawl_id: int, now: float) -> Audit:
         for kind in told.keys() | {kind.partition(" ")[2] for kind in kinds if kind.startswith(f"{what} ")}:
             _compare(problems, f"{what} as {kind}", told.get(kind, 0), kinds[f"{what} {kind}"])
     return Audit({state: found[state] for state in STATES}, problems.lines)
+
+
+def _explain(problems: "_Problems", seen: SeenSet, places: Iterable[tuple[str, str, int]]) -> None:
+    """Name what is in no place, in two, or in one without having been accepted."""
+    placed = SeenSet()
+    for state, _, fp in places:
+        if fp not in seen:
+            problems.add(f"{state} but never accepted: {trace_id(fp)}")
+        if not placed.add(fp):
+            problems.add(f"in two places, one of them {state}: {trace_id(fp)}")
+    for fp in seen:
+        if fp not in placed:
+            problems.add(f"accepted but in no place: {trace_id(fp)}")
 
 
 def audit_state(state: State, crawl: Crawl) -> list[str]:

@@ -27,9 +27,9 @@ class Band:
 
     __slots__ = ("_begin", "_ids", "_late", "number")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, ids: "array[int] | None" = None) -> None:
         self.number = number
-        self._ids = array("q")
+        self._ids = array("q") if ids is None else ids
         self._begin = 0
         self._late: list[int] | None = None
 
@@ -96,6 +96,12 @@ class Lane:
             present = Band(band)
             self._bands.append(present)
         present.push(id)
+
+    def fill(self, band: int, ids: "array[int]") -> None:
+        """Take in at once the ids, in order, of a class that is empty."""
+        self.size += len(ids)
+        self._bands.append(Band(band, ids))
+        self._bands.sort(key=lambda band: band.number)
 
     def pop(self) -> int:
         """Take out the request that is next."""

@@ -50,6 +50,10 @@ class SeenSet:
             self._halve()
         return True
 
+    def same_as(self, other: "SeenSet") -> bool:
+        """Compare with a set that was built for as many."""
+        return self._bits == other._bits and self._buckets == other._buckets
+
     def __contains__(self, fp: int) -> bool:
         bucket = self._buckets[fp >> self._shift]
         place = bisect_left(bucket, fp)
