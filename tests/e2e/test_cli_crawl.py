@@ -1,6 +1,7 @@
 """`shoal crawl`, from the first page to the exit code, against the demo's shop."""
 
 import csv
+import json
 import re
 from pathlib import Path
 
@@ -58,6 +59,18 @@ def test_one_crawl_can_write_several_formats(shop: str, tmp_path: Path) -> None:
         as_csv = list(csv.DictReader(file))
     assert as_csv == as_json
     assert len(as_json) == 2
+
+
+def test_items_can_go_to_standard_output_and_have_it_for_themselves(shop: str, tmp_path: Path) -> None:
+    ran = shoal("crawl", shop, *QUICK, "--depth", "1", "--out", "-", cwd=tmp_path)
+
+    assert ran.code == 0, ran.err
+    assert [json.loads(line)["title"] for line in ran.out.splitlines()] == [
+        "The Harbour Shop",
+        "Nets and lines",
+    ]
+    assert "shoal: items go to standard output" in ran.err
+    assert "Finished: " in ran.err
 
 
 def test_json_is_one_object_and_nothing_else(shop: str, tmp_path: Path) -> None:

@@ -38,8 +38,12 @@ def opening_lines(opening: Opening) -> Iterator[str]:
         yield f"resuming crawl {opening.crawl}: {count(settled)} settled, {count(left)} to go"
     else:
         yield f"starting crawl {opening.crawl}"
-    yield f"items go to {', '.join(opening.outputs)}"
+    yield f"items go to {', '.join(map(_place, opening.outputs))}"
     yield f"pages go to {opening.archive}"
+
+
+def _place(output: str) -> str:
+    return "standard output" if output == "-" else output
 
 
 def shortcoming(summary: Summary, *, max_dead: int | None, letters: Sequence[DeadLetter]) -> str:
@@ -73,7 +77,7 @@ def summary_lines(summary: Summary, *, again: str) -> Iterator[str]:
         if figures:
             yield f"  {label:<10} {by_count(figures)}"
     for output in summary.outputs:
-        yield f"  {'items':<10} {output}"
+        yield f"  {'items':<10} {_place(output)}"
     yield f"  {'archive':<10} {summary.archive}"
     yield f"Next: {_next(summary, again=again)}"
 

@@ -44,15 +44,16 @@ def run_plan(plan: CrawlPlan, shown: Shown, *, resume: str) -> Exit:
 
 
 def _tell_results(summary: Summary, shown: Shown, code: Exit, resume: str, *, aside: bool) -> None:
-    """Print the summary; beside the items, if those go to standard output."""
-    text = (
-        json_text(summary_json(summary, code=code))
-        if shown.json
-        else "\n".join(summary_lines(summary, again=resume))
-    )
+    """Print the summary: to standard error if the items have standard output for themselves."""
+    if shown.json:
+        text = json_text(summary_json(summary, code=code))
+    elif shown.quiet:
+        return
+    else:
+        text = "\n".join(summary_lines(summary, again=resume))
     if aside:
         print(text, file=sys.stderr)
-    elif shown.json or not shown.quiet:
+    else:
         put(text)
 
 
