@@ -53,11 +53,12 @@ def main(sock: socket.socket, token: int, parse: Parse, limits: ParseLimits) -> 
 def _settle_in(sock: socket.socket, limits: ParseLimits) -> socket.socket:
     os.setsid()  # a group of its own: kill(0, ...) reaches nobody else
     # At a number nobody guesses: user code that closes or writes to "all" files should not mean this one.
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    hidden = _move(sock.detach(), 256 + secrets.randbelow(min(soft, 4096) - 256))
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    half = min(most, 4096) // 2
+    hidden = _move(sock.detach(), half + secrets.randbelow(half))
     os.closerange(3, hidden)
-    os.closerange(hidden + 1, soft)
-    faulthandler.enable()
+    os.closerange(hidden + 1, most)
+    faulthandler.enable(2)
     confine.limit(memory_bytes=limits.memory_bytes)
     confine.part()
     confine.forbid(lambda: os._exit(Exit.SIGNALLED))

@@ -61,20 +61,15 @@ class Nursery:
         self._reader = Reader(self._token, Kind.CONTROL, most=DESCRIPTION_BYTES)
         self._control, theirs = socket.socketpair()
         printed, printing = os.pipe()
-        try:
-            self._process = subprocess.Popen(  # noqa: S603
-                # -P: a module of the user's that happens to be called like one of ours stays out of its way.
-                [sys.executable, "-P", "-m", "shoal.parse.zygote", str(theirs.fileno()), str(self._token)],
-                stdin=subprocess.DEVNULL,
-                stdout=printing,
-                stderr=printing,
-                env=environment(dict(os.environ)),
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,  # Ctrl-C is for the parent
-            )
-        finally:
-            theirs.close()
-            os.close(printing)
+        with theirs:
+            try:
+                self._process = self._spawn(theirs.fileno(), printing)
+            except OSError:
+                self._control.close()
+                os.close(printed)
+                raise
+            finally:
+                os.close(printing)
         self._output = Output(loop, printed)
         self._pidfd = os.pidfd_open(self._process.pid)
         with suppress(BrokenPipeError):  # it is gone already: `_gone` is about to say so
@@ -113,6 +108,18 @@ class Nursery:
             if not self._ended.done():
                 self._process.kill()
                 self._gone()
+
+    def _spawn(self, control: int, printing: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(  # noqa: S603
+            # -P: a module of the user's that happens to be called like one of ours stays out of its way.
+            [sys.executable, "-P", "-m", "shoal.parse.zygote", str(control), str(self._token)],
+            stdin=subprocess.DEVNULL,
+            stdout=printing,
+            stderr=printing,
+            env=environment(dict(os.environ)),
+            pass_fds=(control,),
+            start_new_session=True,  # Ctrl-C is for the parent
+        )
 
     def _say(self, message: FromPool, sock: socket.socket | None = None) -> None:
         payload = encode(message)

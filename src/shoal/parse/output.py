@@ -1,7 +1,6 @@
 """What user code prints: read from a pipe, logged line by line, at a pace that cannot hurt the parent.
 
-A spider that prints more than that waits for the pipe, and a page that prints without end runs into its own
-wall clock.
+A spider that prints more waits for the pipe, and a page that prints without end runs into its own wall clock.
 """
 
 import asyncio
@@ -11,8 +10,9 @@ import os
 log = logging.getLogger(__name__)
 
 CHUNK = 16 * 1024
-PAUSE = 0.05  # seconds between two chunks when they come back to back: about 300 KiB/s
-LINE = 2000  # characters shown of one line
+LINES = 50  # shown of a chunk
+LINE = 2000  # characters shown of a line
+PAUSE = 0.05  # seconds between two chunks: at most 320 KiB and 1,000 lines each second
 
 
 def printable(line: bytes) -> str:
@@ -45,19 +45,17 @@ class Output:
 
     def _read(self) -> None:
         data = os.read(self._pipe, CHUNK)
-        if data:
+        self._loop.remove_reader(self._pipe)
+        if data:  # else everybody who could print is gone
             self._log(data)
-        if len(data) == CHUNK:  # there is more: let the loop do something else first
-            self._loop.remove_reader(self._pipe)
             self._resume = self._loop.call_later(PAUSE, self._loop.add_reader, self._pipe, self._read)
-        elif not data:
-            self._loop.remove_reader(self._pipe)
 
     def _log(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > CHUNK:
             lines, self._rest = [*lines, self._rest], b""
-        for line in lines:
-            if line:
-                # At a level that shows by default: whoever prints wants to read it.
-                log.warning("spider.output", extra={"line": printable(line)})
+        shown = [printable(line) for line in lines[:LINES] if line]
+        if len(lines) > LINES:
+            shown.append(f"({len(lines) - LINES} more lines)")
+        for line in shown:
+            log.warning("spider.output", extra={"line": line})  # by default, whoever prints wants to read it

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from shoal.model.errors import Misconfigured
+from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.limits import ParseLimits
 from shoal.model.page import ParseResult, ParseTask
 from shoal.model.scope import Scope
@@ -100,6 +100,7 @@ class ParsePool:
         Raises `Misconfigured` if it cannot be loaded. Leaving ends everything at once: `drain` first if what
         is submitted should be answered.
         """
+        assert procs >= 1
         start = Start(source, limits, tuple(sys.path))
         pool = cls(start, procs, import_time)
         try:
@@ -110,7 +111,10 @@ class ParsePool:
             await pool._close()
 
     def configure(self, scope: Scope) -> None:
-        """Let `scope` apply to every page submitted from now on."""
+        """Let `scope` apply to every page that goes to a child from now on.
+
+        Children start over with an empty memory of the links they have handed over, even if it is the same.
+        """
         self._scope = encode(scope)
         for channel in self._channels.values():
             channel.tell(self._scope)
@@ -206,7 +210,7 @@ class ParsePool:
         if not channel.serving:
             # Most often it is dead and this does nothing; if it lives, it cannot be heard any more.
             self._nursery.kill(channel.number)
-        if self._waiting or self._suspects:
+        if self._suspects or (self._waiting and channel.has_room):
             self._dispatch()
 
     def _collect(self, channel: Channel[Answer], *, everything: bool = False) -> None:
@@ -229,15 +233,14 @@ class ParsePool:
         """Kill a child whose page has had its time. Answers first: this loop may have been the slow one."""
         channel.timer = None
         self._collect(channel, everything=True)
-        if not channel.unanswered:
-            return
         left = channel.since + self._limits.wall - self._loop.time()
-        if left > 0:
+        if channel.unanswered and left > 0:
             channel.timer = self._loop.call_later(left, self._check, channel)
-        else:
+        elif channel.unanswered:
             if channel.serving:
                 channel.accuse(Cause.OVERDUE)
             self._nursery.kill(channel.number)
+        self._dispatch()
 
     # --- ends ------------------------------------------------------------------------------------
 
@@ -277,7 +280,10 @@ class ParsePool:
     # --- the zygote ------------------------------------------------------------------------------
 
     def _found(self) -> Nursery:
-        return Nursery(self._start, loop=self._loop, on_exit=self._exited, on_end=self._orphaned)
+        try:
+            return Nursery(self._start, loop=self._loop, on_exit=self._exited, on_end=self._orphaned)
+        except OSError as error:
+            raise Unavailable(f"no process to parse in: {error}") from error
 
     async def _loaded(self) -> Ready:
         try:
@@ -298,7 +304,11 @@ class ParsePool:
             self._collect(channel, everything=True)
             self._bury(channel, verdict)
         log.error("parse.zygote_lost", extra={"spider": self._start.where})
-        self._nursery = self._found()
+        try:
+            self._nursery = self._found()
+        except Unavailable as error:
+            self._break(error)
+            return
         late = self._loop.call_later(self._import_time, self._nursery.refuse, self._too_slow())
         self._nursery.ready.add_done_callback(lambda ready: self._reloaded(ready, late))
 

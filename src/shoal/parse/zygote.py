@@ -13,6 +13,8 @@ import signal
 import socket
 import sys
 import traceback
+from io import TextIOWrapper
+from typing import cast
 
 # Imported for the children: shared pages, and nothing to load after the fork.
 import lxml.html  # noqa: F401
@@ -44,6 +46,8 @@ IMPORT_MEMORY = 4  # times what a page may take: tables and models are loaded at
 def main() -> None:
     """Serve the pool at the other end of the socket until it hangs up."""
     parent = os.getppid()
+    # Printed lines must not wait in a buffer: children would inherit it, and take it with them when they die.
+    cast(TextIOWrapper, sys.stdout).reconfigure(line_buffering=True)
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
     zygote = Zygote(control, int(sys.argv[2]))
@@ -53,6 +57,8 @@ def main() -> None:
         if isinstance(message, Start) and zygote.load(message, parent):
             zygote.serve()
         status = 0
+    except ConnectionError:
+        status = 0  # the pool has hung up while something was on its way
     except BaseException:
         traceback.print_exc()
     finally:
