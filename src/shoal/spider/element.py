@@ -37,7 +37,10 @@ class Element(Selector):
     def xpath(
         self, query: str, namespaces: Mapping[str, str] | None = None, **variables: Any
     ) -> SelectorList:
-        found = _evaluator(query, tuple(sorted((namespaces or {}).items())))(self._element, **variables)
+        try:
+            found = _evaluator(query, tuple(sorted((namespaces or {}).items())))(self._element, **variables)
+        except etree.XPathError as error:
+            raise ValueError(f"not an XPath: {query!r}: {error}") from None
         return SelectorList(map(self._selector, found if isinstance(found, list) else [found]))
 
     def _selector(self, found: Any) -> Selector:
@@ -75,15 +78,23 @@ class Element(Selector):
 
 @lru_cache(maxsize=1024)
 def _evaluator(query: str, namespaces: tuple[tuple[str, str], ...]) -> Callable[..., Any]:
-    try:
-        return etree.XPath(query, namespaces=_NAMESPACES | dict(namespaces), smart_strings=False)
-    except etree.XPathError as error:
-        raise ValueError(f"not an XPath: {query!r}: {error}") from None
+    return etree.XPath(
+        query,
+        namespaces=_NAMESPACES | dict(namespaces),
+        extensions={(None, "has-class"): _has_class},
+        smart_strings=False,
+    )
+
+
+def _has_class(context: Any, *names: str) -> bool:
+    """`has-class("a", "b")` in XPath, as parsel has it."""
+    present = context.context_node.get("class", "").split()
+    return all(name in present for name in names)
 
 
 def _parsed(markup: str | bytes, *, xml: bool) -> etree._Element:
-    body = markup.encode("utf-8", "replace") if isinstance(markup, str) else markup
-    body = body.replace(b"\0", b"").strip()
+    text = markup if isinstance(markup, str) else markup.decode("utf-8", "replace")
+    body = text.replace("\0", "").strip().encode("utf-8", "replace")
     parser: etree.XMLParser | etree.HTMLParser
     if xml:
         parser = etree.XMLParser(
@@ -96,5 +107,8 @@ def _parsed(markup: str | bytes, *, xml: bool) -> etree._Element:
         )
     else:
         parser = etree.HTMLParser(recover=True, encoding="utf-8", huge_tree=True, no_network=True)
-    root = etree.fromstring(body or b"<html/>", parser)
-    return root if root is not None else etree.Element("html")
+    try:
+        root = etree.fromstring(body or b"<html/>", parser)
+    except etree.XMLSyntaxError:  # in spite of `recover`: there is nothing to recover
+        root = None
+    return etree.Element("html") if root is None else root

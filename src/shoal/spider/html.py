@@ -152,20 +152,23 @@ def _values(nodes: Iterable[LexborNode], attribute: str) -> Iterator[str]:
 def _own_texts(nodes: list[LexborNode]) -> list[str]:
     """Collect the text nodes right below `nodes`, in document order."""
     texts = []
-    for position, node in enumerate(nodes, 1):
-        leaf = True
+    leaves = True
+    for node in nodes:
         child = node.first_child
         while child is not None:
             if child.is_text_node:
                 texts.append(child.text_content or "")
             else:
-                leaf = False
+                leaves = False
             child = child.next
-        # `nodes` is in document order: if this one has any of the others inside, then the next.
-        if not leaf and position < len(nodes) and _contains(node, nodes[position]):
-            wanted = {node.mem_id for node in nodes}
-            return [text for parent, text in _all_texts(_outermost(nodes)) if parent in wanted]
-    return texts
+    if leaves or len(nodes) < 2:
+        return texts
+    outermost = _outermost(nodes)
+    if len(outermost) == len(nodes):
+        return texts
+    # Some are inside others, whose texts come before, between and after theirs.
+    wanted = {node.mem_id for node in nodes}
+    return [text for parent, text in _all_texts(outermost) if parent in wanted]
 
 
 def _deep_texts(nodes: list[LexborNode]) -> list[str]:
@@ -180,21 +183,22 @@ def _all_texts(nodes: Iterable[LexborNode]) -> Iterator[tuple[int, str]]:
                 yield node.parent.mem_id, node.text_content or ""
 
 
-def _outermost(nodes: Iterable[LexborNode]) -> Iterator[LexborNode]:
-    last: LexborNode | None = None
+def _outermost(nodes: list[LexborNode]) -> list[LexborNode]:
+    """Leave out nodes that are inside others."""
+    # Whether a node is one of them or inside one; each is judged once, or deep markup would take for ever.
+    inside = {node.mem_id: True for node in nodes}
+    outermost = []
     for node in nodes:
-        if last is None or not _contains(last, node):
-            last = node
-            yield node
-
-
-def _contains(outer: LexborNode, inner: LexborNode) -> bool:
-    above = inner.parent
-    while above is not None:
-        if above.mem_id == outer.mem_id:
-            return True
-        above = above.parent
-    return False
+        passed = []
+        above = node.parent
+        while above is not None and above.mem_id not in inside:
+            passed.append(above.mem_id)
+            above = above.parent
+        verdict = above is not None and inside[above.mem_id]
+        inside.update(dict.fromkeys(passed, verdict))
+        if not verdict:
+            outermost.append(node)
+    return outermost
 
 
 def _attributes(node: LexborNode) -> dict[str, str]:

@@ -8,7 +8,7 @@ noted after a page has succeeded, and belongs to one `Scope` object. Whoever dro
 reason, must send the child its scope again (an equal one will do): it starts over with an empty memory.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from shoal.model.scope import Scope
 
@@ -31,13 +31,14 @@ class Memory:
             self._scope = scope
             self._young, self._old = set(), set()
 
-    def __contains__(self, url: str) -> bool:
-        if url in self._young:
-            return True
-        if url in self._old:
-            self._young.add(url)  # still in use: it survives the next change of generation
-            return True
-        return False
+    def unknown(self, urls: Sequence[str]) -> list[str]:
+        """Give those of `urls` that are not remembered."""
+        fresh = [url for url in urls if url not in self._young]
+        if fresh and self._old:
+            # Still in use: they survive the next change of generation.
+            self._young.update(url for url in fresh if url in self._old)
+            fresh = [url for url in fresh if url not in self._young]
+        return fresh
 
     def note(self, urls: Iterable[str]) -> None:
         self._young.update(urls)

@@ -84,7 +84,7 @@ class Harvest:
     def __init__(self, spider: Spider, task: ParseTask, scope: Scope, limits: ParseLimits) -> None:
         self.items: list[Item] = []
         self.links: dict[int, Link] = {}
-        self.urls: list[str] = []  # of those links that can be told by their URL alone
+        self.urls: set[str] = set()  # as written, of those links that can be told by their URL alone
         self.dropped: Counter[FailureClass] = Counter()
         self.repeats = 0
         self._memory = spider.memory
@@ -93,47 +93,47 @@ class Harvest:
         self._limits = limits
         self._fingerprint = task.fingerprint
         self._depth = task.request.depth + 1
-        self._met: set[str] = set()
         self._bytes = 0
 
     def follow_all(self, links: Links) -> None:
         """Take in the links of a page, without making requests of those that are known."""
-        for url in links.urls:
-            if url in self._memory:
-                if url not in self._met:
-                    self._met.add(url)
-                    self.repeats += 1
-            else:
-                self.follow(links.request(url))
+        fresh = self._memory.unknown(links.urls)
+        self.repeats += len(links.urls) - len(fresh)
+        for url in fresh:
+            if url not in self.urls and self._admits(url):
+                self.urls.add(url)
+                self._add(links.request(url, depth=self._depth, found_on=self._fingerprint))
 
     def follow(self, request: Request) -> None:
         """Take in a request: pack it, unless it is known, or refused by the scope."""
         url = request.url
         simple = request.method == "GET" and not request.body
-        if simple:
-            if url in self._met:
-                return
-            self._met.add(url)
-            if url in self._memory:
-                self.repeats += 1
-                return
+        if simple and (url in self.urls or not self._memory.unknown([url])):
+            self.repeats += url not in self.urls
+            return
         address = canonical(url)
-        rule = self._scope.refuse(address, self._depth)
+        if not self._admits(address):
+            return
+        if simple:
+            self.urls.add(url)
+        request = replace(request, url=address, depth=self._depth, found_on=self._fingerprint)
+        self._add(request if request.method.isupper() else replace(request, method=request.method.upper()))
+
+    def _admits(self, url: str) -> bool:
+        rule = self._scope.refuse(url, self._depth)
         if rule is None and len(self.links) >= self._scope.limits.per_page:
             rule = FailureClass.TRAP
         if rule is not None:
             self.dropped[rule] += 1
-            return
-        method = request.method.upper()
-        request = replace(request, url=address, method=method, depth=self._depth, found_on=self._fingerprint)
+        return rule is None
+
+    def _add(self, request: Request) -> None:
         try:
             link = Link.to(request)
         except TypeError as error:
-            raise Rejected(f"request for {address}: it cannot be stored: {error}") from None
+            raise Rejected(f"request for {request.url}: it cannot be stored: {error}") from None
         self.links.setdefault(link.fingerprint, link)
         self._count(len(link.packed))
-        if simple:
-            self.urls.append(url)
 
     def keep(self, value: object, key: tuple[str, ...]) -> None:
         """Take in an item: encode it and give it its key."""

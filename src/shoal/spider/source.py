@@ -116,9 +116,8 @@ def _unloadable(where: str, error: BaseException) -> ShoalError:
         case KeyboardInterrupt() | MemoryError():
             raise error
         case SyntaxError():
-            return Misconfigured(
-                f"{error.filename or where}:{error.lineno}: {type(error).__name__}: {error.msg}"
-            )
+            place = f"{error.filename or where}:{error.lineno or 1}"
+            return Misconfigured(f"{place}: {type(error).__name__}: {error.msg}")
         case ShoalError():
             text = str(error)
         case SystemExit():

@@ -40,7 +40,7 @@ QUERIES = [query.strip() for line in CSS.strip().splitlines() for query in line.
 XPATHS = """
 //p | //p/text() | //a/@href | count(//p) | //p[1] | boolean(//h1) | string(//title) | .//li[last()]/a/text() | //div[@id="d2"]/p
 //dt[text()="Price"]/following-sibling::dd[1]/text() | //a[re:test(@href, "two$")]/@title | normalize-space(//p[@id="p4"]) | //comment()
-//li[position() > 1] | //*[@class] | //p/.. | /html/head/title/text() | concat("a", "b") | //nope | name(//*[@id="p1"])
+//li[position() > 1] | //*[@class] | //*[has-class("x", "y")]/@id | //p/.. | /html/head/title/text() | concat("a", "b") | //nope | name(//*[@id="p1"])
 """
 XPATH_QUERIES = [query.strip() for line in XPATHS.strip().splitlines() for query in line.split(" | ")]
 
@@ -56,7 +56,7 @@ def shape(found: str) -> object:
     ]
 
 
-def shapes(found: "SelectorList | parsel.SelectorList") -> list[object]:
+def shapes(found: "SelectorList | parsel.SelectorList[parsel.Selector]") -> list[object]:
     return [shape(text) for text in found.getall()]
 
 

@@ -1,0 +1,319 @@
+"""Running: one page through one spider gives everything its handler made, or a fault and nothing."""
+
+import json
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.spider.pages import task
+
+from shoal.model.limits import LinkLimits, ParseLimits
+from shoal.model.page import ParseResult
+from shoal.model.request import Request, unpack
+from shoal.model.scope import Scope
+from shoal.model.url import fingerprint_of
+from shoal.spider.page import Page
+from shoal.spider.run import run
+from shoal.spider.spider import Handler, Spider
+
+ANYWHERE = Scope()
+LINKS = "".join(f'<a href="/{n}">{n}</a>' for n in range(5))
+
+
+def spider_of(handler: Handler, **route: Any) -> Spider:
+    spider = Spider("s")
+    spider.page(**route)(handler)
+    return spider
+
+
+def outcome(
+    handler: Handler, body: str | bytes = LINKS, scope: Scope = ANYWHERE, **wishes: Any
+) -> ParseResult:
+    return run(spider_of(handler), task(body, **wishes), scope=scope)
+
+
+def rows(result: ParseResult) -> list[Any]:
+    assert result.fault is None, result.fault
+    return [json.loads(item.json) for item in result.items]
+
+
+@dataclass
+class Book:
+    title: str
+
+
+def test_a_handler_may_yield_return_or_do_nothing() -> None:
+    def yields(page: Page) -> Iterator[object]:
+        yield {"n": 1}
+        yield None
+        yield Book("t")
+
+    assert rows(outcome(yields)) == [{"n": 1}, {"title": "t"}]
+    assert rows(outcome(lambda page: [{"n": 1}, {"n": 2}])) == [{"n": 1}, {"n": 2}]
+    assert rows(outcome(lambda page: {"n": 1})) == [{"n": 1}]
+    assert rows(outcome(lambda page: Book("t"))) == [{"title": "t"}]
+    assert rows(outcome(lambda page: None)) == []
+    assert len(outcome(lambda page: page.follow("/x")).links) == 1
+    assert len(outcome(lambda page: page.links()).links) == 5
+
+
+def test_links_carry_where_they_were_found_and_how_deep() -> None:
+    [link] = outcome(
+        lambda page: page.follow("/x?b=1&a=2", priority=2, route="r", data={"k": 1}, pool="browser"),
+        request=Request(url="https://books.example/", depth=4),
+        fingerprint=99,
+    ).links
+    assert (link.host, link.priority, link.pool) == ("books.example", 2, "browser")
+    assert link.fingerprint == fingerprint_of("GET", "https://books.example/x?a=2&b=1")
+    assert unpack(link.packed) == Request(
+        url="https://books.example/x?b=1&a=2",
+        priority=2,
+        route="r",
+        data={"k": 1},
+        pool="browser",
+        depth=5,
+        found_on=99,
+    )
+
+
+def test_links_yielded_one_by_one_or_as_a_whole_are_the_same() -> None:
+    def one_by_one(page: Page) -> Iterator[object]:
+        yield from page.links(priority=3)
+
+    def as_a_whole(page: Page) -> Iterator[object]:
+        yield page.links(priority=3)
+
+    assert outcome(one_by_one).links == outcome(as_a_whole).links != ()
+
+
+def test_a_link_that_comes_twice_on_a_page_is_handed_over_once() -> None:
+    def twice(page: Page) -> Iterator[object]:
+        yield page.links()
+        yield from page.links()
+        yield Request(url="https://books.example/0?utm_source=x")
+
+    result = outcome(twice)
+    assert len(result.links) == 5
+    assert result.repeats == 0
+
+
+def test_requests_differ_by_method_and_body() -> None:
+    def posts(page: Page) -> Iterator[object]:
+        for body in (b"a", b"b", b"a"):
+            yield page.follow("/search", method="post", body=body)
+        yield page.follow("/search")
+
+    links = outcome(posts).links
+    assert [(r.method, r.body) for r in (unpack(link.packed) for link in links)] == [
+        ("POST", b"a"),
+        ("POST", b"b"),
+        ("GET", b""),
+    ]
+
+
+def test_links_out_of_scope_are_counted_by_rule() -> None:
+    def everywhere(page: Page) -> Iterator[object]:
+        yield page.links()
+        yield Request(url="https://other.example/")
+        yield Request(url="mailto:a@b.example")
+        yield page.follow("/a/a/a/a")
+
+    scope = Scope(hosts=frozenset({"books.example"}), limits=LinkLimits(per_page=3))
+    result = outcome(everywhere, scope=scope)
+    assert len(result.links) == 3
+    assert result.dropped == {"trap": 3, "scope": 2}
+    assert outcome(everywhere, scope=Scope(depth=0)).dropped == {"depth": 7, "scope": 1}
+
+
+def test_a_link_that_was_handed_over_is_not_handed_over_again() -> None:
+    spider = spider_of(lambda page: page.links())
+    first = run(spider, task(LINKS), scope=ANYWHERE)
+    again = run(spider, task(LINKS + '<a href="/new">', url="https://books.example/b/"), scope=ANYWHERE)
+    assert (len(first.links), first.repeats) == (5, 0)
+    assert (len(again.links), again.repeats) == (1, 5)
+
+
+def test_links_of_a_page_that_failed_are_not_remembered() -> None:
+    def fails_once(page: Page) -> Iterator[object]:
+        yield from page.links()
+        if page.status == 500:
+            raise ValueError
+
+    spider = spider_of(fails_once)
+    assert run(spider, task(LINKS, status=500), scope=ANYWHERE).links == ()
+    assert len(run(spider, task(LINKS), scope=ANYWHERE).links) == 5
+
+
+def test_a_child_that_is_told_its_scope_again_starts_over() -> None:
+    spider = spider_of(lambda page: page.links())
+    assert len(run(spider, task(LINKS), scope=Scope()).links) == 5
+    assert len(run(spider, task(LINKS), scope=Scope()).links) == 5
+
+
+def test_nofollow_is_the_scopes_decision() -> None:
+    body = '<a rel=nofollow href="/x">'
+    assert len(outcome(lambda page: page.links(), body).links) == 0
+    assert len(outcome(lambda page: page.links(), body, scope=Scope(obey_nofollow=False)).links) == 1
+
+
+def test_items_without_key_fields_are_keyed_by_page_and_ordinal() -> None:
+    result = outcome(lambda page: [{"same": 1}, {"same": 1}], fingerprint=0xAB)
+    assert [item.key for item in result.items] == ["00000000000000ab-0", "00000000000000ab-1"]
+
+
+def test_items_with_key_fields_are_keyed_by_them() -> None:
+    spider = spider_of(lambda page: {"sku": "B-7", "price": 1}, key="sku")
+    assert [item.key for item in run(spider, task(""), scope=ANYWHERE).items] == ["B-7"]
+
+
+def raising(page: Page) -> Iterator[object]:
+    yield {"n": 1}
+    yield page.follow("/x")
+    raise KeyError("price")
+
+
+def test_a_page_whose_handler_raises_gives_a_fault_and_nothing_else() -> None:
+    result = outcome(raising)
+    assert (result.id, result.items, result.links) == (7, (), ())
+    assert result.fault is not None
+    assert result.fault.reason.startswith("KeyError: 'price' (test_run.py:")
+    assert 'raise KeyError("price")' in result.fault.detail
+    assert "shoal/spider" not in result.fault.detail
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def throw(error: Exception) -> Handler:
+    def handler(page: Page) -> object:
+        raise error
+
+    return handler
+
+
+def endless(page: Page) -> Iterator[object]:
+    while True:
+        yield {"n": 1}
+
+
+@pytest.mark.parametrize(
+    ("handler", "complaint"),
+    [
+        (lambda page: [{"a": 1}, {"price": float("nan")}], "item 2: field price: nan"),
+        (lambda page: [7], "item 1: a handler yields items and requests, not a int"),
+        (lambda page: ["text"], "item 1: a handler yields items and requests, not a str"),
+        (lambda page: "text", "handler <lambda>: it must yield items and requests, not return a str"),
+        (lambda page: 7, "not return a int"),
+        (lambda page: Request(url="relative/x"), "not a valid URL: 'relative/x'"),
+        (
+            lambda page: Request(url="https://a.example/", data={"f": print}),
+            "request for https://a.example/: it cannot",
+        ),
+        (lambda page: page.css("p[["), "ValueError: not a CSS selector: 'p[['"),
+        (lambda page: page.xpath("//["), "ValueError: not an XPath: '//['"),
+        (lambda page: {"n": page.css("h1").get().strip()}, "AttributeError: 'NoneType'"),
+        (throw(Unspeakable()), "Unspeakable: (its text cannot be shown)"),
+        (throw(ValueError("a\nb \ud800")), "ValueError: a b ?"),
+        (throw(RecursionError("deep")), "RecursionError: deep"),
+        (endless, "more than 100000 items"),
+    ],
+)
+def test_faults_say_what_is_wrong_on_one_line(handler: Handler, complaint: str) -> None:
+    fault = outcome(handler).fault
+    assert fault is not None
+    assert complaint in fault.reason
+    assert "\n" not in fault.reason
+    assert msgspec.msgpack.encode(fault)
+
+
+def test_an_async_handler_is_refused() -> None:
+    async def handler(page: Page) -> None: ...
+
+    made = handler(Page(task("")))
+    made.close()
+    fault = outcome(lambda page: made).fault
+    assert fault is not None
+    assert "not return a coroutine" in fault.reason
+
+
+def test_a_request_for_a_handler_that_is_not_there_is_a_fault() -> None:
+    fault = outcome(lambda page: None, request=Request(url="https://a.example/", route="nope")).fault
+    assert fault is not None
+    assert "no handler is called 'nope'" in fault.reason
+
+
+def test_too_much_output_is_a_fault() -> None:
+    def much(page: Page) -> Iterator[object]:
+        while True:
+            yield {"x": "y" * 1000}
+
+    result = run(spider_of(much), task(""), scope=ANYWHERE, limits=ParseLimits(output_bytes=10_000))
+    assert result.items == ()
+    assert result.fault is not None
+    assert "more than 10000 bytes" in result.fault.reason
+
+
+@pytest.mark.parametrize("end", [MemoryError, SystemExit, KeyboardInterrupt])
+def test_the_end_of_a_process_is_no_fault(end: type[BaseException]) -> None:
+    def ends(page: Page) -> object:
+        raise end
+
+    with pytest.raises(end):
+        outcome(ends)
+
+
+def test_what_is_no_text_is_not_handed_to_handlers_that_did_not_ask_for_it() -> None:
+    def handler(page: Page) -> object:
+        return {"bytes": len(page.body)}
+
+    pdf = task(b"%PDF-1.7", content_type="text/html")
+    assert run(spider_of(handler), pdf, scope=ANYWHERE).items == ()
+    assert rows(run(spider_of(handler, binary=True), pdf, scope=ANYWHERE)) == [{"bytes": 8}]
+
+
+def test_a_page_that_nobody_wants_yields_nothing() -> None:
+    spider = Spider("s")
+    spider.page(r"/elsewhere")(lambda page: {"n": 1})
+    result = run(spider, task(""), scope=ANYWHERE)
+    assert (result.items, result.links, result.fault) == ((), (), None)
+
+
+def test_deep_markup_does_not_exhaust_the_stack() -> None:
+    def handler(page: Page) -> Iterator[object]:
+        yield {
+            "css": len(page.css("div::text").getall()),
+            "xpath": page.css("div")[0].xpath("count(.//div)").get(),
+        }
+        yield page.links()
+
+    body = "<div>" * 5_000 + "x<a href=/y>" + "</div>" * 5_000
+    result = outcome(handler, body)
+    assert rows(result) == [{"css": 1, "xpath": "4999.0"}]
+    assert len(result.links) == 1
+
+
+@given(
+    st.binary(max_size=300),
+    st.sampled_from(["text/html", "text/html; charset=utf-7", "", "text/xml", "application/json"]),
+)
+def test_no_bytes_make_it_raise(body: bytes, content_type: str) -> None:
+    def handler(page: Page) -> Iterator[object]:
+        yield {
+            "text": page.text,
+            "css": page.css("* ::text").getall(),
+            "title": page.css("title::text").get(),
+            "attributes": [one.attrib for one in page.css("*")],
+            "below": page.css("body *").css("a::attr(href)").getall(),
+        }
+        yield page.links()
+
+    result = outcome(handler, b"<a href='" + body + b"'>" + body, content_type=content_type)
+    assert result.fault is None, "".join(traceback.format_list([])) + str(result.fault)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(result), type=ParseResult) == result
