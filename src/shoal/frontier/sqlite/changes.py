@@ -95,6 +95,9 @@ class Changes:
     checkpoints: list[Params] = field(default_factory=list)
     crawl_state: list[Params] = field(default_factory=list)
 
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in self.__slots__)
+
     def write(self, database: sqlite3.Connection, spent: Spent) -> None:
         """Write everything, inside a transaction of the caller's."""
         spent.write(database, self.removed, sweep=self.sweep)

@@ -147,17 +147,12 @@ class SqliteFrontier(Owner):
         before is acknowledged, so that it alone is charged if it happens again.
         """
         pages = self._state.crawl(crawl).parsing
-        idle = [fp for fp, page in pages.items() if not page.taken]
-        for fp in sorted(idle, key=lambda fp: pages[fp].strikes > 0):
-            while (
-                fp in pages
-                and pages[fp].strikes
-                and any(page.strikes and page.taken for page in pages.values())
-            ):
+        idle = [(fp, page) for fp, page in pages.items() if not page.taken]
+        for fp, page in sorted(idle, key=lambda found: found[1].strikes > 0):
+            while page.strikes and any(other.strikes and other.taken for other in pages.values()):
                 self._acknowledged.clear()
                 await self._acknowledged.wait()
-            page = pages.get(fp)
-            if page is None or page.taken:
+            if page.taken or pages.get(fp) is not page:
                 continue
             with self._changing() as changes:
                 page.taken = True
@@ -176,8 +171,7 @@ class SqliteFrontier(Owner):
         fingerprints: Collection[int] = (),
         limit: int | None = None,
     ) -> int:
-        """Put dead letters back, oldest first; those whose page is at fault and kept are parsed again, not
-        fetched."""
+        """Put dead letters back, first accepted first; a kept page that was at fault is only parsed again."""
         within = self._state.crawl(crawl)
         with self._changing() as changes:
             return replay(
@@ -192,20 +186,17 @@ class SqliteFrontier(Owner):
             )
 
     async def validators(self, crawl: str, fingerprints: Sequence[int]) -> dict[int, Validator]:
-        """Find what conditional requests for these pages need; only for those that the last generation
-        had."""
+        """Find what conditional requests for these pages need, if the last generation had them."""
         within = self._state.crawl(crawl)
         if not within.has_validators:
             return {}
         found: dict[int, Validator] = {}
         for fp in fingerprints:
-            row = self._database.execute(
+            for etag, modified, digest, *place in self._rows(
                 "SELECT etag, modified, digest, segment, offset, length"
                 " FROM validator WHERE crawl = ? AND fp = ?",
                 (within.id, fp),
-            ).fetchone()
-            if row is not None:
-                etag, modified, digest, *place = row
+            ):
                 found[fp] = Validator(etag, modified, digest, PageRef(*place))
         return found
 

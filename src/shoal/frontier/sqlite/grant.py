@@ -32,7 +32,7 @@ def grant(
     """Lease up to `limit` requests that may go now."""
     rosters = [crawl.rosters[pool] for crawl in crawls for pool in pools if pool in crawl.rosters]
     suspects = [crawl.suspects[pool] for crawl in crawls for pool in pools if pool in crawl.suspects]
-    if state.suspects_out.get(holder):
+    if holder in state.with_suspect:
         suspects = []
     token = state.token + 1
     taken = state.scheduler.take(rosters, suspects, limit=limit, now=now, token=token)
@@ -45,7 +45,7 @@ def grant(
         heappush(state.deadlines, (batch.until, token, batch))
         changes.batches.add(batch)
         changes.crawls.update(lane.crawl for lane, _ in taken)
-        if state.suspects_out.get(holder):
+        if holder in state.with_suspect:
             suspects = []
     if len(leases) == limit:
         return Grant(leases, 0.0)
@@ -77,7 +77,7 @@ def _hold(state: State, batch: Batch, lane: Lane, row: Row) -> Lease:
     crawl.counts.waiting -= 1
     crawl.counts.leased += 1
     if lane.suspect:
-        state.suspects_out[batch.holder] = 1
+        state.with_suspect.add(batch.holder)
     return Lease(
         crawl.name,
         row.fp,

@@ -23,8 +23,7 @@ decode_terms = msgspec.json.Decoder(CrawlTerms).decode
 
 
 def recover(database: sqlite3.Connection, now: float) -> int:
-    """Begin a new life of the store and return its number; whatever the last one held is charged with a
-    crash.
+    """Begin a new life of the store and return its number; charge what the last one held with a crash.
 
     One transaction, so that a crash is charged once, even if this process dies in the middle of it.
     """

@@ -164,10 +164,10 @@ class Owner(Reader):
 
     async def robots_get(self, host: str) -> Robots | None:
         """Recall a host's robots.txt; None: not known, or expired."""
-        row = self._database.execute(
+        rows = self._rows(
             "SELECT expires, status, body FROM robots WHERE host = ? AND expires > ?", (host, self._clock())
-        ).fetchone()
-        return None if row is None else Robots(*row)
+        )
+        return Robots(*rows[0]) if rows else None
 
     async def robots_set(self, host: str, *, expires: float, status: int, body: bytes) -> None:
         with self._transaction() as database:
@@ -210,8 +210,9 @@ class Owner(Reader):
         with self._fail_stop():
             changes = Changes()
             yield changes
-            with transaction(self._database):
-                changes.write(self._database, self._state.spent)
+            if changes:
+                with transaction(self._database):
+                    changes.write(self._database, self._state.spent)
         self._checkpointer.note(self._database.total_changes)
 
     @contextmanager

@@ -98,7 +98,7 @@ def let_go(state: State, held: Held, changes: Changes) -> None:
     if not held.landed:
         lane.host.inflight -= 1
     if lane.suspect:
-        del state.suspects_out[batch.holder]
+        state.with_suspect.remove(batch.holder)
     changes.batches.add(batch)
     changes.crawls.add(lane.crawl)
 

@@ -113,10 +113,9 @@ class State:
         self.scheduler = Scheduler()
         self.crawls: dict[str, Crawl] = {}
         self.hosts: dict[str, Host] = {}
-        self.deadlines: list[
-            tuple[float, int, Batch]
-        ] = []  # heap; a batch may be listed too early, never too late
-        self.suspects_out: dict[str, int] = {}  # by holder
+        # A heap; a batch may be listed too early, never too late.
+        self.deadlines: list[tuple[float, int, Batch]] = []
+        self.with_suspect: set[str] = set()  # holders that have one
         self.spent = Spent(sweep_every)
         self.token = life << 32  # tokens of an earlier life are smaller, those of a later one greater
         self.next_lane = self._after("lane")
