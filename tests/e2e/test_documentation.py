@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-
 from tests.e2e.command import surroundings
 from tests.site.books import BOOKS
 from tests.site.server import ServedSite, serving

@@ -20,7 +20,9 @@ def test_every_failure_class_has_a_policy() -> None:
     assert set(POLICY) == set(FailureClass)
 
 
-@pytest.mark.parametrize("kind", [k for k, p in POLICY.items() if p.action is Action.RETRY and p.retries is None])
+@pytest.mark.parametrize(
+    "kind", [k for k, p in POLICY.items() if p.action is Action.RETRY and p.retries is None]
+)
 def test_max_retries_of_three_means_four_attempts(kind: FailureClass) -> None:
     verdicts = [judged(kind, attempt=attempt) for attempt in (1, 2, 3, 4)]
 

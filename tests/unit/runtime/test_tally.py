@@ -9,7 +9,9 @@ def host(name: str, *, waiting: int, interval: float = 0.5, paused: bool = False
 
 
 def test_the_slowest_host_bounds_the_estimate_however_fast_we_are() -> None:
-    eta, reason = estimate(1_100, 500.0, [host("big.example", waiting=1_001), host("small.example", waiting=99)])
+    eta, reason = estimate(
+        1_100, 500.0, [host("big.example", waiting=1_001), host("small.example", waiting=99)]
+    )
 
     assert eta == 500.0
     assert reason == "the pace of big.example"
