@@ -1,5 +1,6 @@
 """The visit to the shop: serve it, crawl it with the example spider, say what to try next."""
 
+import os
 from pathlib import Path
 
 import shoal
@@ -25,7 +26,9 @@ def visit(*, quiet: bool, json: bool) -> Exit:
     talk = not quiet and not json
     with open_shop(Shop()) as address:
         if talk:
-            tell(f"a shop is open at {address}, crawling it with {spider}; everything made is in ./{FOLDER}")
+            tell(f"a shop of a few hundred pages is open at {address}")
+            tell(f"crawling it with {spider}")
+            tell(f"everything that is made is in ./{FOLDER}, afresh each time")
         plan = CrawlPlan(
             source=SpiderFile(str(spider)),
             settings=SETTINGS,
@@ -36,7 +39,7 @@ def visit(*, quiet: bool, json: bool) -> Exit:
         )
         code = run_plan(plan, shown, resume="shoal demo")
     if talk and code is Exit.FINISHED:
-        put(f"Then crawl something of your own:\n  cp {spider} my_spider.py\n  shoal crawl my_spider.py")
+        put(f"Then crawl something of your own: edit a copy of {spider} and run  shoal crawl COPY.py")
     return code
 
 
@@ -45,5 +48,5 @@ def example(name: str) -> Path:
     package = Path(shoal.__file__).parent
     for folder in (package / "examples", package.parents[1] / "examples"):
         if (folder / name).is_file():
-            return folder / name
+            return Path(os.path.relpath(folder / name))
     raise Misconfigured(f"the example {name} is missing from this installation of Shoal")
