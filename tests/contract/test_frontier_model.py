@@ -12,7 +12,7 @@ import math
 import os
 import tempfile
 from collections import defaultdict
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.contract.frontiers import AnyFrontier, ManualClock, link, page
 
 from shoal.frontier.answers import Unparsed
@@ -115,7 +115,8 @@ class Sides(RuleBasedStateMachine):
         self.leases: list[tuple[Lease, Lease]] = []  # every lease ever given, by the model and by the other
         self.pages: list[tuple[str, int]] = []  # everything that was ever settled as fetched
         self.ended: set[tuple[str, int]] = set()
-        self.sent: dict[str, list[float]] = defaultdict(list)  # grants by host, since its pace last changed
+        # What was granted on each host and when, since its pace last changed or the clock was set back.
+        self.sent: dict[str, list[tuple[float, Lease]]] = defaultdict(list)
         self.paces: dict[str, tuple[float, int, int]] = {}
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
@@ -172,7 +173,7 @@ class Sides(RuleBasedStateMachine):
             self.leases
         )
         assert sum(lease.crashes > 0 for lease in found.leases) <= 1
-        for lease in found.leases:
+        for lease in told.leases:
             assert (lease.crawl, lease.fingerprint) not in self.ended
             self.note_grant(lease)
 
@@ -200,8 +201,8 @@ class Sides(RuleBasedStateMachine):
                 self.ended.add((lease.crawl, lease.fingerprint))
             if isinstance(pick.outcome, Fetched):
                 self.pages.append((lease.crawl, lease.fingerprint))
-            if not pick.sent:
-                self.sent[lease.host].clear()  # of a request that never left no host can complain
+            if not pick.sent:  # no host can complain of a request that never left
+                self.sent[lease.host] = [grant for grant in self.sent[lease.host] if grant[1] is not lease]
 
     @rule(number=numbers, good=st.booleans(), links=links)
     def acknowledge(self, number: int, good: bool, links: list[Link]) -> None:
@@ -279,10 +280,10 @@ class Sides(RuleBasedStateMachine):
         self.clock.advance(-seconds)
         self.sent.clear()
 
-    @precondition(lambda self: self.clock.now == self.latest)
     @rule()
     def die(self) -> None:
-        """Let the owner die: the file is opened again as it was."""
+        """Let the owner die: the file is opened again as it was, a little later."""
+        self.clock.now = self.latest = max(self.latest, self.clock.now) + 1.0
         self.run(self.stack.aclose())
         self.model.restart()
         self.run(self.reopen())
@@ -298,7 +299,7 @@ class Sides(RuleBasedStateMachine):
             assert found.accepted == sum(found.by_state().values())
             for audit in self.both("audit", crawl):
                 assert audit.problems == []
-                assert audit.counts == told.by_state()
+                assert merged(audit.counts) == merged(told.by_state())
 
     @invariant()
     def letters_are_the_same(self) -> None:
@@ -319,11 +320,17 @@ class Sides(RuleBasedStateMachine):
 
     def note_grant(self, lease: Lease) -> None:
         grants = self.sent[lease.host]
-        grants.append(self.clock.now)
+        grants.append((self.clock.now, lease))
         if lease.interval > 0:
-            for number, begin in enumerate(grants):
+            for number, (begin, _) in enumerate(grants):
                 allowed = lease.burst + (self.clock.now - begin) / lease.interval
                 assert len(grants) - number <= math.floor(allowed + 1e-6)
+
+
+def merged(counts: Mapping[str, int]) -> dict[str, int]:
+    """Take waiting and delayed together: from the data alone only the clock could tell them apart."""
+    rest = {state: count for state, count in counts.items() if state not in ("waiting", "delayed")}
+    return {**rest, "queued": counts["waiting"] + counts["delayed"]}
 
 
 def settlement(lease: Lease, pick: Pick) -> Settlement:
