@@ -74,6 +74,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         segments = path.partition("?")[0].split("/")
         if len(segments) > self.limits.segments:
             return True
+        if len(set(segments)) == len(segments):
+            return False
         run = 1
         for last, this in pairwise(segments):
             run = run + 1 if this == last else 1

@@ -7,7 +7,7 @@ characters that the parser would leave alone and has no dot segments; all others
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import lru_cache
 from hashlib import sha256
 from struct import Struct
@@ -67,8 +67,11 @@ def join(base: str, href: str) -> str | None:
     return _resolver(base)(href)
 
 
-def resolver(base: str) -> Callable[[str], str | None]:
-    """Return `join` with its first argument filled in, and what is the same for a whole page worked out."""
+def resolver(base: str, known: Container[str] = ()) -> Callable[[str], str | None]:
+    """Return `join` with its first argument filled in, and what is the same for a whole page worked out.
+
+    `known` may hold canonical URLs that links are likely to lead to: those are not examined again.
+    """
     try:
         base = canonical(base)
     except Rejected:
@@ -80,46 +83,35 @@ def resolver(base: str) -> Callable[[str], str | None]:
     root = page[: page.index("/", 8) + 1]
     origin = root[:-1]
     folder = page[: page.rindex("/") + 1]
-    known = _known_below(root)
 
     def resolve(href: str) -> str | None:
-        if href in known:
-            return known[href]
-        if not _plain(href) or "/." in href:
-            return _join(base, href)
-        written = href
-        if "#" in href:
-            href = href[: href.index("#")]
         first = href[:1]
+        if first == "/" and href[1:2] != "/" and (url := origin + href) in known:
+            return url
+        below, rest = folder, href
+        if first == ".":
+            rest = rest.removeprefix("./")
+            while rest.startswith("../"):
+                rest = rest[3:]
+                below = below[: below.rindex("/", 0, -1) + 1] if below != root else root
+        if not _plain(rest) or "/." in rest or rest[:1] == ".":
+            return _join(base, href)
+        if "#" in rest:
+            rest = rest[: rest.index("#")]
+        if first == ".":
+            return below + rest
         if first == "/":
-            if href[1:2] != "/":
-                if len(known) >= _KNOWN:
-                    known.clear()
-                known[written] = origin + href
-                return known[written]
-        elif ":" in href:
-            if href.startswith(root) or _absolute(href):
-                return href
-        elif first == "?":
-            return page + href
-        elif not first:
-            return base
-        elif first != ".":
-            return folder + href
-        return _join(base, href)
+            return origin + rest if rest[1:2] != "/" else _join(base, href)
+        if ":" in rest:
+            return rest if rest.startswith(root) or _absolute(rest) else _join(base, href)
+        if first == "?":
+            return page + rest
+        return folder + rest if rest else base
 
     return resolve
 
 
 _resolver = lru_cache(maxsize=16)(resolver)
-
-_KNOWN = 4096  # links remembered per site: its navigation, and then some
-
-
-@lru_cache(maxsize=8)
-def _known_below(root: str) -> dict[str, str]:
-    """Remember what root-relative links of a site came to: the same ones are on every page."""
-    return {}
 
 
 def _join(base: str, href: str) -> str | None:

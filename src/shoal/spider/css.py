@@ -17,7 +17,10 @@ from functools import lru_cache
 
 import cssselect
 from cssselect.parser import CombinedSelector, Element, FunctionalPseudoElement
-from selectolax.lexbor import LexborHTMLParser, SelectolaxError
+from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, SelectolaxError
+
+# One for all pages: `tree.css` would build its own for each, at the price of two queries.
+lexbor = LexborCSSSelector()  # type: ignore[no-untyped-call]
 
 SCOPE = "data-shoal-scope"
 _CONFINED = f":is([{SCOPE}],[{SCOPE}] *)"

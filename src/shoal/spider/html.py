@@ -4,19 +4,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from shoal.spider.css import SCOPE, Query, Take, compiled
+from shoal.spider.css import SCOPE, Query, Take, compiled, lexbor
 from shoal.spider.selector import Selector, SelectorList, Text
 
 if TYPE_CHECKING:
     from lxml import etree
 
     from shoal.spider.element import Element
-
-
-# One for all pages: `tree.css` would build its own for each, at the price of two queries.
-_lexbor = LexborCSSSelector()  # type: ignore[no-untyped-call]
 
 
 class Document(Selector):
@@ -35,14 +31,15 @@ class Document(Selector):
             return SelectorList()
         if asked.marks_root or not asked.css:
             return _selected(asked, _found_from(root, asked), self)
-        return _selected(asked, _lexbor.find(asked.css, root), self)
+        return _selected(asked, lexbor.find(asked.css, root), self)
 
     def first(self, query: str) -> Selector | None:
         """Give the first that `css` would find, without looking for the others."""
-        asked = compiled(query)
-        if asked.native and asked.take is Take.ELEMENT and not asked.marks_root:
-            node = self.tree.css_first(asked.css)
-            return None if node is None else Node(node, self)
+        asked, root = compiled(query), self.tree.root
+        if root is not None and asked.native and asked.take is Take.ELEMENT and not asked.marks_root:
+            # Not in the stubs, but what `css_first` itself calls.
+            nodes: list[LexborNode] = lexbor.find_first(asked.css, root)  # type: ignore[attr-defined]
+            return Node(nodes[0], self) if nodes else None
         return next(iter(self.css(query)), None)
 
     def xpath(
@@ -117,12 +114,12 @@ def _found_from(node: LexborNode, asked: Query) -> list[LexborNode]:
     if not asked.scoped:
         return [node]
     if not asked.marks:
-        return _lexbor.find(asked.scoped, node)
+        return lexbor.find(asked.scoped, node)
     marks = node.attrs
     marks[SCOPE] = ""
     start = (node.parent or node) if asked.beside else node
     try:
-        return _lexbor.find(asked.scoped, start)
+        return lexbor.find(asked.scoped, start)
     finally:
         del marks[SCOPE]
 
@@ -137,7 +134,7 @@ def _selected(asked: Query, nodes: list[LexborNode], document: Document) -> Sele
             return SelectorList(map(Text, _deep_texts(nodes) if asked.deep else _own_texts(nodes)))
         case Take.ATTRIBUTE:
             if asked.deep:
-                nodes = [inner for node in _outermost(nodes) for inner in _lexbor.find("*", node)]
+                nodes = [inner for node in _outermost(nodes) for inner in lexbor.find("*", node)]
             return SelectorList(map(Text, _values(nodes, asked.attribute)))
 
 

@@ -43,7 +43,8 @@ def web_links(hrefs: Iterable[str], resolve: Callable[[str], str | None]) -> lis
 
 def hrefs_of(tree: LexborHTMLParser, *, obey_nofollow: bool) -> list[str]:
     """Give every link of a page: `a`, `area`, `link rel=next`."""
-    # By tag name, not by selector: half the price, and one dictionary per link holds all that is asked of it.
+    # By tag name rather than by selector, and all attributes at once: the cheapest way to href and rel
+    # together, less than half of what selectors for both would take (bench/links.py).
     hrefs = []
     for node in tree.tags("a") + tree.tags("area"):
         attributes = node.attributes

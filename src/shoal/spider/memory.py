@@ -18,29 +18,29 @@ GENERATION = 50_000  # URLs; two generations of 100-byte URLs are some 15 MB
 class Memory:
     """A set of URLs of bounded size that keeps those met most recently."""
 
-    __slots__ = ("_old", "_scope", "_young")
+    __slots__ = ("_old", "_scope", "recent")
 
     def __init__(self) -> None:
         self._scope: Scope | None = None
-        self._young: set[str] = set()
+        self.recent: set[str] = set()  # all of them canonical
         self._old: set[str] = set()
 
     def enter(self, scope: Scope) -> None:
         """Forget everything unless it was learnt under this very `scope`."""
         if self._scope is not scope:
             self._scope = scope
-            self._young, self._old = set(), set()
+            self.recent, self._old = set(), set()
 
     def unknown(self, urls: Sequence[str]) -> list[str]:
         """Give those of `urls` that are not remembered."""
-        fresh = [url for url in urls if url not in self._young]
+        fresh = [url for url in urls if url not in self.recent]
         if fresh and self._old:
             # Still in use: they survive the next change of generation.
-            self._young.update(url for url in fresh if url in self._old)
-            fresh = [url for url in fresh if url not in self._young]
+            self.recent.update(url for url in fresh if url in self._old)
+            fresh = [url for url in fresh if url not in self.recent]
         return fresh
 
     def note(self, urls: Iterable[str]) -> None:
-        self._young.update(urls)
-        if len(self._young) > GENERATION:
-            self._young, self._old = set(), self._young
+        self.recent.update(urls)
+        if len(self.recent) > GENERATION:
+            self.recent, self._old = set(), self.recent

@@ -1,7 +1,7 @@
 """`Page`: a fetched response, as a handler sees it. Nothing is decoded or parsed before somebody asks."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from re import Pattern
 from typing import Any
 
@@ -43,7 +43,7 @@ class Headers(Mapping[str, str]):
 class Page:
     """One page. `url` is where it came from, `request` what asked for it."""
 
-    def __init__(self, task: ParseTask, *, obey_nofollow: bool = True) -> None:
+    def __init__(self, task: ParseTask, *, obey_nofollow: bool = True, known: Container[str] = ()) -> None:
         self.url = task.url
         self.status = task.status
         self.request = task.request
@@ -51,6 +51,7 @@ class Page:
         self.fetched_at = task.fetched_at  # epoch seconds
         self._headers = task.headers
         self._obey_nofollow = obey_nofollow
+        self._known = known
         self._content_type = next((value for name, value in task.headers if name == "content-type"), "")
         self.kind = kind_of(task.body, self._content_type)
         self._text: Decoded | None = None
@@ -143,7 +144,8 @@ class Page:
     def _resolver(self) -> Callable[[str], str | None]:
         if self._resolve is None:
             tree = self._tree
-            self._resolve = resolver(self.url if tree is None else base_of(tree, self.url))
+            base = self.url if tree is None else base_of(tree, self.url)
+            self._resolve = resolver(base, self._known)
         return self._resolve
 
     @property

@@ -52,8 +52,8 @@ def run(spider: Spider, task: ParseTask, *, scope: Scope, limits: ParseLimits | 
 
 
 def _harvest(spider: Spider, task: ParseTask, scope: Scope, limits: ParseLimits) -> "Harvest":
-    page = Page(task, obey_nofollow=scope.obey_nofollow)
     harvest = Harvest(spider, task, scope, limits)
+    page = Page(task, obey_nofollow=scope.obey_nofollow, known=spider.memory.recent)
     route = spider.route_for(task.request, task.url)
     if route is None or (page.kind is Kind.BINARY and not route.binary):
         return harvest
@@ -84,7 +84,7 @@ class Harvest:
     def __init__(self, spider: Spider, task: ParseTask, scope: Scope, limits: ParseLimits) -> None:
         self.items: list[Item] = []
         self.links: dict[int, Link] = {}
-        self.urls: set[str] = set()  # as written, of those links that can be told by their URL alone
+        self.urls: set[str] = set()  # canonical, of those links that can be told by their URL alone
         self.dropped: Counter[FailureClass] = Counter()
         self.repeats = 0
         self._memory = spider.memory
@@ -108,14 +108,17 @@ class Harvest:
         """Take in a request: pack it, unless it is known, or refused by the scope."""
         url = request.url
         simple = request.method == "GET" and not request.body
-        if simple and (url in self.urls or not self._memory.unknown([url])):
-            self.repeats += url not in self.urls
-            return
+        if simple:
+            if url in self._memory.recent or not self._memory.unknown([url]):
+                self.repeats += 1
+                return
+            if url in self.urls:
+                return
         address = canonical(url)
         if not self._admits(address):
             return
         if simple:
-            self.urls.add(url)
+            self.urls.add(address)
         request = replace(request, url=address, depth=self._depth, found_on=self._fingerprint)
         self._add(request if request.method.isupper() else replace(request, method=request.method.upper()))
 
