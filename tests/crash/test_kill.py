@@ -13,9 +13,9 @@ from tests.graph_crawl import GraphCrawl, Moment, assert_items, assert_same, ser
 from tests.site.access_log import fetches
 from tests.site.graph import Shape
 
-PAGES = int(os.environ.get("CHAOS_PAGES", "6000"))
+PAGES = int(os.environ.get("CHAOS_PAGES", "5000"))
 KILLS = int(os.environ.get("CHAOS_KILLS", "30"))
-CONCURRENCY = 32
+CONCURRENCY = 16
 GROUP_COMMIT = 64  # pages that may be fetched and not yet committed, on top of those in flight
 LONGEST_START = 1.5  # seconds within which a kill is meant to hit the start-up
 
