@@ -12,7 +12,7 @@ a new connection from the start.
 import asyncio
 from time import monotonic, time
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import Protocol, Self
 
 from shoal.fetch.budget import Budget
 from shoal.fetch.connection import Connection
@@ -20,7 +20,7 @@ from shoal.fetch.decode import Decoder
 from shoal.fetch.dial import Dialer, Resolver
 from shoal.fetch.gate import Held
 from shoal.fetch.guard import Guard, Origin, refused
-from shoal.fetch.message import Headers, compose
+from shoal.fetch.message import Headers, Message, compose
 from shoal.fetch.pool import Pool
 from shoal.model.errors import Rejected
 from shoal.model.failure import Failure, FailureClass
@@ -42,18 +42,6 @@ class Turn(Protocol):
 
     def answered(self) -> None:
         """Take note of the first byte of the answer."""
-
-
-class _Job(NamedTuple):
-    """One fetch, as its one or two tries need it."""
-
-    url: str
-    message: bytes
-    head: bool
-    ranged: bool
-    limits: FetchLimits
-    turn: Turn | None
-    started_at: float
 
 
 class HttpClient:
@@ -105,24 +93,23 @@ class HttpClient:
         turn: Turn | None = None,
     ) -> Response | Failure | Held:
         """Fetch a canonical URL once. `Held`: its turn is too far off, and nothing was sent."""
-        slash = url.find("/", 8)
-        origin = self._origins.get(url[:slash]) or self._check(url)
+        origin = self._origins.get(url[: url.find("/", 8)]) or self._check(url)
         if isinstance(origin, Failure):
             return origin
         try:
-            message, ranged = compose(method, url[slash:], origin.authority, headers, body)
+            message = compose(method, url, origin.authority, headers, body)
         except Rejected as error:
             return refused(str(error))
-        job = _Job(url, message, method == "HEAD", ranged, limits, turn, monotonic())
+        started_at = monotonic()
         kept = self._pool.take(origin.key) if method in ("GET", "HEAD") else None
         if kept is not None:
-            answer = await self._send(job, kept)
+            answer = await self._send(kept, message, limits, turn, started_at)
             if not isinstance(answer, Failure) or answer.kind is not FailureClass.CONNECT:
                 return answer
         opened = await self._dialer.open(origin, limits)
         if isinstance(opened, Failure):
             return opened
-        return await self._send(job, opened)
+        return await self._send(opened, message, limits, turn, started_at)
 
     def _check(self, url: str) -> Origin | Failure:
         """Let the guard read a URL whose origin is new."""
@@ -138,10 +125,16 @@ class HttpClient:
             self._origins[origin.key] = origin
         return origin
 
-    async def _send(self, job: _Job, connection: Connection) -> Response | Failure | Held:
+    async def _send(
+        self,
+        connection: Connection,
+        message: Message,
+        limits: FetchLimits,
+        turn: Turn | None,
+        started_at: float,
+    ) -> Response | Failure | Held:
         """Run one exchange. The connection ends up in the pool or closed, whatever happens."""
-        exchange, turn = connection.exchange, job.turn
-        started_at = job.started_at
+        exchange = connection.exchange
         self._busy.add(connection)
         try:
             if turn is not None:
@@ -152,21 +145,21 @@ class HttpClient:
                 started_at += monotonic() - asked_at  # the wait was not the server's doing
             if connection.closed:
                 return Failure(FailureClass.CONNECT, "closed by the server before the request")
-            exchange.begin(job.limits, started_at=started_at, head=job.head, ranged=job.ranged)
-            await connection.request(job.message, turn.answered if turn is not None else None)
+            exchange.begin(limits, started_at=started_at, head=message.head, ranged=message.ranged)
+            await connection.request(message.data, turn.answered if turn is not None else None)
             elapsed = monotonic() - exchange.sent_at
             if exchange.failure is not None:
                 return exchange.failure
             wire = body = exchange.body
             if exchange.encoding:
-                decoded = await self._decoder.decode(wire, exchange.encoding, job.limits)
+                decoded = await self._decoder.decode(wire, exchange.encoding, limits)
                 if isinstance(decoded, Failure):
                     connection.abort()
                     return Failure(decoded.kind, decoded.reason, exchange.status)
                 body = decoded
             unsealed = exchange.until_close and connection.origin.secure and not connection.eof
             response = Response(
-                job.url,
+                message.url,
                 exchange.status,
                 tuple(exchange.headers),
                 body,

@@ -19,6 +19,7 @@ _NAMES: dict[
     bytes, str
 ] = {}  # header names as sent -> in lower case: the same few, thousands of times a second
 _NAMES_KEPT = 2_000
+_FRAMING = frozenset({"content-length", "transfer-encoding", "content-encoding"})
 
 
 class _Stop(Exception):
@@ -39,12 +40,12 @@ class Exchange:
         "_head",
         "_in_headers",
         "_limits",
-        "_lines",
         "_moved_at",
         "_parser",
         "_progress",
         "_ranged",
         "_spill",
+        "_trailers",
         "complete",
         "encoding",
         "failure",
@@ -84,7 +85,7 @@ class Exchange:
         self._chunked = False
         self._chunk_open = False
         self._chunks = 0
-        self._lines = 0
+        self._trailers = 0
         self._body = b""
         self._spill: bytearray | None = None
         self._progress = 0
@@ -168,11 +169,12 @@ class Exchange:
         self.headers = []  # forgets those of an interim answer (1xx)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._lines += 1
-        if self._lines > self._limits.header_lines:
-            self._stop(FailureClass.TOO_LARGE, f"more than {self._limits.header_lines} header lines")
-        if self._in_headers:  # trailers are counted and forgotten
+        if self._in_headers:
             self.headers.append((_NAMES.get(name) or _lower(name), value.decode("latin-1")))
+        else:  # trailers are counted and forgotten
+            self._trailers += 1
+            if self._trailers > self._limits.header_lines:
+                self._stop(FailureClass.TOO_LARGE, f"more than {self._limits.header_lines} trailers")
 
     def on_headers_complete(self) -> None:
         status = self.status = self._parser.get_status_code()
@@ -181,14 +183,17 @@ class Exchange:
                 self._stop(FailureClass.PROTOCOL, f"status {status}")
             return  # interim: the answer proper follows, within the same header limits
         self._in_headers = False
+        if len(self.headers) > self._limits.header_lines:
+            self._stop(FailureClass.TOO_LARGE, f"more than {self._limits.header_lines} header lines")
         length = transfer = None
         for name, value in self.headers:
-            if name == "content-length":
-                length = value
-            elif name == "transfer-encoding":
-                transfer = value if transfer is None else f"{transfer}, {value}"
-            elif name == "content-encoding":
-                self.encoding = f"{self.encoding},{value}" if self.encoding else value
+            if name in _FRAMING:
+                if name == "content-length":
+                    length = value
+                elif name == "transfer-encoding":
+                    transfer = value if transfer is None else f"{transfer}, {value}"
+                else:
+                    self.encoding = f"{self.encoding},{value}" if self.encoding else value
         if self._head:
             # llhttp cannot be told that there will be no body, and would wait for one. The connection is
             # given up: that is cheaper than being wrong about where the next answer starts.

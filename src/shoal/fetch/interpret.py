@@ -44,6 +44,8 @@ class Redirect:
 
 Meaning = Page | Redirect | Failure
 
+_A_PAGE = Page()  # by far the most frequent meaning
+
 
 @dataclass(frozen=True, slots=True)
 class RedirectRules:
@@ -70,7 +72,10 @@ def interpret(
         return Failure(FailureClass.ANTI_BOT, f"a challenge by {service}", status)
     if status < 300:
         # 206 is one or many parts of something: kept as it came.
-        return Page(status not in (204, 205, 206), _refresh(request, response, rules))
+        following = _refresh(request, response, rules)
+        return (
+            _A_PAGE if status == 200 and following is None else Page(status not in (204, 205, 206), following)
+        )
     if status == 304:
         if asked is Asked.PLAINLY:
             return Failure(FailureClass.PROTOCOL, "304 although nothing was known", status)
@@ -137,7 +142,8 @@ def _redirect(request: Request, response: Response, rules: RedirectRules) -> Red
 
 def _refresh(request: Request, response: Response, rules: RedirectRules) -> Request | None:
     """Follow a Refresh header like a redirect, but keep the page that sent it."""
-    found = _REFRESH.match(response.header("refresh")) if response.header("refresh") else None
+    value = response.header("refresh")
+    found = _REFRESH.match(value) if value else None
     if found is None or request.method != "GET":
         return None
     target = resolve(response.url, found.group(1), rules)

@@ -3,6 +3,8 @@
 import re
 from functools import lru_cache
 
+import msgspec
+
 from shoal.model.errors import Rejected
 
 Headers = tuple[tuple[str, str], ...]
@@ -14,14 +16,24 @@ _TARGET = re.compile(r"/[!\"$-~]*")  # printable ASCII without a fragment: what 
 _METHOD = re.compile(r"[A-Z]+")
 
 
-def compose(method: str, target: str, authority: str, headers: Headers, body: bytes) -> tuple[bytes, bool]:
-    """Write a request, and say whether it asks for a range; raise `Rejected` for what cannot be sent."""
+class Message(msgspec.Struct, frozen=True):
+    """A request, ready to be written."""
+
+    url: str
+    data: bytes
+    head: bool  # its answer has no body
+    ranged: bool  # its answer may be a part
+
+
+def compose(method: str, url: str, authority: str, headers: Headers, body: bytes) -> Message:
+    """Write a request for a canonical URL; raise `Rejected` for what cannot be sent."""
+    target = url[url.find("/", 8) :]
     if _TARGET.fullmatch(target) is None or _METHOD.fullmatch(method) is None:
         raise Rejected("the request line would be malformed")
     block, ranged = _block(headers)
     framing = f"Content-Length: {len(body)}\r\n" if body or method in ("POST", "PUT", "PATCH") else ""
     head = f"{method} {target} HTTP/1.1\r\nHost: {authority}\r\n{block}{framing}\r\n"
-    return head.encode("latin-1") + body, ranged
+    return Message(url, head.encode("latin-1") + body, method == "HEAD", ranged)
 
 
 @lru_cache(maxsize=512)
