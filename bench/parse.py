@@ -9,14 +9,16 @@ import cProfile
 import pstats
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 import psutil
 import uvloop
 
 from bench.site import FIELDS, page, path_of
-from shoal.model.limits import ParseLimits
+from shoal.model.limits import MIB, ParseLimits
 from shoal.model.page import ParseResult, ParseTask
 from shoal.model.request import Request
+from shoal.parse.channel import Channel, Ticket
 from shoal.parse.pool import ParsePool, Poisoned
 from shoal.spider.source import PlainSpider
 
@@ -83,6 +85,27 @@ async def measure(
     )
 
 
+async def sending(tasks: Sequence[ParseTask]) -> str:
+    """Return what encoding and sending costs the parent, a page, by the number of pages in a message."""
+    figures = []
+    for size in (1, 4, 16, 64):
+        channel = Channel[ParseResult](1, asyncio.get_running_loop(), output_bytes=MIB)
+        tickets = [Ticket[ParseResult](task, print) for task in tasks[:size]]
+        best = float("inf")
+        with channel.open(lambda _: None) as child:
+            child.setblocking(False)
+            for _ in range(300):
+                start = time.thread_time()
+                channel.send(tickets)
+                best = min(best, time.thread_time() - start)
+                with suppress(BlockingIOError):
+                    while child.recv(4 * MIB):  # noqa: ASYNC110 (the channel sends what did not fit at first)
+                        await asyncio.sleep(0)
+        channel.close()
+        figures.append(f"{best / size * 1e6:.1f} µs ({size})")
+    return "sending:  " + "   ".join(figures)
+
+
 def cpu(family: Sequence[psutil.Process]) -> float:
     return sum(sum(process.cpu_times()[:2]) for process in family)
 
@@ -97,6 +120,7 @@ def main() -> None:
     print(
         f"pages of {sum(len(task.body) for task in tasks) / len(tasks) / 1000:.1f} KB, {chosen.procs} procs"
     )
+    print(uvloop.run(sending(tasks)))
     for window in (256, 8, 1):
         profile = cProfile.Profile() if chosen.profile else None
         print(uvloop.run(measure(tasks, procs=chosen.procs, window=window, profile=profile)))

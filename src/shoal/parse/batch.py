@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 MESSAGES = 2
-PAGES = 16  # beyond that a page got no cheaper (bench/parse.py)
+PAGES = 16  # sending a 12 KB page takes 7 µs alone, 2 µs in a message of 16 or of 64 (bench/parse.py)
 BYTES = 256 * 1024
 
 
