@@ -3,6 +3,8 @@
     spider      Spider: start, routes, options
     page        Page: what a handler is given
     selector    CSS, XPath and regular expressions on a page, with parsel's meaning
+    links       where a page leads
+    items       what a handler yields, made into JSON
     plain       the spiders that need no code
     source      where a spider comes from; loading it, describing it
     run         one page through one spider

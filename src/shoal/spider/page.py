@@ -59,6 +59,22 @@ class Page:
         self._resolve: Callable[[str], str | None] | None = None
         self._nofollow: bool | None = None
 
+    @classmethod
+    def of(
+        cls,
+        body: str | bytes,
+        *,
+        url: str = "https://page.example/",
+        content_type: str = "text/html; charset=utf-8",
+        status: int = 200,
+        data: dict[str, Any] | None = None,
+    ) -> "Page":
+        """Make a page by hand, for trying a handler out."""
+        request = Request(url=url, data=data or {})
+        headers = (("content-type", content_type),)
+        body = body.encode() if isinstance(body, str) else body
+        return cls(ParseTask(0, 0, request, url, status, headers, body, 0.0))
+
     @property
     def depth(self) -> int:
         """Links from a seed to here."""

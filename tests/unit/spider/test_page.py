@@ -6,6 +6,7 @@ import pytest
 from tests.unit.spider.pages import page
 
 from shoal.model.request import Request
+from shoal.spider.page import Page
 
 SHOP = """<!doctype html><html><head><title>Shop</title></head><body>
 <a href="/a.html">a</a> <a href="b.html#x">b</a> <a href="b.html#y">b again</a> <a href="mailto:me@x.example">mail</a>
@@ -101,6 +102,32 @@ def test_links_are_relative_to_the_first_base_that_leads_to_the_web(bases: str, 
     found = page(f"<head>{bases}</head><a href=x>")
     assert urls(found.links()) == [expected]
     assert found.urljoin("x") == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "target"),
+    [
+        ("0; url=/next", ["https://books.example/next"]),
+        ("3;URL='next.html'", ["https://books.example/catalogue/next.html"]),
+        (" 1.5 , https://other.example/", ["https://other.example/"]),
+        ("5", []),
+        ("0; url=javascript:x", []),
+        ("", []),
+    ],
+)
+def test_a_refresh_is_a_link(content: str, target: list[str]) -> None:
+    assert urls(page(f'<meta http-equiv="Refresh" content="{content}">').links()) == target
+
+
+def test_a_handler_can_be_tried_out_on_a_page_made_by_hand() -> None:
+    found = Page.of("<h1>Ünï</h1><a href=x>", url="https://a.example/b/", data={"n": 1})
+    assert found.css("h1::text").get() == "Ünï"
+    assert urls(found.links()) == ["https://a.example/b/x"]
+    assert (found.data, found.status, found.headers["content-type"]) == (
+        {"n": 1},
+        200,
+        "text/html; charset=utf-8",
+    )
 
 
 def test_one_link_can_be_followed_by_url_or_selector() -> None:
