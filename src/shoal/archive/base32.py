@@ -1,7 +1,7 @@
 """Base32 of a SHA-1, the spelling that WARC digests use.
 
 The standard library loops over groups in Python; regrouping all 160 bits at once with a few masks takes a
-third of the time, and there are three digests a page.
+third of the time.
 """
 
 

@@ -1,6 +1,7 @@
 """WARC 1.1 records, built as bytes. Pure: no files, no clock.
 
-Templates and bytes formatting rather than objects: two records a page, on the path of every page.
+Templates and bytes formatting rather than objects: two records a page, on the path of every page. Blocks have
+no digest of their own: gzip has a checksum for each record, and the payload has the digest that revisits need.
 """
 
 import hashlib
@@ -27,7 +28,6 @@ _RESPONSE = (
     b"WARC-Date: %b\r\n"
     b"%b"
     b"WARC-Payload-Digest: %b\r\n"
-    b"WARC-Block-Digest: %b\r\n"
     b"Content-Type: application/http;msgtype=response\r\n"
     b"Content-Length: %d\r\n"
     b"\r\n"
@@ -45,7 +45,6 @@ _REVISIT = (
     b"WARC-Refers-To-Date: %b\r\n"
     b"Shoal-Refers-To: %b\r\n"
     b"%b"
-    b"WARC-Block-Digest: %b\r\n"
     b"Content-Type: application/http;msgtype=response\r\n"
     b"Content-Length: %d\r\n"
     b"\r\n"
@@ -58,7 +57,6 @@ _REQUEST = (
     b"WARC-Target-URI: %b\r\n"
     b"WARC-Date: %b\r\n"
     b"WARC-Concurrent-To: <urn:uuid:%b>\r\n"
-    b"WARC-Block-Digest: %b\r\n"
     b"Content-Type: application/http;msgtype=request\r\n"
     b"Content-Length: %d\r\n"
     b"\r\n"
@@ -70,7 +68,6 @@ _WARCINFO = (
     b"WARC-Record-ID: <urn:uuid:%b>\r\n"
     b"WARC-Date: %b\r\n"
     b"WARC-Filename: %b\r\n"
-    b"WARC-Block-Digest: %b\r\n"
     b"Content-Type: application/warc-fields\r\n"
     b"Content-Length: %d\r\n"
     b"\r\n"
@@ -103,8 +100,6 @@ def page_records(
     """Return the response record, the request record, and the payload digest."""
     this, url, date = ids(), _uri(response.url), warc_date(response.fetched_at)
     head = _response_head(response)
-    block = hashlib.sha1(head, usedforsecurity=False)
-    block.update(response.wire)
     digest = sha1(response.wire)
     answer = _RESPONSE % (
         this,
@@ -112,7 +107,6 @@ def page_records(
         date,
         _address(response),
         digest,
-        b"sha1:" + base32(block.digest()),
         len(head) + len(response.wire),
         head,
         response.wire,
@@ -140,7 +134,6 @@ def revisit_records(
         warc_date(original.fetched_at),
         spell_ref(original.ref),
         b"WARC-Payload-Digest: %b\r\n" % original.digest.encode(),
-        sha1(head),
         len(head),
         head,
     )
@@ -150,7 +143,7 @@ def revisit_records(
 def warcinfo_record(ids: RecordIds, segment: str, *, at: float, fields: Iterable[tuple[str, str]]) -> bytes:
     """Return the record that opens a segment."""
     block = "".join(f"{name}: {value.translate(_BREAKS)}\r\n" for name, value in fields).encode()
-    return _WARCINFO % (ids(), warc_date(at), segment.encode(), sha1(block), len(block), block)
+    return _WARCINFO % (ids(), warc_date(at), segment.encode(), len(block), block)
 
 
 def warc_date(at: float) -> bytes:
@@ -175,7 +168,7 @@ def _request_record(
     lines = [f"{request.method} {_target(request.url)} HTTP/1.1"]
     lines += [f"{name}: {REDACTED if is_secret(name) else value}" for name, value in sent_headers]
     block = _head(lines) + request.body
-    return _REQUEST % (ids(), _uri(request.url), date, answer, sha1(block), len(block), block)
+    return _REQUEST % (ids(), _uri(request.url), date, answer, len(block), block)
 
 
 def _response_head(response: Response) -> bytes:
