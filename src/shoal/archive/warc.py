@@ -1,7 +1,7 @@
 """WARC 1.1 records, built as bytes. Pure: no files, no clock.
 
 Templates and bytes formatting rather than objects: two records a page, on the path of every page. Blocks have
-no digest of their own: gzip has a checksum for each record, and the payload has the digest that revisits need.
+no digest of their own: gzip has a checksum for each record, and the payload the digest that revisits need.
 """
 
 import hashlib

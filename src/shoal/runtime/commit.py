@@ -54,6 +54,7 @@ class Committer:
         archive_key: str,
         sinks_key: str,
         on_commit: Callable[[], None],
+        on_stale: Callable[[], None],
     ) -> None:
         self._store = store
         self._archive = archive
@@ -61,6 +62,7 @@ class Committer:
         self._archive_key = archive_key
         self._sinks_key = sinks_key
         self._on_commit = on_commit
+        self._on_stale = on_stale
         self._settlements: list[tuple[Settlement, Sequence[Item]]] = []
         self._acknowledgements: list[tuple[Acknowledgement, Sequence[Item]]] = []
         self._first = asyncio.Event()
@@ -100,6 +102,8 @@ class Committer:
             return
         # A lease that ran out while its page was in hand belongs to somebody else now, and so do its items.
         held = [entry for entry in settlements if self._store.holds(entry[0].lease)]
+        if len(held) < len(settlements):
+            self._on_stale()
         self._sinks.write(_items(held))
         self._sinks.write(_items(acknowledgements))
         self._archive.flush()

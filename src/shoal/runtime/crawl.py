@@ -85,6 +85,7 @@ class Crawl:
             archive_key=archive_key(stations.crawl),
             sinks_key=sinks_key(stations.crawl),
             on_commit=self._wake.set,
+            on_stale=stations.border.renew,
         )
         self._parsing = Parsing(stations.crawl, stations.parser, stations.pages, self, self._tally)
 

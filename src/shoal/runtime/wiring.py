@@ -94,6 +94,10 @@ class Border:
             self._move(msgspec.structs.replace(self._scope, hosts=hosts | {host_key(url)}))
         return self._scope.refuse(url, depth)
 
+    def renew(self) -> None:
+        """Make the parse children forget which links they have handed over: some of them were dropped."""
+        self._parser.configure(self._scope)
+
     def _move(self, scope: Scope) -> None:
         self._scope = scope
         self._parser.configure(scope)

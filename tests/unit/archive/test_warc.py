@@ -99,9 +99,7 @@ def test_fastwarc_reads_every_record_and_all_digests_are_right(tmp_path: Path) -
     path = write_some(tmp_path)
 
     with path.open("rb") as file:
-        seen = []
-        for record in FastIterator(file, parse_http=False):
-            seen.append(record.record_type)
+        seen = [record.record_type for record in FastIterator(file, parse_http=False)]
     assert seen[0] == WarcRecordType.warcinfo
     assert seen.count(WarcRecordType.response) == 7
     assert seen.count(WarcRecordType.request) == 9

@@ -79,6 +79,7 @@ def committer(witness: Witness) -> Committer:
         archive_key="archive",
         sinks_key="sinks",
         on_commit=lambda: None,
+        on_stale=lambda: witness.calls.append("stale"),
     )
 
 
@@ -103,6 +104,7 @@ async def test_a_lease_that_ran_out_brings_neither_its_items_nor_its_outcome() -
 
     assert witness.settled == [1, 3]
     assert witness.written == ["1", "3"]
+    assert witness.calls.count("stale") == 1
 
 
 async def test_a_page_parsed_later_brings_its_items_with_its_acknowledgement() -> None:
