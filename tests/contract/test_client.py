@@ -748,6 +748,17 @@ async def test_T05_a_handshake_that_stalls_times_out(client: HttpClient) -> None
     assert result.reason.startswith("TLS")
 
 
+async def test_a_fetch_cancelled_in_its_handshake_leaves_nothing_open(client: HttpClient) -> None:
+    async with raw_server(Peer.hang) as server:
+        server.scheme = "https"
+        task = asyncio.create_task(client.fetch(server.url(), limits=LIMITS))
+        await eventually(lambda: server.open == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await gone(server)
+
+
 async def test_T09_a_bare_close_truncates_what_has_a_length_and_is_noted_where_there_is_none(
     open_client: Open, authority: Authority
 ) -> None:

@@ -18,6 +18,7 @@ from shoal.model.limits import FetchLimits
 from shoal.model.outcome import Dead, Filtered, Gone, Lease, Released, Retry, RetryRules, judge
 from shoal.model.page import Response
 from shoal.model.request import Link, Request
+from shoal.model.url import host_key
 
 Refuse = Callable[[str, int], FailureClass | None]
 """Admission of a redirect's target, by URL and depth: the rule that keeps it out, or None."""
@@ -115,7 +116,7 @@ class Fetcher:
             self._judge(attempt, answer)
             return attempt
         attempt.response = answer
-        attempt.headers = (("Host", lease.host), *headers)
+        attempt.headers = (("Host", host_key(request.url)), *headers)
         self._take_cookies(answer)
         self._interpret(attempt, answer, has_copy=bool(etag or modified))
         return attempt
@@ -127,7 +128,8 @@ class Fetcher:
         turns: list[Turn] = []
 
         def turn_for(host: str) -> Turn:
-            turns.append(self._gate.turn(host, interval=lease.interval, burst=lease.burst))
+            key = lease.host if host == host_key(lease.request.url) else host
+            turns.append(self._gate.turn(key, interval=lease.interval, burst=lease.burst))
             return turns[-1]
 
         answer = await self._robots.rules(origin, turn_for)

@@ -69,9 +69,9 @@ class Resolver:
             return Failure(FailureClass.DNS, f"no answer from DNS within {self._timeout:g} s")
 
     def _ask(self, host: str) -> asyncio.Future[Answer]:
+        question = self._dns.getaddrinfo(host)
         answer: asyncio.Future[Answer] = self._loop.create_future()
         self._asked[host] = answer
-        question = self._dns.getaddrinfo(host)
         question.add_done_callback(lambda done: self._keep(host, done, answer))
         return answer
 

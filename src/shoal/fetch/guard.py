@@ -10,6 +10,7 @@ one's own network; link-local addresses (cloud metadata among them), multicast a
 shut. An address in disguise (IPv4 inside IPv6) is judged by what it hides, and never opened as private.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -57,6 +58,7 @@ _GLOBAL_6 = IPv6Network("2000::/3")
 _NEVER_6 = [IPv6Network(n) for n in ("2001::/23", "2001:db8::/32", "3fff::/20")]
 _NAT64 = IPv6Network("64:ff9b::/96")
 _COMPATIBLE = IPv6Network("::/96")
+_NAME = re.compile(r"[^.]{1,63}(?:\.[^.]{1,63})*")  # what DNS can carry; URLs allow more
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +90,12 @@ class Guard:
         port = int(parsed.port) if parsed.port else DEFAULT_PORTS[scheme]
         if port in BAD_PORTS:
             return refused(f"port {port} is not allowed")
-        host = parsed.hostname.removeprefix("[").removesuffix("]")
-        if is_literal(host) and (failure := self.check([host])):
-            return failure
+        host = parsed.hostname.removeprefix("[").removesuffix("]").removesuffix(".")
+        if is_literal(host):
+            if failure := self.check([host]):
+                return failure
+        elif len(host) > 253 or _NAME.fullmatch(host) is None:
+            return refused("the host name is malformed")
         return Origin(f"{scheme}://{parsed.host}", scheme == "https", host, port, parsed.host)
 
     def check(self, addresses: Iterable[str]) -> Failure | None:

@@ -145,7 +145,10 @@ class Robots:
         packed = await self._load(origin) if self._load is not None else None
         if packed is None:
             return None
-        record = msgspec.msgpack.decode(packed, type=Record)
+        try:
+            record = msgspec.msgpack.decode(packed, type=Record)
+        except msgspec.MsgspecError:
+            return None  # written by another version: ask the site again
         age = self._clock() - record.fetched_at
         return record if 0 <= age < LIFETIME else None
 

@@ -119,6 +119,10 @@ def test_one_forbidden_address_refuses_all_of_them() -> None:
         "http://[::ffff:127.0.0.1]/",
         "http://[::]/",
         "http://169.254.169.254/latest/meta-data/",
+        "http://a..b/",
+        "http://.example.com/",
+        f"http://{'a' * 64}.test/",
+        f"http://{'a.' * 127}test/",
         "nonsense",
         "",
     ],
@@ -148,6 +152,7 @@ def test_U15_bad_ports_are_refused(port: int) -> None:
             Origin("https://[2606:2800::1]:8443", True, "2606:2800::1", 8443, "[2606:2800::1]:8443"),
         ),
         ("http://host1/", Origin("http://host1", False, "host1", 80, "host1")),
+        ("http://a.test./", Origin("http://a.test.", False, "a.test", 80, "a.test.")),
     ],
 )
 def test_an_allowed_url_says_where_to_connect(url: str, origin: Origin) -> None:

@@ -244,6 +244,13 @@ async def test_rules_outlive_the_process_through_the_store(clock: Clock) -> None
     assert second.fetched == [f"{SITE}/robots.txt"]
 
 
+async def test_a_record_that_cannot_be_read_is_fetched_anew(clock: Clock) -> None:
+    async def load(origin: str) -> bytes | None:
+        return b"from another version"
+
+    assert not (await rules(robots(Web(a=reply()), clock, load=load))).allows("/private")
+
+
 async def test_what_is_unreachable_is_not_stored(clock: Clock) -> None:
     saved: list[str] = []
 
