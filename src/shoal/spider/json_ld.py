@@ -1,0 +1,89 @@
+"""JSON-LD as pages really have it: in comments, in CDATA, with raw line breaks and commas too many.
+
+Strict JSON is tried first. What is mended cannot change a value: wrappers around the whole, and commas before
+a closing bracket outside of strings. Size, number and depth are bounded.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from shoal.model.limits import MIB
+
+_SCRIPT = 1 * MIB  # characters of one script
+_OBJECTS = 200  # of one page
+_DEPTH = 64
+
+_opening = re.compile(r"(?:\s|<!--|<!\[CDATA\[|//(?=\s*+<)|/\*(?=\s*+<)|\*/)++")
+_CLOSINGS = ("-->", "]]>", "*/", "//", "/*", ";")
+_string_or_comma = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\Z)|,(?=\s*+[}\]])', re.DOTALL)
+
+
+def read_json_ld(scripts: Iterable[str]) -> tuple[list[dict[str, Any]], int]:
+    """Read the objects in a page's scripts, and count the scripts that cannot be read."""
+    found: list[dict[str, Any]] = []
+    broken = 0
+    for script in scripts:
+        try:
+            found.extend(_objects(script))
+        except (ValueError, RecursionError):
+            broken += 1
+        if len(found) >= _OBJECTS:
+            break
+    return found[:_OBJECTS], broken
+
+
+def subjects(found: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Walk the objects, and those of their `@graph`."""
+    for one in found:
+        yield one
+        graph = one.get("@graph")
+        if isinstance(graph, list):
+            yield from (inner for inner in graph if isinstance(inner, dict))
+
+
+def _objects(script: str) -> list[dict[str, Any]]:
+    if len(script) > _SCRIPT:
+        raise ValueError("too large")
+    try:
+        value = msgspec.json.decode(script)
+    except msgspec.MsgspecError:
+        value = json.loads(_mended(script), strict=False, parse_constant=_refuse)
+    _check_depth(value)
+    values = value if isinstance(value, list) else [value]
+    return [one for one in values if isinstance(one, dict)]
+
+
+def _mended(script: str) -> str:
+    if opening := _opening.match(script):
+        script = script[opening.end() :]
+    script = script.rstrip()
+    while script.endswith(_CLOSINGS):
+        script = script.removesuffix(next(filter(script.endswith, _CLOSINGS))).rstrip()
+    return _string_or_comma.sub(_without_comma, script)
+
+
+def _without_comma(found: re.Match[str]) -> str:
+    return "" if found[0] == "," else found[0]
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(_DEPTH):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return
+    raise ValueError("nested too deep")
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
