@@ -188,7 +188,7 @@ def test_a_file_that_is_no_store_is_refused_and_left_as_it_is(shop: str, tmp_pat
 
 
 def test_two_processes_cannot_crawl_into_one_store(shop: str, tmp_path: Path) -> None:
-    with started("crawl", shop, "--allow-private", "--rate", "5", cwd=tmp_path) as first:
+    with started("crawl", shop, "--allow-private", "--rate", "1", cwd=tmp_path) as first:
         while not list(tmp_path.rglob("*.jsonl")):
             with suppress(subprocess.TimeoutExpired):
                 first.wait(0.05)
@@ -267,5 +267,5 @@ def test_a_summary_that_cannot_be_written_is_no_success(shop: str, tmp_path: Pat
             check=False,
         )
     assert ran.returncode == 1
-    assert ran.stderr.splitlines()[-1] == "shoal: cannot write to standard output: No space left on device"
+    assert ran.stderr.splitlines()[-1] == "shoal: cannot write the result: No space left on device"
     finishes_and_verifies(shop, tmp_path)

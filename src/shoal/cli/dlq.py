@@ -25,11 +25,13 @@ REPLAY_EXAMPLES = examples(
     ("One host, at most 100", "shoal dlq replay --host shop.example --limit 100"),
 )
 
+SHOWN = 50  # letters listed unless asked for more
+
 app = typer.Typer()
 
 Kind = Annotated[str | None, option("--class", "CLASS", "Only this failure class.", default="all")]
 Host = Annotated[str | None, option("--host", "HOST", "Only this host.", default="all")]
-Limit = Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")]
+Limit = Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many.", show_default=False)]
 
 
 @app.callback(invoke_without_command=True)
@@ -46,24 +48,24 @@ def list_command(
     crawl: Crawl = None,
     kind: Kind = None,
     host: Host = None,
-    limit: Limit = 50,
+    limit: Limit = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
     """List what was given up: class, attempts and reason.
 
-    Latest first. Safe while a crawl runs.
+    Latest first, 50 unless --limit says otherwise. Safe while a crawl runs.
     """
     from asyncio import run
 
-    from shoal.cli.layers import load_settings
+    from shoal.cli.layers import chosen_store
     from shoal.cli.output import put, put_json
     from shoal.runtime.inspect import dead_letters
 
-    settings = load_settings({"store": store} if store is not None else {}, config=config).settings
-    found = run(dead_letters(settings.store, crawl, kind=failure_class(kind), host=host or "", limit=limit))
+    folder = chosen_store(store, config=config)
+    found = run(dead_letters(folder, crawl, kind=failure_class(kind), host=host or "", limit=limit or SHOWN))
     if json:
-        put_json({"store": settings.store, "dead_letters": [letter_json(letter) for letter in found]})
+        put_json({"store": folder, "dead_letters": [letter_json(letter) for letter in found]})
     else:
         put("\n".join(letter_lines(found)))
 
@@ -75,7 +77,7 @@ def replay_command(
     crawl: Crawl = None,
     kind: Kind = None,
     host: Host = None,
-    limit: Limit = 1_000_000,
+    limit: Limit = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -85,14 +87,14 @@ def replay_command(
     """
     from asyncio import run
 
-    from shoal.cli.layers import load_settings
+    from shoal.cli.layers import chosen_store
     from shoal.cli.output import put, put_json
     from shoal.runtime.inspect import replay
 
-    settings = load_settings({"store": store} if store is not None else {}, config=config).settings
-    count = run(replay(settings.store, crawl, kind=failure_class(kind), host=host or "", limit=limit))
+    folder = chosen_store(store, config=config)
+    count = run(replay(folder, crawl, kind=failure_class(kind), host=host or "", limit=limit))
     if json:
-        put_json({"store": settings.store, "replayed": count})
+        put_json({"store": folder, "replayed": count})
     else:
         put(f"{counted(count, 'request')} put back; run the crawl's command again to fetch them")
 

@@ -26,6 +26,11 @@ def load_settings(flags: Mapping[str, object], *, config: str | None = None) -> 
     return layered(flags, environ=os.environ, file=_find(config))
 
 
+def chosen_store(flag: str | None, *, config: str | None) -> str:
+    """Find the store for a command that only looks at one."""
+    return load_settings({} if flag is None else {"store": flag}, config=config).settings.store
+
+
 def layered(flags: Mapping[str, object], *, environ: Mapping[str, str], file: Path | None) -> Layered:
     """Put the layers on top of one another."""
     given = [

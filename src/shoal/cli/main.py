@@ -69,7 +69,11 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _bug(error: BaseException) -> Exit:
-    with tempfile.NamedTemporaryFile("w", prefix="shoal-bug-", suffix=".txt", delete=False) as file:
-        traceback.print_exception(error, file=file)
-    tell(f"this is a bug in Shoal: {type(error).__name__}: {error}; the traceback is in {file.name}")
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="shoal-bug-", suffix=".txt", delete=False) as file:
+            traceback.print_exception(error, file=file)
+        where = f"the traceback is in {file.name}"
+    except OSError:
+        where = "SHOAL_DEBUG=1 shows the traceback"
+    tell(f"this is a bug in Shoal: {type(error).__name__}: {error}; {where}")
     return Exit.BUG

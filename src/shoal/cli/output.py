@@ -2,6 +2,7 @@
 
 import json
 import sys
+from typing import TextIO
 
 from shoal.model.errors import Misconfigured, ShoalError
 
@@ -10,16 +11,16 @@ class ClosedPipe(ShoalError):
     """Whoever read our output went away."""
 
 
-def put(text: str) -> None:
-    """Write a result to standard output, all of it or an error."""
+def put(text: str, stream: TextIO | None = None) -> None:
+    """Write a result, all of it or an error, to standard output unless told otherwise."""
     try:
-        print(text, flush=True)
+        print(text, file=stream, flush=True)
     except OSError as error:
         # What is still buffered has nowhere to go: without this the interpreter would complain again at exit.
         sys.stdout = None
         if isinstance(error, BrokenPipeError):
             raise ClosedPipe("whoever read the output went away") from None
-        raise Misconfigured(f"cannot write to standard output: {error.strerror}") from None
+        raise Misconfigured(f"cannot write the result: {error.strerror}") from None
 
 
 def put_json(value: object) -> None:

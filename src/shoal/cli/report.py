@@ -46,7 +46,7 @@ def _place(output: str) -> str:
     return "standard output" if output == "-" else output
 
 
-def shortcoming(summary: Summary, *, max_dead: int | None, letters: Sequence[DeadLetter]) -> str:
+def shortcoming(summary: Summary, letters: Sequence[DeadLetter]) -> str:
     """Say in one line why a crawl that ended is no success, or hardly one; empty: nothing to say."""
     counts = summary.snapshot.counts
     if summary.ending is not Ending.INTERRUPTED and not counts.get("done"):
@@ -55,7 +55,7 @@ def shortcoming(summary: Summary, *, max_dead: int | None, letters: Sequence[Dea
         return f"not a single page: {why or others or 'nothing to fetch'}"
     if summary.max_dead_exceeded:
         given_up = counted(counts.get("dead", 0), "request")
-        return f"{given_up} given up, --max-dead allows {max_dead}: {by_count(summary.dead_by_class)}"
+        return f"{given_up} given up, more than --max-dead allows: {by_count(summary.dead_by_class)}"
     return ""
 
 

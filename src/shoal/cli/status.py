@@ -22,12 +22,12 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> N
     """
     from asyncio import run
 
-    from shoal.cli.layers import load_settings
+    from shoal.cli.layers import chosen_store
     from shoal.cli.output import put, put_json
     from shoal.runtime.inspect import status
 
-    settings = load_settings({"store": store} if store is not None else {}, config=config).settings
-    found = run(status(settings.store))
+    folder = chosen_store(store, config=config)
+    found = run(status(folder))
     if json:
         put_json(status_json(found))
     else:

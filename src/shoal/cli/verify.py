@@ -31,12 +31,12 @@ def command(
     from asyncio import run
 
     from shoal.cli.exits import Exit
-    from shoal.cli.layers import load_settings
+    from shoal.cli.layers import chosen_store
     from shoal.cli.output import put, put_json
     from shoal.runtime.verify import verify
 
-    settings = load_settings({"store": store} if store is not None else {}, config=config).settings
-    report = run(verify(settings.store, crawl, deep=deep))
+    folder = chosen_store(store, config=config)
+    report = run(verify(folder, crawl, deep=deep))
     if json:
         put_json(verify_json(report))
     else:

@@ -16,7 +16,8 @@ LINE_EVERY = 5.0  # seconds between two log lines
 
 
 class Watch(Protocol):
-    """What the crawl command needs of a display. `show` never raises: a closed terminal is reported once."""
+    """What the crawl command needs of a display. Nothing here raises if the terminal or pipe has gone away:
+    `lost` is told, again and again."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -45,8 +46,9 @@ class Silence:
 class LogLines(Silence):
     """Logs progress every few seconds of the crawl's own time."""
 
-    def __init__(self) -> None:
+    def __init__(self, lost: Callable[[], None]) -> None:
         self._due = LINE_EVERY
+        self._lost = lost
 
     def show(self, snapshot: Snapshot) -> None:
         from shoal.cli.screen import progress_fields
@@ -56,7 +58,10 @@ class LogLines(Silence):
             log.info("crawl.progress", extra=progress_fields(snapshot))
 
     def say(self, text: str) -> None:
-        print(f"shoal: {text}", file=sys.stderr, flush=True)
+        try:
+            print(f"shoal: {text}", file=sys.stderr, flush=True)
+        except OSError:
+            self._lost()
 
 
 class Picture:
@@ -123,4 +128,4 @@ def choose_watch(
     moves = environ.get("TERM", "") not in ("", "dumb", "unknown")
     if terminal and moves and "utf" in locale.lower():
         return Picture(lost)
-    return LogLines()
+    return LogLines(lost)

@@ -120,27 +120,24 @@ LETTER = DeadLetter(
 
 
 def test_a_crawl_without_a_page_says_why() -> None:
-    told = shortcoming(summary(snapshot=NO_PAGE), max_dead=None, letters=[LETTER])
+    told = shortcoming(summary(snapshot=NO_PAGE), [LETTER])
     assert told == "not a single page: http://a.test/: connect: nobody answers"
 
 
 def test_a_crawl_whose_pages_are_gone_or_forbidden_says_so() -> None:
     nothing = snapshot(counts={"done": 0, "gone": 1, "filtered": 3, "dead": 0})
-    assert (
-        shortcoming(summary(snapshot=nothing), max_dead=None, letters=[])
-        == "not a single page: filtered 3, gone 1"
-    )
+    assert shortcoming(summary(snapshot=nothing), []) == "not a single page: filtered 3, gone 1"
 
 
 def test_too_many_dead_letters_are_counted_by_class() -> None:
     given_up = summary(dead_by_class={"dns": 1, "timeout": 2}, max_dead_exceeded=True)
-    told = shortcoming(given_up, max_dead=2, letters=[])
-    assert told == "3 requests given up, --max-dead allows 2: timeout 2, dns 1"
+    told = shortcoming(given_up, [])
+    assert told == "3 requests given up, more than --max-dead allows: timeout 2, dns 1"
 
 
 def test_there_is_nothing_to_say_of_a_good_crawl_or_one_that_goes_on_later() -> None:
-    assert shortcoming(summary(), max_dead=None, letters=[]) == ""
-    assert shortcoming(summary(Ending.INTERRUPTED, snapshot=NO_PAGE), max_dead=None, letters=[LETTER]) == ""
+    assert shortcoming(summary(), []) == ""
+    assert shortcoming(summary(Ending.INTERRUPTED, snapshot=NO_PAGE), [LETTER]) == ""
 
 
 def test_dead_letters_are_shown_with_time_class_place_and_reason() -> None:

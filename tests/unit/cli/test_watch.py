@@ -40,14 +40,14 @@ def test_no_terminal_gets_log_lines_and_quiet_gets_nothing() -> None:
 
 def test_log_lines_come_every_few_seconds_of_the_crawl(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="shoal.progress")
-    watch = LogLines()
+    watch = LogLines(lambda: None)
     for quarter in range(4 * 16):
         watch.show(snapshot(elapsed=quarter / 4))
     assert [record.message for record in caplog.records] == ["crawl.progress"] * 3
 
 
 def test_what_is_said_is_one_line_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    LogLines().say("resuming x")
+    LogLines(lambda: None).say("resuming x")
     assert capsys.readouterr() == ("", "shoal: resuming x\n")
 
 
@@ -93,6 +93,14 @@ def test_a_closed_terminal_is_reported_and_raises_nothing(monkeypatch: pytest.Mo
         picture.show(snapshot())
         picture.say("nobody hears this")
     assert set(lost) == {"lost"}
+
+
+def test_a_closed_pipe_is_reported_and_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: list[str] = []
+    with redirect_stderr(io.StringIO()) as pipe:
+        monkeypatch.setattr(pipe, "write", _hang_up)
+        LogLines(lambda: lost.append("lost")).say("nobody hears this")
+    assert lost == ["lost"]
 
 
 def _hang_up(_: str) -> int:
