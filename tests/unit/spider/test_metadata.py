@@ -165,11 +165,8 @@ def test_no_item_is_inside_itself(html: str) -> None:
 
 
 def test_microdata_is_bounded() -> None:
-    json.dumps(microdata("<div itemscope itemprop=x>" * 3_000))
-    assert (
-        json.dumps(microdata("<div itemscope>" + "<div itemscope itemprop=x>" * 3_000)).count("properties")
-        == 33
-    )
+    nested = json.dumps(microdata("<div itemscope>" + "<div itemscope itemprop=x>" * 3_000))
+    assert nested.count("properties") == 32
     deep = of("<div itemscope>" + "<div itemprop=x>" * 3_000 + "text " * 100_000)
     assert len(json.dumps(deep.microdata)) < 16 << 20
     wide = of("<div itemscope>" + "<i itemprop=x>1</i>" * 30_000)
