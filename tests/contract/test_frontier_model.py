@@ -14,7 +14,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,16 +57,14 @@ SLOWDOWN = SlowdownRules(at_least=3, window=5)
 RAM_DISK = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 crawls = st.sampled_from(("a", "a", "a", "b"))
-links = st.lists(
-    st.builds(
-        link,
-        st.integers(0, 40).map(str),
-        host=st.sampled_from(HOSTS),
-        priority=st.sampled_from((4, 5, 6)),
-        pool=st.sampled_from(("http", "http", "http", "browser")),
-    ),
-    max_size=6,
+some_link = st.builds(
+    link,
+    st.integers(0, 40).map(str),
+    host=st.sampled_from(HOSTS),
+    priority=st.sampled_from((4, 5, 6)),
+    pool=st.sampled_from(("http", "http", "http", "browser")),
 )
+links = st.lists(some_link, max_size=4)
 failures = st.builds(
     Failure, st.sampled_from((FailureClass.TIMEOUT, FailureClass.IP_BLOCKED)), st.just("why")
 )
@@ -103,6 +101,17 @@ numbers = st.integers(0, 12)
 picks = st.lists(st.builds(Pick, numbers, outcomes, links, st.booleans(), st.booleans()), max_size=6)
 
 
+@dataclass(frozen=True)
+class Work:
+    seconds: float
+    holder: str
+    limit: int
+    picks: list[Pick]
+
+
+works = st.builds(Work, st.sampled_from((0.0, 0.5, 2.0)), st.sampled_from(HOLDERS), st.integers(1, 5), picks)
+
+
 class Sides(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
@@ -127,9 +136,11 @@ class Sides(RuleBasedStateMachine):
         told = self.run(getattr(self.model, method)(*arguments, **named))
         return told, self.run(getattr(self.other, method)(*arguments, **named))
 
-    @initialize()
-    def open(self) -> None:
+    @initialize(a=st.lists(some_link, max_size=20), b=links)
+    def open(self, a: list[Link], b: list[Link]) -> None:
         self.run(self.reopen())
+        self.add("a", a)
+        self.add("b", b)
 
     async def reopen(self) -> None:
         path = Path(self.folder.name) / "store.db"
@@ -177,11 +188,19 @@ class Sides(RuleBasedStateMachine):
             assert (lease.crawl, lease.fingerprint) not in self.ended
             self.note_grant(lease)
 
-    @rule(limit=st.integers(1, 5), picks=picks)
-    def work(self, limit: int, picks: list[Pick]) -> None:
-        """Lease and settle at once, so that most examples get somewhere."""
-        self.lease("w1", limit, 10.0, POOLS, None)
-        self.settle(picks)
+    @rule(first=works, second=works, third=works)
+    def work(self, first: Work, second: Work, third: Work) -> None:
+        """Wait, lease and settle a few times in a row, so that most examples get somewhere."""
+        for work in (first, second, third):
+            self.wait(work.seconds)
+            before = len(self.leases)
+            self.lease(work.holder, work.limit, 10.0, POOLS, None)
+            new = len(self.leases) - before
+            self.settle([replace(pick, number=number) for number, pick in enumerate(work.picks[:new])])
+
+    @rule(first=works, second=works, third=works)
+    def work_on(self, first: Work, second: Work, third: Work) -> None:
+        self.work(first, second, third)
 
     @rule(picks=picks)
     def settle(self, picks: list[Pick]) -> None:
@@ -361,7 +380,7 @@ async def first_page(side: AnyFrontier, crawl: str) -> Unparsed | None:
 TestSides = Sides.TestCase
 TestSides.settings = settings(
     max_examples=int(os.environ.get("SHOAL_MODEL_EXAMPLES", "60")),
-    stateful_step_count=40,
+    stateful_step_count=30,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

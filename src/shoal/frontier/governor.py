@@ -33,6 +33,9 @@ def host_view(name: str, governor: "Governor", *, waiting: int) -> HostView:
     )
 
 
+USUAL_RULES = SlowdownRules()
+
+
 class Governor:
     __slots__ = (
         "_clear", "_last", "_rules", "_tat", "_token", "_window", "burst", "concurrency", "failures",
@@ -46,7 +49,7 @@ class Governor:
         self.failures = 0
         self._last = last
         self._token = 0  # of the batch that took the latest turn
-        self._rules = SlowdownRules()
+        self._rules = USUAL_RULES
         self._clear = 0  # answers so far, none of them a block
         self._window: Window | None = None  # made with the first block: most hosts never push back
         self._set_pace(applied_pace(record, (), self._rules))

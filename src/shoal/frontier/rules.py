@@ -10,6 +10,8 @@ from shoal.model.slowdown import SlowdownRules, Window, stretched
 
 LOWEST_BAND = 15  # ten priorities, and as many classes below as a request can lose with the usual retries
 
+_USUAL_PACE = Pace()
+
 
 @dataclass(slots=True)
 class HostRecord:
@@ -35,10 +37,16 @@ def applied_pace(record: HostRecord, crawls: Iterable[Pace], rules: SlowdownRule
     No burst survives a Crawl-delay or a slow-down: stretching the interval would stretch the credit too, and
     a host that asks for less would first get more.
     """
-    paces = list(crawls) or [Pace()]
-    interval = max(pace.interval for pace in paces) if record.interval is None else record.interval
-    burst = min(pace.burst for pace in paces) if record.burst is None else record.burst
-    at_once = min(pace.concurrency for pace in paces) if record.concurrency is None else record.concurrency
+    slowest, *others = list(crawls) or [_USUAL_PACE]
+    for pace in others:
+        slowest = Pace(
+            max(slowest.interval, pace.interval),
+            min(slowest.burst, pace.burst),
+            min(slowest.concurrency, pace.concurrency),
+        )
+    interval = slowest.interval if record.interval is None else record.interval
+    burst = slowest.burst if record.burst is None else record.burst
+    at_once = slowest.concurrency if record.concurrency is None else record.concurrency
     if record.crawl_delay > interval:
         interval, burst = record.crawl_delay, 1
     if record.slow > 1.0:

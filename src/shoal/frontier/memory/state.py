@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from shoal.frontier.answers import Counts
 from shoal.frontier.clock import Clock
-from shoal.frontier.governor import Governor
+from shoal.frontier.governor import USUAL_RULES, Governor
 from shoal.frontier.rules import HostRecord, band, poisoned, struck_out
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import Failure, FailureClass
@@ -77,7 +77,7 @@ class Host(Governor):
         self.joined: list[Crawl] = []
 
     def repace(self) -> None:
-        rules = self.joined[0].slowdown if self.joined else SlowdownRules()
+        rules = self.joined[0].slowdown if self.joined else USUAL_RULES
         self.follow([crawl.pace for crawl in self.joined], rules)
 
 

@@ -3,14 +3,11 @@
 import math
 from typing import TYPE_CHECKING
 
-from shoal.frontier.governor import Governor
+from shoal.frontier.governor import USUAL_RULES, Governor
 from shoal.frontier.rules import HostRecord
-from shoal.model.slowdown import SlowdownRules
 
 if TYPE_CHECKING:
     from shoal.frontier.sqlite.lane import Lane
-
-_USUAL = SlowdownRules()
 
 
 class Host(Governor):
@@ -30,4 +27,4 @@ class Host(Governor):
     def repace(self) -> None:
         """Work out the pace anew; the crawl that joined first says how the host slows down."""
         crawls = [lane.crawl for lane in self.lanes]
-        self.follow({crawl.pace for crawl in crawls}, crawls[0].slowdown if crawls else _USUAL)
+        self.follow({crawl.pace for crawl in crawls}, crawls[0].slowdown if crawls else USUAL_RULES)
