@@ -432,11 +432,15 @@ class Turns:
     def __init__(self, *waits: float) -> None:
         self.waits = list(waits)
         self.taken = 0
+        self.sends = 0
         self.answers = 0
 
     async def take(self) -> float:
         self.taken += 1
         return self.waits.pop(0) if self.waits else 0.0
+
+    def sent(self) -> None:
+        self.sends += 1
 
     def answered(self) -> None:
         self.answers += 1
@@ -452,7 +456,7 @@ async def test_a_turn_is_taken_before_every_send_the_silent_second_one_included(
         turns = Turns()
         await page(client, server.url(), turn=turns)
         await page(client, server.url(), turn=turns)
-    assert (turns.taken, turns.answers) == (3, 2)
+    assert (turns.taken, turns.sends, turns.answers) == (3, 3, 2)
 
 
 async def test_a_turn_that_is_too_far_off_sends_nothing_and_keeps_the_connection(client: HttpClient) -> None:

@@ -40,6 +40,9 @@ class Turn(Protocol):
     async def take(self) -> float:
         """Return 0.0 to write now, or the seconds until asking again makes sense."""
 
+    def sent(self) -> None:
+        """Take note that the request has been written."""
+
     def answered(self) -> None:
         """Take note of the first byte of the answer."""
 
@@ -146,7 +149,10 @@ class HttpClient:
             if connection.closed:
                 return Failure(FailureClass.CONNECT, "closed by the server before the request")
             exchange.begin(limits, started_at=started_at, head=message.head, ranged=message.ranged)
-            await connection.request(message.data, turn.answered if turn is not None else None)
+            over = connection.request(message.data, turn.answered if turn is not None else None)
+            if turn is not None:
+                turn.sent()
+            await over
             elapsed = monotonic() - exchange.sent_at
             if exchange.failure is not None:
                 return exchange.failure

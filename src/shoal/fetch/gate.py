@@ -4,9 +4,8 @@ The frontier hands out leases at the right pace, but between a lease and its req
 handshakes and the event loop's other work. So the pace is kept once more, at the moment of writing:
 
 - A turn is asked for with the connection open and the request composed, and nothing is awaited between
-  taking it and writing.
-- What is written leaves the process by the next round of the event loop at the latest. If that round comes
-  late, the next turn moves by as much.
+  taking it and writing. (uvloop writes to the socket at once.)
+- If the process was held up between the two all the same, the next turn moves by as much.
 - The server's clock reads the request somewhere between our sending and its first byte. The next turn also
   moves by that time, up to 5 % of the interval, so that the gap in the server's log is not shorter than ours.
 
@@ -59,6 +58,7 @@ class SendGate:
         wait = pace.next_turn(tat, interval=turn.interval, burst=turn.burst) - now
         if wait > 0:
             return wait
+        turn.at = now
         self._tat[turn.host] = pace.take(tat, now=now, interval=turn.interval)
         self._last[turn.host] = turn
         if len(self._tat) > self._sweep_at:
@@ -80,7 +80,7 @@ class SendGate:
 class Turn:
     """Leave to send, for one attempt: asked for before every write, a transparent second one included."""
 
-    __slots__ = ("_gate", "_left_at", "burst", "host", "interval", "sends")
+    __slots__ = ("_gate", "at", "burst", "host", "interval", "sends")
 
     def __init__(self, gate: SendGate, host: str, interval: float, burst: int) -> None:
         self.host = host
@@ -88,7 +88,7 @@ class Turn:
         self.burst = burst
         self.sends = 0
         self._gate = gate
-        self._left_at = 0.0
+        self.at = 0.0  # the last step: taken, then sent
 
     async def take(self) -> float:
         """Wait for the turn and take it (0.0: write now), or return how far off it is."""
@@ -97,16 +97,15 @@ class Turn:
                 return wait
             await asyncio.sleep(wait)
         self.sends += 1
-        self._left_at = self._gate.clock()
-        asyncio.get_running_loop().call_soon(self._left)
         return 0.0
+
+    def sent(self) -> None:
+        """Note that the request has been written."""
+        now = self._gate.clock()
+        self._gate.push_back(self, now - self.at)
+        self.at = now
 
     def answered(self) -> None:
         """Note the first byte of the answer."""
-        waited = self._gate.clock() - self._left_at
-        self._gate.push_back(self, min(max(waited, 0.0), ALLOWANCE * self.interval))
-
-    def _left(self) -> None:
-        now = self._gate.clock()
-        self._gate.push_back(self, now - self._left_at)
-        self._left_at = now
+        waited = self._gate.clock() - self.at
+        self._gate.push_back(self, min(waited, ALLOWANCE * self.interval))

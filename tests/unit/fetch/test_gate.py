@@ -65,11 +65,11 @@ def test_a_host_that_slowed_down_counts_the_new_interval_from_its_last_send(
     assert ask(gate, interval=10.0) == pytest.approx(9.5)
 
 
-def test_a_send_that_leaves_late_moves_the_next_turn_by_as_much(gate: SendGate, clock: Clock) -> None:
+async def test_a_send_that_leaves_late_moves_the_next_turn_by_as_much(gate: SendGate, clock: Clock) -> None:
     turn = gate.turn("a", interval=1.0)
-    gate.ask(turn)
-    clock.now += 0.3  # a stall of the event loop between write and send
-    gate.push_back(turn, 0.3)
+    assert await turn.take() == 0.0
+    clock.now += 0.3  # the process was not running
+    turn.sent()
     assert ask(gate) == pytest.approx(1.0)
 
 
@@ -127,6 +127,7 @@ async def test_the_first_byte_moves_the_next_turn_by_a_small_part_of_the_interva
     async def wait_after(answer: float) -> float:
         turn: Turn = gate.turn("a", interval=10.0)
         assert await turn.take() == 0.0
+        turn.sent()
         sent_at = clock.now
         clock.now += answer
         turn.answered()
