@@ -45,7 +45,7 @@ def web_links(hrefs: Iterable[str], resolve: Callable[[str], str | None]) -> lis
 
 def hrefs_of(tree: LexborHTMLParser, *, obey_nofollow: bool) -> list[str]:
     """Give every link of a page: `a`, `area`, `link rel=next`, and where a refresh leads."""
-    # By tag name and all attributes at once: the cheapest way to href and rel together (bench/links.py).
+    # By tag name, with all attributes at once: as cheap as one selector for all four kinds, and plainer.
     hrefs = []
     for node in tree.tags("a") + tree.tags("area"):
         attributes = node.attributes
