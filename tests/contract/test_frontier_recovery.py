@@ -68,7 +68,7 @@ async def test_a_reclaimed_request_waits_one_class_lower(bench: Bench, frontier:
     assert paths(await taken(frontier)) == ["a.test/2", "a.test/1", "a.test/3"]
 
 
-async def test_an_extended_lease_does_not_run_out(bench: Bench, frontier: AnyFrontier) -> None:
+async def test_an_extended_lease_runs_out_later(bench: Bench, frontier: AnyFrontier) -> None:
     await frontier.add("c", [link("1"), link("2")])
     first, second = await taken(frontier, ttl=10.0)
     bench.clock.advance(8.0)
@@ -81,7 +81,20 @@ async def test_an_extended_lease_does_not_run_out(bench: Bench, frontier: AnyFro
     assert await frontier.extend([second, renewed], 10.0) == [
         msgspec.structs.replace(renewed, leased_until=START + 20.0)
     ]
-    await settle(frontier, renewed, Done(page()))  # under either copy of the lease
+    bench.clock.advance(9.0)
+    assert await frontier.reclaim() == 0
+    bench.clock.advance(1.0)
+    assert await frontier.reclaim() == 1
+    assert not frontier.holds(renewed)
+
+
+async def test_either_copy_of_an_extended_lease_can_be_settled(frontier: AnyFrontier) -> None:
+    await frontier.add("c", [link("1"), link("2")])
+    first, second = await taken(frontier)
+    [renewed, _] = await frontier.extend([first, second], 90.0)
+
+    await settle(frontier, renewed, Done(page()))
+    await settle(frontier, second, Done(page()))
 
 
 async def test_extending_never_brings_a_deadline_nearer(bench: Bench, frontier: AnyFrontier) -> None:
