@@ -82,8 +82,7 @@ class Counts(msgspec.Struct, kw_only=True):
 STATES = ("waiting", "delayed", "leased", "parsing", "done", "gone", "dead", "filtered")
 
 
-@dataclass(frozen=True, slots=True)
-class HostView:
+class HostView(msgspec.Struct, frozen=True, kw_only=True):
     """One host: its pace as of now, and what is going on there."""
 
     host: str
