@@ -7,6 +7,7 @@ no more than its first few, and only addresses that were handed out are ever con
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from ipaddress import ip_address
 from types import TracebackType
 from typing import Self
 
@@ -24,6 +25,16 @@ SHORTEST, LONGEST = 5.0, 3600.0  # bounds of a time to live: neither a question 
 NEGATIVE = 5.0
 
 LOOPBACK = ("127.0.0.1", "::1")
+
+
+def is_nameserver(text: str) -> bool:
+    """Tell whether `text` names a server to ask: 192.0.2.1, 192.0.2.1:53, 2001:db8::1, [2001:db8::1]:53."""
+    host, _, port = text.rpartition(":") if text.count(":") == 1 or "]:" in text else (text, "", "53")
+    try:
+        ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 1 << 16
 
 
 class Resolver:

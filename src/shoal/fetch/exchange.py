@@ -74,6 +74,7 @@ class Exchange:
         self.received = 0  # bytes, all told
         self.size = 0  # bytes of body, transfer coding removed
         self.complete = False
+        self.failure = None
         self.reusable = False  # the connection, for another exchange
         self.until_close = False  # only the end of the connection ends the body
         self.started_at = self.sent_at = self._moved_at = started_at
@@ -252,11 +253,10 @@ class Exchange:
         """Bound what chunked coding adds to a body: tiny chunks, extensions, trailers."""
         if self._chunks > TINY_CHUNKS and self.size < self._chunks * TINY_CHUNK:
             self._fail(FailureClass.PROTOCOL, "the chunks are tiny")
-        # Twice: once for the headers themselves, once for the rest.
+        # Twice the limit: once for the headers themselves, once for the rest. Trailers follow the header of
+        # the last chunk, extensions come before the end of a header.
         elif self.received - self.size > 2 * self._limits.header_bytes + self._chunks * FRAMING:
-            if (
-                self._chunk_open
-            ):  # trailers follow the header of the last chunk; extensions come before its end
+            if self._chunk_open:
                 self._fail(FailureClass.TOO_LARGE, f"trailers above {self._limits.header_bytes} bytes")
             else:
                 self._fail(FailureClass.PROTOCOL, "endless chunk extension")

@@ -2,9 +2,9 @@
 
 What the answer to a robots.txt request says, by RFC 9309:
 
-    2xx                            its rules, from the first 500 KiB
+    2xx                                its rules, from the first 500 KiB
     4xx, redirects that lead nowhere   there is none: all is allowed
-    429, 5xx, no answer, a bomb    unreachable: nothing is allowed for now
+    429, 5xx, no answer, a bomb        unreachable: nothing is allowed for now
 
 Unreachable is no verdict about pages, so they are not filtered for it. They fail with the class of the
 robots.txt request and are retried like after any other failure; then it is asked for again, at growing
@@ -27,7 +27,7 @@ import msgspec
 from shoal.fetch.gate import Held, Turn
 from shoal.fetch.interpret import REDIRECTS, RedirectRules, error_of, resolve
 from shoal.fetch.message import Headers
-from shoal.fetch.robotstxt import ALLOW_ALL, BYTES, Rules, parse
+from shoal.fetch.robotstxt import ALLOW_ALL, BYTES, Rules, parse, product_token
 from shoal.model.failure import POLICY, Action, Failure, FailureClass
 from shoal.model.limits import MIB, FetchLimits
 from shoal.model.page import Response
@@ -35,7 +35,7 @@ from shoal.model.url import host_key
 
 LIFETIME = 86_400.0
 HOPS = 5
-PATIENT = 7  # tries in a row: two minutes
+PATIENT = 7  # tries in a row: four minutes
 FIRST_WAIT, LONGEST_WAIT = 2.0, 300.0
 CACHE_BYTES = 32 * MIB
 DOWN = 10_000  # unreachable origins remembered
@@ -75,7 +75,7 @@ class _Down:
 
 
 class Robots:
-    """Knows the rules of every origin for one product token.
+    """Knows the rules of every origin for one product token: `token`, or the one in that user agent.
 
     `load` and `save` keep `Record`s (packed) beyond this process, by origin.
     """
@@ -94,7 +94,7 @@ class Robots:
     ) -> None:
         self._client = client
         self._redirects = redirects
-        self._token = token.lower()
+        self._token = product_token(token)
         self._headers = headers
         self._limits = limits or FetchLimits()
         self._load = load
