@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from shoal.archive.asked import read_asked
 from shoal.archive.errors import PageDamaged, PageExpired, PageMissing, PageUnreadable
 from shoal.archive.members import Hole, scan, unpack
 from shoal.archive.names import SegmentName
@@ -12,6 +13,7 @@ from shoal.archive.segments import SegmentFolder
 from shoal.model.errors import Rejected
 from shoal.model.limits import KIB, FetchLimits
 from shoal.model.page import PageRef
+from shoal.model.request import Request
 
 Decode = Callable[[bytes, list[str]], bytes]
 """Undo content encodings, listed in the order in which they were applied, within the limits of fetching.
@@ -36,6 +38,12 @@ class StoredPage:
     fetched_at: float
     digest: str
     original: PageRef | None = None  # where the body lies, if elsewhere
+    asked: str | None = None
+
+    @property
+    def request(self) -> Request:
+        """What a handler gets to know of the request; raises `PageDamaged` if it cannot be read."""
+        return read_asked(self.url, self.asked)
 
     def header(self, name: str, default: str = "") -> str:
         """Give the first value of `name` (lower case)."""
@@ -117,6 +125,7 @@ class ArchiveReader:
             fetched_at=answer.fetched_at,
             digest=answer.digest,
             original=None if at == ref else at,
+            asked=full.asked,
         )
 
     def _answer(self, ref: PageRef) -> Answer:

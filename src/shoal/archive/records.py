@@ -30,6 +30,7 @@ class Answer:
     fetched_at: float
     digest: str  # of the payload, which a revisit leaves out
     original: PageRef | None  # where a revisit's payload is
+    asked: str | None = None  # about the request, as `asked` spells it
 
 
 def parse_record(data: bytes) -> Record:
@@ -64,6 +65,7 @@ def parse_answer(record: Record) -> Answer:
             fetched_at=datetime.fromisoformat(fields["warc-date"]).timestamp(),
             digest=fields["warc-payload-digest"],
             original=_ref(fields["shoal-refers-to"]) if record.kind == "revisit" else None,
+            asked=fields.get("shoal-request"),
         )
     except (KeyError, ValueError):
         raise PageDamaged(f"not an HTTP answer: a record of type {record.kind!r}") from None

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from http import HTTPStatus
 
+from shoal.archive.asked import spell_asked
 from shoal.archive.base32 import base32
 from shoal.archive.secrets import REDACTED, is_secret, without_value
 from shoal.model.page import PageRecord, PageRef, Response
@@ -26,6 +27,7 @@ _RESPONSE = (
     b"WARC-Record-ID: <urn:uuid:%b>\r\n"
     b"WARC-Target-URI: %b\r\n"
     b"WARC-Date: %b\r\n"
+    b"%b"
     b"%b"
     b"WARC-Payload-Digest: %b\r\n"
     b"Content-Type: application/http;msgtype=response\r\n"
@@ -106,6 +108,7 @@ def page_records(
         url,
         date,
         _address(response),
+        spell_asked(request),
         digest,
         len(head) + len(response.wire),
         head,

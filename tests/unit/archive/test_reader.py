@@ -28,6 +28,7 @@ from shoal.archive import (
     SegmentFolder,
     StoredPage,
 )
+from shoal.archive.asked import read_asked
 from shoal.archive.members import pack
 from shoal.archive.names import SegmentName
 from shoal.model.errors import Rejected
@@ -474,3 +475,34 @@ def test_a_decoder_that_gives_up_is_damage_when_going_through(tmp_path: Path) ->
 
     assert isinstance(found, Damage)
     assert "above the limit" in found.reason
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request(url="https://books.example/"),
+        Request(url="https://books.example/b", depth=3, found_on=(1 << 63) - 1),
+        Request(url="https://books.example/b", route="book", data={"category": "Poésie", "raw": b"\xff"}),
+        Request(url="https://books.example/s", method="POST"),
+    ],
+)
+def test_what_a_handler_knows_of_a_request_is_read_back_with_its_page(
+    tmp_path: Path, request_: Request
+) -> None:
+    writer = open_writer(tmp_path)
+    ref, _ = writer.append(request_, SENT, page(url=request_.url)[1])
+    writer.close()
+    assert open_reader(tmp_path).read(ref).request == request_
+
+
+def test_data_beyond_what_a_header_should_hold_is_not_kept(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path)
+    request = Request(url="https://books.example/", route="book", data={"text": "x" * 10_000})
+    ref, _ = writer.append(request, SENT, page(url=request.url)[1])
+    writer.close()
+    assert open_reader(tmp_path).read(ref).request == Request(url=request.url, route="book")
+
+
+def test_a_request_that_was_tampered_with_is_damage(tmp_path: Path) -> None:
+    with pytest.raises(PageDamaged, match="Shoal-Request"):
+        read_asked("https://books.example/", "bm90IG1zZ3BhY2s=")
