@@ -67,8 +67,8 @@ def _compare(args: argparse.Namespace, server: WebServer, pages: int) -> int:
             )
         )
     # Speed is for people to judge; a crawl that loses or repeats something is wrong on any machine.
-    ours = [result for result in (*one_core, *all_cores) if result.crawler == "shoal"]
-    return 0 if all(result.exactly_once for result in ours) else 1
+    judged = [result for result in (*one_core, *all_cores) if result.crawler == "shoal"]
+    return 0 if all(result.exactly_once for result in judged) else 1
 
 
 def _told(results: Iterable[Result]) -> list[Result]:
