@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bench.measure import run
 from bench.peers import Crawler
+from bench.site import FIELDS
 from bench.web_server import WebServer
 
 SERVER_CORE, CRAWLER_CORE = 0, 1
@@ -22,7 +23,7 @@ class Result:
     all_cores: bool
     pages: int  # different pages fetched
     fetches: int
-    items: int  # different items written
+    items: int  # different items written, with every field filled
     complete: bool  # every page of the site, or as many as the crawler was capped at
     wall_s: float
     cpu_s: float
@@ -50,7 +51,8 @@ def measure(crawler: Crawler, server: WebServer, *, pages: int) -> Result:
         command = crawler.command(server.url, folder)
         cores = () if crawler.all_cores else (CRAWLER_CORE,)
         cost = run(command, cores=cores, env=crawler.env, timeout=TIMEOUT)
-        items = {json.loads(line)["url"] for line in crawler.items(folder)}
+        records = map(json.loads, crawler.items(folder))
+        items = {record["url"] for record in records if all(record[field] for field in FIELDS)}
     fetches = server.take_log()
     return Result(
         crawler=crawler.name,
