@@ -102,6 +102,29 @@ async def test_a_letter_that_died_twice_has_one_grave(bench: Bench, frontier: An
     assert (await frontier.counts("c")).dead_by_class == {}
 
 
+async def test_a_purged_letter_stays_dead_and_seen_and_cannot_come_back(
+    bench: Bench, frontier: AnyFrontier
+) -> None:
+    await frontier.add("c", [link("1"), link("2"), link("3", host="b.test")])
+    first, *others = await taken(frontier)
+    await settle(frontier, first, Dead(BROKEN, page(1)))
+    for lease in others:
+        await settle(frontier, lease, Dead(TIMEOUT))
+    assert await frontier.purge("c", fingerprints=[first.fingerprint]) == 1
+    assert await frontier.purge("c", kinds=[FailureClass.TIMEOUT], limit=1) == 1
+    assert await frontier.purge("c", host="elsewhere.test") == 0
+
+    [letter] = [letter async for letter in frontier.dead_letters("c")]
+    assert letter.host == "b.test"
+    assert [found async for found in frontier.pages("c")] == []
+    assert (await frontier.add("c", [link("1")])).new == 0
+    await bench.kill()
+    await bench.frontier.open_crawl("c")
+    assert (await bench.frontier.counts("c")).dead_by_class == {"parse_error": 1, "timeout": 2}
+    assert await bench.frontier.replay("c") == 1
+    assert await states(bench.frontier) == {"waiting": 1, "dead": 2}
+
+
 async def test_a_letter_whose_page_is_kept_is_parsed_again(bench: Bench, frontier: AnyFrontier) -> None:
     await frontier.add("c", [link("1"), link("2"), link("3")])
     first, second, third = await taken(frontier)

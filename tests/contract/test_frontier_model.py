@@ -246,6 +246,11 @@ class Sides(RuleBasedStateMachine):
         assert found == told
         self.ended -= {(crawl, letter.fingerprint) for letter in letters if not kinds or letter.kind in kinds}
 
+    @rule(crawl=crawls, kind=st.sampled_from((FailureClass.TIMEOUT, FailureClass.POISON)))
+    def purge(self, crawl: str, kind: FailureClass) -> None:
+        told, found = self.both("purge", crawl, kinds=[kind], limit=1)
+        assert found == told
+
     @rule(numbers=st.lists(numbers, max_size=3))
     def land(self, numbers: list[int]) -> None:
         for number in numbers if self.leases else ():

@@ -193,7 +193,7 @@ def test_two_processes_cannot_crawl_into_one_store(shop: str, tmp_path: Path) ->
             with suppress(subprocess.TimeoutExpired):
                 first.wait(0.05)
         second = shoal("crawl", shop, *QUICK, cwd=tmp_path)
-        replay = shoal("dlq", "replay", cwd=tmp_path)
+        replay = shoal("dlq", "replay", "--class", "dns", cwd=tmp_path)
         status = shoal("status", "--json", cwd=tmp_path)
         first.send_signal(signal.SIGINT)
         assert ended(first).code == 3

@@ -125,7 +125,7 @@ def test_dead_letters_are_listed_replayed_and_fetched(shop: str, tmp_path: Path)
     assert letter["reason"] in listed
     assert shoal("dlq", "list", "--class", "dns", cwd=tmp_path).out == "no dead letters\n"
 
-    assert shoal("dlq", "replay", cwd=tmp_path).out.startswith("1 request put back")
+    assert shoal("dlq", "replay", "--yes", cwd=tmp_path).out.startswith("1 request put back")
     after = shoal("crawl", shop, *QUICK, "--json", cwd=tmp_path, env=NO_RETRIES).json
     assert (after["counts"]["dead"], after["counts"]["done"]) == (0, DONE)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from shoal.cli.exits import Exit
 from shoal.cli.figures import by_count, count, counted, duration, size
-from shoal.runtime.inspect import DeadLetter
+from shoal.runtime.letters import DeadLetter
 from shoal.runtime.snapshot import Ending, Opening, Summary
 
 _HEADLINE = {

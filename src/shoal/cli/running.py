@@ -12,7 +12,7 @@ from shoal.cli.report import exit_of, opening_lines, shortcoming, summary_json, 
 from shoal.cli.signals import stopped_by_signals
 from shoal.cli.watch import Watch, choose_watch
 from shoal.runtime.crawl import crawl
-from shoal.runtime.inspect import DeadLetter, dead_letters
+from shoal.runtime.letters import Choice, DeadLetter, dead_letters
 from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.snapshot import Opening, Summary
 
@@ -79,4 +79,4 @@ async def _watched(plan: CrawlPlan, shown: Shown, resume: str) -> tuple[Summary,
         summary = await crawl(plan, stop=stop, opened=announce, watch=watch.show)
     if summary.snapshot.counts.get("done"):
         return summary, []
-    return summary, await dead_letters(summary.store, summary.snapshot.crawl, limit=1)
+    return summary, await dead_letters(summary.store, Choice(summary.snapshot.crawl, limit=1))

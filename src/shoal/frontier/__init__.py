@@ -51,7 +51,8 @@ Retries wait in `delayed`, lose one priority class per attempt that is charged, 
 order of acceptance, and keep their identity: they are never new.
 
 replay(crawl) puts dead letters back with a clean slate; where the page is kept and is what was at fault
-(`parse_error`, `poison`), it is parsed again and not fetched.
+(`parse_error`, `poison`), it is parsed again and not fetched. purge(crawl) throws dead letters away: their
+requests stay dead and seen, and cannot be replayed.
 
 Hosts can be paused, rested until an instant, given a pace of their own, and slow down by themselves when
 they push back (`model/slowdown.py`). All of that survives a restart; the spent part of a burst is assumed

@@ -5,8 +5,8 @@ import json
 import pytest
 from tests.unit.cli.snapshots import BUSY, snapshot, summary
 
-from shoal.cli.dlq import letter_json, letter_lines
 from shoal.cli.exits import MEANING, Exit, code_of
+from shoal.cli.letters import letter_json, letter_lines
 from shoal.cli.output import ClosedPipe
 from shoal.cli.report import again, exit_of, opening_lines, shortcoming, summary_json, summary_lines
 from shoal.cli.status import status_lines
@@ -14,7 +14,8 @@ from shoal.cli.verify import verify_json, verify_lines
 from shoal.model.errors import Misconfigured, Rejected, ShoalError, Unavailable
 from shoal.model.failure import FailureClass
 from shoal.model.request import Request
-from shoal.runtime.inspect import CrawlStatus, DeadLetter, StoreStatus
+from shoal.runtime.inspect import CrawlStatus, StoreStatus
+from shoal.runtime.letters import DeadLetter
 from shoal.runtime.snapshot import Ending, Opening
 from shoal.runtime.verify import CrawlReport, VerifyReport
 

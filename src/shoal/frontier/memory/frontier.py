@@ -282,6 +282,21 @@ class MemoryFrontier(MemoryReader):
                 self._state.wait(within, entry)
         return len(letters)
 
+    async def purge(
+        self,
+        crawl: str,
+        *,
+        kinds: Collection[FailureClass] = (),
+        host: str = "",
+        fingerprints: Collection[int] = (),
+        limit: int | None = None,
+    ) -> int:
+        """Throw dead letters away, oldest first; their requests stay dead, and cannot come back."""
+        letters = self._state.dead(self._state.crawl(crawl), kinds, host, fingerprints)[:limit]
+        for entry in letters:
+            entry.purged, entry.page = True, None
+        return len(letters)
+
     # --- hosts -----------------------------------------------------------------------------------
 
     async def host_set(

@@ -40,6 +40,7 @@ class Entry:
     taken: bool = False
     failure: Failure | None = None
     died_at: float = 0.0
+    purged: bool = False  # dead, and nothing is left of its letter
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -125,6 +126,7 @@ class State:
             entry
             for fp, entry in crawl.requests.items()
             if entry.state == "dead"
+            and not entry.purged
             and entry.failure is not None
             and (not kinds or entry.failure.kind in kinds)
             and (not host or entry.link.host == host)

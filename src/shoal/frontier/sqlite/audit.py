@@ -143,5 +143,6 @@ def _places(database: sqlite3.Connection, crawl_id: int, now: float) -> Iterator
     yield from database.execute("SELECT 'parsing', '', fp FROM parsing WHERE id BETWEEN ? AND ?", ids)
     yield from database.execute("SELECT 'dead', 'dead ' || kind, fp FROM dead WHERE id BETWEEN ? AND ?", ids)
     yield from database.execute(
-        "SELECT state, iif(rule IS NULL, '', 'filtered ' || rule), fp FROM ended WHERE crawl = ?", (crawl_id,)
+        "SELECT state, iif(rule IS NULL, '', state || ' ' || rule), fp FROM ended WHERE crawl = ?",
+        (crawl_id,),
     )

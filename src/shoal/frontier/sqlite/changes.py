@@ -52,6 +52,9 @@ _REPARSE = """
       id, lane, fp, priority, attempts, crashes, first_at, holder, request, page, strikes, taken)
     SELECT id, lane, fp, priority, attempts, crashes, first_at, holder, request, page, 0, 0
     FROM dead WHERE id = ?"""
+_PURGE = """
+    INSERT INTO ended(crawl, fp, state, ended_at, status, rule)
+    SELECT ?, fp, 'dead', died_at, status, kind FROM dead WHERE id = ?"""
 _UNDIE = "DELETE FROM dead WHERE id = ?"
 _TAKE_UP = "UPDATE parsing SET taken = 1 WHERE id = ?"
 _SEEN = "INSERT INTO seen(crawl, fps) VALUES (?, ?)"
@@ -87,6 +90,7 @@ class Changes:
     ended: list[Params] = field(default_factory=list)
     revived: list[tuple[int]] = field(default_factory=list)  # dead letters that wait again
     reparsed: list[tuple[int]] = field(default_factory=list)  # dead letters whose page is to be parsed again
+    purged: list[tuple[int, int]] = field(default_factory=list)  # crawl and id of letters thrown away
     taken_up: list[tuple[int]] = field(default_factory=list)  # pages handed out to be parsed
     seen: dict[int, list[int]] = field(default_factory=dict)  # by id of the crawl
     hosts: set["Host"] = field(default_factory=set)
@@ -113,7 +117,8 @@ class Changes:
             (_END, self.ended),
             (_REVIVE, self.revived),
             (_REPARSE, self.reparsed),
-            (_UNDIE, self.revived + self.reparsed),
+            (_PURGE, self.purged),
+            (_UNDIE, [*self.revived, *self.reparsed, *((id,) for _, id in self.purged)]),
             (_TAKE_UP, self.taken_up),
             (_SEEN, [(crawl, packed(fps)) for crawl, fps in self.seen.items()]),
             (_HOST, [_host_row(host) for host in self.hosts]),

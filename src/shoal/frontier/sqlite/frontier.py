@@ -12,7 +12,7 @@ from shoal.frontier.sqlite.host import Host
 from shoal.frontier.sqlite.owner import Owner
 from shoal.frontier.sqlite.packing import unpacked_page
 from shoal.frontier.sqlite.reclaim import promote, reclaim
-from shoal.frontier.sqlite.replay import replay
+from shoal.frontier.sqlite.replay import purge, replay
 from shoal.frontier.sqlite.settle import acknowledge, held, settle
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
@@ -179,6 +179,28 @@ class SqliteFrontier(Owner):
                 within,
                 changes,
                 self._now(),
+                kinds=kinds,
+                host=host,
+                fingerprints=fingerprints,
+                limit=limit,
+            )
+
+    async def purge(
+        self,
+        crawl: str,
+        *,
+        kinds: Collection[FailureClass] = (),
+        host: str = "",
+        fingerprints: Collection[int] = (),
+        limit: int | None = None,
+    ) -> int:
+        """Throw dead letters away, first accepted first; their requests stay dead, and cannot come back."""
+        within = self._state.crawl(crawl)
+        with self._changing() as changes:
+            return purge(
+                self._state,
+                within,
+                changes,
                 kinds=kinds,
                 host=host,
                 fingerprints=fingerprints,

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from shoal.frontier.answers import Audit, Counts, DeadLetter
 from shoal.frontier.sqlite.audit import audit
 from shoal.frontier.sqlite.load import decode_counts, id_range
@@ -155,6 +157,6 @@ def dead_where(
         clause += " AND host.name = ?"
         params.append(host)
     if fingerprints:
-        clause += f" AND fp IN ({', '.join('?' * len(fingerprints))})"
-        params += fingerprints
+        clause += " AND fp IN (SELECT value FROM json_each(?))"  # one parameter, however many there are
+        params.append(msgspec.json.encode(list(fingerprints)).decode())
     return clause, params

@@ -1,4 +1,4 @@
-"""Second chances: dead letters that wait again, and pages that are parsed again."""
+"""The end of dead letters: they wait again, their pages are parsed again, or nobody wants them any more."""
 
 from collections.abc import Collection
 
@@ -41,4 +41,24 @@ def replay(
             changes.revived.append((id,))
     changes.crawls.add(crawl)
     changes.sweep = True  # a letter that waits again has the id that it had before
+    return len(letters)
+
+
+def purge(
+    state: State,
+    crawl: Crawl,
+    changes: Changes,
+    *,
+    kinds: Collection[FailureClass],
+    host: str,
+    fingerprints: Collection[int],
+    limit: int | None,
+) -> int:
+    """Throw dead letters away. Their requests stay seen, and counted as dead."""
+    chosen, params = dead_where(crawl.id, kinds=kinds, host=host, fingerprints=fingerprints)
+    letters = state.database.execute(
+        f"SELECT dead.id FROM {chosen} ORDER BY dead.id LIMIT ?",  # noqa: S608
+        (*params, -1 if limit is None else limit),
+    ).fetchall()
+    changes.purged += [(crawl.id, id) for [id] in letters]
     return len(letters)
