@@ -78,6 +78,23 @@ def test_an_unknown_settings_key_names_the_file_and_the_nearest_known_one(tmp_pa
     assert (ran.code, ran.complaint) == (1, "shoal.toml: unknown key crawl.raet; did you mean crawl.rate?")
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("nameservers = 'ns.example'", "crawl.nameservers: 'ns.example' is not an address"),
+        ("ca_file = 'nowhere.pem'", "crawl.ca_file: nowhere.pem: No such file or directory"),
+        ("ca_file = 'shoal.toml'", "crawl.ca_file: shoal.toml holds no certificates in PEM"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_told_before_anything_is_fetched(
+    tmp_path: Path, line: str, told: str
+) -> None:
+    (tmp_path / "shoal.toml").write_text(f"[crawl]\n{line}\n")
+    ran = shoal("crawl", "https://a.test/", cwd=tmp_path)
+    assert ran.code == 1
+    assert ran.complaint.startswith(told)
+
+
 def test_a_secret_in_the_settings_is_never_shown(tmp_path: Path) -> None:
     (tmp_path / "shoal.toml").write_text('[crawl.headers]\nAuthorization = "hunter2\\u0000"\n')
     ran = shoal("crawl", "https://a.test/", "-vv", cwd=tmp_path)

@@ -24,6 +24,8 @@ class CrawlSettings:
     robots: bool = True
     allow_private: bool = False  # loopback and private addresses
     user_agent: str = USER_AGENT
+    ca_file: str | None = None  # certificate authorities trusted besides the system's
+    nameservers: str | None = None  # "address" or "address:port", with commas between; None: the system's
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold a token
     procs: int = 0  # parse children; 0: one less than the machine's cores, at least one
     max_dead: int | None = None  # dead letters that still count as success; None: any number

@@ -24,6 +24,7 @@ from shoal.model.scope import Scope
 from shoal.parse import confine
 from shoal.parse.frames import Junk, Kind, checked, receive
 from shoal.parse.verdict import Exit
+from shoal.spider.run import Overflow
 
 Parse = Callable[[ParseTask, Scope], ParseResult]
 
@@ -42,6 +43,8 @@ def main(sock: socket.socket, token: int, parse: Parse, limits: ParseLimits) -> 
         status = Child(sock, token, parse, limits).serve()
     except MemoryError:
         status = Exit.MEMORY
+    except Overflow:
+        status = Exit.OUTPUT
     except (Junk, msgspec.DecodeError):
         status = Exit.CONFUSED
     except BaseException:

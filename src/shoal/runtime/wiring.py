@@ -10,6 +10,7 @@ store is owned, and only then is anything written.
 """
 
 import os
+import ssl
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -28,7 +29,7 @@ from shoal.fetch.attempt import Fetcher
 from shoal.fetch.client import HttpClient
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.decode import decode_archived
-from shoal.fetch.dns import Resolver
+from shoal.fetch.dns import Resolver, is_nameserver
 from shoal.fetch.gate import SendGate
 from shoal.fetch.guard import Guard
 from shoal.fetch.headers import CrawlHeaders
@@ -184,8 +185,10 @@ async def _open_fetcher(
     stack: AsyncExitStack, settings: Settings, frontier: SqliteFrontier, jar: CookieJar, border: Border
 ) -> Fetcher:
     guard = Guard(allow_private=settings.crawl.allow_private)
-    resolver = await stack.enter_async_context(Resolver(timeout=settings.fetch.connect))
-    client = await stack.enter_async_context(HttpClient(resolver, guard))
+    resolver = await stack.enter_async_context(
+        Resolver(nameservers=nameservers_of(settings.crawl), timeout=settings.fetch.connect)
+    )
+    client = await stack.enter_async_context(HttpClient(resolver, guard, ca_file=ca_file_of(settings.crawl)))
     redirects = RedirectRules(guard, settings.fetch.redirects, settings.links.url_bytes)
     headers = CrawlHeaders(settings.crawl.user_agent, settings.crawl.headers)
 
@@ -231,6 +234,28 @@ def sinks_key(crawl: str) -> str:
 def pace_of(settings: CrawlSettings) -> Pace:
     """Turn requests per second into an interval."""
     return Pace(1 / settings.rate if settings.rate else 0.0, settings.burst, settings.per_host)
+
+
+def nameservers_of(settings: CrawlSettings) -> list[str]:
+    """List the name servers to ask; none: those of the system."""
+    servers = [server.strip() for server in (settings.nameservers or "").split(",") if server.strip()]
+    for server in servers:
+        # A name here would have to be looked up first.
+        if not is_nameserver(server):
+            raise Misconfigured(f"crawl.nameservers: {server!r} is not an address, or an address and a port")
+    return servers
+
+
+def ca_file_of(settings: CrawlSettings) -> str | None:
+    """Name the file of additional authorities, once it is known to hold some."""
+    if settings.ca_file is not None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(settings.ca_file)
+        except ssl.SSLError:
+            raise Misconfigured(f"crawl.ca_file: {settings.ca_file} holds no certificates in PEM") from None
+        except OSError as error:
+            raise Misconfigured(f"crawl.ca_file: {settings.ca_file}: {error.strerror}") from None
+    return settings.ca_file
 
 
 def with_wishes(settings: Settings, spider: SpiderDescription, given: frozenset[str]) -> Settings:

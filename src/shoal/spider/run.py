@@ -1,8 +1,8 @@
 """One page through one spider: its handler runs to the end, and what it yielded is made ready to be stored.
 
 All or nothing: a page gives everything that its handler made of it, or a fault and nothing. What a handler
-raises, an item that cannot be written, and too much of anything are faults. Only the ends of a process pass
-through: `MemoryError`, `SystemExit` and their like.
+raises and an item that cannot be written are faults. What ends a process passes through: `Overflow`,
+`MemoryError`, `SystemExit` and their like.
 """
 
 import time
@@ -31,12 +31,16 @@ _OURS = str(Path(shoal.__file__).parent)
 _DETAIL = 4000  # characters kept of a traceback
 
 
+class Overflow(Exception):
+    """A page yields more than any page may: whoever runs its handler must not go on with it."""
+
+
 def run(spider: Spider, task: ParseTask, *, scope: Scope, limits: ParseLimits | None = None) -> ParseResult:
     """Run the handler of a page. `memory.Memory` says what becomes of links that were handed over before."""
     began = time.process_time()
     try:
         harvest = _harvest(spider, task, scope, limits or ParseLimits())
-    except MemoryError:
+    except (MemoryError, Overflow):
         raise
     except Exception as error:
         return ParseResult(task.id, fault=_fault(error), cpu=time.process_time() - began)
@@ -142,7 +146,7 @@ class Harvest:
         """Take in an item: encode it and give it its key."""
         number = len(self.items)
         if number >= self._limits.items:
-            raise Rejected(f"more than {self._limits.items} items")
+            raise Overflow(f"more than {self._limits.items} items")
         try:
             if not is_item(value):
                 raise Rejected(f"a handler yields items and requests, not a {type(value).__name__}")
@@ -155,7 +159,7 @@ class Harvest:
     def _count(self, size: int) -> None:
         self._bytes += size
         if self._bytes > self._limits.output_bytes:
-            raise Rejected(f"more than {self._limits.output_bytes} bytes of items and links")
+            raise Overflow(f"more than {self._limits.output_bytes} bytes of items and links")
 
 
 def _fault(error: Exception) -> ParseFault:

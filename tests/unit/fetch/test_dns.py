@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from shoal.fetch import dns
-from shoal.fetch.dns import ADDRESSES, LOOPBACK, Resolver
+from shoal.fetch.dns import ADDRESSES, LOOPBACK, Resolver, is_nameserver
 from shoal.model.failure import Failure, FailureClass
 
 A, CNAME, AAAA = 1, 5, 28
@@ -170,3 +170,21 @@ async def test_addresses_and_localhost_are_asked_of_nobody(host: str, answer: tu
     async with resolving() as (resolver, server):
         assert await resolver.resolve(host) == answer
     assert not server.questions
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("192.0.2.1", True),
+        ("192.0.2.1:53", True),
+        ("2001:db8::1", True),
+        ("[2001:db8::1]:53", True),
+        ("ns.example", False),
+        ("192.0.2.1:", False),
+        ("192.0.2.1:0", False),
+        ("192.0.2.1:99999", False),
+        ("192.0.2.1:x", False),
+    ],
+)
+def test_a_name_server_is_an_address_perhaps_with_a_port(text: str, is_one: bool) -> None:
+    assert is_nameserver(text) is is_one

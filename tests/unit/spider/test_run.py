@@ -18,7 +18,7 @@ from shoal.model.request import Request, unpack
 from shoal.model.scope import Scope
 from shoal.model.url import fingerprint_of
 from shoal.spider.page import Page
-from shoal.spider.run import run
+from shoal.spider.run import Overflow, run
 from shoal.spider.spider import Handler, Spider
 
 ANYWHERE = Scope()
@@ -198,11 +198,6 @@ def throw(error: Exception) -> Handler:
     return handler
 
 
-def endless(page: Page) -> Iterator[object]:
-    while True:
-        yield {"n": 1}
-
-
 @pytest.mark.parametrize(
     ("handler", "complaint"),
     [
@@ -222,7 +217,6 @@ def endless(page: Page) -> Iterator[object]:
         (throw(Unspeakable()), "Unspeakable: (its text cannot be shown)"),
         (throw(ValueError("a\nb \ud800")), "ValueError: a b ?"),
         (throw(RecursionError("deep")), "RecursionError: deep"),
-        (endless, "more than 100000 items"),
     ],
 )
 def test_faults_say_what_is_wrong_on_one_line(handler: Handler, complaint: str) -> None:
@@ -249,15 +243,20 @@ def test_a_request_for_a_handler_that_is_not_there_is_a_fault() -> None:
     assert "no handler is called 'nope'" in fault.reason
 
 
-def test_too_much_output_is_a_fault() -> None:
-    def much(page: Page) -> Iterator[object]:
+@pytest.mark.parametrize(
+    ("limits", "complaint"),
+    [
+        (ParseLimits(items=50), "more than 50 items"),
+        (ParseLimits(output_bytes=10_000), "more than 10000 bytes"),
+    ],
+)
+def test_too_much_output_is_no_fault_but_the_end(limits: ParseLimits, complaint: str) -> None:
+    def endless(page: Page) -> Iterator[object]:
         while True:
             yield {"x": "y" * 1000}
 
-    result = run(spider_of(much), task(""), scope=ANYWHERE, limits=ParseLimits(output_bytes=10_000))
-    assert result.items == ()
-    assert result.fault is not None
-    assert "more than 10000 bytes" in result.fault.reason
+    with pytest.raises(Overflow, match=complaint):
+        run(spider_of(endless), task(""), scope=ANYWHERE, limits=limits)
 
 
 @pytest.mark.parametrize("end", [MemoryError, SystemExit, KeyboardInterrupt])
