@@ -168,10 +168,14 @@ def spell_ref(ref: PageRef) -> bytes:
 def _request_record(
     ids: RecordIds, request: Request, sent_headers: Headers, date: bytes, answer: bytes
 ) -> bytes:
-    lines = [f"{request.method} {_target(request.url)} HTTP/1.1"]
-    lines += [f"{name}: {REDACTED if is_secret(name) else value}" for name, value in sent_headers]
-    block = _head(lines) + request.body
+    first = f"{request.method} {_target(request.url)} HTTP/1.1"
+    block = _head([first, *_sent(tuple(sent_headers))]) + request.body
     return _REQUEST % (ids(), _uri(request.url), date, answer, len(block), block)
+
+
+@lru_cache(maxsize=256)  # a crawl sends the same ones again and again
+def _sent(headers: tuple[tuple[str, str], ...]) -> list[str]:
+    return [f"{name}: {REDACTED if is_secret(name) else value}" for name, value in headers]
 
 
 def _response_head(response: Response) -> bytes:
