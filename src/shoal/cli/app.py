@@ -6,7 +6,7 @@ import typer
 import typer.main
 
 from shoal import __version__
-from shoal.cli import crawl, demo, dlq, status, verify
+from shoal.cli import crawl, demo, dlq, reparse, status, verify
 from shoal.cli.options import examples
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.command("crawl", epilog=crawl.EXAMPLES)(crawl.command)
 app.command("status", epilog=status.EXAMPLES)(status.command)
 app.command("verify", epilog=verify.EXAMPLES)(verify.command)
 app.add_typer(dlq.app, name="dlq")
+app.command("reparse", epilog=reparse.EXAMPLES)(reparse.command)
 app.command("demo", epilog=demo.EXAMPLES)(demo.command)
 
 

@@ -1,0 +1,241 @@
+"""Parsing again what is in the archive, with a spider that has changed, without a single request.
+
+Nothing of the crawl changes: its state, its items and its archive stay as they are. What the new spider makes
+of the pages is compared with what the crawl has written (or with what another spider makes of the same
+pages), and goes to an output of its own if that is asked for.
+
+Pages are read, parsed and compared in order, at most `WINDOW` of them at a time: memory does not depend on
+how many there are. Only items count here; links are not even collected.
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from shoal.archive.errors import PageUnreadable
+from shoal.archive.reader import ArchiveReader, StoredPage
+from shoal.frontier.sqlite import Reader
+from shoal.model.errors import Misconfigured
+from shoal.model.page import Item, ParseResult, ParseTask
+from shoal.model.scope import Scope
+from shoal.model.settings import Settings
+from shoal.parse.pool import ParsePool, Poisoned
+from shoal.runtime.differences import EXAMPLES, Differences
+from shoal.runtime.draft import DraftItems, drafting_items
+from shoal.runtime.inspect import peeking
+from shoal.runtime.kept import Kept, Selection, archive_reader, is_parsed, kept_pages, own_items, refuse_own
+from shoal.runtime.wiring import sinks_key, with_wishes
+from shoal.spider.source import SpiderSource
+from shoal.stores.folder import StoreFolder
+
+WINDOW = 256  # pages between reading and comparing
+WINDOW_BYTES = 64 << 20
+BREATH = 8  # pages read between two looks at the children: reading does not let the event loop run by itself
+
+
+@dataclass(frozen=True, slots=True)
+class ReparsePlan:
+    source: SpiderSource
+    settings: Settings
+    crawl: str = ""  # empty: the spider's name, or the only crawl there is
+    selection: Selection = field(default_factory=Selection)
+    against: SpiderSource | None = None  # None: what the crawl has written
+    out: str = ""  # empty: compare only
+    overrides: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Reparsed:
+    """What a changed spider made of the pages of a crawl."""
+
+    crawl: str
+    pages: int = 0
+    items: int = 0
+    faults: dict[str, int] = field(default_factory=dict)  # pages that gave nothing, by reason
+    fault_urls: dict[str, list[str]] = field(default_factory=dict)  # examples, by reason
+    unreadable: int = 0
+    differences: Differences | None = None  # None: there was nothing to compare with
+    uncompared: str = ""  # why
+    out: str = ""
+
+    def fail(self, url: str, reason: str) -> None:
+        self.faults[reason] = self.faults.get(reason, 0) + 1
+        examples = self.fault_urls.setdefault(reason, [])
+        if len(examples) < EXAMPLES:
+            examples.append(url)
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """One page, parsed again; items are None where a parse failed."""
+
+    url: str
+    before: Sequence[bytes] | None
+    after: Sequence[Item] | None
+    fault: str
+
+
+async def reparse(plan: ReparsePlan) -> Reparsed:
+    """Run a spider over the pages in a crawl's archive; works beside a crawl that runs."""
+    store = StoreFolder(Path(plan.settings.store))
+    async with AsyncExitStack() as stack:
+        reader = await stack.enter_async_context(peeking(str(store.path)))
+        new = await _open_pool(stack, plan, plan.source)
+        old = await _open_pool(stack, plan, plan.against) if plan.against else None
+        crawl = await _crawl_of(reader, plan.crawl, new.description.name)
+        report = Reparsed(crawl, out=plan.out)
+        items = None if old else await _previous(reader, store, report, required=not plan.out)
+        if old or items:
+            report.differences = Differences()
+        draft = await _draft(stack, reader, plan, crawl)
+        pages = _pages(reader, archive_reader(store, crawl), plan.selection, report, items)
+        async with asyncio.TaskGroup() as group:
+            watches = [group.create_task(pool.watch()) for pool in (new, old) if pool]
+            async with aclosing(pages), aclosing(_parsed(pages, new, old)) as again:
+                async for page in again:
+                    _take(report, page, new.description.key, draft)
+            for watch in watches:
+                watch.cancel()
+    return report
+
+
+def _take(report: Reparsed, page: _Again, key: Sequence[str], draft: DraftItems | None) -> None:
+    report.pages += 1
+    if page.after is None:
+        report.fail(page.url, page.fault)
+    after = page.after or ()
+    report.items += len(after)
+    if draft is not None:
+        draft.write(after)
+    if report.differences is not None:
+        report.differences.note(page.url, page.before or (), [item.json for item in after], key)
+
+
+async def _open_pool(stack: AsyncExitStack, plan: ReparsePlan, source: SpiderSource) -> ParsePool:
+    procs = plan.settings.crawl.procs or max(1, os.cpu_count() or 1)
+    pool = await stack.enter_async_context(ParsePool.open(source, procs=procs, limits=plan.settings.parse))
+    settings = with_wishes(plan.settings, pool.description, plan.overrides)
+    # No host is in scope, so that no link is packed and sent; but nofollow means what it meant in the crawl.
+    pool.configure(Scope(hosts=frozenset(), obey_nofollow=settings.crawl.robots))
+    return pool
+
+
+async def _crawl_of(reader: Reader, asked: str, spider: str) -> str:
+    names = await reader.crawls()
+    wanted = asked or (names[0] if len(names) == 1 else spider)
+    if wanted in names:
+        return wanted
+    known = ", ".join(names) or "none at all"
+    raise Misconfigured(f"the store has no crawl named {wanted!r}; --crawl chooses one of: {known}")
+
+
+async def _previous(reader: Reader, store: StoreFolder, report: Reparsed, *, required: bool) -> Path | None:
+    try:
+        return await own_items(reader, store, report.crawl)
+    except Misconfigured as error:
+        if required:
+            raise Misconfigured(f"{error}; --against OLD.py compares with an older spider instead") from None
+        report.uncompared = str(error)
+        return None
+
+
+async def _draft(stack: AsyncExitStack, reader: Reader, plan: ReparsePlan, crawl: str) -> DraftItems | None:
+    if not plan.out:
+        return None
+    refuse_own(plan.out, await reader.checkpoint(sinks_key(crawl)))
+    return stack.enter_context(drafting_items(plan.out))
+
+
+async def _pages(
+    reader: Reader, archive: ArchiveReader, selection: Selection, report: Reparsed, items: Path | None
+) -> AsyncGenerator[tuple[Kept, StoredPage], None]:
+    left = selection.limit
+    async for kept in kept_pages(reader, report.crawl, selection, items):
+        if left == 0:
+            return
+        if not is_parsed(kept.page):
+            continue
+        try:
+            stored = archive.read(kept.page.ref)
+            stored.request  # noqa: B018 - raises if it cannot be read
+        except PageUnreadable:
+            report.unreadable += 1
+            continue
+        if selection.takes_url(stored.url):
+            left = None if left is None else left - 1
+            yield kept, stored
+
+
+async def _parsed(
+    pages: AsyncIterator[tuple[Kept, StoredPage]], new: ParsePool, old: ParsePool | None
+) -> AsyncGenerator[_Again, None]:
+    """Have pages parsed by one or both spiders, and give them back in order."""
+    waiting: deque[_Task] = deque()
+    ids, held = count(1), 0
+    async for kept, stored in pages:
+        waiting.append(_Task(kept, stored, number := next(ids), new, old))
+        held += len(stored.body)
+        if number % BREATH == 0:
+            await asyncio.sleep(0)
+        while waiting and (waiting[0].done or len(waiting) >= WINDOW or held > WINDOW_BYTES):
+            first = waiting.popleft()
+            held -= first.size
+            yield await first.result()
+    while waiting:
+        yield await waiting.popleft().result()
+
+
+class _Task:
+    """A page on its way through the children."""
+
+    def __init__(
+        self, kept: Kept, stored: StoredPage, id: int, new: ParsePool, old: ParsePool | None
+    ) -> None:
+        self.size = len(stored.body)
+        self._url = stored.url
+        self._before = kept.items
+        task = ParseTask(
+            id,
+            kept.fingerprint,
+            stored.request,
+            stored.url,
+            stored.status,
+            stored.headers,
+            stored.body,
+            stored.fetched_at,
+        )
+        self._new = _submit(new, task)
+        self._old = _submit(old, task) if old else None
+
+    @property
+    def done(self) -> bool:
+        return self._new.done() and (self._old is None or self._old.done())
+
+    async def result(self) -> _Again:
+        before = self._before
+        if self._old is not None:
+            answered = await self._old
+            items = answered.items if isinstance(answered, ParseResult) else ()
+            before = [item.json for item in items]
+        answer = await self._new
+        if isinstance(answer, Poisoned):
+            return _Again(self._url, before, None, f"{answer.kind}: {answer.reason}")
+        if answer.fault is not None:
+            return _Again(self._url, before, None, answer.fault.reason)
+        return _Again(self._url, before, answer.items, "")
+
+
+def _submit(pool: ParsePool, task: ParseTask) -> "asyncio.Future[ParseResult | Poisoned]":
+    future: asyncio.Future[ParseResult | Poisoned] = asyncio.get_running_loop().create_future()
+
+    def answer(result: ParseResult | Poisoned) -> None:
+        if not future.done():
+            future.set_result(result)
+
+    pool.submit(task, answer)
+    return future
