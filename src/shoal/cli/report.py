@@ -76,6 +76,8 @@ def summary_lines(summary: Summary, *, again: str) -> Iterator[str]:
     ):
         if figures:
             yield f"  {label:<10} {by_count(figures)}"
+    if now.rejected:
+        yield f"  {'rejected':<10} {counted(now.rejected, 'item')}, told why in {summary.rejects}"
     for output in summary.outputs:
         yield f"  {'items':<10} {_place(output)}"
     yield f"  {'archive':<10} {summary.archive}"
@@ -106,6 +108,7 @@ def summary_json(summary: Summary, *, code: Exit) -> dict[str, object]:
         "elapsed_s": round(now.elapsed, 3),
         "pages": now.pages,
         "items": now.items,
+        "rejected": now.rejected,
         "bytes": now.bytes,
         "pages_per_s": round(now.pages / now.elapsed, 2) if now.elapsed > 0 else 0.0,
         "counts": dict(now.counts),
@@ -113,6 +116,7 @@ def summary_json(summary: Summary, *, code: Exit) -> dict[str, object]:
         "filtered": dict(now.filtered),
         "dead_by_class": dict(summary.dead_by_class),
         "outputs": list(summary.outputs),
+        "rejects": summary.rejects,
         "archive": summary.archive,
         "store": summary.store,
     }

@@ -1,5 +1,6 @@
 """`shoal status`: every crawl of a store, by state, whether or not one is running."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,8 @@ def status_json(status: "StoreStatus") -> dict[str, object]:
                 "counts": dict(crawl.counts),
                 "dead_by_class": dict(crawl.dead_by_class),
                 "filtered_by_rule": dict(crawl.filtered_by_rule),
+                "links_filtered_by_rule": dict(crawl.links_filtered_by_rule),
+                "rejected": crawl.rejected,
             }
             for crawl in status.crawls
         ],
@@ -68,3 +71,7 @@ def status_lines(status: "StoreStatus") -> Iterator[str]:
     for crawl in status.crawls:
         if crawl.dead_by_class:
             yield f"given up in {crawl.name}: {by_count(crawl.dead_by_class)}"
+        if kept_out := Counter(crawl.filtered_by_rule) + Counter(crawl.links_filtered_by_rule):
+            yield f"left out in {crawl.name}: {by_count(kept_out)}"
+        if crawl.rejected:
+            yield f"rejected in {crawl.name}: {counted(crawl.rejected, 'item')}"

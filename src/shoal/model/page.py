@@ -88,3 +88,4 @@ class ParseResult(msgspec.Struct, frozen=True, array_like=True):
     repeats: int = 0  # links this child had already handed over
     fault: ParseFault | None = None
     cpu: float = 0.0  # seconds
+    rejected: tuple[Item, ...] = ()  # items that do not fit their model, as records that say why

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from shoal.model.outcome import Acknowledgement, Lease, Settlement
-from shoal.model.page import Item
+from shoal.model.page import Item, ParseResult
+from shoal.runtime import sums
 
 GATHER = 0.010
 MOST = 64
@@ -29,6 +30,7 @@ class Store(Protocol):
         settlements: Sequence[Settlement] = (),
         acknowledgements: Sequence[Acknowledgement] = (),
         checkpoints: Mapping[str, bytes] = {},
+        crawl_state: Mapping[str, Mapping[str, bytes]] = {},
     ) -> object: ...
 
 
@@ -50,30 +52,38 @@ class Committer:
         store: Store,
         archive: Archive,
         sinks: Sinks,
+        rejects: Sinks,
         *,
+        crawl: str,
+        left_out: sums.LeftOut,
         archive_key: str,
         sinks_key: str,
+        rejects_key: str,
         on_commit: Callable[[], None],
         on_stale: Callable[[], None],
     ) -> None:
         self._store = store
         self._archive = archive
         self._sinks = sinks
+        self._rejects = rejects
+        self._crawl = crawl
+        self._left_out = left_out
         self._archive_key = archive_key
         self._sinks_key = sinks_key
+        self._rejects_key = rejects_key
         self._on_commit = on_commit
         self._on_stale = on_stale
-        self._settlements: list[tuple[Settlement, Sequence[Item]]] = []
-        self._acknowledgements: list[tuple[Acknowledgement, Sequence[Item]]] = []
+        self._settlements: list[tuple[Settlement, ParseResult | None]] = []
+        self._acknowledgements: list[tuple[Acknowledgement, ParseResult | None]] = []
         self._first = asyncio.Event()
         self._full = asyncio.Event()
 
-    def settle(self, settlement: Settlement, items: Sequence[Item] = ()) -> None:
-        self._settlements.append((settlement, items))
+    def settle(self, settlement: Settlement, result: ParseResult | None = None) -> None:
+        self._settlements.append((settlement, result))
         self._note()
 
-    def acknowledge(self, acknowledgement: Acknowledgement, items: Sequence[Item] = ()) -> None:
-        self._acknowledgements.append((acknowledgement, items))
+    def acknowledge(self, acknowledgement: Acknowledgement, result: ParseResult | None = None) -> None:
+        self._acknowledgements.append((acknowledgement, result))
         self._note()
 
     def _note(self) -> None:
@@ -104,17 +114,22 @@ class Committer:
         held = [entry for entry in settlements if self._store.holds(entry[0].lease)]
         if len(held) < len(settlements):
             self._on_stale()
-        self._sinks.write(_items(held))
-        self._sinks.write(_items(acknowledgements))
+        results = _results(held) + _results(acknowledgements)
+        self._sinks.write([item for result in results for item in result.items])
         self._archive.flush()
         checkpoints = {self._sinks_key: self._sinks.flush(), self._archive_key: self._archive.checkpoint()}
+        if rejected := [record for result in results for record in result.rejected]:
+            self._rejects.write(rejected)
+            checkpoints[self._rejects_key] = self._rejects.flush()
+        changed = self._left_out.add(results)
         await self._store.commit(
             [settlement for settlement, _ in held],
             [acknowledgement for acknowledgement, _ in acknowledgements],
             checkpoints,
+            {self._crawl: {sums.KEY: self._left_out.dump()}} if changed else {},
         )
         self._on_commit()
 
 
-def _items(entries: Iterable[tuple[object, Sequence[Item]]]) -> list[Item]:
-    return [item for _, items in entries for item in items]
+def _results(entries: Iterable[tuple[object, ParseResult | None]]) -> list[ParseResult]:
+    return [result for _, result in entries if result is not None]

@@ -20,13 +20,13 @@ from shoal.archive.reader import StoredPage
 from shoal.frontier import answers
 from shoal.model.errors import ShoalError
 from shoal.model.outcome import Acknowledgement, Dead, Lease, Released, Settlement, internal
-from shoal.model.page import Item
+from shoal.model.page import ParseResult
 from shoal.runtime.commit import MOST, Committer
 from shoal.runtime.parsing import PATIENCE, Parsing
 from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.snapshot import Ending, HostView, Opening, Snapshot, Summary
 from shoal.runtime.tally import Tally
-from shoal.runtime.wiring import Stations, archive_key, open_stations, sinks_key
+from shoal.runtime.wiring import Stations, archive_key, open_stations, rejects_key, sinks_key
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +61,7 @@ async def crawl(
             snapshot=await running.snapshot(draining=False),
             resumed=stations.resumed,
             outputs=stations.outputs,
+            rejects=str(stations.rejects_file) if stations.left_out.items else "",
             archive=str(stations.archive_folder),
             store=str(stations.store.path),
             dead_by_class=dict(counts.dead_by_class),
@@ -82,8 +83,12 @@ class Crawl:
             stations.frontier,
             stations.archive,
             stations.sinks,
+            stations.rejects,
+            crawl=stations.crawl,
+            left_out=stations.left_out,
             archive_key=archive_key(stations.crawl),
             sinks_key=sinks_key(stations.crawl),
+            rejects_key=rejects_key(stations.crawl),
             on_commit=self._wake.set,
             on_stale=stations.border.renew,
         )
@@ -246,14 +251,14 @@ class Crawl:
 
     # --- what became of it -----------------------------------------------------------------------
 
-    def settle(self, settlement: Settlement, items: tuple[Item, ...] = ()) -> None:
+    def settle(self, settlement: Settlement, result: ParseResult | None = None) -> None:
         """Hand an outcome in; from then on the lease no longer counts as out."""
         self._out.pop(settlement.lease.fingerprint, None)
-        self._committer.settle(settlement, items)
+        self._committer.settle(settlement, result)
 
-    def acknowledge(self, acknowledgement: Acknowledgement, items: tuple[Item, ...] = ()) -> None:
+    def acknowledge(self, acknowledgement: Acknowledgement, result: ParseResult | None = None) -> None:
         """Hand in the end of a page that was settled before it was parsed."""
-        self._committer.acknowledge(acknowledgement, items)
+        self._committer.acknowledge(acknowledgement, result)
 
     # --- chores ----------------------------------------------------------------------------------
 

@@ -2,10 +2,11 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from shoal.frontier.sqlite import Reader, SqliteFrontier
+from shoal.runtime import sums
 from shoal.stores.folder import StoreFolder
 
 
@@ -16,6 +17,8 @@ class CrawlStatus:
     counts: Mapping[str, int]  # requests by state
     dead_by_class: Mapping[str, int]
     filtered_by_rule: Mapping[str, int]
+    links_filtered_by_rule: Mapping[str, int] = field(default_factory=dict)  # never made a request
+    rejected: int = 0  # items that did not fit their model
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +41,16 @@ async def status(store: str) -> StoreStatus:
         crawls = []
         for name in await reader.crawls():
             counts = await reader.counts(name)
+            left_out = sums.LeftOut.load(await reader.crawl_get(name, sums.KEY))
             crawls.append(
                 CrawlStatus(
-                    name, counts.accepted, counts.by_state(), counts.dead_by_class, counts.filtered_by_rule
+                    name,
+                    counts.accepted,
+                    counts.by_state(),
+                    counts.dead_by_class,
+                    counts.filtered_by_rule,
+                    left_out.links,
+                    left_out.items,
                 )
             )
         return StoreStatus(store, StoreFolder(Path(store)).owner(), crawls)

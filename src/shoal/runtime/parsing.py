@@ -19,8 +19,8 @@ from shoal.fetch.attempt import Attempt
 from shoal.frontier.answers import Unparsed
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Settlement
-from shoal.model.page import Item, PageRecord, ParseResult, ParseTask, Response
-from shoal.model.request import Link, Request, trace_id
+from shoal.model.page import PageRecord, ParseResult, ParseTask, Response
+from shoal.model.request import Request, trace_id
 from shoal.parse.pool import ParsePool, Poisoned
 from shoal.runtime.pages import Pages
 from shoal.runtime.tally import Tally
@@ -34,8 +34,8 @@ BACKLOG = 512  # pages in the parse stage at which taking up archived ones pause
 class Ledger(Protocol):
     """Where outcomes are handed in."""
 
-    def settle(self, settlement: Settlement, items: tuple[Item, ...] = ()) -> None: ...
-    def acknowledge(self, acknowledgement: Acknowledgement, items: tuple[Item, ...] = ()) -> None: ...
+    def settle(self, settlement: Settlement, result: ParseResult | None = None) -> None: ...
+    def acknowledge(self, acknowledgement: Acknowledgement, result: ParseResult | None = None) -> None: ...
 
 
 @dataclass(slots=True)
@@ -124,15 +124,16 @@ class Parsing:
             case Arrived():
                 attempt = hand.attempt
                 page = self._keep(attempt, hand.response, hand.earlier)
-                outcome, links, items = self._judged(attempt.lease.fingerprint, page, answer)
-                self._ledger.settle(Settlement(attempt.lease, outcome, attempt.links + links), items)
+                outcome, result = self._judged(attempt.lease.fingerprint, page, answer)
+                links = attempt.links if result is None else attempt.links + result.links
+                self._ledger.settle(Settlement(attempt.lease, outcome, links), result)
             case Archived():
-                outcome, links, items = self._judged(hand.fingerprint, hand.page, answer)
-                self._acknowledge(hand.fingerprint, outcome, links, items)
+                outcome, result = self._judged(hand.fingerprint, hand.page, answer)
+                self._acknowledge(hand.fingerprint, outcome, result)
 
     def _judged(
         self, fingerprint: int, page: PageRecord, answer: ParseResult | Poisoned
-    ) -> tuple[Done | Dead, tuple[Link, ...], tuple[Item, ...]]:
+    ) -> tuple[Done | Dead, ParseResult | None]:
         """Turn a parse into an outcome and what it brought: all of it, or nothing."""
         if isinstance(answer, Poisoned):
             failure = Failure(FailureClass.POISON, f"{answer.kind}: {answer.reason}", page.status)
@@ -143,21 +144,16 @@ class Parsing:
         else:
             self._tally.page(answer)
             page = page.parsed(items=len(answer.items), links=len(answer.links))
-            return Done(page), answer.links, answer.items
+            return Done(page), answer
         self._tally.failures[failure.kind] += 1
-        return Dead(failure, page), (), ()
+        return Dead(failure, page), None
 
     def _keep(self, attempt: Attempt, response: Response, earlier: StoredPage | None) -> PageRecord:
         return self._pages.keep(attempt.lease.request, attempt.headers, response, earlier)
 
-    def _acknowledge(
-        self,
-        fingerprint: int,
-        outcome: Done | Dead,
-        links: tuple[Link, ...] = (),
-        items: tuple[Item, ...] = (),
-    ) -> None:
-        self._ledger.acknowledge(Acknowledgement(self._crawl, fingerprint, outcome, links), items)
+    def _acknowledge(self, fingerprint: int, outcome: Done | Dead, result: ParseResult | None = None) -> None:
+        links = () if result is None else result.links
+        self._ledger.acknowledge(Acknowledgement(self._crawl, fingerprint, outcome, links), result)
 
 
 def _task(id: int, fingerprint: int, request: Request, page: Response | StoredPage) -> ParseTask:

@@ -44,6 +44,7 @@ class Snapshot:
     failing: Sequence[HostView] = ()
     eta: float | None = None  # seconds; None: cannot be said yet
     eta_reason: str = ""  # what bounds it: "politeness of shop.example" or "this machine"
+    rejected: int = 0  # items that did not fit their model, this run
     draining: bool = False
 
 
@@ -67,6 +68,7 @@ class Summary:
     snapshot: Snapshot
     resumed: bool
     outputs: Sequence[str] = ()
+    rejects: str = ""  # where the rejected items of all runs are; empty: there are none
     archive: str = ""
     store: str = ""
     dead_by_class: Mapping[str, int] = field(default_factory=dict)

@@ -23,6 +23,7 @@ class Tally:
         self._marks: deque[tuple[float, int]] = deque([(self._started, 0)])
         self.pages = 0
         self.items = 0
+        self.rejected = 0
         self.bytes = 0
         self.failures: Counter[str] = Counter()
         self.filtered: Counter[str] = Counter()
@@ -31,6 +32,7 @@ class Tally:
         """Count a parsed page and what it brought."""
         self.pages += 1
         self.items += len(result.items)
+        self.rejected += len(result.rejected)
         if result.dropped:
             self.filtered.update(result.dropped)
 
@@ -83,6 +85,7 @@ class Tally:
             failing=heapq.nlargest(SHOWN, (v for v in views if v.failures), key=lambda v: v.failures),
             eta=eta,
             eta_reason=eta_reason,
+            rejected=self.rejected,
             draining=draining,
         )
 

@@ -44,6 +44,7 @@ from shoal.model.scope import Scope
 from shoal.model.settings import CrawlSettings, Settings
 from shoal.model.url import host_key
 from shoal.parse.pool import ParsePool
+from shoal.runtime import sums
 from shoal.runtime.pages import Pages
 from shoal.runtime.plan import CrawlPlan
 from shoal.sinks import Sinks
@@ -69,12 +70,18 @@ class Stations:
     pages: Pages
     parser: ParsePool
     sinks: Sinks
+    rejects: Sinks  # where items go that do not fit their model; none, if no route names one
+    left_out: sums.LeftOut
     border: "Border"
     outputs: Sequence[str]
 
     @property
     def archive_folder(self) -> Path:
         return self.store.archive / file_name(self.crawl)
+
+    @property
+    def rejects_file(self) -> Path:
+        return rejects_file(self.store, self.crawl)
 
 
 class Border:
@@ -120,7 +127,7 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             SqliteFrontier.open(store.database, fsync=settings.crawl.fsync)
         )
         if plan.fresh:
-            await frontier.drop_crawl(name, forget=[sinks_key(name)])
+            await frontier.drop_crawl(name, forget=[sinks_key(name), rejects_key(name)])
         opened = await frontier.open_crawl(
             name,
             pace=pace_of(settings.crawl),
@@ -131,6 +138,13 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
         sinks = Sinks(outputs, fsync=settings.crawl.fsync, overwrite=plan.fresh)
         stack.callback(sinks.close)
         sinks.restore(await frontier.checkpoint(sinks_key(name)))
+        rejects = Sinks(
+            [str(rejects_file(store, name))] if spider.models else [],
+            fsync=settings.crawl.fsync,
+            overwrite=plan.fresh,
+        )
+        stack.callback(rejects.close)
+        rejects.restore(await frontier.checkpoint(rejects_key(name)))
         segments = SegmentFolder(store.archive / file_name(name))
         if settings.archive.keep_days:
             expire(segments, keep_days=settings.archive.keep_days, today=datetime.now(UTC).date())
@@ -148,7 +162,11 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
         # From here on the outputs count as this crawl's own: a kill before the first page must not make the
         # next run take them for somebody else's.
         await frontier.commit(
-            checkpoints={sinks_key(name): sinks.flush(), archive_key(name): archive.checkpoint()}
+            checkpoints={
+                sinks_key(name): sinks.flush(),
+                rejects_key(name): rejects.flush(),
+                archive_key(name): archive.checkpoint(),
+            }
         )
         jar = CookieJar.load(await frontier.crawl_get(name, "cookies") or b"[]")
         hosts = msgspec.json.decode(await frontier.crawl_get(name, "hosts") or b"[]", type=list[str])
@@ -176,6 +194,8 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             pages=Pages(archive, ArchiveReader(segments, decode_archived, limits=settings.fetch)),
             parser=parser,
             sinks=sinks,
+            rejects=rejects,
+            left_out=sums.LeftOut.load(await frontier.crawl_get(name, sums.KEY)),
             border=border,
             outputs=outputs,
         )
@@ -229,6 +249,16 @@ def archive_key(crawl: str) -> str:
 def sinks_key(crawl: str) -> str:
     """Name the sinks' checkpoint."""
     return f"{crawl}/sinks"
+
+
+def rejects_key(crawl: str) -> str:
+    """Name the checkpoint of the rejected items."""
+    return f"{crawl}/rejects"
+
+
+def rejects_file(store: StoreFolder, crawl: str) -> Path:
+    """Say where the items go that do not fit their model."""
+    return store.items / f"{file_name(crawl)}.rejected.jsonl"
 
 
 def pace_of(settings: CrawlSettings) -> Pace:

@@ -5,6 +5,7 @@
     selector    CSS, XPath and regular expressions on a page, with parsel's meaning
     links       where a page leads
     items       what a handler yields, made into JSON
+    models      items checked against a dataclass, struct or pydantic model
     plain       the spiders that need no code
     source      where a spider comes from; loading it, describing it
     run         one page through one spider

@@ -56,15 +56,15 @@ def encoded(value: object, key: Sequence[str], fallback: str) -> Item:
 
 
 def _record(value: object) -> dict[str, Any]:
-    pairs = _pairs(value)
-    for field, one in pairs.items():
+    found = pairs(value)
+    for field, one in found.items():
         # Nearly all items are flat and harmless; for them this loop is all there is.
         if type(field) is not str or type(one) not in _HARMLESS:
-            return {_name(field, ""): _plain(one, _name(field, ""), 0) for field, one in pairs.items()}
-    return pairs
+            return {_name(field, ""): _plain(one, _name(field, ""), 0) for field, one in found.items()}
+    return found
 
 
-def _pairs(value: Any) -> dict[Any, Any]:
+def pairs(value: Any) -> dict[Any, Any]:
     """Take an item apart, one level deep."""
     if type(value) is dict:
         return value
@@ -77,6 +77,22 @@ def _pairs(value: Any) -> dict[Any, Any]:
     if hasattr(type(value), "__attrs_attrs__"):
         return {field.name: getattr(value, field.name) for field in type(value).__attrs_attrs__}
     return dict(value.model_dump())
+
+
+def rejected(url: str, reason: str, value: object, key: str) -> Item:
+    """Make the record of an item that was refused, as much of it as JSON can hold."""
+    try:
+        shown = {str(field): _legible(one) for field, one in pairs(value).items()}
+    except Exception as error:  # it is the user's object, and may refuse to be looked at
+        shown = {"error": f"{type(error).__name__}: {error}"}
+    return Item(key, _encode(_scrubbed({"url": url, "reason": reason, "item": shown})))
+
+
+def _legible(value: Any) -> Any:
+    try:
+        return _plain(value, "", 0)
+    except Rejected:
+        return _short(value)
 
 
 def _plain(value: Any, path: str, depth: int) -> Any:
@@ -115,7 +131,7 @@ def _plain(value: Any, path: str, depth: int) -> Any:
     if is_item(value):
         return {
             _name(field, path): _plain(one, f"{path}.{field}", depth + 1)
-            for field, one in _pairs(value).items()
+            for field, one in pairs(value).items()
         }
     if isinstance(value, set | frozenset):
         members = [_plain(one, path, depth + 1) for one in value]

@@ -21,7 +21,7 @@ from shoal.model.page import Item, ParseFault, ParseResult, ParseTask
 from shoal.model.request import Link, Request
 from shoal.model.scope import Scope
 from shoal.model.url import canonical
-from shoal.spider.items import encoded, is_item
+from shoal.spider.items import encoded, is_item, rejected
 from shoal.spider.kind import Kind
 from shoal.spider.links import Links
 from shoal.spider.page import Page
@@ -52,6 +52,7 @@ def run(spider: Spider, task: ParseTask, *, scope: Scope, limits: ParseLimits | 
         {rule.value: count for rule, count in harvest.dropped.items()},
         harvest.repeats,
         cpu=time.process_time() - began,
+        rejected=tuple(harvest.rejected),
     )
 
 
@@ -67,7 +68,7 @@ def _harvest(spider: Spider, task: ParseTask, scope: Scope, limits: ParseLimits)
         elif isinstance(one, Links):
             harvest.follow_all(one)
         elif one is not None:
-            harvest.keep(one, route.key)
+            harvest.keep(one, route)
     return harvest
 
 
@@ -87,6 +88,7 @@ class Harvest:
 
     def __init__(self, spider: Spider, task: ParseTask, scope: Scope, limits: ParseLimits) -> None:
         self.items: list[Item] = []
+        self.rejected: list[Item] = []
         self.links: dict[int, Link] = {}
         self.urls: set[str] = set()  # canonical, of those links that can be told by their URL alone
         self.dropped: Counter[FailureClass] = Counter()
@@ -96,6 +98,7 @@ class Harvest:
         self._scope = scope
         self._limits = limits
         self._fingerprint = task.fingerprint
+        self._url = task.url
         self._depth = task.request.depth + 1
         self._bytes = 0
 
@@ -142,18 +145,24 @@ class Harvest:
         self.links.setdefault(link.fingerprint, link)
         self._count(len(link.packed))
 
-    def keep(self, value: object, key: tuple[str, ...]) -> None:
-        """Take in an item: encode it and give it its key."""
-        number = len(self.items)
+    def keep(self, value: object, route: Route) -> None:
+        """Take in an item: check it, encode it and give it its key."""
+        number = len(self.items) + len(self.rejected)
         if number >= self._limits.items:
             raise Overflow(f"more than {self._limits.items} items")
+        if not is_item(value):
+            raise Rejected(
+                f"item {number + 1}: a handler yields items and requests, not a {type(value).__name__}"
+            )
+        fallback = f"{self._fingerprint:016x}-{number}"
+        kept = self.items
         try:
-            if not is_item(value):
-                raise Rejected(f"a handler yields items and requests, not a {type(value).__name__}")
-            item = encoded(value, key, f"{self._fingerprint:016x}-{number}")
+            item = encoded(value if route.check is None else route.check(value), route.key, fallback)
         except Rejected as error:
-            raise Rejected(f"item {number + 1}: {error}") from None
-        self.items.append(item)
+            if route.check is None:
+                raise Rejected(f"item {number + 1}: {error}") from None
+            item, kept = rejected(self._url, str(error), value, fallback), self.rejected
+        kept.append(item)
         self._count(len(item.json))
 
     def _count(self, size: int) -> None:

@@ -46,6 +46,7 @@ class SpiderDescription(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()  # for `Scope.of`; empty: those of the seeds
     key: tuple[str, ...] = ()
     routes: tuple[str, ...] = ()
+    models: bool = False  # some items are checked, so some may be rejected
     version: str = ""  # changes with the code
 
 
@@ -58,6 +59,7 @@ def describe(spider: Spider) -> SpiderDescription:
         hosts=spider.hosts,
         key=spider.key,
         routes=tuple(spider.routes),
+        models=any(route.check is not None for route in spider.routes.values()),
         version=spider.version,
     )
 

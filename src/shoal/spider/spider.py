@@ -13,6 +13,7 @@ from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.request import Request
 from shoal.model.url import canonical
 from shoal.spider.memory import Memory
+from shoal.spider.models import Check, checker
 
 if TYPE_CHECKING:
     from shoal.spider.page import Page
@@ -33,6 +34,7 @@ class Route:
     matches: Callable[[str], object] | None  # None: by name only, or as the fallback
     key: tuple[str, ...]
     binary: bool
+    check: Check | None  # None: items are taken as they are
 
 
 class Spider:
@@ -77,6 +79,7 @@ class Spider:
         name: str | None = None,
         key: str | Sequence[str] | None = None,
         binary: bool = False,
+        item: type[Any] | None = None,
     ) -> Callable[[_H], _H]: ...
     def page(
         self,
@@ -86,15 +89,18 @@ class Spider:
         name: str | None = None,
         key: str | Sequence[str] | None = None,
         binary: bool = False,
+        item: type[Any] | None = None,
     ) -> Any:
         """Register a handler for the pages whose URL `pattern` matches somewhere; the first to match wins.
 
         Without a pattern it takes the pages that no other handler wants, unless it has a `name`: then it
         takes those of requests that name it (`Request.route`). `key` are the fields that identify its items.
-        With `binary` it is also given what is no text (images, PDF), as `page.body`.
+        With `binary` it is also given what is no text (images, PDF), as `page.body`. `item` is the model of
+        its items; those that do not fit go to the reject file, with the reason, and the page goes on.
         """
         if callable(pattern):
             return self.page()(pattern)
+        check = None if item is None else checker(item)
 
         def register(handler: _H) -> _H:
             route = Route(
@@ -103,6 +109,7 @@ class Spider:
                 matches=None if pattern is None else self._pattern(pattern),
                 key=self.key if key is None else _fields(key),
                 binary=binary,
+                check=check,
             )
             if route.name in self.routes:
                 raise Misconfigured(f"spider {self.name!r}: two handlers are called {route.name!r}")

@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 
 from shoal.model.outcome import Acknowledgement, Done, Lease, Settlement
-from shoal.model.page import Item, PageRecord, PageRef
+from shoal.model.page import Item, PageRecord, PageRef, ParseResult
 from shoal.model.request import Request
 from shoal.runtime.commit import MOST, Committer
+from shoal.runtime.sums import KEY, LeftOut
 
 
 def lease(number: int) -> Lease:
@@ -20,6 +22,10 @@ def settlement(number: int) -> Settlement:
     return Settlement(lease(number), Done(PageRecord(PageRef("s", 0, 1), 200, 0.0)))
 
 
+def brought(key: str, **more: object) -> ParseResult:
+    return msgspec.structs.replace(ParseResult(0, (Item(key, b"{}"),)), **more)
+
+
 @dataclass
 class Witness:
     """Store, archive and sinks in one, noting what was called in which order."""
@@ -27,8 +33,10 @@ class Witness:
     calls: list[str] = field(default_factory=list)
     settled: list[int] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
+    rejected: list[str] = field(default_factory=list)
     lost: set[int] = field(default_factory=set)
     checkpoints: dict[str, bytes] = field(default_factory=dict)
+    state: dict[str, bytes] = field(default_factory=dict)
     broken: bool = False
     new: int = 0
 
@@ -40,11 +48,13 @@ class Witness:
         settlements: Sequence[Settlement] = (),
         acknowledgements: Sequence[Acknowledgement] = (),
         checkpoints: Mapping[str, bytes] = {},
+        crawl_state: Mapping[str, Mapping[str, bytes]] = {},
     ) -> "Witness":
         self.calls.append("commit")
         self.settled += [s.lease.fingerprint for s in settlements]
         self.settled += [a.fingerprint for a in acknowledgements]
         self.checkpoints = dict(checkpoints)
+        self.state.update(crawl_state.get("c", {}))
         return self
 
     def write(self, items: Sequence[Item]) -> None:
@@ -71,13 +81,29 @@ class SinkWitness:
         return b"42"
 
 
-def committer(witness: Witness) -> Committer:
+@dataclass
+class RejectsWitness:
+    witness: Witness
+
+    def write(self, items: Sequence[Item]) -> None:
+        self.witness.rejected += [item.key for item in items]
+
+    def flush(self) -> bytes:
+        self.witness.calls.append("rejects")
+        return b"7"
+
+
+def committer(witness: Witness, left_out: LeftOut | None = None) -> Committer:
     return Committer(
         witness,
         witness,
         SinkWitness(witness),
+        RejectsWitness(witness),
+        crawl="c",
+        left_out=left_out or LeftOut(),
         archive_key="archive",
         sinks_key="sinks",
+        rejects_key="rejects",
         on_commit=lambda: None,
         on_stale=lambda: witness.calls.append("stale"),
     )
@@ -86,7 +112,7 @@ def committer(witness: Witness) -> Committer:
 async def test_bytes_are_out_before_the_store_says_so() -> None:
     witness = Witness()
     work = committer(witness)
-    work.settle(settlement(1), [Item("k", b"{}")])
+    work.settle(settlement(1), brought("k"))
 
     await work.flush()
 
@@ -98,7 +124,7 @@ async def test_a_lease_that_ran_out_brings_neither_its_items_nor_its_outcome() -
     witness = Witness(lost={2})
     work = committer(witness)
     for number in (1, 2, 3):
-        work.settle(settlement(number), [Item(str(number), b"{}")])
+        work.settle(settlement(number), brought(str(number)))
 
     await work.flush()
 
@@ -111,12 +137,47 @@ async def test_a_page_parsed_later_brings_its_items_with_its_acknowledgement() -
     witness = Witness()
     work = committer(witness)
     done = Done(PageRecord(PageRef("s", 0, 1), 200, 0.0))
-    work.acknowledge(Acknowledgement("c", 9, done), [Item("nine", b"{}")])
+    work.acknowledge(Acknowledgement("c", 9, done), brought("nine"))
 
     await work.flush()
 
     assert witness.settled == [9]
     assert witness.written == ["nine"]
+
+
+async def test_rejected_items_are_out_before_the_store_says_so_and_go_with_their_lease() -> None:
+    witness = Witness(lost={2})
+    work = committer(witness)
+    for number in (1, 2):
+        work.settle(settlement(number), brought(str(number), rejected=(Item(f"bad {number}", b"{}"),)))
+
+    await work.flush()
+
+    assert witness.rejected == ["bad 1"]
+    assert witness.calls.index("rejects") < witness.calls.index("commit")
+    assert witness.checkpoints["rejects"] == b"7"
+
+
+async def test_what_is_left_out_is_summed_up_in_the_transaction_of_its_page() -> None:
+    witness = Witness(lost={2})
+    work = committer(witness, LeftOut({"scope": 10}, 1))
+    for number in (1, 2, 3):
+        page = brought(str(number), rejected=(Item("bad", b"{}"),), dropped={"scope": 1, "trap": 2})
+        work.settle(settlement(number), page)
+
+    await work.flush()
+
+    assert LeftOut.load(witness.state[KEY]) == LeftOut({"scope": 12, "trap": 4}, 3)
+
+
+async def test_a_page_that_leaves_nothing_out_writes_no_sums() -> None:
+    witness = Witness()
+    work = committer(witness)
+    work.settle(settlement(1), brought("k"))
+
+    await work.flush()
+
+    assert witness.state == {}
 
 
 async def test_nothing_in_hand_costs_no_transaction() -> None:
