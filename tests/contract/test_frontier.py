@@ -57,6 +57,22 @@ async def test_repeating_an_add_changes_nothing(frontier: AnyFrontier) -> None:
     assert await states(frontier) == {"leased": 4, "done": 1}
 
 
+async def test_a_host_brings_no_more_than_its_budget_and_what_is_beyond_is_counted(bench: Bench) -> None:
+    await bench.frontier.open_crawl("c", pace=UNLIMITED, host_budget=2)
+    await bench.frontier.add("c", [link("1"), link("1"), link("2"), link("3")])
+    await bench.kill()
+    await bench.frontier.open_crawl("c")
+    after = await bench.frontier.add("c", [link("1"), link("3"), link("1", host="b.test")])
+
+    assert (after.new, after.duplicate) == (1, 1)
+    counts = await bench.frontier.counts("c")
+    assert (counts.accepted, counts.duplicate, counts.over_budget) == (3, 2, 2)
+    assert sorted(paths(await taken(bench.frontier))) == ["a.test/1", "a.test/2", "b.test/1"]
+
+    await bench.frontier.open_crawl("c", host_budget=0)
+    assert (await bench.frontier.add("c", [link("3"), link("4")])).new == 2
+
+
 async def test_crawls_see_for_themselves(frontier: AnyFrontier) -> None:
     await frontier.open_crawl("other", pace=UNLIMITED)
     await frontier.add("c", [link("1")])

@@ -19,7 +19,8 @@ generation need: `validators`. A crawl has a small area for values of its own, `
 
 add(crawl, links) accepts what the crawl has not seen, by fingerprint, and counts the rest as duplicates.
 One atomic step: no caller can see a request that is seen but not queued, or queued twice. Repeating an
-`add` whose answer was lost changes nothing.
+`add` whose answer was lost changes nothing. A crawl may have a budget, the number of requests that one host
+can bring: what comes beyond it is not accepted, and counted in `over_budget`.
 
 lease(holder, limit, ttl, pools) hands out requests whose host is due: best priority first; within a
 priority the lane that was served least recently; within a lane the request that was accepted first. A host
@@ -31,7 +32,7 @@ from that moment. Unless the grant is full, it says how long to wait before aski
 settle(settlements) ends attempts. A settlement and its links are applied together or not at all; those
 whose lease was settled or reclaimed before are refused and named in the answer, and have no effect; `holds`
 says so in advance. `Released` gives a request back as if it had never been leased. A settlement of a request
-that never left gives its turn back as well, unless a later one was taken meanwhile.
+that never left gives its turn back as well, unless a later one was taken or the pace changed meanwhile.
 
 acknowledge(...) ends pages that were settled as `Fetched`. Embedded, a settlement, an acknowledgement and
 the checkpoints of the sinks can share one transaction: `commit`. parsing(crawl) hands out the pages that

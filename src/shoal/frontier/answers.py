@@ -46,6 +46,7 @@ class Counts(msgspec.Struct, kw_only=True):
     dead: int = 0
     filtered: int = 0
     duplicate: int = 0  # links that had been seen before
+    over_budget: int = 0  # links not accepted because their host had brought enough
     retries: int = 0  # attempts that ended in another one
     crashes: int = 0  # leases that ran out, and parses that took their process along
     dead_by_class: dict[str, int] = {}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shoal.frontier.sqlite import Reader, SqliteFrontier
+from shoal.model.failure import FailureClass
 from shoal.runtime import sums
 from shoal.stores.folder import StoreFolder
 
@@ -49,11 +50,15 @@ async def status(store: str) -> StoreStatus:
                     counts.by_state(),
                     counts.dead_by_class,
                     counts.filtered_by_rule,
-                    left_out.links,
+                    _with_budget(left_out.links, counts.over_budget),
                     left_out.items,
                 )
             )
         return StoreStatus(store, StoreFolder(Path(store)).owner(), crawls)
+
+
+def _with_budget(links: Mapping[str, int], over_budget: int) -> Mapping[str, int]:
+    return {**links, FailureClass.BUDGET.value: over_budget} if over_budget else links
 
 
 async def chosen(reader: Reader, crawl: str | None) -> list[str]:

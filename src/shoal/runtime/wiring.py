@@ -133,6 +133,7 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             pace=pace_of(settings.crawl),
             max_crashes=settings.crawl.max_crashes,
             slowdown=settings.slowdown,
+            host_budget=settings.links.per_host,
         )
         outputs = plan.outputs or (str(store.items / f"{file_name(name)}.jsonl"),)
         sinks = Sinks(outputs, fsync=settings.crawl.fsync, overwrite=plan.fresh)

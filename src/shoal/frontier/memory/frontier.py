@@ -56,6 +56,7 @@ class MemoryFrontier(MemoryReader):
         pace: Pace | None = None,
         max_crashes: int | None = None,
         slowdown: SlowdownRules | None = None,
+        host_budget: int | None = None,
         state: Mapping[str, bytes] | None = None,
     ) -> Opened:
         """Create a crawl or take it up again; what is not given stays as it was."""
@@ -67,6 +68,7 @@ class MemoryFrontier(MemoryReader):
         crawl.pace = crawl.pace if pace is None else pace
         crawl.max_crashes = crawl.max_crashes if max_crashes is None else max_crashes
         crawl.slowdown = crawl.slowdown if slowdown is None else slowdown
+        crawl.host_budget = crawl.host_budget if host_budget is None else host_budget
         if not crawl.opened:
             crawls[name] = crawls.pop(name)  # last in the order of opening
             self._state.take_up(crawl)

@@ -2,6 +2,7 @@
 
 import math
 from bisect import insort
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -63,6 +64,8 @@ class Crawl:
     pace: Pace
     max_crashes: int
     slowdown: SlowdownRules
+    host_budget: int = 0
+    brought: Counter[str] = field(default_factory=Counter)  # requests by host, since there is a budget
     opened: bool = False
     paused: bool = False
     counts: Counts = field(default_factory=Counts)
@@ -143,6 +146,11 @@ class State:
             if link.fingerprint in crawl.requests:
                 duplicate += 1
                 continue
+            if crawl.host_budget:
+                if crawl.brought[link.host] >= crawl.host_budget:
+                    crawl.counts.over_budget += 1
+                    continue
+                crawl.brought[link.host] += 1
             new += 1
             crawl.counts.accepted += 1
             crawl.counts.waiting += 1

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from shoal.frontier.rules import band
+from shoal.frontier.sqlite.budget import within
 from shoal.frontier.sqlite.changes import Changes
 from shoal.frontier.sqlite.state import Crawl, State
 from shoal.model.request import Link
@@ -10,6 +11,8 @@ from shoal.model.request import Link
 
 def admit(state: State, crawl: Crawl, links: Iterable[Link], changes: Changes, now: float) -> tuple[int, int]:
     """Accept links; return how many were new and how many had been seen."""
+    if crawl.host_budget:
+        links = within(crawl, links, changes)
     add, push, lanes = crawl.seen.add, state.scheduler.push, crawl.lanes
     fresh: list[int] = []
     first = id = crawl.first_id + crawl.counts.accepted

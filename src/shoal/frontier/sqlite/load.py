@@ -10,6 +10,7 @@ import msgspec
 
 from shoal.frontier.answers import Counts
 from shoal.frontier.rules import LOWEST_BAND, band, poisoned, struck_out
+from shoal.frontier.sqlite.budget import load_brought
 from shoal.frontier.sqlite.packing import unpacked
 from shoal.frontier.sqlite.seen import SeenSet
 from shoal.frontier.sqlite.spent import sweep
@@ -95,6 +96,7 @@ def _strike_pages(database: sqlite3.Connection, crawls: dict[int, tuple[int, Cou
 def load(state: State, crawl: Crawl, now: float) -> None:
     """Rebuild a crawl's half in RAM, in one pass over each of its tables."""
     database = state.database
+    crawl.brought = load_brought(database, crawl.id)
     crawl.seen = SeenSet.of(seen_log(database, crawl.id), crawl.counts.accepted)
     for id, pool, host_id, name, *record in database.execute(
         "SELECT lane.id, pool, host.id, name,"

@@ -95,6 +95,7 @@ class Owner(Reader):
         pace: Pace | None = None,
         max_crashes: int | None = None,
         slowdown: SlowdownRules | None = None,
+        host_budget: int | None = None,
         state: Mapping[str, bytes] | None = None,
     ) -> Opened:
         """Create a crawl or take it up again; what is not given stays as it was.
@@ -107,7 +108,11 @@ class Owner(Reader):
                 "SELECT id, settings, counts, paused, dropped FROM crawl WHERE name = ?", (name,)
             ).fetchone()
         resumed = known is not None and not known[4]
-        terms = _terms(decode_terms(known[1]) if resumed else CrawlTerms(), pace, max_crashes, slowdown)
+        given = {"pace": pace, "max_crashes": max_crashes, "slowdown": slowdown, "host_budget": host_budget}
+        terms = msgspec.structs.replace(
+            decode_terms(known[1]) if resumed else CrawlTerms(),
+            **{name: value for name, value in given.items() if value is not None},
+        )
         with self._transaction() as database:
             [id] = database.execute(
                 "INSERT INTO crawl(name, settings, counts) VALUES (?, ?, '{}')"
@@ -130,6 +135,7 @@ class Owner(Reader):
 
     def _reopen(self, crawl: Crawl, terms: CrawlTerms) -> None:
         crawl.pace, crawl.max_crashes, crawl.slowdown = terms.pace, terms.max_crashes, terms.slowdown
+        crawl.host_budget = terms.host_budget
         for host in {lane.host for lane in crawl.lanes.values()}:
             host.repace()
             self._state.scheduler.place_all(host, self._now())
@@ -235,13 +241,3 @@ class Owner(Reader):
 
 def _migrations() -> list[str]:
     return [files(__package__).joinpath(name).read_text() for name in MIGRATIONS]
-
-
-def _terms(
-    before: CrawlTerms, pace: Pace | None, max_crashes: int | None, slowdown: SlowdownRules | None
-) -> CrawlTerms:
-    return CrawlTerms(
-        before.pace if pace is None else pace,
-        before.max_crashes if max_crashes is None else max_crashes,
-        before.slowdown if slowdown is None else slowdown,
-    )

@@ -30,6 +30,7 @@ class CrawlTerms(msgspec.Struct, frozen=True):
     pace: Pace = Pace()
     max_crashes: int = 3
     slowdown: SlowdownRules = SlowdownRules()
+    host_budget: int = 0  # requests that one host may bring; 0: any number
 
 
 class Row(NamedTuple):
@@ -85,9 +86,11 @@ class Crawl:
         self.pace = terms.pace
         self.max_crashes = terms.max_crashes
         self.slowdown = terms.slowdown
+        self.host_budget = terms.host_budget
         self.counts = counts
         self.paused = paused
         self.seen = SeenSet()
+        self.brought: dict[str, int] = {}  # requests by host, since there is a budget
         self.lanes: dict[tuple[str, str], Lane] = {}  # by host and pool
         self.rosters: dict[str, Roster] = {}  # by pool
         self.suspects: dict[str, Roster] = {}
