@@ -6,7 +6,7 @@ from functools import partial
 
 from shoal.archive.asked import read_asked
 from shoal.archive.errors import PageDamaged, PageExpired, PageMissing, PageUnreadable
-from shoal.archive.members import Hole, scan, unpack
+from shoal.archive.members import Hole, Member, scan, unpack
 from shoal.archive.names import SegmentName
 from shoal.archive.records import Answer, Record, parse_answer, parse_record
 from shoal.archive.segments import SegmentFolder
@@ -74,6 +74,15 @@ class ArchiveReader:
             return self._page(ref, self._answer(ref))
         except PageUnreadable as error:
             raise type(error)(f"archive: {ref.segment} at {ref.offset}: {error}") from None
+
+    def packed(self, ref: PageRef) -> bytes:
+        """Return a page's records as they lie in the segment: the answer, and the request that led to it."""
+        segment, end = SegmentName.parse(ref.segment), ref.offset + ref.length
+        read = partial(self._bytes, segment)
+        following = next(scan(lambda at, length: read(end + at, length), limit=self._record_bytes), None)
+        asked = isinstance(following, Member) and parse_record(following.record).kind == "request"
+        length = ref.length + (following.length if following and asked else 0)
+        return read(ref.offset, length)
 
     def records(self, segments: Iterable[str] | None = None) -> Iterator[tuple[PageRef, Record] | Damage]:
         """Go through the records of the segments named (None: all), oldest first, past any damage."""

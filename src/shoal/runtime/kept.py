@@ -6,7 +6,7 @@ says: no key is needed to tell whose they are. An output that does not add up is
 """
 
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +66,7 @@ def archive_reader(store: StoreFolder, crawl: str) -> ArchiveReader:
 
 async def kept_pages(
     reader: Reader, crawl: str, selection: Selection, items: Path | None = None
-) -> AsyncIterator[Kept]:
+) -> AsyncGenerator[Kept, None]:
     """Give the pages that are chosen by their record; `items` is an output that `own_items` found."""
     with _lines_of(items) as lines:
         async for fingerprint, page in reader.pages(crawl):

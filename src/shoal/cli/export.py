@@ -1,0 +1,62 @@
+"""`shoal export`: what a crawl has gathered, in another form."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+from shoal.cli.figures import counted
+from shoal.cli.options import Config, Json, Store, examples, option
+from shoal.cli.selecting import Limit, Match, Since, Status, Until
+
+if TYPE_CHECKING:
+    from shoal.runtime.export import Exported
+
+EXAMPLES = examples(
+    ("The items as a table", "shoal export --out books.csv"),
+    ("The pages of one part of the site, for other tools", "shoal export --match /blog/ --out blog.warc.gz"),
+    ("Through a pipe", "shoal export --out - | jq .price"),
+)
+
+Out = Annotated[
+    str,
+    option("--out", "PATH", "Items as .jsonl, .csv, .sqlite, .parquet or - (JSON lines); pages as .warc.gz."),
+]
+Crawl = Annotated[str | None, option("--crawl", "NAME", "The crawl to export.", default="the only one")]
+
+
+def command(
+    *,
+    out: Out,
+    store: Store = None,
+    crawl: Crawl = None,
+    match: Match = None,
+    status: Status = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Write the items or the pages of a crawl to a file.
+
+    The ending of --out says what and how. The file is there when it is complete, not before.
+    """
+    import sys
+    from asyncio import run
+
+    from shoal.cli.layers import chosen_store
+    from shoal.cli.output import json_text, put
+    from shoal.cli.selecting import selection_of
+    from shoal.runtime.export import ExportPlan, export
+
+    selection = selection_of(match=match, status=status, since=since, until=until, limit=limit)
+    done = run(export(ExportPlan(chosen_store(store, config=config), out, crawl or "", selection)))
+    text = json_text(asdict(done)) if json else "\n".join(export_lines(done))
+    put(text, sys.stderr if out == "-" else None)
+
+
+def export_lines(done: "Exported") -> Iterator[str]:
+    what = counted(done.items, "item") + " of " if not done.out.endswith(".warc.gz") else ""
+    yield f"{done.crawl}: {what}{counted(done.pages, 'page')} written to {done.out}"
+    if done.unreadable:
+        yield f"left out: {counted(done.unreadable, 'page')} that the archive has no more, or damaged"
