@@ -70,6 +70,7 @@ class Governor:
     def _set_pace(self, pace: Pace) -> None:
         self.interval, self.burst, self.concurrency = pace.interval, pace.burst, pace.concurrency
         self._tat = self._last + self.burst * self.interval
+        self._token = 0  # its neighbours in the batch may have left: nothing is given back
         self._aim()
 
     def _aim(self) -> None:
@@ -93,8 +94,8 @@ class Governor:
     def give_back(self, token: int, interval: float) -> None:
         """Take back the turn of a request that never left.
 
-        Only while no later turn was taken: a later one has waited for this one already, and giving this one
-        back would let the next follow it too soon.
+        Only while no later turn was taken and the pace is the same: a later one has waited for this one
+        already, and giving this one back would let the next follow it too soon.
         """
         if token == self._token:
             self._tat -= interval

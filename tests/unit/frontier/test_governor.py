@@ -73,6 +73,15 @@ def test_a_turn_is_given_back_only_by_the_batch_that_took_the_latest() -> None:
     assert governor.ready == 20.0
 
 
+def test_a_turn_is_not_given_back_after_the_pace_has_changed() -> None:
+    governor = governed(Pace(0.5, 2, 9))
+    governor.take(0.0, token=1)
+    governor.take(0.0, token=1)
+    governor.follow([Pace(5.0, 1, 9)], RULES)
+    governor.give_back(1, 0.5)
+    assert governor.ready == 5.0  # the other one of the two did leave
+
+
 def test_a_rest_only_gets_longer() -> None:
     governor = governed(Pace(1.0, 1, 9))
     governor.rest(50.0)
