@@ -5,6 +5,7 @@ cookie for a public suffix (`co.uk`) is refused. Servers cannot make the jar gro
 size, a domain a number of cookies, the jar a number of domains, and the header we send a length.
 """
 
+from collections.abc import Iterable
 from functools import cache
 from urllib.parse import urlsplit
 
@@ -50,6 +51,11 @@ class CookieJar:
             cookie = _parse(line, place, now) if len(line) <= LINE_BYTES else None
             if cookie is None or not self._keep(cookie, place, now):
                 self.dropped += 1
+
+    def put(self, cookies: Iterable[Cookie], now: float) -> None:
+        """Take in cookies that a user gave, over those that are there."""
+        for cookie in cookies:
+            self._keep(cookie, _Place(cookie.domain, cookie.port, cookie.path, secure=True), now)
 
     def header(self, url: str, now: float) -> str:
         """Compose the Cookie header for `url`; empty: none."""

@@ -1,8 +1,9 @@
 """Which headers a request carries, and which of them another origin may see. Pure.
 
 Credentials stay where they belong. The crawl's own Authorization and Cookie headers go to the origins in
-`home`; if none are named, to every origin that was not reached by a redirect from another one. What a single
-request carries is stripped when it is redirected (`interpret.py`). Cookies follow the rules of the jar.
+`home`; if none are named, to every origin that was not reached by a redirect from another one. Headers for a
+host go to that host and to no other. What a single request carries is stripped when it is redirected
+(`interpret.py`). Cookies follow the rules of the jar.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,6 +11,7 @@ from collections.abc import Collection, Mapping
 from shoal.fetch.decode import ACCEPT_ENCODING
 from shoal.fetch.message import Headers
 from shoal.model.request import Request
+from shoal.model.url import host_key
 
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 ACCEPT_LANGUAGE = "en-US,en;q=0.9,*;q=0.5"
@@ -20,7 +22,14 @@ _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization"})
 class CrawlHeaders:
     """The headers of one crawl."""
 
-    def __init__(self, user_agent: str, headers: Mapping[str, str], *, home: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        user_agent: str,
+        headers: Mapping[str, str],
+        *,
+        home: Collection[str] = (),
+        hosts: Mapping[str, Mapping[str, str]] = {},
+    ) -> None:
         defaults = {
             "User-Agent": user_agent,
             "Accept": ACCEPT,
@@ -31,10 +40,13 @@ class CrawlHeaders:
         public = tuple(pair for pair in self._all if pair[0].lower() not in _CREDENTIALS)
         self.public = self._all if public == self._all else public
         self._home = frozenset(home)
+        self._hosts = {host: own for host, own in hosts.items() if own}
 
     def of(self, request: Request, *, cookie: str = "", etag: str = "", modified: str = "") -> Headers:
         """Compose the headers of `request`. `cookie` is the jar's; the validators make it conditional."""
         base = self._all if self._all is self.public or self._is_trusted(request) else self.public
+        if self._hosts and (own := self._hosts.get(host_key(request.url))):
+            base = _overlay(base, own)
         if not (request.headers or cookie or etag or modified):
             return base
         extra = {"If-None-Match": etag, "If-Modified-Since": modified, "Cookie": cookie}

@@ -7,13 +7,14 @@ never repeated.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from shoal.model.errors import Misconfigured
-from shoal.model.settings import Settings
+from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.settings import HostSettings, Settings
+from shoal.model.url import canonical, host_key
 
 ENVIRONMENT = "SHOAL_"
 
@@ -39,7 +40,9 @@ KINDS: dict[str, Any] = dict(_leaves(Settings))
 """Every key there is, with the type of its value."""
 
 _TABLES = {key.rpartition(".")[0] for key in KINDS if "." in key}
-_BY_VARIABLE = {ENVIRONMENT + key.replace(".", "_").upper(): key for key in KINDS}
+# Blocks for hosts have no variable: a host's name is no part of one.
+_BY_VARIABLE = {ENVIRONMENT + key.replace(".", "_").upper(): key for key in KINDS if key != "hosts"}
+_OF_A_HOST = [one.name for one in fields(HostSettings)]
 
 # Zero would mean "nothing may ever happen" for these; elsewhere it has a meaning, mostly "no limit".
 _ABOVE_ZERO = frozenset(
@@ -143,7 +146,9 @@ def _checked(given: Given) -> object:
         return _number(given, kind)
     if kind is str:
         return _text(given)
-    return _headers(given)
+    if given.key == "hosts":
+        return _hosts(given)
+    return _cookies(given) if given.key == "crawl.cookies" else _headers(given)
 
 
 def _number(given: Given, kind: type[int] | type[float]) -> int | float:
@@ -172,16 +177,54 @@ def _text(given: Given) -> str:
 
 
 def _headers(given: Given) -> dict[str, str]:
+    return _pairs(given, "header", r"[\r\n\0]", "a text on one line")
+
+
+def _cookies(given: Given) -> dict[str, str]:
+    return _pairs(given, "cookie", r"[\x00-\x20;,\x7f]", "a text without spaces, commas and semicolons")
+
+
+def _pairs(given: Given, what: str, wrong: str, allowed: str) -> dict[str, str]:
     value = given.value
     if not isinstance(value, Mapping):
         raise Misconfigured(f"{given.origin}: must be a table of names and texts")
     for number, (name, text) in enumerate(value.items(), 1):
         # Neither is shown: a value may be a token, and so may a "name" that somebody forgot the colon after.
         if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
-            raise Misconfigured(f"{given.origin}: header {number}: the name has characters that no name has")
-        if not isinstance(text, str) or re.search(r"[\r\n\0]", text):
-            raise Misconfigured(f"{given.origin}: header {number}: the value must be a text on one line")
+            raise Misconfigured(f"{given.origin}: {what} {number}: the name has characters that no name has")
+        if not isinstance(text, str) or re.search(wrong, text):
+            raise Misconfigured(f"{given.origin}: {what} {number}: the value must be {allowed}")
     return dict(value)
+
+
+def _hosts(given: Given) -> dict[str, HostSettings]:
+    """Check the blocks of [hosts."name"]; what may be in them is checked like its namesake in [crawl]."""
+    blocks = given.value
+    if not isinstance(blocks, Mapping):
+        raise Misconfigured(f'{given.origin} must be tables, as in [hosts."shop.example"]')
+    return {_host(name, given): _block(block, f"{given.origin}.{name}") for name, block in blocks.items()}
+
+
+def _host(name: str, given: Given) -> str:
+    try:
+        key = host_key(canonical(f"https://{name}/"))
+    except Rejected:
+        key = ""
+    if key != name.lower():
+        raise Misconfigured(f"{given.origin}: {name!r} is not a host; write it as in a URL: shop.example")
+    return key
+
+
+def _block(block: object, origin: str) -> HostSettings:
+    if not isinstance(block, Mapping):
+        raise Misconfigured(f"{origin} must be a table, as in [{origin.partition(': ')[2]}]")
+    for name in block:
+        if name not in _OF_A_HOST:
+            raise Misconfigured(f"{origin}: unknown key {name}{_nearest(name, _OF_A_HOST)}")
+    checked: dict[str, Any] = {
+        name: _checked(Given(f"crawl.{name}", value, f"{origin}.{name}")) for name, value in block.items()
+    }
+    return HostSettings(**checked)
 
 
 def _require(fine: object, given: Given, allowed: str) -> object:

@@ -27,12 +27,24 @@ class CrawlSettings:
     ca_file: str | None = None  # certificate authorities trusted besides the system's
     nameservers: str | None = None  # "address" or "address:port", with commas between; None: the system's
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold a token
+    cookies: Mapping[str, str] = field(default_factory=dict, repr=False)  # for the hosts of the seeds
+    cookie_file: str | None = None  # cookies.txt, as browsers and curl write it
     procs: int = 0  # parse children; 0: one less than the machine's cores, at least one
     max_dead: int | None = None  # dead letters that still count as success; None: any number
     max_crashes: int = 3
     fsync: bool = False  # survive power loss, not only the death of processes
     lease: float = 120.0  # seconds a worker may hold a request
     grace: float = 30.0  # seconds for finishing what is in hand after the first Ctrl-C
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """What is different for one host; None: as in [crawl]."""
+
+    rate: float | None = None
+    burst: int | None = None
+    per_host: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # sent to this host only
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +65,4 @@ class Settings:
     links: LinkLimits = field(default_factory=LinkLimits)
     parse: ParseLimits = field(default_factory=ParseLimits)
     archive: ArchiveSettings = field(default_factory=ArchiveSettings)
+    hosts: Mapping[str, HostSettings] = field(default_factory=dict)  # by host key: name, and port if unusual

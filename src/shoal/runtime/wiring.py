@@ -27,10 +27,11 @@ from shoal.archive.segments import SegmentFolder
 from shoal.archive.writer import ArchiveWriter, WriteRules
 from shoal.fetch.attempt import Fetcher
 from shoal.fetch.client import HttpClient
-from shoal.fetch.cookies import CookieJar
+from shoal.fetch.cookies import Cookie, CookieJar
 from shoal.fetch.decode import decode_archived
 from shoal.fetch.dns import Resolver, is_nameserver
 from shoal.fetch.gate import SendGate
+from shoal.fetch.given_cookies import for_seeds, from_file
 from shoal.fetch.guard import Guard
 from shoal.fetch.headers import CrawlHeaders
 from shoal.fetch.interpret import RedirectRules
@@ -45,6 +46,7 @@ from shoal.model.settings import CrawlSettings, Settings
 from shoal.model.url import host_key
 from shoal.parse.pool import ParsePool
 from shoal.runtime import sums
+from shoal.runtime.host_blocks import apply_blocks
 from shoal.runtime.pages import Pages
 from shoal.runtime.plan import CrawlPlan
 from shoal.sinks import Sinks
@@ -122,6 +124,7 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
         settings = with_wishes(plan.settings, spider, plan.overrides)
         name = plan.name or spider.name
         seeds = seeds_of(plan, spider)
+        cookies = cookies_of(settings.crawl, seeds)
         store = stack.enter_context(StoreFolder(Path(settings.store)).owned())
         frontier = await stack.enter_async_context(
             SqliteFrontier.open(store.database, fsync=settings.crawl.fsync)
@@ -135,6 +138,7 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             slowdown=settings.slowdown,
             host_budget=settings.links.per_host,
         )
+        await apply_blocks(frontier, name, settings)
         outputs = plan.outputs or (str(store.items / f"{file_name(name)}.jsonl"),)
         sinks = Sinks(outputs, fsync=settings.crawl.fsync, overwrite=plan.fresh)
         stack.callback(sinks.close)
@@ -170,6 +174,7 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             }
         )
         jar = CookieJar.load(await frontier.crawl_get(name, "cookies") or b"[]")
+        jar.put(cookies, time.time())
         hosts = msgspec.json.decode(await frontier.crawl_get(name, "hosts") or b"[]", type=list[str])
         scope = Scope.of(
             settings.crawl,
@@ -211,7 +216,11 @@ async def _open_fetcher(
     )
     client = await stack.enter_async_context(HttpClient(resolver, guard, ca_file=ca_file_of(settings.crawl)))
     redirects = RedirectRules(guard, settings.fetch.redirects, settings.links.url_bytes)
-    headers = CrawlHeaders(settings.crawl.user_agent, settings.crawl.headers)
+    headers = CrawlHeaders(
+        settings.crawl.user_agent,
+        settings.crawl.headers,
+        hosts={host: block.headers for host, block in settings.hosts.items()},
+    )
 
     async def load(origin: str) -> bytes | None:
         known = await frontier.robots_get(origin)
@@ -265,6 +274,12 @@ def rejects_file(store: StoreFolder, crawl: str) -> Path:
 def pace_of(settings: CrawlSettings) -> Pace:
     """Turn requests per second into an interval."""
     return Pace(1 / settings.rate if settings.rate else 0.0, settings.burst, settings.per_host)
+
+
+def cookies_of(settings: CrawlSettings, seeds: Sequence[Request]) -> list[Cookie]:
+    """Gather the cookies that the user gives to the crawl."""
+    listed = [] if settings.cookie_file is None else from_file(settings.cookie_file)
+    return [*listed, *for_seeds(settings.cookies, [seed.url for seed in seeds])]
 
 
 def nameservers_of(settings: CrawlSettings) -> list[str]:

@@ -73,6 +73,15 @@ class TestCredentials:
         assert "Authorization" not in names(CrawlHeaders("Bot/1", self.SECRETS).public)
 
 
+def test_headers_of_a_host_go_there_and_nowhere_else_over_those_of_the_crawl() -> None:
+    crawl = CrawlHeaders("Bot/1", {"X-Key": "common"}, hosts={"a.test": {"x-key": "own"}, "b.test": {}})
+    sent = {name.lower(): value for name, value in crawl.of(Request(url="https://a.test/"))}
+    assert sent["x-key"] == "own"
+    for other in ("https://www.a.test/", "https://a.test:8443/", "https://b.test/"):
+        assert dict(crawl.of(Request(url=other)))["X-Key"] == "common"
+    assert "own" not in dict(crawl.public).values()
+
+
 @pytest.mark.parametrize(
     ("header", "answer"), [("if-none-match", True), ("If-Modified-Since", True), ("X", False)]
 )

@@ -8,7 +8,7 @@ import pytest
 
 from shoal.model.configure import KINDS, Given, configure, from_environment, from_tree
 from shoal.model.errors import Misconfigured
-from shoal.model.settings import CrawlSettings, Settings
+from shoal.model.settings import CrawlSettings, HostSettings, Settings
 
 
 def from_toml(text: str) -> Settings:
@@ -120,6 +120,42 @@ def test_the_value_of_a_header_is_never_repeated(value: Any) -> None:
         configure([Given("crawl.headers", {"Authorization": value}, "shoal.toml: crawl.headers")])
     assert "secret" not in str(caught.value)
     assert "crawl.headers: header 1" in str(caught.value)
+
+
+def test_a_block_for_a_host_holds_what_is_different_there() -> None:
+    settings = from_toml(
+        '[hosts."Shop.example"]\nrate = 1\nper_host = 2\n[hosts."Shop.example".headers]\nX-A = "b"\n'
+        '[hosts."a.test:8080"]\nburst = 3\n'
+    )
+    assert settings.hosts == {
+        "shop.example": HostSettings(rate=1.0, per_host=2, headers={"X-A": "b"}),
+        "a.test:8080": HostSettings(burst=3),
+    }
+    assert "X-A" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('[hosts."a.test"]\nrat = 1', ["hosts.a.test", "unknown key rat", "did you mean rate?"]),
+        ('[hosts."a.test"]\nrate = -1', ["hosts.a.test.rate", "0 or more", "-1"]),
+        ('[hosts."a.test"]\nper_host = 0', ["hosts.a.test.per_host", "more than 0"]),
+        ('[hosts."https://a.test/"]\nrate = 1', ["'https://a.test/' is not a host", "shop.example"]),
+        ('[hosts]\n"a.test" = 1', ["hosts.a.test must be a table"]),
+        ("hosts = 1", ["hosts must be tables"]),
+        ('[hosts."a.test".headers]\n"a b" = "c"', ["hosts.a.test.headers", "header 1"]),
+    ],
+)
+def test_a_wrong_block_is_refused_with_its_host_and_key(text: str, names: list[str]) -> None:
+    message = complaint(text)
+    assert all(name in message for name in names), message
+
+
+@pytest.mark.parametrize("value", ["a b", "secret;more", "secret\n", 7])
+def test_a_cookie_that_cannot_be_sent_is_refused_without_showing_it(value: object) -> None:
+    with pytest.raises(Misconfigured, match=r"crawl\.cookies: cookie 1: the value must be") as caught:
+        configure([Given("crawl.cookies", {"id": value}, "shoal.toml: crawl.cookies")])
+    assert "secret" not in str(caught.value)
 
 
 def test_a_wrong_variable_is_named_as_the_person_wrote_it() -> None:
