@@ -131,6 +131,8 @@ def reparse_lines(report: "Reparsed", took: float) -> Iterator[str]:
     )
     if report.unreadable:
         yield f"left out: {counted(report.unreadable, 'page')} that the archive has no more, or damaged"
+    if report.rejected:
+        yield f"rejected: {counted(report.rejected, 'item')} that do not fit their model"
     for reason, number in sorted(report.faults.items(), key=lambda one: -one[1]):
         yield f"failed: {counted(number, 'page')}: {shown(reason)}"
         yield from (f"    {url}" for url in report.fault_urls[reason])

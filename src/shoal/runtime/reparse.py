@@ -58,6 +58,7 @@ class Reparsed:
     items: int = 0
     faults: dict[str, int] = field(default_factory=dict)  # pages that gave nothing, by reason
     fault_urls: dict[str, list[str]] = field(default_factory=dict)  # examples, by reason
+    rejected: int = 0  # items that do not fit their model
     unreadable: int = 0
     differences: Differences | None = None  # None: there was nothing to compare with
     uncompared: str = ""  # why
@@ -77,7 +78,8 @@ class _Again:
     url: str
     before: Sequence[bytes] | None
     after: Sequence[Item] | None
-    fault: str
+    fault: str = ""
+    rejected: int = 0
 
 
 async def reparse(plan: ReparsePlan) -> Reparsed:
@@ -110,6 +112,7 @@ def _take(report: Reparsed, page: _Again, key: Sequence[str], draft: DraftItems 
         report.fail(page.url, page.fault)
     after = page.after or ()
     report.items += len(after)
+    report.rejected += page.rejected
     if draft is not None:
         draft.write(after)
     if report.differences is not None:
@@ -227,7 +230,7 @@ class _Task:
             return _Again(self._url, before, None, f"{answer.kind}: {answer.reason}")
         if answer.fault is not None:
             return _Again(self._url, before, None, answer.fault.reason)
-        return _Again(self._url, before, answer.items, "")
+        return _Again(self._url, before, answer.items, rejected=len(answer.rejected))
 
 
 def _submit(pool: ParsePool, task: ParseTask) -> "asyncio.Future[ParseResult | Poisoned]":
