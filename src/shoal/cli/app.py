@@ -6,7 +6,7 @@ import typer
 import typer.main
 
 from shoal import __version__
-from shoal.cli import crawl, demo, dlq, export, init, reparse, status, verify
+from shoal.cli import crawl, demo, dlq, export, init, reparse, status, trace, verify
 from shoal.cli.options import examples
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app = typer.Typer(
 app.command("crawl", epilog=crawl.EXAMPLES)(crawl.command)
 app.command("status", epilog=status.EXAMPLES)(status.command)
 app.command("verify", epilog=verify.EXAMPLES)(verify.command)
+app.command("trace", epilog=trace.EXAMPLES)(trace.command)
 app.add_typer(dlq.app, name="dlq")
 app.command("reparse", epilog=reparse.EXAMPLES)(reparse.command)
 app.command("export", epilog=export.EXAMPLES)(export.command)

@@ -75,6 +75,8 @@ from shoal.frontier.answers import (
     HostView,
     Opened,
     Robots,
+    Story,
+    Tried,
     Unparsed,
     Validator,
 )
@@ -88,6 +90,8 @@ __all__ = [
     "HostView",
     "Opened",
     "Robots",
+    "Story",
+    "Tried",
     "Unparsed",
     "Validator",
 ]

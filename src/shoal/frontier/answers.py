@@ -134,6 +134,41 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
+class Tried:
+    """An attempt that brought no page."""
+
+    at: float  # when it ended
+    elapsed: float
+    status: int
+    kind: FailureClass
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """One accepted request, and what has become of it."""
+
+    crawl: str
+    fingerprint: int
+    state: str
+    tried: Sequence[Tried]
+    request: Request | None = None  # None: it has come to its end, and was forgotten
+    page: PageRecord | None = None
+    found_on: int | None = None  # 0: a seed; None: only its archived page knows
+    ended_at: float | None = None
+    status: int = 0
+    elapsed: float = 0.0  # of the attempt that ended it
+    rule: str = ""  # failure class of a dead one, rule of a filtered one
+    reason: str = ""
+    due: float | None = None  # epoch seconds before which it may not be leased
+    holder: str = ""  # who has it, or had it last
+
+    @property
+    def trace(self) -> str:
+        return trace_id(self.fingerprint)
+
+
+@dataclass(frozen=True, slots=True)
 class Validator:
     """What a conditional request for a page of the crawl's previous generation needs."""
 

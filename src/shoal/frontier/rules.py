@@ -74,6 +74,10 @@ def slowed(window: Window, blocked: bool, slow: float) -> float:
     return round(factor, 3) if window.speaks else slow
 
 
+OVERRAN = Failure(FailureClass.POISON, "its holder died or overran")
+DIED_PARSING = Failure(FailureClass.POISON, "the process died while parsing it")
+
+
 def poisoned(crashes: int) -> Failure:
     return Failure(FailureClass.POISON, f"its holder died or overran {crashes} times")
 

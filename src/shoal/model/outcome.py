@@ -88,6 +88,7 @@ class Settlement(msgspec.Struct, frozen=True):
     links: Sequence[Link] = ()
     blocked: bool = False  # the answer looked like a block: feeds the host's adaptive slow-down
     sent: bool = True  # False: no request left, so the host's turn is given back
+    elapsed: float = 0.0  # seconds that the attempt took
 
 
 class Acknowledgement(msgspec.Struct, frozen=True):

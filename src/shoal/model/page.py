@@ -45,6 +45,8 @@ class PageRecord(msgspec.Struct, frozen=True):
     etag: str = ""
     modified: str = ""
     digest: str = ""
+    elapsed: float = 0.0  # seconds that fetching took
+    wire_bytes: int = 0  # of the body, as sent
 
     def parsed(self, *, items: int, links: int) -> "PageRecord":
         """Say what the page brought."""

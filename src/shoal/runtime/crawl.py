@@ -223,6 +223,7 @@ class Crawl:
     async def _attempt(self, lease: Lease) -> None:
         """Fetch a request, and pass on what came of it: to be parsed, or to be settled."""
         stations = self._stations
+        began = time.monotonic()
         earlier = await self._earlier(lease)
         attempt = await stations.fetcher.attempt(
             lease,
@@ -239,7 +240,14 @@ class Crawl:
             return
         self._tally.outcome(attempt.outcome)
         self.settle(
-            Settlement(lease, attempt.outcome, attempt.links, blocked=attempt.blocked, sent=attempt.sent)
+            Settlement(
+                lease,
+                attempt.outcome,
+                attempt.links,
+                blocked=attempt.blocked,
+                sent=attempt.sent,
+                elapsed=time.monotonic() - began,
+            )
         )
 
     async def _earlier(self, lease: Lease) -> StoredPage | None:

@@ -58,6 +58,8 @@ class Pages:
                 return msgspec.structs.replace(
                     before,
                     fetched_at=response.fetched_at,
+                    elapsed=response.elapsed,
+                    wire_bytes=len(response.wire),
                     etag=response.header("etag", before.etag),  # a 304 repeats validators only if it likes
                     modified=response.header("last-modified", before.modified),
                 )
@@ -69,6 +71,8 @@ class Pages:
             etag=response.header("etag"),
             modified=response.header("last-modified"),
             digest=digest,
+            elapsed=response.elapsed,
+            wire_bytes=len(response.wire),
         )
 
 

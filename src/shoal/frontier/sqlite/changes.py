@@ -41,9 +41,12 @@ _DIE = """
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _PAGE = """
     INSERT INTO ended(crawl, fp, state, ended_at, status,
-      segment, offset, length, fetched_at, items, links, etag, modified, digest)
-    VALUES (?, ?, 'done', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-_END = "INSERT INTO ended(crawl, fp, state, ended_at, status, rule, reason) VALUES (?, ?, ?, ?, ?, ?, ?)"
+      segment, offset, length, fetched_at, items, links, etag, modified, digest, elapsed, wire_bytes)
+    VALUES (?, ?, 'done', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_END = """
+    INSERT INTO ended(crawl, fp, state, ended_at, status, rule, reason, elapsed, found_on)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+ATTEMPT = "INSERT INTO attempt(crawl, fp, at, elapsed, status, kind, reason) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _REVIVE = """
     INSERT INTO request(id, lane, fp, priority, request)
     SELECT id, lane, fp, priority, request FROM dead WHERE id = ?"""
@@ -88,6 +91,7 @@ class Changes:
     died: list[Params] = field(default_factory=list)
     pages: list[Params] = field(default_factory=list)
     ended: list[Params] = field(default_factory=list)
+    attempts: list[Params] = field(default_factory=list)  # that brought no page
     revived: list[tuple[int]] = field(default_factory=list)  # dead letters that wait again
     reparsed: list[tuple[int]] = field(default_factory=list)  # dead letters whose page is to be parsed again
     purged: list[tuple[int, int]] = field(default_factory=list)  # crawl and id of letters thrown away
@@ -115,6 +119,7 @@ class Changes:
             (_DIE, self.died),
             (_PAGE, self.pages),
             (_END, self.ended),
+            (ATTEMPT, self.attempts),
             (_REVIVE, self.revived),
             (_REPARSE, self.reparsed),
             (_PURGE, self.purged),

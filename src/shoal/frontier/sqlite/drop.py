@@ -19,7 +19,7 @@ def drop(database: sqlite3.Connection, crawl_id: int, *, finished: bool, forget:
     )
     for table in ("request", "parsing", "dead"):
         database.execute(f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", id_range(crawl_id))  # noqa: S608
-    for table in ("ended", "seen", "lane", "crawl_state"):
+    for table in ("ended", "attempt", "seen", "lane", "crawl_state"):
         database.execute(f"DELETE FROM {table} WHERE crawl = ?", (crawl_id,))  # noqa: S608
     database.execute("UPDATE crawl SET dropped = 1, paused = 0, counts = '{}' WHERE id = ?", (crawl_id,))
     database.executemany("DELETE FROM checkpoint WHERE name = ?", [(name,) for name in forget])

@@ -9,12 +9,14 @@ from heapq import heapify
 import msgspec
 
 from shoal.frontier.answers import Counts
-from shoal.frontier.rules import LOWEST_BAND, band, poisoned, struck_out
+from shoal.frontier.rules import DIED_PARSING, LOWEST_BAND, OVERRAN, band, poisoned, struck_out
 from shoal.frontier.sqlite.budget import load_brought
+from shoal.frontier.sqlite.changes import ATTEMPT
 from shoal.frontier.sqlite.packing import unpacked
 from shoal.frontier.sqlite.seen import SeenSet
 from shoal.frontier.sqlite.spent import sweep
 from shoal.frontier.sqlite.state import ORDINAL_BITS, Crawl, CrawlTerms, Page, State
+from shoal.model.failure import Failure
 from shoal.stores.sqlite import transaction
 
 _CLASSES = LOWEST_BAND + 1
@@ -53,11 +55,12 @@ def _reclaim_leases(database: sqlite3.Connection, crawls: dict[int, tuple[int, C
     ).fetchall():
         for id in sorted(unpacked(ids)):
             max_crashes, counts = crawls[id >> ORDINAL_BITS]
-            [crashes] = database.execute(
+            [crashes, fp] = database.execute(
                 "UPDATE request SET attempts = attempts + 1, crashes = crashes + 1, due = NULL,"
-                " first_at = coalesce(first_at, ?) WHERE id = ? RETURNING crashes",
+                " first_at = coalesce(first_at, ?) WHERE id = ? RETURNING crashes, fp",
                 (granted_at, id),
             ).fetchone()
+            _log(database, id, fp, OVERRAN, now, elapsed=max(now - granted_at, 0.0))
             counts.leased -= 1
             counts.crashes += 1
             if crashes < max_crashes:
@@ -75,10 +78,11 @@ def _reclaim_leases(database: sqlite3.Connection, crawls: dict[int, tuple[int, C
 
 
 def _strike_pages(database: sqlite3.Connection, crawls: dict[int, tuple[int, Counts]], now: float) -> None:
-    for id, strikes in database.execute(
-        "UPDATE parsing SET strikes = strikes + 1, taken = 0 WHERE taken RETURNING id, strikes"
+    for id, fp, strikes in database.execute(
+        "UPDATE parsing SET strikes = strikes + 1, taken = 0 WHERE taken RETURNING id, fp, strikes"
     ).fetchall():
         max_crashes, counts = crawls[id >> ORDINAL_BITS]
+        _log(database, id, fp, DIED_PARSING, now, elapsed=0.0)
         counts.crashes += 1
         if strikes < max_crashes:
             continue
@@ -91,6 +95,15 @@ def _strike_pages(database: sqlite3.Connection, crawls: dict[int, tuple[int, Cou
             (failure.kind.value, failure.reason, now, id),
         )
         database.execute("DELETE FROM parsing WHERE id = ?", (id,))
+
+
+def _log(
+    database: sqlite3.Connection, id: int, fp: int, failure: Failure, now: float, *, elapsed: float
+) -> None:
+    database.execute(
+        ATTEMPT,
+        (id >> ORDINAL_BITS, fp, now, elapsed, failure.status, failure.kind.value, failure.reason),
+    )
 
 
 def load(state: State, crawl: Crawl, now: float) -> None:

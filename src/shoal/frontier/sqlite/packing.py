@@ -9,7 +9,7 @@ import msgspec
 from shoal.model.page import PageRecord, PageRef
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[PageRef, int, float, int, int, str, str, str]).decode
+_decode = msgspec.msgpack.Decoder(tuple[PageRef, int, float, int, int, str, str, str, float, int]).decode
 
 
 def packed(numbers: Iterable[int]) -> bytes:
@@ -40,6 +40,8 @@ def packed_page(page: PageRecord) -> bytes:
             page.etag,
             page.modified,
             page.digest,
+            page.elapsed,
+            page.wire_bytes,
         )
     )
 

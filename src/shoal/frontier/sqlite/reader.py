@@ -2,16 +2,18 @@
 
 import math
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from shoal.frontier.answers import Audit, Counts, DeadLetter
+from shoal.frontier.answers import Audit, Counts, DeadLetter, HostView, Story
 from shoal.frontier.sqlite.audit import audit
 from shoal.frontier.sqlite.load import decode_counts, id_range
 from shoal.frontier.sqlite.packing import unpacked_page
+from shoal.frontier.sqlite.story import host_at_rest, story
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord, PageRef
@@ -108,7 +110,7 @@ class Reader:
         last = 0
         while rows := self._rows(
             "SELECT number, fp, segment, offset, length,"
-            " status, fetched_at, items, links, etag, modified, digest"
+            " status, fetched_at, items, links, etag, modified, digest, elapsed, wire_bytes"
             " FROM ended WHERE crawl = ? AND state = 'done' AND number > ? ORDER BY number LIMIT ?",
             (id, last, _CHUNK),
         ):
@@ -133,10 +135,27 @@ class Reader:
     async def audit(self, crawl: str) -> Audit:
         """Count every set again from the data and compare; one snapshot, whoever writes meanwhile."""
         id = self.crawl_id(crawl)
+        with self._snapshot():
+            return audit(self._database, id, self._clock())
+
+    async def story(self, crawl: str, fingerprint: int) -> Story | None:
+        """Tell what became of one request, by looking through everything; None: it was never accepted."""
+        id = self.crawl_id(crawl)
+        with self._snapshot():
+            return story(self._database, id, crawl, fingerprint, self._clock())
+
+    async def host(self, name: str) -> HostView | None:
+        """Show a host as the store knows it: its turns and failures only its owner knows."""
+        with self._snapshot():
+            return host_at_rest(self._database, name)
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """Read one state of the store, whoever writes meanwhile."""
         with translated(self._path):
             self._database.execute("BEGIN")
             try:
-                return audit(self._database, id, self._clock())
+                yield
             finally:
                 self._database.execute("COMMIT")
 

@@ -2,9 +2,9 @@
 
 from heapq import heapify, heappop, heappush
 
-from shoal.frontier.rules import poisoned
+from shoal.frontier.rules import OVERRAN, poisoned
 from shoal.frontier.sqlite.changes import Changes
-from shoal.frontier.sqlite.settle import die, first_leased, let_go, put_back
+from shoal.frontier.sqlite.settle import die, first_leased, let_go, note_attempt, put_back
 from shoal.frontier.sqlite.state import Held, State
 
 
@@ -29,6 +29,7 @@ def _crash(state: State, held: Held, changes: Changes, now: float) -> None:
     let_go(state, held, changes)
     crawl.counts.crashes += 1
     crashes = row.crashes + 1
+    note_attempt(crawl, row.fp, OVERRAN, changes, now, elapsed=now - held.batch.granted_at)
     if crashes >= crawl.max_crashes:
         die(held, poisoned(crashes), changes, now, crashes=crashes)
     else:

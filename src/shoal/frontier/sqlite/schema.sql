@@ -103,7 +103,21 @@ CREATE TABLE ended(                 -- done, gone, filtered; append only
   links      INTEGER,
   etag       TEXT,
   modified   TEXT,
-  digest     TEXT
+  digest     TEXT,
+  elapsed    REAL,                  -- seconds that the attempt took
+  wire_bytes INTEGER,
+  found_on   INTEGER                -- of what was gone or filtered; an archived page knows it by itself
+);
+
+CREATE TABLE attempt(               -- those that brought no page; append only
+  number  INTEGER PRIMARY KEY,
+  crawl   INTEGER NOT NULL,
+  fp      INTEGER NOT NULL,
+  at      REAL NOT NULL,            -- when it ended
+  elapsed REAL NOT NULL,
+  status  INTEGER NOT NULL,
+  kind    TEXT NOT NULL,
+  reason  TEXT NOT NULL
 );
 
 CREATE TABLE dead(                  -- dead letters, with everything that putting them back needs

@@ -62,17 +62,25 @@ def _apply(state: State, settlement: Settlement, held: Held, changes: Changes, n
         case Gone(status=status):
             counts.gone += 1
             changes.removed.append(row.id)
-            changes.ended.append((crawl.id, row.fp, "gone", now, status, None, None))
+            found_on = settlement.lease.request.found_on
+            changes.ended.append(
+                (crawl.id, row.fp, "gone", now, status, None, None, settlement.elapsed, found_on)
+            )
         case Filtered(rule=rule, reason=reason):
             counts.filter(rule)
             changes.removed.append(row.id)
-            changes.ended.append((crawl.id, row.fp, "filtered", now, None, rule.value, reason))
+            found_on = settlement.lease.request.found_on
+            changes.ended.append(
+                (crawl.id, row.fp, "filtered", now, None, rule.value, reason, settlement.elapsed, found_on)
+            )
         case Dead(failure=failure, page=kept):
             host.failures += 1
+            note_attempt(crawl, row.fp, failure, changes, now, elapsed=settlement.elapsed)
             die(held, failure, changes, now, crashes=row.crashes, page=kept)
         case Retry() as retry:
             host.failures += 1
             counts.retries += 1
+            note_attempt(crawl, row.fp, retry.failure, changes, now, elapsed=settlement.elapsed)
             if retry.rest > 0:
                 host.rest(now + retry.rest)
                 changes.hosts.add(host)
@@ -87,6 +95,13 @@ def _apply(state: State, settlement: Settlement, held: Held, changes: Changes, n
             put_back(state, held.lane, row, changes if delay > 0 else None, now, delay=delay)
         case _:
             assert_never(settlement.outcome)
+
+
+def note_attempt(
+    crawl: Crawl, fp: int, failure: Failure, changes: Changes, now: float, *, elapsed: float
+) -> None:
+    """Log an attempt that brought no page."""
+    changes.attempts.append((crawl.id, fp, now, elapsed, failure.status, failure.kind.value, failure.reason))
 
 
 def let_go(state: State, held: Held, changes: Changes) -> None:
@@ -167,6 +182,7 @@ def acknowledge(crawl: Crawl, acknowledgement: Acknowledgement, changes: Changes
             changes.pages.append(_page_row(crawl, acknowledgement.fingerprint, record, now))
         case Dead(failure=failure, page=kept):
             crawl.counts.die(failure.kind)
+            note_attempt(crawl, acknowledgement.fingerprint, failure, changes, now, elapsed=0.0)
             blob = None if kept is None else packed_page(kept)
             changes.died_parsing.append(
                 (failure.kind.value, failure.reason, failure.status, now, blob, page.id)
@@ -196,6 +212,8 @@ def _page_row(crawl: Crawl, fp: int, page: PageRecord, now: float) -> tuple[obje
         page.etag,
         page.modified,
         page.digest,
+        page.elapsed,
+        page.wire_bytes,
     )
 
 
