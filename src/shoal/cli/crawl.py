@@ -15,6 +15,7 @@ EXAMPLES = examples(
         "shoal crawl https://a.example/ --item name=h1 --item price=.price --out x.csv",
     ),
     ("Your own spider, from a file", "shoal crawl books.py"),
+    ("A spider without code, in TOML", "shoal crawl books.toml"),
     ("Your own spider, from a module", "shoal crawl myproject.spiders:books"),
     ("Politely, but not for ever", "shoal crawl https://example.com/ --rate 1 --depth 3 --max-pages 1000"),
     ("Go on after Ctrl-C, a crash or a power cut: the same again", "shoal crawl books.py"),
@@ -28,7 +29,7 @@ Targets = Annotated[
     list[str],
     typer.Argument(
         metavar="TARGET",
-        help="Start URLs; or a spider (books.py or module:name), then start URLs to use instead of its own.",
+        help="Start URLs; or a spider (books.py, books.toml, module:name), then URLs to use instead of its own.",
         show_default=False,
     ),
 ]

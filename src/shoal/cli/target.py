@@ -29,7 +29,7 @@ def read_target(targets: Sequence[str], items: Sequence[str] = ()) -> Target:
     if items:
         raise Misconfigured("--item is for crawls without a spider; a spider says itself what to extract")
     seeds = tuple(_url(target) for target in rest)
-    if first.endswith(".py"):
+    if first.endswith((".py", ".toml")):
         if not Path(first).exists():
             raise Misconfigured(f"no such spider file: {first}")
         return Target(SpiderFile(first), seeds)
@@ -37,7 +37,8 @@ def read_target(targets: Sequence[str], items: Sequence[str] = ()) -> Target:
         module, _, attribute = first.partition(":")
         return Target(SpiderModule(module, attribute), seeds)
     raise Misconfigured(
-        f"{first!r} is neither a URL, a spider file (.py) nor module:spider; did you mean https://{first} ?"
+        f"{first!r} is neither a URL, a spider file (.py, .toml) nor module:spider;"
+        f" did you mean https://{first} ?"
     )
 
 

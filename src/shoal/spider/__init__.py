@@ -7,6 +7,7 @@
     items       what a handler yields, made into JSON
     models      items checked against a dataclass, struct or pydantic model
     plain       the spiders that need no code
+    declared    spiders in TOML
     source      where a spider comes from; loading it, describing it
     run         one page through one spider
 

@@ -17,7 +17,7 @@ from shoal.spider.spider import Spider
 
 
 class SpiderFile(msgspec.Struct, frozen=True, tag="file"):
-    path: str
+    path: str  # of Python, or of TOML
     attribute: str = ""  # the variable that holds the spider; empty: there is only one
 
 
@@ -72,6 +72,11 @@ def load(source: SpiderSource) -> Spider:
 
             spider = plain_spider(source.name, source.start, source.items)
             code = msgspec.json.encode(source, order="sorted")
+        case SpiderFile(path) if path.endswith(".toml"):
+            from shoal.spider.declared import declared_spider
+
+            code = _read(Path(path))
+            spider = declared_spider(code.decode("utf-8", "replace"), path)
         case SpiderFile():
             module, code = _import_file(Path(source.path))
             spider = _find(module, source.attribute, source.path)
@@ -85,11 +90,15 @@ def load(source: SpiderSource) -> Spider:
     return spider
 
 
-def _import_file(path: Path) -> tuple[ModuleType, bytes]:
+def _read(path: Path) -> bytes:
     try:
-        code = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise Misconfigured(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _import_file(path: Path) -> tuple[ModuleType, bytes]:
+    code = _read(path)
     # A name of its own: a spider file called json.py must not become everybody's json.
     name = f"shoal_spider_{sha256(bytes(path.resolve())).hexdigest()[:8]}_{path.stem}"
     spec = importlib.util.spec_from_loader(name, loader=None, origin=str(path))
