@@ -25,7 +25,7 @@ from shoal.archive.reader import ArchiveReader
 from shoal.archive.retention import expire
 from shoal.archive.segments import SegmentFolder
 from shoal.archive.writer import ArchiveWriter, WriteRules
-from shoal.fetch.attempt import Fetcher
+from shoal.fetch.attempt import Fetcher, Refuse
 from shoal.fetch.client import HttpClient
 from shoal.fetch.cookies import Cookie, CookieJar
 from shoal.fetch.decode import decode_archived
@@ -35,7 +35,7 @@ from shoal.fetch.given_cookies import for_seeds, from_file
 from shoal.fetch.guard import Guard
 from shoal.fetch.headers import CrawlHeaders
 from shoal.fetch.interpret import RedirectRules
-from shoal.fetch.robots import LIFETIME, Robots
+from shoal.fetch.robots import LIFETIME, Load, Robots, Save
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.failure import FailureClass
@@ -210,6 +210,26 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
 async def _open_fetcher(
     stack: AsyncExitStack, settings: Settings, frontier: SqliteFrontier, jar: CookieJar, border: Border
 ) -> Fetcher:
+    async def load(origin: str) -> bytes | None:
+        known = await frontier.robots_get(origin)
+        return known.body if known else None
+
+    async def save(origin: str, record: bytes) -> None:
+        await frontier.robots_set(origin, expires=time.time() + LIFETIME, status=0, body=record)
+
+    return await open_fetcher(stack, settings, jar=jar, refuse=border.refuse, load=load, save=save)
+
+
+async def open_fetcher(
+    stack: AsyncExitStack,
+    settings: Settings,
+    *,
+    jar: CookieJar,
+    refuse: Refuse | None = None,
+    load: Load | None = None,
+    save: Save | None = None,
+) -> Fetcher:
+    """Open what fetches, guard and robots.txt included; `load` and `save` keep robots.txt files."""
     guard = Guard(allow_private=settings.crawl.allow_private)
     resolver = await stack.enter_async_context(
         Resolver(nameservers=nameservers_of(settings.crawl), timeout=settings.fetch.connect)
@@ -221,13 +241,6 @@ async def _open_fetcher(
         settings.crawl.headers,
         hosts={host: block.headers for host, block in settings.hosts.items()},
     )
-
-    async def load(origin: str) -> bytes | None:
-        known = await frontier.robots_get(origin)
-        return known.body if known else None
-
-    async def save(origin: str, record: bytes) -> None:
-        await frontier.robots_set(origin, expires=time.time() + LIFETIME, status=0, body=record)
 
     robots = Robots(
         client,
@@ -245,7 +258,7 @@ async def _open_fetcher(
         headers,
         robots=robots if settings.crawl.robots else None,
         jar=jar,
-        refuse=border.refuse,
+        refuse=refuse,
         limits=settings.fetch,
         retry=settings.retry,
     )
