@@ -304,8 +304,10 @@ class Crawl:
 
     async def _show(self, watch: Callable[[Snapshot], None] | None, stop: Stop) -> None:
         while watch is not None:
+            began = time.monotonic()
             watch(await self.snapshot(draining=stop.drain.is_set()))
-            await asyncio.sleep(WATCH_EVERY)
+            # Looking takes time with many hosts; never more than a twentieth of all there is.
+            await asyncio.sleep(max(WATCH_EVERY, 19 * (time.monotonic() - began)))
 
     async def opening(self) -> Opening:
         """Say what the crawl starts from."""
