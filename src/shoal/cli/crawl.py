@@ -29,7 +29,7 @@ Targets = Annotated[
     list[str],
     typer.Argument(
         metavar="TARGET",
-        help="Start URLs; or a spider (books.py, books.toml, module:name), then URLs to use instead of its own.",
+        help="Start URLs; or a spider (books.py, books.toml, module:name), then URLs instead of its own.",
         show_default=False,
     ),
 ]
