@@ -13,7 +13,7 @@ from tests.graph_crawl import GraphCrawl, Moment, assert_items, assert_same, ser
 from tests.site.access_log import fetches
 from tests.site.graph import Shape
 
-PAGES = int(os.environ.get("CHAOS_PAGES", "5000"))
+PAGES = int(os.environ.get("CHAOS_PAGES", "4000"))
 KILLS = int(os.environ.get("CHAOS_KILLS", "30"))
 CONCURRENCY = 16
 GROUP_COMMIT = 64  # pages that may be fetched and not yet committed, on top of those in flight

@@ -23,6 +23,7 @@ QUICK = ("--rate", "0", "--per-host", "8", "--concurrency", "64")
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 async def test_a_crawl_ends_with_exactly_the_graph_and_a_second_one_has_nothing_to_do(tmp_path: Path) -> None:
     async with serving_graph(SHAPE) as (site, graph):
         expected = graph.expected()
