@@ -6,7 +6,7 @@ import typer
 import typer.main
 
 from shoal import __version__
-from shoal.cli import crawl, demo, dlq, doctor, export, init, reparse, status, trace, verify
+from shoal.cli import crawl, demo, dlq, doctor, export, init, reparse, shell, status, trace, verify
 from shoal.cli.options import examples
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.command("trace", epilog=trace.EXAMPLES)(trace.command)
 app.add_typer(dlq.app, name="dlq")
 app.command("reparse", epilog=reparse.EXAMPLES)(reparse.command)
 app.command("export", epilog=export.EXAMPLES)(export.command)
+app.command("shell", epilog=shell.EXAMPLES)(shell.command)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.command)
 app.command("init", epilog=init.EXAMPLES)(init.command)
 app.command("demo", epilog=demo.EXAMPLES)(demo.command)

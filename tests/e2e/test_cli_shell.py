@@ -1,0 +1,122 @@
+"""`shoal shell`, asked through a pipe: a page, and expressions about it."""
+
+import json
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.e2e.command import SHOAL, TIMEOUT, Ran, surroundings
+
+from shoal.cli.main import run
+
+PAGE = """<!doctype html><title>T</title><h1>Größe</h1>
+<a href="/a">a</a><a href="b">b</a><p class=x>1</p><p class=x>2\x1b[31m</p>"""
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "page.html"
+    path.write_text(PAGE)
+    return path
+
+
+def asked(typed: str, *arguments: str, cwd: Path) -> Ran:
+    done = subprocess.run(
+        [*SHOAL, "shell", *arguments],
+        cwd=cwd,
+        env=surroundings(),
+        input=typed,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def test_expressions_about_a_file_are_answered_one_by_one(saved: Path) -> None:
+    typed = (
+        'css("h1::text").get()\n'
+        'xpath("//p/text()")\n'
+        "links()\n"
+        "n = len(links())\n"
+        "for i in range(n):\n"
+        "    print(i)\n"
+        "\n"
+        "page.status + n\n"
+    )
+    ran = asked(typed, "page.html", "--url", "https://a.test/x/", cwd=saved.parent)
+
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines() == [
+        *("Größe", "1", "2\\x1b[31m", "https://a.test/a", "https://a.test/x/b"),
+        *("0", "1", "202"),
+    ]
+    assert ran.complaint.startswith("https://a.test/x/: status 200, html, ")
+
+
+def test_programs_get_one_json_value_a_line(saved: Path) -> None:
+    ran = asked('css("p::text")\npage.status\n', "page.html", "--json", cwd=saved.parent)
+    assert [json.loads(line) for line in ran.out.splitlines()] == [["1", "2\x1b[31m"], 200]
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("1\nnowhere\n2\n", "line 2: NameError: name 'nowhere' is not defined"),
+        ("1\ncss(\n)))\n2\n", "line 3: SyntaxError"),
+    ],
+)
+def test_the_first_expression_that_fails_ends_it_and_is_named(saved: Path, typed: str, told: str) -> None:
+    ran = asked(typed, "page.html", cwd=saved.parent)
+    assert ran.code == 1
+    assert ran.out == "1\n"
+    assert told in ran.err.splitlines()[-1]
+
+
+def test_a_page_is_fetched_like_a_crawl_would(shop: str, tmp_path: Path) -> None:
+    typed = (
+        'css("h1::text").get()\nfetch(page.url + "product/plain-cast-net.html")\ncss(".price::text").get()\n'
+    )
+    ran = asked(typed, shop, "--allow-private", cwd=tmp_path)
+
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines()[-1] == "£2.50"
+    assert ran.err.count("status 200, html") == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_at_a_terminal_there_is_a_prompt_that_says_what_it_knows(saved: Path) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*SHOAL, "shell", "page.html"],
+        cwd=saved.parent,
+        env=surroundings(),
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    os.write(ours, b'css("h1::text").get()\n\x04')
+    out, _ = process.communicate(timeout=TIMEOUT)
+    os.close(theirs)
+    os.close(ours)
+    assert process.returncode == 0
+    assert "css(query)" in out
+    assert "Größe\n" in out
+
+
+def test_what_a_crawl_would_not_fetch_is_refused_with_advice(
+    shop: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["shell", shop]) == 1
+    assert "--allow-private allows" in capsys.readouterr().err
+    assert run(["shell", f"{shop}cart/", "--allow-private"]) == 1
+    assert "robots.txt disallows it; --no-robots" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_may_have_been_meant_as_a_url(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["shell", "example.com"]) == 1
+    assert "did you mean https://example.com ?" in capsys.readouterr().err
