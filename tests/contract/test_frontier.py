@@ -206,6 +206,19 @@ async def test_a_worker_may_ask_for_some_crawls_only(frontier: AnyFrontier) -> N
     assert paths(await taken(frontier, crawls=["d", "c"])) == ["a.test/1"]
 
 
+async def test_a_crawl_that_is_not_open_can_be_paused(bench: Bench, frontier: AnyFrontier) -> None:
+    await frontier.add("c", [link("1")])
+    await bench.kill()
+    await bench.frontier.pause("c")
+    assert await bench.frontier.paused("c")
+
+    await bench.frontier.open_crawl("c")
+    assert await taken(bench.frontier) == []
+    await bench.frontier.resume("c")
+    assert not await bench.frontier.paused("c")
+    assert paths(await taken(bench.frontier)) == ["a.test/1"]
+
+
 async def test_a_paused_crawl_is_left_alone(bench: Bench, frontier: AnyFrontier) -> None:
     await frontier.add("c", [link("1")])
     await frontier.pause("c")

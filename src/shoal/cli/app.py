@@ -6,7 +6,21 @@ import typer
 import typer.main
 
 from shoal import __version__
-from shoal.cli import crawl, demo, dlq, doctor, export, init, reparse, shell, status, trace, verify
+from shoal.cli import (
+    crawl,
+    demo,
+    dlq,
+    doctor,
+    export,
+    host,
+    init,
+    pause,
+    reparse,
+    shell,
+    status,
+    trace,
+    verify,
+)
 from shoal.cli.options import examples
 
 app = typer.Typer(
@@ -26,6 +40,9 @@ app.command("status", epilog=status.EXAMPLES)(status.command)
 app.command("verify", epilog=verify.EXAMPLES)(verify.command)
 app.command("trace", epilog=trace.EXAMPLES)(trace.command)
 app.add_typer(dlq.app, name="dlq")
+app.add_typer(host.app, name="host")
+app.command("pause", epilog=pause.PAUSE_EXAMPLES)(pause.pause_command)
+app.command("resume", epilog=pause.RESUME_EXAMPLES)(pause.resume_command)
 app.command("reparse", epilog=reparse.EXAMPLES)(reparse.command)
 app.command("export", epilog=export.EXAMPLES)(export.command)
 app.command("shell", epilog=shell.EXAMPLES)(shell.command)

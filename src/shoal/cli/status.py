@@ -48,6 +48,7 @@ def status_json(status: "StoreStatus") -> dict[str, object]:
                 "filtered_by_rule": dict(crawl.filtered_by_rule),
                 "links_filtered_by_rule": dict(crawl.links_filtered_by_rule),
                 "rejected": crawl.rejected,
+                "paused": crawl.paused,
             }
             for crawl in status.crawls
         ],
@@ -69,6 +70,8 @@ def status_lines(status: "StoreStatus") -> Iterator[str]:
     ]
     yield from table(["crawl", "accepted", *states], rows)
     for crawl in status.crawls:
+        if crawl.paused:
+            yield f"{crawl.name} is paused: shoal resume {crawl.name} lets it go on"
         if crawl.dead_by_class:
             yield f"given up in {crawl.name}: {by_count(crawl.dead_by_class)}"
         if kept_out := Counter(crawl.filtered_by_rule) + Counter(crawl.links_filtered_by_rule):

@@ -20,6 +20,7 @@ class CrawlStatus:
     filtered_by_rule: Mapping[str, int]
     links_filtered_by_rule: Mapping[str, int] = field(default_factory=dict)  # never made a request
     rejected: int = 0  # items that did not fit their model
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ async def status(store: str) -> StoreStatus:
                     counts.filtered_by_rule,
                     _with_budget(left_out.links, counts.over_budget),
                     left_out.items,
+                    await reader.paused(name),
                 )
             )
         return StoreStatus(store, StoreFolder(Path(store)).owner(), crawls)

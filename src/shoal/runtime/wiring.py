@@ -9,6 +9,7 @@ User code is loaded first and in a child, so that a spider with a mistake in it 
 store is owned, and only then is anything written.
 """
 
+import logging
 import os
 import ssl
 import time
@@ -46,12 +47,15 @@ from shoal.model.settings import CrawlSettings, Settings
 from shoal.model.url import host_key
 from shoal.parse.pool import ParsePool
 from shoal.runtime import sums
+from shoal.runtime.control import steerable
 from shoal.runtime.host_blocks import apply_blocks
 from shoal.runtime.pages import Pages
 from shoal.runtime.plan import CrawlPlan
 from shoal.sinks import Sinks
 from shoal.spider.source import SpiderDescription
 from shoal.stores.folder import StoreFolder
+
+log = logging.getLogger(__name__)
 
 USER_AGENT_TOKEN = "Shoal"  # noqa: S105 - the product token that robots.txt files know us by
 
@@ -187,6 +191,9 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
         border = Border(scope, parser)
         fetcher = await _open_fetcher(stack, settings, frontier, jar, border)
         await frontier.add(name, [Link.to(seed) for seed in seeds])
+        if await frontier.paused(name):
+            log.warning("crawl.paused", extra={"crawl": name, "go_on_with": f"shoal resume {name}"})
+        await stack.enter_async_context(steerable(store.path, frontier))
         yield Stations(
             crawl=name,
             settings=settings,

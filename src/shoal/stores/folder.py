@@ -2,6 +2,7 @@
 
     store.db     the frontier, and everything else that shares its transactions
     lock         held by the owner for as long as it lives; its text names the owner
+    control      socket on which a running crawl takes commands
     archive/     raw responses
     items/       outputs that were given no path of their own
 

@@ -78,7 +78,7 @@ def default(key: str) -> str:
     )
 
 
-@pytest.mark.parametrize("path", ["shoal", "shoal dlq", *COMMANDS])
+@pytest.mark.parametrize("path", ["shoal", "shoal dlq", "shoal host", *COMMANDS])
 def test_every_help_says_what_the_command_is_for(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*path.split()[1:], "--help"]) == 0
     assert f"Usage: {path}" in capsys.readouterr().out
@@ -110,7 +110,7 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == f"shoal {__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [[], ["dlq"]])
+@pytest.mark.parametrize("arguments", [[], ["dlq"], ["host"]])
 def test_no_command_shows_the_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(arguments) == 0
     assert "Commands" in capsys.readouterr().out

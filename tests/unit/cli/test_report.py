@@ -164,6 +164,9 @@ def test_the_status_leaves_out_states_that_nothing_is_in() -> None:
         "given up in shop: dns 2",
     ]
     assert list(status_lines(StoreStatus("data", None, []))) == ["data: 0 crawls, not in use"]
+    paused = CrawlStatus("shop", 1, counts, {}, {}, paused=True)
+    last = list(status_lines(StoreStatus("data", None, [paused])))[-1]
+    assert last == "shop is paused: shoal resume shop lets it go on"
 
 
 def test_a_verified_store_says_so_and_problems_are_listed() -> None:

@@ -100,10 +100,10 @@ class MemoryFrontier(MemoryReader):
 
     async def pause(self, crawl: str) -> None:
         """Lease nothing more from a crawl until `resume`."""
-        self._state.crawl(crawl).paused = True
+        self._state.known(crawl).paused = True
 
     async def resume(self, crawl: str) -> None:
-        self._state.crawl(crawl).paused = False
+        self._state.known(crawl).paused = False
 
     # --- requests --------------------------------------------------------------------------------
 

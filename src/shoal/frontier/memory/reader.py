@@ -22,6 +22,10 @@ class MemoryReader:
     async def crawls(self) -> list[str]:
         return list(self._state.crawls)
 
+    async def paused(self, crawl: str) -> bool:
+        """Say whether a crawl is paused."""
+        return self._state.known(crawl).paused
+
     async def crawl_get(self, crawl: str, key: str) -> bytes | None:
         return self._state.known(crawl).values.get(key)
 

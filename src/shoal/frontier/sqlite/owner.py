@@ -156,17 +156,18 @@ class Owner(Reader):
         return True
 
     async def pause(self, crawl: str) -> None:
-        """Lease nothing more from a crawl, in this life and the next ones, until `resume`."""
+        """Lease nothing more from a crawl, open or not, in this life and the next ones, until `resume`."""
         self._pause(crawl, paused=True)
 
     async def resume(self, crawl: str) -> None:
         self._pause(crawl, paused=False)
 
     def _pause(self, name: str, *, paused: bool) -> None:
-        crawl = self._state.crawl(name)
+        id = self.crawl_id(name)
         with self._transaction() as database:
-            database.execute("UPDATE crawl SET paused = ? WHERE id = ?", (paused, crawl.id))
-            crawl.paused = paused
+            database.execute("UPDATE crawl SET paused = ? WHERE id = ?", (paused, id))
+            if (crawl := self._state.crawls.get(name)) is not None:
+                crawl.paused = paused
 
     async def robots_get(self, host: str) -> Robots | None:
         """Recall a host's robots.txt; None: not known, or expired."""

@@ -53,6 +53,11 @@ class Reader:
             ).fetchone()
         return decode_counts(text)
 
+    async def paused(self, crawl: str) -> bool:
+        """Say whether a crawl is paused."""
+        [[paused]] = self._rows("SELECT paused FROM crawl WHERE id = ?", (self.crawl_id(crawl),))
+        return bool(paused)
+
     async def crawl_get(self, crawl: str, key: str) -> bytes | None:
         """Read one value that `crawl_set` or `commit` wrote."""
         return self._value(
