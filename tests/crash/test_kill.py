@@ -61,7 +61,7 @@ async def test_a_crawl_that_is_killed_over_and_over_ends_with_exactly_the_graph(
         assert last.code == 0, last.err
         assert kills >= KILLS * 0.8, "the crawl ended too early for the kills to mean anything"
         expected = graph.expected()
-        assert_same("archived", set(crawl.archived()), expected.pages)
+        assert_same("archived", crawl.archived().elements(), expected.pages)
         assert_items(crawl, graph)
         asked = fetches(await site.hits())
         assert_same("fetched", set(asked), expected.fetched)

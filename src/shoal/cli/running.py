@@ -76,7 +76,7 @@ async def _watched(plan: CrawlPlan, shown: Shown, resume: str) -> tuple[Summary,
             watch.say(line)
 
     with watch, stopped_by_signals(stop, watch.say, resume=resume):
-        summary = await crawl(plan, stop=stop, opened=announce, watch=watch.show)
+        summary = await crawl(plan, stop=stop, opened=announce, watch=None if shown.silent else watch.show)
     if summary.snapshot.counts.get("done"):
         return summary, []
     return summary, await dead_letters(summary.store, Choice(summary.snapshot.crawl, limit=1))
