@@ -36,6 +36,9 @@ Targets = Annotated[
 Items = Annotated[
     list[str] | None, _what("--item", "NAME=CSS", "A field of each record: text of the first match.")
 ]
+Sitemaps = Annotated[
+    list[str] | None, _what("--sitemap", "URL", "A sitemap or feed to start from as well; repeatable.")
+]
 Follow = Annotated[str | None, _what("--follow", "REGEX", "Follow only links whose URL matches.")]
 SameHost = Annotated[
     bool | None,
@@ -81,6 +84,7 @@ def command(
     target: Targets,
     *,
     item: Items = None,
+    sitemap: Sitemaps = None,
     follow: Follow = None,
     same_host: SameHost = None,
     depth: Depth = None,
@@ -126,6 +130,7 @@ def command(
     asked = Asked(
         targets=target,
         items=item or (),
+        sitemaps=sitemap or (),
         outputs=out or (),
         crawl=crawl or "",
         fresh=not resume,

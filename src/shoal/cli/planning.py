@@ -14,6 +14,7 @@ class Asked:
 
     targets: Sequence[str]
     items: Sequence[str] = ()
+    sitemaps: Sequence[str] = ()
     outputs: Sequence[str] = ()
     crawl: str = ""
     fresh: bool = False
@@ -30,6 +31,7 @@ def plan_of(asked: Asked) -> CrawlPlan:
         settings=layers.settings,
         name=asked.crawl,
         seeds=target.seeds,
+        sitemaps=tuple(asked.sitemaps),
         outputs=tuple(asked.outputs),
         fresh=asked.fresh,
         overrides=layers.overrides,

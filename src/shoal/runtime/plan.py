@@ -13,6 +13,7 @@ class CrawlPlan:
     settings: Settings
     name: str = ""  # empty: the spider's
     seeds: tuple[str, ...] = ()  # empty: the spider's
+    sitemaps: tuple[str, ...] = ()  # sitemaps and feeds to start from as well
     outputs: tuple[str, ...] = ()  # empty: items.jsonl in the store
     fresh: bool = False  # forget what this crawl has done before
     overrides: frozenset[str] = (

@@ -53,6 +53,7 @@ from shoal.runtime.pages import Pages
 from shoal.runtime.plan import CrawlPlan
 from shoal.sinks import Sinks
 from shoal.spider.source import SpiderDescription
+from shoal.spider.spider import listing
 from shoal.stores.folder import StoreFolder
 
 log = logging.getLogger(__name__)
@@ -337,6 +338,7 @@ def with_wishes(settings: Settings, spider: SpiderDescription, given: frozenset[
 def seeds_of(plan: CrawlPlan, spider: SpiderDescription) -> list[Request]:
     """Give the requests to start from: those of the command line, else the spider's own."""
     requests = [Request(url=url) for url in plan.seeds] or list(spider.start)
+    requests += [listing(url) for url in plan.sitemaps]
     if not requests:
         raise Misconfigured(f"spider {spider.name!r} has nowhere to start: give it start=[...] or a URL")
     seeds = []

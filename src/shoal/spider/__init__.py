@@ -6,6 +6,7 @@
     links       where a page leads
     items       what a handler yields, made into JSON
     models      items checked against a dataclass, struct or pydantic model
+    listing     the handler of sitemaps and feeds
     plain       the spiders that need no code
     declared    spiders in TOML
     source      where a spider comes from; loading it, describing it

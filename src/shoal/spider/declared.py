@@ -31,7 +31,7 @@ from shoal.spider.selector import Selector
 from shoal.spider.spider import Spider
 
 _OPTIONS = {key.removeprefix("crawl.") for key in KINDS if key.startswith("crawl.")}
-_TOP = {"name", "start", "hosts", "key", "page"} | _OPTIONS
+_TOP = {"name", "start", "sitemaps", "hosts", "key", "page"} | _OPTIONS
 _PAGE = {"match", "name", "key", "item", "each", "links", "priority"}
 _LINKS = {"select", "priority", "route", "follow"}
 
@@ -74,6 +74,7 @@ class _Reader:
             spider = Spider(
                 tree.get("name", ""),
                 start,
+                sitemaps=self._texts(tree, "sitemaps"),
                 hosts=self._texts(tree, "hosts"),
                 key=self._texts(tree, "key"),
                 **options,

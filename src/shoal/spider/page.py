@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from re import Pattern
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from selectolax.lexbor import LexborHTMLParser
@@ -17,6 +17,10 @@ from shoal.spider.html import Document
 from shoal.spider.kind import Kind, kind_of
 from shoal.spider.links import Links, base_of, forbids_following, hrefs_in, hrefs_of, web_links
 from shoal.spider.selector import Selector, SelectorList, Text
+
+if TYPE_CHECKING:
+    from shoal.spider.article import Article
+    from shoal.spider.metadata import Metadata
 
 
 class Headers(Mapping[str, str]):
@@ -150,6 +154,24 @@ class Page:
     def re(self, regex: str | Pattern[str]) -> list[str]:
         """Find in the text as it was sent."""
         return Text(self.text).re(regex, replace_entities=False)
+
+    def metadata(self) -> "Metadata":
+        """Read what the page says about itself: JSON-LD, Open Graph, microdata, and the gist of them."""
+        from shoal.spider.metadata import metadata
+
+        return metadata(self._tree or LexborHTMLParser(""), self.url)
+
+    def article(self) -> "Article | None":
+        """Extract the article, without menus and footers; None: there is none. Needs the extra `content`."""
+        from shoal.spider.article import article
+
+        return article(self.text, self.url) if self.kind is Kind.HTML else None
+
+    def markdown(self) -> str:
+        """Give the article as Markdown; empty: there is none. Needs the extra `content`."""
+        from shoal.spider.article import markdown
+
+        return markdown(self.text, self.url) if self.kind is Kind.HTML else ""
 
     # --- where it leads ------------------------------------------------------------------------------
 

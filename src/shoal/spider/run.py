@@ -25,10 +25,11 @@ from shoal.spider.items import encoded, is_item, rejected
 from shoal.spider.kind import Kind
 from shoal.spider.links import Links
 from shoal.spider.page import Page
-from shoal.spider.spider import Route, Spider
+from shoal.spider.spider import SITEMAP, Route, Spider
 
 _OURS = str(Path(shoal.__file__).parent)
 _DETAIL = 4000  # characters kept of a traceback
+_LISTED = 50_000  # links taken from a sitemap: what the protocol allows
 
 
 class Overflow(Exception):
@@ -97,6 +98,8 @@ class Harvest:
         self._memory.enter(scope)
         self._scope = scope
         self._limits = limits
+        listing = task.request.route == SITEMAP
+        self._most = max(scope.limits.per_page, _LISTED) if listing else scope.limits.per_page
         self._fingerprint = task.fingerprint
         self._url = task.url
         self._depth = task.request.depth + 1
@@ -107,7 +110,7 @@ class Harvest:
         fresh = self._memory.unknown(links.urls)
         self.repeats += len(links.urls) - len(fresh)
         for url in fresh:
-            if url not in self.urls and self._admits(url):
+            if url not in self.urls and self._admits(url, self._depth):
                 self.urls.add(url)
                 self._add(links.request(url, depth=self._depth, found_on=self._fingerprint))
 
@@ -122,16 +125,17 @@ class Harvest:
             if url in self.urls:
                 return
         address = canonical(url)
-        if not self._admits(address):
+        # A sitemap that an index lists need not match `follow`, no more than a seed does.
+        if not self._admits(address, 0 if request.route == SITEMAP else self._depth):
             return
         if simple:
             self.urls.add(address)
         request = replace(request, url=address, depth=self._depth, found_on=self._fingerprint)
         self._add(request if request.method.isupper() else replace(request, method=request.method.upper()))
 
-    def _admits(self, url: str) -> bool:
-        rule = self._scope.refuse(url, self._depth)
-        if rule is None and len(self.links) >= self._scope.limits.per_page:
+    def _admits(self, url: str, depth: int) -> bool:
+        rule = self._scope.refuse(url, depth)
+        if rule is None and len(self.links) >= self._most:
             rule = FailureClass.TRAP
         if rule is not None:
             self.dropped[rule] += 1

@@ -4,13 +4,14 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
 from shoal.model.configure import KINDS, Given, configure
 from shoal.model.errors import Misconfigured, Rejected
-from shoal.model.request import Request
+from shoal.model.request import FIRST, Request
 from shoal.model.url import canonical
 from shoal.spider.memory import Memory
 from shoal.spider.models import Check, checker
@@ -22,7 +23,10 @@ Handler = Callable[["Page"], object]
 _H = TypeVar("_H", bound=Handler)
 
 _OPTIONS = [key.removeprefix("crawl.") for key in KINDS if key.startswith("crawl.")]
-_OWN = ["name", "start", "hosts", "key"]
+_OWN = ["name", "start", "sitemaps", "hosts", "key"]
+
+SITEMAP = "shoal.sitemap"
+"""The route of requests for sitemaps and feeds; every spider has its handler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Route:
 class Spider:
     """User code, as one value.
 
+    `sitemaps` are addresses of sitemaps, indexes of them, or feeds; what they list is followed.
     `options` are the settings of a crawl (`rate`, `per_host`, `depth`, `headers`, ...) as this spider wants
     them; the command line has the last word.
     """
@@ -49,6 +54,7 @@ class Spider:
         name: str,
         start: str | Request | Iterable[str | Request] = (),
         *,
+        sitemaps: str | Iterable[str] = (),
         hosts: Iterable[str] = (),
         key: str | Sequence[str] = (),
         **options: object,
@@ -56,8 +62,9 @@ class Spider:
         if not isinstance(name, str) or not name.strip():
             raise Misconfigured(f"a spider's name must be a text, not {name!r}")
         self.name = name
-        self.start = tuple(
-            self._seed(one) for one in ([start] if isinstance(start, str | Request) else start)
+        self.start = (
+            *(self._seed(one) for one in ([start] if isinstance(start, str | Request) else start)),
+            *(self._seed(listing(url)) for url in ([sitemaps] if isinstance(sitemaps, str) else sitemaps)),
         )
         self.hosts = (hosts,) if isinstance(hosts, str) else tuple(hosts)
         self.key = _fields(key)
@@ -128,6 +135,8 @@ class Spider:
             try:
                 return self.routes[request.route]
             except KeyError:
+                if request.route == SITEMAP:
+                    return _listing_route()
                 raise Rejected(
                     f"no handler is called {request.route!r}{_nearest(request.route, self.routes)}"
                 ) from None
@@ -171,6 +180,18 @@ class Spider:
 
     def __repr__(self) -> str:
         return f"<Spider {self.name!r}: {', '.join(self.routes) or 'no handlers'}>"
+
+
+def listing(url: str) -> Request:
+    """Make the request for a sitemap or a feed to start from."""
+    return Request(url=url, route=SITEMAP, priority=FIRST)
+
+
+@cache
+def _listing_route() -> Route:
+    from shoal.spider.listing import read_listing
+
+    return Route(SITEMAP, read_listing, matches=None, key=(), binary=True, check=None)
 
 
 def _fields(key: str | Sequence[str]) -> tuple[str, ...]:

@@ -17,6 +17,32 @@ SHOP = """<!doctype html><html><head><title>Shop</title></head><body>
 <a href="\n /spaced out ">s</a></body></html>"""
 
 
+def test_a_page_tells_about_itself() -> None:
+    said = page('<html lang=en><title>T</title><link rel=canonical href="/c"><p>text</html>').metadata()
+    assert (said.title, said.canonical, said.language) == ("T", "https://books.example/c", "en")
+
+
+def test_what_is_no_html_says_nothing_about_itself() -> None:
+    data = page('{"title": "T"}', content_type="application/json")
+    assert data.metadata().title == ""
+    assert data.article() is None
+    assert data.markdown() == ""
+
+
+def test_the_article_of_a_page_comes_as_text_and_as_markdown() -> None:
+    pytest.importorskip("trafilatura", reason="the extra `content` is not installed")
+    text = "".join(
+        f"<p>On day {n} the harbour was quiet in the morning, and nobody had seen boat number {n} leave.</p>"
+        for n in range(12)
+    )
+    shown = page(f"<html><title>Boats</title><body><nav>Menu</nav><article><h1>Boats</h1>{text}</article></body>")
+    article = shown.article()
+    assert article is not None
+    assert "boat number 7 leave" in article.text
+    assert "Menu" not in article.text
+    assert "boat number 7 leave" in shown.markdown()
+
+
 def urls(requests: object) -> list[str]:
     return [request.url for request in requests]  # type: ignore[attr-defined]
 
