@@ -5,7 +5,7 @@ PY ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test check format bench lock clean help
+.PHONY: setup demo test check format chaos bench lock clean help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ check: format test ## format, then everything `make test` does
 format: setup
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format --quiet .
+
+chaos: setup ## the kill test at full size: 20,000 pages, 30 kills
+	@CHAOS_PAGES=20000 CHAOS_KILLS=30 $(BIN)/pytest -q --timeout 1200 tests/crash/test_kill.py
 
 bench: setup ## speed beside Scrapy and a minimal crawler, in one run
 	@$(BIN)/python -m bench
