@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
-from tests.e2e.archived import PRODUCTS, Archived, crawl_shop, remade
-from tests.e2e.command import records
+from tests.e2e.archived import PRODUCTS, SPIDER, Archived, crawl_shop, remade
+from tests.e2e.command import HASTY, QUICK, records, shoal
 
+from shoal.cli.demo.server import open_shop
+from shoal.cli.demo.shop import Shop
 from shoal.cli.main import run
 
 
@@ -152,3 +154,15 @@ def test_fields_by_selector_need_no_spider(shop: Archived, tmp_path: Path) -> No
     )
     assert ran.code == 0, ran.err
     assert [set(record) for record in records(tmp_path / "names.jsonl")] == [{"url", "name"}] * 3
+
+
+def test_pages_of_dead_letters_are_parsed_too(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text(SPIDER.replace('page.data["list"]', 'page.data["lists"]'))
+    (tmp_path / "shop.py").write_text(SPIDER)
+    with open_shop(Shop(categories=1), latency=0.001) as site:
+        shoal("crawl", "broken.py", site, *QUICK, "--out", "items.jsonl", cwd=tmp_path, env=HASTY)
+
+    ran = shoal("reparse", "shop.py", "--json", cwd=tmp_path)
+    assert ran.code == 0, ran.err
+    assert ran.json["differences"]["items_before"] == 0
+    assert ran.json["differences"]["items_added"] == PRODUCTS

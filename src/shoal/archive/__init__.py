@@ -8,13 +8,14 @@ with the store. Readers cope with a segment that is still growing.
 What. Each record is a gzip member of its own, so that a `PageRef` (segment, offset, length) finds a page
 with one read. A page is a `response` record (status line, headers as received, body as sent by the server,
 content encoding kept, chunking undone, Content-Length made true) and a `request` record beside it. A page
-that has not changed is a `revisit` record that names the place of the body it repeats. Each segment opens
-with a `warcinfo` record that tells nothing about the machine.
+that has not changed is a `revisit` record that names the place of the body it repeats. Depth, route and data
+of a page's request are in a header of its response record, because the store forgets requests that have
+ended and handlers need them. Each segment opens with a `warcinfo` record that tells nothing about the machine.
 
 Secrets. Segments get copied about, so what a crawl logs in with stays out of them: in requests the value
 of every header that can carry a credential (Authorization, Cookie, anything named after a token, key or
-session), in responses the value of every cookie set; names and cookie attributes stay. Bodies and URLs are
-kept as they are.
+session), in responses the value of every cookie set; names and cookie attributes stay. Bodies, URLs and what
+a spider makes its requests carry as `data` are kept as they are.
 
 Guarantees. `append` gives the final reference at once and keeps the record in memory; `flush` writes
 everything that was appended; `checkpoint` says how far the archive reaches. The store commits the checkpoint

@@ -111,6 +111,9 @@ def command(
 
     import uvloop
 
+    from shoal.cli.log import start_logging
+
+    start_logging(quiet=True)
     began = time.monotonic()
     report = uvloop.run(reparse(plan))
     took = time.monotonic() - began

@@ -158,20 +158,21 @@ async def _pages(
     reader: Reader, archive: ArchiveReader, selection: Selection, report: Reparsed, items: Path | None
 ) -> AsyncGenerator[tuple[Kept, StoredPage], None]:
     left = selection.limit
-    async for kept in kept_pages(reader, report.crawl, selection, items):
-        if left == 0:
-            return
-        if not is_parsed(kept.page):
-            continue
-        try:
-            stored = archive.read(kept.page.ref)
-            stored.request  # noqa: B018 - raises if it cannot be read
-        except PageUnreadable:
-            report.unreadable += 1
-            continue
-        if selection.takes_url(stored.url):
-            left = None if left is None else left - 1
-            yield kept, stored
+    async with aclosing(kept_pages(reader, report.crawl, selection, items)) as pages:
+        async for kept in pages:
+            if left == 0:
+                return
+            if not is_parsed(kept.page):
+                continue
+            try:
+                stored = archive.read(kept.page.ref)
+                stored.request  # noqa: B018 - raises if it cannot be read
+            except PageUnreadable:
+                report.unreadable += 1
+                continue
+            if selection.takes_url(stored.url):
+                left = None if left is None else left - 1
+                yield kept, stored
 
 
 async def _parsed(
