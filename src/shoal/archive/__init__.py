@@ -10,7 +10,8 @@ with one read. A page is a `response` record (status line, headers as received, 
 content encoding kept, chunking undone, Content-Length made true) and a `request` record beside it. A page
 that has not changed is a `revisit` record that names the place of the body it repeats. Depth, route and data
 of a page's request are in a header of its response record, because the store forgets requests that have
-ended and handlers need them. Each segment opens with a `warcinfo` record that tells nothing about the machine.
+ended and handlers need them. Each segment opens with a `warcinfo` record that tells nothing about the
+machine.
 
 Secrets. Segments get copied about, so what a crawl logs in with stays out of them: in requests the value
 of every header that can carry a credential (Authorization, Cookie, anything named after a token, key or
