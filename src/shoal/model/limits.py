@@ -32,6 +32,7 @@ class LinkLimits:
     segments: int = 32
     repeated_segments: int = 2  # the same path segment in a row
     per_page: int = 10_000
+    per_pattern: int = 0  # URLs alike but for numbers that one host may bring in an hour; 0: any number
     per_host: int = 0  # requests that one host may bring to a crawl; 0: any number
 
 

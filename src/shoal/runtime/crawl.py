@@ -24,6 +24,7 @@ from shoal.model.page import ParseResult
 from shoal.runtime.commit import MOST, Committer
 from shoal.runtime.parsing import PATIENCE, Parsing
 from shoal.runtime.plan import CrawlPlan, Stop
+from shoal.runtime.quarantine import Quarantine
 from shoal.runtime.snapshot import Ending, HostView, Opening, Snapshot, Summary
 from shoal.runtime.tally import Tally
 from shoal.runtime.wiring import Stations, archive_key, open_stations, rejects_key, sinks_key
@@ -92,7 +93,14 @@ class Crawl:
             on_commit=self._wake.set,
             on_stale=stations.border.renew,
         )
-        self._parsing = Parsing(stations.crawl, stations.parser, stations.pages, self, self._tally)
+        self._parsing = Parsing(
+            stations.crawl,
+            stations.parser,
+            stations.pages,
+            self,
+            self._tally,
+            quarantine=Quarantine(stations.settings.links.per_pattern),
+        )
 
     async def run(self, stop: Stop, watch: Callable[[Snapshot], None] | None) -> Ending:
         """Crawl until nothing is left or `stop` is set; what is in hand then is finished or given back."""

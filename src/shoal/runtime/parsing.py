@@ -9,9 +9,12 @@ import asyncio
 import itertools
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from shoal.archive.errors import PageUnreadable
 from shoal.archive.reader import StoredPage
@@ -23,6 +26,7 @@ from shoal.model.page import PageRecord, ParseResult, ParseTask, Response
 from shoal.model.request import Request, trace_id
 from shoal.parse.pool import ParsePool, Poisoned
 from shoal.runtime.pages import Pages
+from shoal.runtime.quarantine import Quarantine
 from shoal.runtime.tally import Tally
 
 log = logging.getLogger(__name__)
@@ -59,12 +63,22 @@ class Archived:
 class Parsing:
     """Takes pages in, has them parsed, and hands in what became of them."""
 
-    def __init__(self, crawl: str, parser: ParsePool, pages: Pages, ledger: Ledger, tally: Tally) -> None:
+    def __init__(
+        self,
+        crawl: str,
+        parser: ParsePool,
+        pages: Pages,
+        ledger: Ledger,
+        tally: Tally,
+        *,
+        quarantine: Quarantine,
+    ) -> None:
         self._crawl = crawl
         self._parser = parser
         self._pages = pages
         self._ledger = ledger
         self._tally = tally
+        self._quarantine = quarantine
         self._in_hand: dict[int, Arrived | Archived] = {}  # by task id
         self._ids = itertools.count(1)
         self._fewer = asyncio.Event()
@@ -142,11 +156,20 @@ class Parsing:
             facts = {"reason": answer.fault.reason, "detail": answer.fault.detail}
             log.warning("page.parse_error", extra={"trace": trace_id(fingerprint), **facts})
         else:
+            answer = self._sifted(answer)
             self._tally.page(answer)
             page = page.parsed(items=len(answer.items), links=len(answer.links))
             return Done(page), answer
         self._tally.failures[failure.kind] += 1
         return Dead(failure, page), None
+
+    def _sifted(self, result: ParseResult) -> ParseResult:
+        """Take the links of quarantined patterns out, counted by rule like those that a child drops."""
+        links = self._quarantine.admitted(result.links)
+        if len(links) == len(result.links):
+            return result
+        dropped = Counter(result.dropped) + Counter({FailureClass.TRAP.value: len(result.links) - len(links)})
+        return msgspec.structs.replace(result, links=tuple(links), dropped=dict(dropped))
 
     def _keep(self, attempt: Attempt, response: Response, earlier: StoredPage | None) -> PageRecord:
         return self._pages.keep(attempt.lease.request, attempt.headers, response, earlier)
