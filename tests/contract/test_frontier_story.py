@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from tests.contract.frontiers import (
     BROKEN,
     START,
@@ -16,7 +17,7 @@ from tests.contract.frontiers import (
     taken,
 )
 
-from shoal.frontier.answers import Story
+from shoal.frontier.answers import HostQueue, Story
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import (
@@ -151,3 +152,22 @@ async def test_a_host_is_shown_beside_its_owner_with_the_pace_that_applies(bench
     assert (beside.interval, beside.concurrency, beside.paused) == (2.0, 3, True)
     assert (owned.interval, owned.rest_until) == (beside.interval, beside.rest_until)
     assert unknown is None
+
+
+async def test_a_crawl_is_measured_by_its_pages_and_what_is_left_on_each_host(bench: SqliteBench) -> None:
+    frontier = bench.frontier
+    await frontier.add("c", [link(str(number)) for number in range(5)] + [link("1", host="b.test")])
+    await frontier.host_set("b.test", interval=4.0, paused=True)
+    for number, lease in enumerate(await taken(frontier, limit=2)):
+        bench.clock.advance(10.0)
+        fetched = structs.replace(page(number), elapsed=1.0 + number, wire_bytes=1000 * number)
+        await frontier.settle([Settlement(lease, Done(fetched))])
+    [lease] = await taken(frontier, limit=1)
+    await frontier.settle([Settlement(lease, Gone(404))])
+
+    measured = await frontier.measured("c")
+    assert (measured.pages, measured.latency, measured.wire_bytes, measured.span) == (2, 1.5, 500.0, 10.0)
+    assert measured.hosts == [
+        HostQueue("a.test", 2, 0.0, 1000, False),
+        HostQueue("b.test", 1, 4.0, 1000, True),
+    ]

@@ -15,6 +15,7 @@ from shoal.cli import (
     host,
     init,
     pause,
+    plan,
     reparse,
     shell,
     status,
@@ -41,6 +42,7 @@ app.command("verify", epilog=verify.EXAMPLES)(verify.command)
 app.command("trace", epilog=trace.EXAMPLES)(trace.command)
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(host.app, name="host")
+app.command("plan", epilog=plan.EXAMPLES)(plan.command)
 app.command("pause", epilog=pause.PAUSE_EXAMPLES)(pause.pause_command)
 app.command("resume", epilog=pause.RESUME_EXAMPLES)(pause.resume_command)
 app.command("reparse", epilog=reparse.EXAMPLES)(reparse.command)

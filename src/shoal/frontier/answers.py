@@ -169,6 +169,28 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True)
+class HostQueue:
+    """What is left to do on one host, and the pace that applies there."""
+
+    host: str
+    queued: int
+    interval: float
+    concurrency: int
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the latest pages of a crawl were like, and what is left."""
+
+    pages: int  # that were measured
+    latency: float  # seconds a page took, on average
+    wire_bytes: float  # of a body, on average
+    span: float  # seconds from the first of them to the last
+    hosts: Sequence[HostQueue]
+
+
+@dataclass(frozen=True, slots=True)
 class Validator:
     """What a conditional request for a page of the crawl's previous generation needs."""
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from shoal.frontier.answers import Audit, Counts, DeadLetter, HostView, Story
+from shoal.frontier.answers import Audit, Counts, DeadLetter, HostView, Measured, Story
 from shoal.frontier.sqlite.audit import audit
 from shoal.frontier.sqlite.load import decode_counts, id_range
+from shoal.frontier.sqlite.measure import measured
 from shoal.frontier.sqlite.packing import unpacked_page
 from shoal.frontier.sqlite.story import host_at_rest, story
 from shoal.model.errors import Misconfigured
@@ -153,6 +154,12 @@ class Reader:
         """Show a host as the store knows it: its turns and failures only its owner knows."""
         with self._snapshot():
             return host_at_rest(self._database, name)
+
+    async def measured(self, crawl: str) -> Measured:
+        """Measure a crawl: its latest pages, and what is left of it by host."""
+        id = self.crawl_id(crawl)
+        with self._snapshot():
+            return measured(self._database, id)
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
