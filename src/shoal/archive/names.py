@@ -4,6 +4,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from urllib.parse import quote
 
 from shoal.model.errors import Rejected
@@ -22,6 +23,7 @@ class SegmentName:
         return f"{self.crawl}-{self.day:%Y%m%d}-{self.number:05d}.warc.gz"
 
     @classmethod
+    @lru_cache(maxsize=64)
     def parse(cls, name: str) -> "SegmentName":
         """Undo `str`; raise `Rejected` for anything else, paths in particular."""
         found = _NAME.fullmatch(name)

@@ -42,6 +42,7 @@ class SegmentFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._writing: tuple[SegmentName, int] | None = None  # the file descriptor of the open segment
+        self._read: tuple[SegmentName | None, Path] = None, path  # read last: the next is most often the same
 
     def segments(self) -> list[SegmentName]:
         """List what is there, oldest first."""
@@ -62,7 +63,9 @@ class SegmentFolder:
 
     def read(self, segment: SegmentName, offset: int, length: int) -> bytes | None:
         """Return up to `length` bytes, fewer at the end; None: there is no such segment."""
-        with _translated(path := self.path / str(segment)):
+        if segment != self._read[0]:
+            self._read = segment, self.path / str(segment)
+        with _translated(path := self._read[1]):
             try:
                 descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:

@@ -35,7 +35,7 @@ from shoal.stores.folder import StoreFolder
 
 WINDOW = 256  # pages between reading and comparing
 WINDOW_BYTES = 64 << 20
-BREATH = 8  # pages read between two looks at the children: reading does not let the event loop run by itself
+BREATH = 32  # pages read between two looks at the children: reading does not let the event loop run by itself
 
 
 @dataclass(frozen=True, slots=True)
