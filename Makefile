@@ -5,7 +5,7 @@ PY ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test check format chaos bench lock clean help
+.PHONY: setup demo test check hostile format chaos bench lock clean help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ test: setup ## lint, types and every test
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/pytest -n 2 --dist worksteal
+
+hostile: setup ## every hostile server, page, link and spider against the real command
+	@$(BIN)/python -m tests.hostile
 
 check: format test ## format, then everything `make test` does
 

@@ -3,6 +3,7 @@
 import ssl
 import subprocess
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 CONFIG = """
@@ -33,10 +34,18 @@ class Authority:
         return str(self.folder / "ca.pem")
 
     def server(
-        self, names: str, *, start: str = "20200101000000Z", end: str = "20900101000000Z"
+        self,
+        names: str,
+        *,
+        start: str = "20200101000000Z",
+        end: str = "20900101000000Z",
+        padding: int = 0,
     ) -> ssl.SSLContext:
-        """Make a server's context for `names` (as in subjectAltName), valid from `start` to `end`."""
-        slug = f"{names}-{start}-{end}".replace(":", "_").replace(",", "_").replace("*", "star")
+        """Make a server's context for `names` (as in subjectAltName), valid from `start` to `end`.
+
+        `padding`: needless certificates sent along.
+        """
+        slug = sha256(f"{names}-{start}-{end}-{padding}".encode()).hexdigest()
         key, request, certificate = (self.folder / f"{slug}.{kind}" for kind in ("key", "csr", "pem"))
         if not certificate.exists():
             self._run(
@@ -71,6 +80,8 @@ class Authority:
                 "-enddate",
                 end,
             )
+            if padding:
+                certificate.write_text(certificate.read_text() + Path(self.file).read_text() * padding)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         return context

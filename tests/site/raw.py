@@ -76,6 +76,7 @@ class RawServer:
     scheme: str = "http"
     connections: int = 0  # ever made
     open: int = 0  # at present
+    most: int = 0  # ever open at once
     sent: int = 0  # bytes that the kernel took
     requests: list[bytes] = field(default_factory=list)
 
@@ -93,6 +94,7 @@ async def raw_server(
     """Run `handler` for every connection. What the client does to it is not its failure."""
     state = RawServer(host, scheme="https" if tls else "http")
     tasks: set[asyncio.Task[None]] = set()
+    closing = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -100,10 +102,14 @@ async def raw_server(
         tasks.add(task)
         state.connections += 1
         state.open += 1
+        state.most = max(state.most, state.open)
         try:
             await handler(Peer(reader, writer, state))
         except (OSError, asyncio.IncompleteReadError, ssl.SSLError):
             pass
+        except asyncio.CancelledError:
+            if not closing.is_set():  # by nobody but us, and streams would log it as an error
+                raise
         finally:
             state.open -= 1
             tasks.discard(task)
@@ -114,6 +120,7 @@ async def raw_server(
     try:
         yield state
     finally:
+        closing.set()
         server.close()
         for task in list(tasks):
             task.cancel()
@@ -143,6 +150,19 @@ def bare_closing_server(context: ssl.SSLContext, response: bytes) -> Iterator[Ra
         yield RawServer("127.0.0.1", listener.getsockname()[1], "https")
         listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
         thread.join()
+
+
+@contextlib.contextmanager
+def swallowing_server() -> Iterator[RawServer]:
+    """Listen with a full queue and accept nobody: the kernel drops whoever else knocks."""
+    with socket.socket() as listener, contextlib.ExitStack() as waiting:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            client = waiting.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(listener.getsockname())
+        yield RawServer("127.0.0.1", listener.getsockname()[1])
 
 
 def replies(*responses: bytes) -> Handler:

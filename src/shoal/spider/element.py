@@ -6,6 +6,7 @@ from typing import Any
 
 from lxml import etree
 
+from shoal.model.errors import Rejected
 from shoal.spider.css import xpath_of
 from shoal.spider.selector import Selector, SelectorList, Text
 
@@ -111,4 +112,6 @@ def _parsed(markup: str | bytes, *, xml: bool) -> etree._Element:
         root = etree.fromstring(body or b"<html/>", parser)
     except etree.XMLSyntaxError:  # in spite of `recover`: there is nothing to recover
         root = None
+    if xml and any("entity amplification" in entry.message for entry in parser.error_log):
+        raise Rejected("the entities of this XML multiply without end")
     return etree.Element("html") if root is None else root

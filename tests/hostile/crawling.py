@@ -1,0 +1,341 @@
+"""Runs many cases in one crawl by the real command, and watches the process from outside.
+
+A conductor paces the crawl from within: its first page leads to well-behaved hosts, and its second, which holds
+all cases, answers 429 until the crawl has come to rest and been measured. A last page is held back the same way until
+every case has ended and what the crawl holds open has been measured again. So both measurements are of one process,
+alive and idle.
+"""
+
+import asyncio
+import html
+import json
+import sqlite3
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+from tests.e2e.command import surroundings
+from tests.hostile.case import CONCURRENCY, PLACES, Case, Ended, Evidence, once, page, site
+from tests.hostile.names import REBOUND, zone
+from tests.site.certificates import Authority, make_authority
+from tests.site.name_server import name_server
+from tests.site.raw import Peer, RawServer, answer, raw_server
+
+from shoal.model.url import canonical, fingerprint_of
+from shoal.runtime.inspect import status
+
+ROOT = Path(__file__).parents[2]
+SPIDER = Path(__file__).parent / "spider.py"
+SECRET = "hunter2"
+GOOD_HOSTS = 20
+DEADLINE = 110.0  # for all cases of a crawl together
+
+SETTINGS = """
+[crawl]
+rate = 0.0
+per_host = 16
+concurrency = {concurrency}
+procs = 2
+depth = 40
+same_host = false
+allow_private = true
+robots = {robots}
+ca_file = "{ca_file}"
+nameservers = "{nameservers}"
+[crawl.headers]
+Authorization = "Bearer {secret}"
+[retry]
+max_retries = 2
+base = 0.1
+rest = 0.3
+rest_ceiling = 3.0
+max_rests = 1000
+[slowdown]
+ceiling = 0.1
+[fetch]
+connect = 2.0
+tls = 2.0
+first_byte = 3.0
+idle = 3.0
+total = 20.0
+slow_after = 2.0
+[parse]
+cpu = 2.0
+wall = 5.0
+memory_bytes = 134_217_728
+output_bytes = 4_194_304
+items = 5_000
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a crawl holds at one moment."""
+
+    memory: int  # bytes of all its processes, shared pages counted once
+    files: int  # of the main process, as are the threads
+    threads: int
+    children: int
+
+
+@dataclass(slots=True)
+class Crawled:
+    """Everything that can be asked about a crawl after its end."""
+
+    store: Path
+    folder: Path
+    pid: int
+    code: int
+    out: str
+    err: str
+    before: Sample
+    after: Sample
+    peak: int
+    canary: RawServer
+    good: list[str]  # URLs of the well-behaved hosts
+    evidence: dict[str, Evidence] = field(default_factory=dict)  # by case id
+    ended: dict[int, Ended] = field(default_factory=dict)
+
+
+def sample(process: psutil.Process) -> Sample:
+    children = process.children(recursive=True)
+    memory = 0
+    for one in (process, *children):
+        try:
+            rollup = Path(f"/proc/{one.pid}/smaps_rollup").read_text()
+        except OSError:  # gone by now
+            continue
+        memory += (
+            next((int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")), 0) * 1024
+        )
+    return Sample(memory, process.num_fds(), process.num_threads(), len(children))
+
+
+class Conductor:
+    """Holds pages back until they are released."""
+
+    def __init__(self) -> None:
+        self.released: set[str] = set()
+        self.asked: dict[str, int] = {}
+        self.pages: dict[str, bytes] = {}
+
+    def __call__(self, peer: Peer, request: bytes) -> bytes:
+        path = request.split(b" ", 2)[1].decode()
+        self.asked[path] = self.asked.get(path, 0) + 1
+        if path not in self.pages:
+            return answer(b"", status=404)
+        if path not in self.released:
+            return page("", ("Retry-After", "1"), status=429)
+        return self.pages[path]
+
+
+async def run(cases: Sequence[Case], folder: Path, *, robots: bool = False) -> Crawled:
+    """Crawl all cases at once and gather what came of it."""
+    async with AsyncExitStack() as stack:
+        REBOUND.clear()
+        ca_folder = folder / "ca"
+        ca_folder.mkdir(parents=True)
+        authority = make_authority(ca_folder)
+        nameserver = await stack.enter_async_context(name_server(zone))
+        canary = await stack.enter_async_context(raw_server(once(page("<title>forbidden</title>"))))
+        PLACES[b"{canary}"] = f"{canary.port:08}".encode()
+        servers: dict[str, RawServer] = {}
+        hostile = await stack.enter_async_context(AsyncExitStack())
+        for number, case in enumerate(cases):
+            address = case.bind or f"127.1.{number // 200}.{1 + number % 200}"
+            servers[case.id] = await _serve(hostile, case, address, authority)
+        conductor = Conductor()
+        leader = await stack.enter_async_context(raw_server(site({"*": conductor}), host="127.0.0.1"))
+        good = [
+            (await stack.enter_async_context(raw_server(_good(), host=f"127.2.0.{n + 1}"))).url("/")
+            for n in range(GOOD_HOSTS)
+        ]
+        seeds = [
+            filled_url(seed, servers[case.id], case, canary) for case in cases for seed in seeds_of(case)
+        ]
+        conductor.pages = {
+            "/": _links([*(f"{url}warm" for url in good), leader.url("/go")]),
+            "/go": _links([*seeds, *good, leader.url("/end")]),
+            "/end": page(),
+        }
+        conductor.released.add("/")
+        (folder / "shoal.toml").write_text(
+            SETTINGS.format(
+                robots="true" if robots else "false",
+                ca_file=authority.file,
+                nameservers=nameserver,
+                secret=SECRET,
+                concurrency=CONCURRENCY,
+            )
+        )
+        crawled = await _crawl(folder, leader.url("/"), conductor, hostile, canary, good)
+        crawled.ended = read_ends(crawled.store)
+        items = [json.loads(line) for line in (folder / "items.jsonl").read_text("utf-8").splitlines()]
+        for case in cases:
+            server = servers[case.id]
+            ended = {
+                key: crawled.ended.get(fingerprint(filled_url(key, server, case, canary)), Ended("nowhere"))
+                for key in ends_of(case)
+            }
+            mine = [item for item in items if f":{server.port}/" in str(item.get("url"))]
+            crawled.evidence[case.id] = Evidence(server, ended, mine)
+        return crawled
+
+
+async def _serve(stack: AsyncExitStack, case: Case, address: str, authority: Authority) -> RawServer:
+    if case.opened is not None:
+        return stack.enter_context(case.opened(authority))
+    handler = once(case.serve) if isinstance(case.serve, bytes) else case.serve
+    tls = case.tls(authority) if case.tls is not None else None
+    return await stack.enter_async_context(raw_server(handler, host=address, tls=tls))
+
+
+def _good() -> Callable[[Peer], Awaitable[None]]:
+    robots = answer(b"", status=404)
+
+    async def handler(peer: Peer) -> None:
+        request = await peer.request()
+        await peer.send(
+            robots if b"/robots.txt" in request else page("<title>good</title>", ("Connection", "close"))
+        )
+
+    return handler
+
+
+def _links(urls: Sequence[str]) -> bytes:
+    return page("<title>links</title>" + "".join(f'<a href="{html.escape(url)}">x</a>' for url in urls))
+
+
+def seeds_of(case: Case) -> Sequence[str]:
+    return case.seeds or [next(iter(ends_of(case)))]
+
+
+def ends_of(case: Case) -> Mapping[str, str]:
+    secure = case.tls is not None or (case.opened is not None and case.row.startswith("T"))
+    return {f"http{'s' if secure else ''}://{{at}}/": case.ends} if isinstance(case.ends, str) else case.ends
+
+
+def filled_url(url: str, server: RawServer, case: Case, canary: RawServer) -> str:
+    at = f"{'127.0.0.1' if case.bind == '0.0.0.0' else server.host}:{server.port}"
+    return url.replace("{at}", at).replace("{port}", str(server.port)).replace("{canary}", str(canary.port))
+
+
+def fingerprint(url: str) -> int:
+    """Work out the identity of "URL", "METHOD URL" or "METHOD URL BODY"."""
+    method, url, body = ("GET", url, "") if " " not in url else (*url.split(" "), "")[:3]
+    return fingerprint_of(method, canonical(url), body.encode())
+
+
+async def _crawl(
+    folder: Path,
+    start: str,
+    conductor: Conductor,
+    hostile: AsyncExitStack,
+    canary: RawServer,
+    good: list[str],
+) -> Crawled:
+    with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "shoal", "crawl", str(SPIDER), start, "--store", "store"),
+            *("--out", "items.jsonl", "--out", "items.csv", "-v", "--json"),
+            cwd=folder,
+            env=surroundings({"PYTHONPATH": ":".join([str(ROOT / "src"), str(ROOT)]), "TOKEN": SECRET}),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+        )
+        watched = psutil.Process(process.pid)
+        peaks: list[int] = []
+
+        async def watch() -> None:
+            while True:
+                peaks.append(sample(watched).memory)
+                await asyncio.sleep(0.1)
+
+        try:
+            watching = asyncio.create_task(watch())
+            await until(lambda: conductor.asked.get("/go", 0) >= 3, process)
+            before = sample(watched)
+            conductor.released.add("/go")
+            await until_only_the_end_is_left(folder / "store", conductor, process)
+            await hostile.aclose()  # idle connections end with their servers
+            after = await until_at_rest(watched, before)
+            conductor.released.add("/end")
+            watching.cancel()
+            async with asyncio.timeout(60):
+                code = await process.wait()
+        finally:
+            watching.cancel()
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    return Crawled(
+        store=folder / "store",
+        folder=folder,
+        pid=process.pid,
+        code=code,
+        out=(folder / "out").read_text(),
+        err=(folder / "err").read_text(),
+        before=before,
+        after=after,
+        peak=max(peaks),
+        canary=canary,
+        good=good,
+    )
+
+
+async def until(ready: Callable[[], bool], process: asyncio.subprocess.Process) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not ready():
+        assert process.returncode is None, "the crawl has ended"
+        assert time.monotonic() < deadline, "the crawl has not come to rest"
+        await asyncio.sleep(0.1)
+
+
+async def until_only_the_end_is_left(
+    store: Path, conductor: Conductor, process: asyncio.subprocess.Process
+) -> None:
+    deadline = time.monotonic() + DEADLINE
+    counts: Mapping[str, int] = {}
+    while True:
+        assert process.returncode is None, "the crawl has ended"
+        assert time.monotonic() < deadline, f"not every case has ended: {counts}"
+        await asyncio.sleep(0.25)
+        [crawl] = (await status(str(store))).crawls
+        counts = crawl.counts
+        open = sum(counts.get(state, 0) for state in ("waiting", "delayed", "leased", "parsing"))
+        if open <= 1 and conductor.asked.get("/end", 0) > 1:
+            return
+
+
+async def until_at_rest(process: psutil.Process, before: Sample) -> Sample:
+    """Wait until the crawl holds no more than it did; what it held last, if it never does."""
+    deadline = time.monotonic() + 20
+    while True:
+        now = sample(process)
+        grown = now.files > before.files or now.threads > before.threads or now.children > before.children
+        if not grown or time.monotonic() > deadline:
+            return now
+        await asyncio.sleep(0.25)
+
+
+def read_ends(store: Path) -> dict[int, Ended]:
+    """Read the end of every request. A request that has two, or none, is an error."""
+    database = sqlite3.connect(f"file:{store / 'store.db'}?mode=ro", uri=True)
+    ends: dict[int, Ended] = {}
+    try:
+        for fp, state, rule, reason, items in database.execute(
+            "SELECT fp, state, rule, reason, items FROM ended"
+        ):
+            assert fp not in ends, "a request has ended twice"
+            ends[fp] = Ended(f"{state} {rule}" if rule else state, reason or "", 0, items or 0)
+        for fp, kind, reason, attempts in database.execute("SELECT fp, kind, reason, attempts FROM dead"):
+            assert fp not in ends, "a request has ended twice"
+            ends[fp] = Ended(f"dead {kind}", reason, attempts)
+    finally:
+        database.close()
+    return ends

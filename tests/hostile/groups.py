@@ -1,0 +1,92 @@
+"""Which cases are crawled together, what is tested elsewhere, and what is not there yet."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.hostile import http, network, pages, robots, tls, urls
+from tests.hostile.case import Case
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    cases: Sequence[Case]
+    robots: bool = False  # whether the crawl asks for robots.txt
+
+    @property
+    def cut(self) -> list[Case]:
+        return [case for case in self.cases if not case.slow]
+
+
+GROUPS: Mapping[str, Group] = {
+    "web": Group([*network.CASES, *http.CASES, *tls.CASES, *urls.CASES]),
+    "pages": Group(pages.CASES),
+    "robots": Group(robots.CASES, robots=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A kind of attack that has a test of its own."""
+
+    row: str
+    what: str
+    ends: str
+    test: str  # file::name
+
+
+ELSEWHERE = [
+    Elsewhere(
+        "C07",
+        "a spider that cannot be loaded",
+        "refused with file and line, nothing touched",
+        "tests/e2e/test_bad_input.py::test_a_spider_that_cannot_be_loaded_is_named_with_the_line",
+    ),
+    Elsewhere(
+        "C09",
+        "places that cannot be written",
+        "refused before anything is fetched",
+        "tests/e2e/test_bad_input.py::test_an_output_that_cannot_be_written_is_told_before_anything_is_fetched",
+    ),
+    Elsewhere(
+        "L01",
+        "signals, once and twice",
+        "drains, or stops at once; nothing lost",
+        "tests/e2e/test_cli_signals.py::test_a_second_signal_stops_at_once_and_still_loses_nothing",
+    ),
+    Elsewhere(
+        "L02",
+        "a full disk",
+        "ends with code 4, nothing lost",
+        "tests/e2e/test_bad_input.py::test_a_full_disk_ends_the_crawl_and_loses_nothing",
+    ),
+    Elsewhere(
+        "L03",
+        "two crawls on one store",
+        "the second is refused",
+        "tests/e2e/test_bad_input.py::test_two_processes_cannot_crawl_into_one_store",
+    ),
+    Elsewhere(
+        "L06",
+        "no terminal, another locale, another time zone",
+        "the same bytes",
+        "tests/e2e/test_cli_crawl.py::test_surroundings_do_not_change_a_byte_of_what_is_extracted",
+    ),
+    Elsewhere(
+        "E02",
+        "quotes, commas, line breaks and NUL in fields",
+        "read back as they were",
+        "tests/contract/test_sinks.py::test_odd_text_is_kept",
+    ),
+    Elsewhere(
+        "E03",
+        "a new field in the middle of a CSV file",
+        "a new file, no shifted column",
+        "tests/unit/sinks/test_csv.py::test_a_new_field_starts_a_file_with_a_wider_header",
+    ),
+    Elsewhere(
+        "E06",
+        "a flipped bit in the archive",
+        "noticed, never parsed",
+        "tests/unit/archive/test_reader.py::test_no_flipped_bit_goes_unnoticed",
+    ),
+]

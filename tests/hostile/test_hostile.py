@@ -1,0 +1,57 @@
+"""A cut of the hostile web, and that its table tells the truth. `make hostile` runs all of it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from tests.hostile import table
+from tests.hostile.case import Case, once, page
+from tests.hostile.crawling import run
+from tests.hostile.groups import ELSEWHERE, GROUPS
+from tests.hostile.oracle import complaints
+from tests.hostile.private import contacted
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GROUPS)
+async def test_every_case_ends_in_its_class_and_hurts_nobody_else(name: str, tmp_path: Path) -> None:
+    group = GROUPS[name]
+    crawled = await run(group.cut, tmp_path, robots=group.robots)
+    assert list(complaints(crawled, group.cut)) == []
+
+
+async def test_a_case_that_ends_otherwise_is_noticed(tmp_path: Path) -> None:
+    wrong = [
+        Case("X1", "a page that is fine", once(page()), "dead bomb"),
+        Case("X2", "a page that is gone", once(page(status=404)), "done"),
+        Case("X3", "a page with a secret", once(page("<title>hunter2</title>")), "done"),
+    ]
+    found = "\n".join(complaints(await run(wrong, tmp_path), wrong))
+    assert "X1: http://{at}/: done (), not dead bomb" in found
+    assert "X2: http://{at}/: gone" in found
+    assert "a secret in" in found
+    assert "a well-behaved page" not in found
+
+
+def test_without_leave_no_private_address_is_contacted(tmp_path: Path) -> None:
+    assert contacted(tmp_path) == []
+
+
+def test_the_table_in_the_documentation_is_current() -> None:
+    assert table.in_document() == table.rendered({case.id: True for case in table.all_cases()})
+
+
+def test_every_case_has_a_name_of_its_own() -> None:
+    names = [case.id for case in table.all_cases()]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("test", [other.test for other in ELSEWHERE])
+def test_what_is_tested_elsewhere_is_there(test: str) -> None:
+    file, _, name = test.partition("::")
+    tree = ast.parse((ROOT / file).read_text())
+    assert any(
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name for node in tree.body
+    )
