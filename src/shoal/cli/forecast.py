@@ -42,7 +42,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield "  bounded by  a pause: shoal host resume lets it go on"
     elif found.bound_by_hosts:
         enough = concurrency_needed(found.by_hosts, load.latency)
-        yield f"  bounded by  the pace of the hosts: more workers cannot help, {enough:,} at once are enough"
+        yield f"  bounded by  the pace of the hosts: more workers cannot help, {enough:,} at once will do"
     else:
         yield "  bounded by  the slots: more --concurrency or more workers help, if this machine keeps up"
     yield f"  done in     {_ending(plan)}"
@@ -91,7 +91,9 @@ def _costs(plan: Plan) -> Iterator[str]:
 
 
 def _rate(rate: float) -> str:
-    return "any number of pages/s" if math.isinf(rate) else f"{rate:,.3g} pages/s"
+    if math.isinf(rate):
+        return "any number of pages/s"
+    return f"{rate:,.0f} pages/s" if rate >= 100 else f"{rate:.3g} pages/s"
 
 
 def plan_json(plan: Plan) -> dict[str, object]:

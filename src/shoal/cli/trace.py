@@ -117,7 +117,7 @@ def trace_lines(trace: "Trace", now: float) -> Iterator[str]:
         )
         yield f"  archived  {page.ref.segment} at {page.ref.offset}, {counted(page.ref.length, 'byte')}"
         if story.state == "done":
-            yield f"  brought   {counted(page.items, 'item')}, {counted(page.links, 'new link')}"
+            yield f"  brought   {counted(page.items, 'item')}, {counted(page.links, 'link')}"
     yield f"  now       {_standing(story, now)}"
     if trace.host is not None and story.state in ("waiting", "delayed", "leased"):
         yield f"  host      {host_line(trace.host, now)}"

@@ -91,7 +91,13 @@ async def steerable(folder: Path, frontier: SqliteFrontier) -> AsyncIterator[Non
         finally:
             writer.close()
 
-    server = await asyncio.start_unix_server(answer, sock=_bound(folder), limit=_LINE)
+    try:
+        listener = _bound(folder)
+    except OSError as error:  # not every file system has sockets; a crawl can do without
+        log.warning("crawl.not_steerable", extra={"reason": error.strerror})
+        yield
+        return
+    server = await asyncio.start_unix_server(answer, sock=listener, limit=_LINE)
     try:
         yield
     finally:
@@ -103,9 +109,13 @@ def _bound(folder: Path) -> socket.socket:
     """Make the socket, in place of one that an owner left behind that was killed."""
     (folder / "control").unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with _address(folder) as path:
-        listener.bind(path)
-        os.chmod(path, 0o600)  # in time: nobody can connect before it listens
+    try:
+        with _address(folder) as path:
+            listener.bind(path)
+            os.chmod(path, 0o600)  # in time: nobody can connect before it listens
+    except OSError:
+        listener.close()
+        raise
     return listener
 
 

@@ -32,7 +32,7 @@ def test_where_the_hosts_bound_it_more_workers_cannot_help() -> None:
         "  a page      takes 0.5 s and 10.0 kB",
         "  hosts       allow 4 pages/s together",
         "  slots       64 at once can do 128 pages/s",
-        "  bounded by  the pace of the hosts: more workers cannot help, 2 at once are enough",
+        "  bounded by  the pace of the hosts: more workers cannot help, 2 at once will do",
         "  done in     12m 30s; but a.test alone takes 24m 10s: 2,900 pages at 2 pages/s",
         "  traffic     30.0 MB",
     ]
@@ -53,6 +53,7 @@ def test_where_the_hosts_bound_it_more_workers_cannot_help() -> None:
             planned(HostLoad("a.test", 1000, 100.0), concurrency=1, within=100.0),
             "only with 5 requests at once: 10 pages/s",
         ),
+        (planned(*HOSTS, concurrency=20_000), "can do 40,000 pages/s"),
         (planned(HostLoad("a.test", 9, math.inf)), "allow any number of pages/s"),
         (planned(*HOSTS, prices=Prices(2.0, 10, 2.5)), "30.0 MB, 0.06 at 2 per GB"),
         (planned(*HOSTS, prices=Prices(2.0, 10, 2.5)), "25.00 for 10 at 2.5 a month"),

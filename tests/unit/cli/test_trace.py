@@ -48,7 +48,7 @@ def test_a_finished_story_is_told_from_beginning_to_end() -> None:
         '  try 1     2023-11-14 22:13:20Z  target_error 503 after 40 ms; "503 busy"',
         "  fetched   2023-11-14 22:13:20Z  200 in 0.1 s, 12.3 kB",
         "  archived  seg at 10, 20 bytes",
-        "  brought   1 item, 12 new links",
+        "  brought   1 item, 12 links",
         "  now       done, 2023-11-14 22:13:20Z",
     ]
     found = trace_json(TRACE)

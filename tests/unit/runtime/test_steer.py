@@ -72,6 +72,17 @@ async def test_only_the_owner_of_the_folder_can_steer_and_the_socket_goes_with_t
         assert not (folder.path / "control").exists()
 
 
+async def test_a_crawl_goes_on_where_no_socket_can_be_made(
+    folder: StoreFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        SqliteFrontier.open(folder.database) as frontier,
+        steerable(tmp_path / "nowhere", frontier),
+    ):
+        assert await frontier.crawls() == ["one", "two"]
+    assert [record.message for record in caplog.records] == ["crawl.not_steerable"]
+
+
 async def test_an_owner_that_takes_no_commands_is_waited_for(folder: StoreFolder) -> None:
     with folder.owned(), pytest.raises(Unavailable, match="takes no commands"):
         await pause_crawls(str(folder.path), "one", paused=True)
