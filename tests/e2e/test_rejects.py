@@ -53,3 +53,6 @@ def test_every_item_is_kept_or_rejected_once_and_counted_over_several_runs(shop:
     assert status["links_filtered_by_rule"]["scope"] > 0
     assert "left out in shop: scope" in shoal("status", cwd=tmp_path).out
     assert shoal("verify", cwd=tmp_path).code == 0
+    file = tmp_path / rest.json["rejects"]
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
+    assert "rejected.jsonl" in shoal("verify", cwd=tmp_path).out

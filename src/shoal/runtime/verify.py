@@ -21,8 +21,9 @@ from shoal.frontier.sqlite import Reader
 from shoal.model.errors import Rejected
 from shoal.model.page import PageRecord
 from shoal.model.request import trace_id
+from shoal.runtime import sums
 from shoal.runtime.inspect import chosen, peeking
-from shoal.runtime.wiring import sinks_key
+from shoal.runtime.wiring import rejects_key, sinks_key
 from shoal.sinks.recount import outputs, recount
 from shoal.stores.folder import StoreFolder
 
@@ -70,6 +71,9 @@ async def _verify_crawl(reader: Reader, store: StoreFolder, crawl: str, deep: bo
         items += page.items
         shelf.check(fingerprint, page)
     written, lost = _count_outputs(outputs(checkpoint))
+    rejects, rejects_lost = _count_outputs(outputs(await reader.checkpoint(rejects_key(crawl))))
+    rejected = sums.LeftOut.load(await reader.crawl_get(crawl, sums.KEY)).items
+    running = store.owner() is not None
     return CrawlReport(
         name=crawl,
         accepted=sum(audit.counts.values()),
@@ -80,7 +84,9 @@ async def _verify_crawl(reader: Reader, store: StoreFolder, crawl: str, deep: bo
             *audit.problems,
             *shelf.problems,
             *lost,
-            *compare(items, written, running=store.owner() is not None),
+            *rejects_lost,
+            *compare(items, written, running=running),
+            *compare(rejected, rejects, running=running),
         ],
     )
 
