@@ -36,7 +36,9 @@ def test_the_article_of_a_page_comes_as_text_and_as_markdown() -> None:
         f"<p>On day {n} the harbour was quiet in the morning, and nobody had seen boat number {n} leave.</p>"
         for n in range(12)
     )
-    shown = page(f"<html><title>Boats</title><body><nav>Menu</nav><article><h1>Boats</h1>{text}</article></body>")
+    shown = page(
+        f"<html><title>Boats</title><body><nav>Menu</nav><article><h1>Boats</h1>{text}</article></body>"
+    )
     article = shown.article()
     assert article is not None
     assert "boat number 7 leave" in article.text
