@@ -63,6 +63,8 @@ first_byte = 3.0
 idle = 3.0
 total = 20.0
 slow_after = 2.0
+[links]
+per_host = 100
 [parse]
 cpu = 2.0
 wall = 5.0

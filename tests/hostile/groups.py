@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.hostile import http, network, pages, robots, tls, urls
+from tests.hostile import http, network, pages, robots, sitemaps, tls, urls
 from tests.hostile.case import Case
 
 
@@ -18,7 +18,7 @@ class Group:
 
 
 GROUPS: Mapping[str, Group] = {
-    "web": Group([*network.CASES, *http.CASES, *tls.CASES, *urls.CASES]),
+    "web": Group([*network.CASES, *http.CASES, *tls.CASES, *urls.CASES, *sitemaps.CASES]),
     "pages": Group(pages.CASES),
     "robots": Group(robots.CASES, robots=True),
 }

@@ -7,6 +7,7 @@ from typing import Any
 from tests.crash import nasty_spider as nasty
 
 import shoal
+from shoal.spider.spider import SITEMAP
 
 spider = shoal.Spider("hostile")
 
@@ -65,6 +66,11 @@ def ask_head(page: shoal.Page) -> Iterator[Any]:
 @spider.page(r"/ask/post")
 def ask_post(page: shoal.Page) -> Iterator[Any]:
     yield page.follow("/first", method="POST", body=b"body")
+
+
+@spider.page(r"/ask/sitemap")
+def ask_sitemap(page: shoal.Page) -> Iterator[Any]:
+    yield page.follow("/sitemap.xml", route=SITEMAP)
 
 
 @spider.page(r"/ask/secret")

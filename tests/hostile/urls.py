@@ -37,6 +37,12 @@ def calendar(peer: Peer, request: bytes) -> bytes:
     return links(f"/{day.year}/{day.month}/{day.day}")
 
 
+def anything(peer: Peer, request: bytes) -> bytes:
+    """Answer every path, and name two more."""
+    path = request.split(b" ", 2)[1].decode().rstrip("/")
+    return links(f"{path}a", f"{path}b") if path else links("/a", "/b")
+
+
 def at_the_limit(peer: Peer, request: bytes) -> bytes:
     host = request.lower().split(b"\r\nhost: ")[1].split(b"\r")[0].decode()
     room = 4096 - len(f"http://{host}/")
@@ -83,6 +89,13 @@ CASES = [
         site({"*": calendar}),
         {"http://{at}/": "done"},
         check=requests_at_most(41),
+    ),
+    Case(
+        "U06",
+        "a page under every address, from a host that may bring 100",
+        site({"*": anything}),
+        {"http://{at}/": "done"},
+        check=requests_at_most(100),
     ),
     Case(
         "U05",
