@@ -16,5 +16,9 @@ class Rejected(ShoalError):
     """This input will never work: record it and move on."""
 
 
+class Bomb(Rejected):
+    """This input was made to become far larger than it is."""
+
+
 class Misconfigured(ShoalError):
     """A human has to change something: stop at once, saying what and where."""

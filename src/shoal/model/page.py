@@ -2,6 +2,7 @@
 
 import msgspec
 
+from shoal.model.failure import FailureClass
 from shoal.model.request import Link, Request
 
 
@@ -78,6 +79,7 @@ class ParseFault(msgspec.Struct, frozen=True, array_like=True):
 
     reason: str  # one line
     detail: str = ""  # traceback of the spider's frames
+    kind: FailureClass = FailureClass.PARSE_ERROR
 
 
 class ParseResult(msgspec.Struct, frozen=True, array_like=True):

@@ -152,7 +152,7 @@ class Parsing:
         if isinstance(answer, Poisoned):
             failure = Failure(FailureClass.POISON, f"{answer.kind}: {answer.reason}", page.status)
         elif answer.fault is not None:
-            failure = Failure(FailureClass.PARSE_ERROR, answer.fault.reason, page.status)
+            failure = Failure(answer.fault.kind, answer.fault.reason, page.status)
             facts = {"reason": answer.fault.reason, "detail": answer.fault.detail}
             log.warning("page.parse_error", extra={"trace": trace_id(fingerprint), **facts})
         else:

@@ -6,7 +6,7 @@ from typing import Any
 
 from lxml import etree
 
-from shoal.model.errors import Rejected
+from shoal.model.errors import Bomb
 from shoal.spider.css import xpath_of
 from shoal.spider.selector import Selector, SelectorList, Text
 
@@ -113,5 +113,5 @@ def _parsed(markup: str | bytes, *, xml: bool) -> etree._Element:
     except etree.XMLSyntaxError:  # in spite of `recover`: there is nothing to recover
         root = None
     if xml and any("entity amplification" in entry.message for entry in parser.error_log):
-        raise Rejected("the entities of this XML multiply without end")
+        raise Bomb("the entities of this XML multiply without end")
     return etree.Element("html") if root is None else root

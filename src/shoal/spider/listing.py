@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from shoal.model.errors import Rejected
+from shoal.model.errors import Bomb, Rejected
+from shoal.model.failure import FailureClass
 from shoal.model.request import FIRST, Request
 from shoal.spider.page import Page
 from shoal.spider.sitemap import EntryKind, Sitemap
@@ -26,4 +27,5 @@ def read_listing(page: Page) -> Iterator[object]:
         elif level < sitemap.limits.depth:
             yield Request(url=url, route=SITEMAP, data={_LEVEL: level + 1}, priority=FIRST)
     if sitemap.failure is not None and not found:
-        raise Rejected(sitemap.failure.reason)
+        error = Bomb if sitemap.failure.kind is FailureClass.BOMB else Rejected
+        raise error(sitemap.failure.reason)

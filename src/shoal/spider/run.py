@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 import shoal
-from shoal.model.errors import Rejected
+from shoal.model.errors import Bomb, Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.limits import ParseLimits
 from shoal.model.page import Item, ParseFault, ParseResult, ParseTask
@@ -188,7 +188,8 @@ def _fault(error: Exception) -> ParseFault:
     if frames:
         reason += f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
     detail = "".join(traceback.format_list(frames))
-    return ParseFault(_sound(" ".join(reason.split())[:500]), _sound(detail[-_DETAIL:]))
+    kind = FailureClass.BOMB if isinstance(error, Bomb) else FailureClass.PARSE_ERROR
+    return ParseFault(_sound(" ".join(reason.split())[:500]), _sound(detail[-_DETAIL:]), kind)
 
 
 def _sound(text: str) -> str:

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.spider.pages import task
 
+from shoal.model.errors import Bomb
+from shoal.model.failure import FailureClass
 from shoal.model.limits import LinkLimits, ParseLimits
 from shoal.model.page import ParseResult
 from shoal.model.request import Request, unpack
@@ -225,6 +227,13 @@ def test_faults_say_what_is_wrong_on_one_line(handler: Handler, complaint: str) 
     assert complaint in fault.reason
     assert "\n" not in fault.reason
     assert msgspec.msgpack.encode(fault)
+
+
+def test_a_page_made_to_explode_is_told_from_a_mistake_of_the_spider() -> None:
+    mistake, bomb = outcome(throw(ValueError("x"))).fault, outcome(throw(Bomb("x"))).fault
+    assert mistake is not None
+    assert bomb is not None
+    assert (mistake.kind, bomb.kind) == (FailureClass.PARSE_ERROR, FailureClass.BOMB)
 
 
 def test_an_async_handler_is_refused() -> None:
