@@ -47,6 +47,8 @@ def main(sock: socket.socket, token: int, parse: Parse, limits: ParseLimits) -> 
         status = Exit.OUTPUT
     except (Junk, msgspec.DecodeError):
         status = Exit.CONFUSED
+    except ConnectionError:  # the parent has left without waiting for an answer: so do we
+        status = Exit.DONE
     except BaseException:
         traceback.print_exc()
     finally:
