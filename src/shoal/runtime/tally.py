@@ -112,8 +112,11 @@ def estimate(left: int, rate: float, views: Iterable[HostView]) -> tuple[float |
     bound = max(views, key=drain_time, default=None)
     polite = drain_time(bound) if bound is not None else 0.0
     own = left / rate if rate > 0 else math.inf
-    if bound is not None and polite >= own:
-        return (
-            (None, f"{bound.host} is paused") if math.isinf(polite) else (polite, f"the pace of {bound.host}")
-        )
-    return (None, "") if math.isinf(own) else (own, "this machine")
+    if bound is not None and math.isinf(polite):
+        return None, f"{bound.host} is paused"
+    if math.isinf(own):
+        return None, ""
+    # Near its pace a host is what holds us up, although answers always take a little of each interval.
+    if bound is not None and polite >= 0.8 * own:
+        return max(polite, own), f"the pace of {bound.host}"
+    return own, "this machine"

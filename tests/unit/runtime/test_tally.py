@@ -1,5 +1,7 @@
 """What a snapshot says about how long a crawl will take."""
 
+import pytest
+
 from shoal.runtime.snapshot import HostView
 from shoal.runtime.tally import Tally, estimate, slowest
 
@@ -15,6 +17,13 @@ def test_the_slowest_host_bounds_the_estimate_however_fast_we_are() -> None:
 
     assert eta == 500.0
     assert reason == "the pace of big.example"
+
+
+def test_a_host_asked_at_nearly_its_pace_is_what_holds_us_up() -> None:
+    eta, reason = estimate(101, 1.9, [host("a.example", waiting=101)])
+
+    assert eta == pytest.approx(101 / 1.9)
+    assert reason == "the pace of a.example"
 
 
 def test_without_politeness_our_own_speed_bounds_the_estimate() -> None:
