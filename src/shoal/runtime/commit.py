@@ -9,10 +9,11 @@ Many pages share one commit: it starts `GATHER` seconds after the first of them,
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from shoal.model.outcome import Acknowledgement, Lease, Settlement
+from shoal.model.outcome import Acknowledgement, Fetched, Lease, Settlement
 from shoal.model.page import Item, ParseResult
 from shoal.runtime import sums
 
@@ -75,6 +76,7 @@ class Committer:
         self._on_stale = on_stale
         self._settlements: list[tuple[Settlement, ParseResult | None]] = []
         self._acknowledgements: list[tuple[Acknowledgement, ParseResult | None]] = []
+        self._lost: Counter[int] = Counter()  # pages settled too late whose parse is still to come
         self._first = asyncio.Event()
         self._full = asyncio.Event()
 
@@ -114,6 +116,12 @@ class Committer:
         held = [entry for entry in settlements if self._store.holds(entry[0].lease)]
         if len(held) < len(settlements):
             self._on_stale()
+            self._lost.update(
+                settlement.lease.fingerprint
+                for settlement, _ in settlements
+                if isinstance(settlement.outcome, Fetched) and not self._store.holds(settlement.lease)
+            )
+        acknowledgements = [entry for entry in acknowledgements if not self._is_lost(entry[0].fingerprint)]
         results = _results(held) + _results(acknowledgements)
         self._sinks.write([item for result in results for item in result.items])
         self._archive.flush()
@@ -129,6 +137,13 @@ class Committer:
             {self._crawl: {sums.KEY: self._left_out.dump()}} if changed else {},
         )
         self._on_commit()
+
+    def _is_lost(self, fingerprint: int) -> bool:
+        """Tell whether this acknowledges a page whose settlement was refused: once for each of those."""
+        if not self._lost[fingerprint]:
+            return False
+        self._lost[fingerprint] -= 1
+        return True
 
 
 def _results(entries: Iterable[tuple[object, ParseResult | None]]) -> list[ParseResult]:

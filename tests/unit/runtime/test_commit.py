@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from shoal.model.outcome import Acknowledgement, Done, Lease, Settlement
+from shoal.model.outcome import Acknowledgement, Done, Fetched, Lease, Settlement
 from shoal.model.page import Item, PageRecord, PageRef, ParseResult
 from shoal.model.request import Request
 from shoal.runtime.commit import MOST, Committer
@@ -143,6 +143,22 @@ async def test_a_page_parsed_later_brings_its_items_with_its_acknowledgement() -
 
     assert witness.settled == [9]
     assert witness.written == ["nine"]
+
+
+async def test_a_page_settled_too_late_brings_nothing_when_its_parse_ends() -> None:
+    witness = Witness(lost={9})
+    work = committer(witness)
+    page = PageRecord(PageRef("s", 0, 1), 200, 0.0)
+    work.settle(Settlement(lease(9), Fetched(page)))
+    await work.flush()
+    witness.lost.clear()  # leased again since: the next parse is the one that counts
+    work.acknowledge(Acknowledgement("c", 9, Done(page)), brought("late"))
+    work.acknowledge(Acknowledgement("c", 9, Done(page)), brought("again"))
+
+    await work.flush()
+
+    assert witness.settled == [9]
+    assert witness.written == ["again"]
 
 
 async def test_rejected_items_are_out_before_the_store_says_so_and_go_with_their_lease() -> None:
