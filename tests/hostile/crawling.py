@@ -12,7 +12,7 @@ import json
 import sqlite3
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -177,15 +177,25 @@ async def run(cases: Sequence[Case], folder: Path, *, robots: bool = False) -> C
         crawled = await _crawl(folder, leader.url("/"), conductor, hostile, canary, good)
         crawled.ended = read_ends(crawled.store)
         items = [json.loads(line) for line in (folder / "items.jsonl").read_text("utf-8").splitlines()]
+        elsewhere = {f"{server.host}:{server.port}" for server in (*servers.values(), leader)}
+        elsewhere |= {url.split("/", 3)[2] for url in good}
         for case in cases:
             server = servers[case.id]
             ended = {
                 key: crawled.ended.get(fingerprint(filled_url(key, server, case, canary)), Ended("nowhere"))
                 for key in ends_of(case)
             }
-            mine = [item for item in items if f":{server.port}/" in str(item.get("url"))]
+            # By port, because some cases have names of their own; but another server, at another address, may
+            # have been given the same one.
+            others = elsewhere - {f"{server.host}:{server.port}"}
+            mine = [item for item in items if _came_from(str(item.get("url")), server.port, others)]
             crawled.evidence[case.id] = Evidence(server, ended, mine)
         return crawled
+
+
+def _came_from(url: str, port: int, others: Collection[str]) -> bool:
+    authority = url.split("/", 3)[2] if url.count("/") > 2 else ""
+    return authority.endswith(f":{port}") and authority not in others
 
 
 async def _serve(stack: AsyncExitStack, case: Case, address: str, authority: Authority) -> RawServer:
