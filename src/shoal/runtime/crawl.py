@@ -269,8 +269,21 @@ class Crawl:
 
     def settle(self, settlement: Settlement, result: ParseResult | None = None) -> None:
         """Hand an outcome in; from then on the lease no longer counts as out."""
-        self._out.pop(settlement.lease.fingerprint, None)
+        self._let_go(settlement.lease)
         self._committer.settle(settlement, result)
+
+    def gave_up(self, lease: Lease) -> bool:
+        """Tell whether a lease has run out while its page was in hand; what it brought is dropped then."""
+        if self._stations.frontier.holds(lease):
+            return False
+        self._let_go(lease)
+        self._stations.border.renew()
+        return True
+
+    def _let_go(self, lease: Lease) -> None:
+        # By token: the request may have been leased to us again since.
+        if (out := self._out.get(lease.fingerprint)) is not None and out.token == lease.token:
+            del self._out[lease.fingerprint]
 
     def acknowledge(self, acknowledgement: Acknowledgement, result: ParseResult | None = None) -> None:
         """Hand in the end of a page that was settled before it was parsed."""

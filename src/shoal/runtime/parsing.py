@@ -1,8 +1,9 @@
 """Pages in hand: between their arrival and the commit that makes them count.
 
-A page is archived at the moment it is settled and not before, so that one commit covers both: the archive
-never holds a page that the store would fetch again. As a rule that moment is the end of its parse. A page
-whose parse takes long is settled earlier, as fetched, and acknowledged later.
+A page is archived at the moment it is settled and not before, so that one commit covers both: after a kill
+the archive holds no page that the store would fetch again. As a rule that moment is the end of its parse. A
+page whose parse takes long is settled earlier, as fetched, and acknowledged later. One whose lease has run
+out by then is dropped.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from shoal.archive.reader import StoredPage
 from shoal.fetch.attempt import Attempt
 from shoal.frontier.answers import Unparsed
 from shoal.model.failure import Failure, FailureClass
-from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Settlement
+from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Lease, Settlement
 from shoal.model.page import PageRecord, ParseResult, ParseTask, Response
 from shoal.model.request import Request, trace_id
 from shoal.parse.pool import ParsePool, Poisoned
@@ -38,6 +39,7 @@ BACKLOG = 512  # pages in the parse stage at which taking up archived ones pause
 class Ledger(Protocol):
     """Where outcomes are handed in."""
 
+    def gave_up(self, lease: Lease) -> bool: ...
     def settle(self, settlement: Settlement, result: ParseResult | None = None) -> None: ...
     def acknowledge(self, acknowledgement: Acknowledgement, result: ParseResult | None = None) -> None: ...
 
@@ -86,6 +88,8 @@ class Parsing:
     def take(self, attempt: Attempt, earlier: StoredPage | None) -> None:
         """Take in a page that was just fetched."""
         assert attempt.response is not None
+        if self._ledger.gave_up(attempt.lease):
+            return
         if not attempt.parse:
             self._tally.pages += 1
             page = self._keep(attempt, attempt.response, earlier)
@@ -117,6 +121,8 @@ class Parsing:
         for id, hand in list(self._in_hand.items()):
             if isinstance(hand, Arrived) and hand.since <= before:
                 attempt = hand.attempt
+                if self._ledger.gave_up(attempt.lease):
+                    continue  # noticed again when its parse ends
                 page = self._keep(attempt, hand.response, hand.earlier)
                 self._in_hand[id] = Archived(attempt.lease.fingerprint, page)
                 self._ledger.settle(Settlement(attempt.lease, Fetched(page), attempt.links))
@@ -137,6 +143,8 @@ class Parsing:
         match hand:
             case Arrived():
                 attempt = hand.attempt
+                if self._ledger.gave_up(attempt.lease):
+                    return
                 page = self._keep(attempt, hand.response, hand.earlier)
                 outcome, result = self._judged(attempt.lease.fingerprint, page, answer)
                 links = attempt.links if result is None else attempt.links + result.links
