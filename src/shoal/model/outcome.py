@@ -11,7 +11,7 @@ from typing import assert_never
 import msgspec
 
 from shoal.model.failure import POLICY, Action, Failure, FailureClass
-from shoal.model.page import PageRecord
+from shoal.model.page import Item, PageRecord
 from shoal.model.request import Link, Request
 
 
@@ -89,6 +89,7 @@ class Settlement(msgspec.Struct, frozen=True):
     blocked: bool = False  # the answer looked like a block: feeds the host's adaptive slow-down
     sent: bool = True  # False: no request left, so the host's turn is given back
     elapsed: float = 0.0  # seconds that the attempt took
+    items: Sequence[Item] = ()  # what the page brought, where the store is the way to the sinks
 
 
 class Acknowledgement(msgspec.Struct, frozen=True):
@@ -98,6 +99,7 @@ class Acknowledgement(msgspec.Struct, frozen=True):
     fingerprint: int
     outcome: Done | Dead
     links: Sequence[Link] = ()
+    items: Sequence[Item] = ()  # as of a settlement
 
 
 @dataclass(frozen=True, slots=True)
