@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli.options import Config, Json, Quiet, Verbose, examples, option
+from shoal.cli.options import Config, Json, Quiet, Verbose, examples, option, setting
 
 EXAMPLES = examples(
     ("One record per page: url, status, title, depth, links", "shoal crawl https://example.com/"),
@@ -21,9 +21,10 @@ EXAMPLES = examples(
     ("Go on after Ctrl-C, a crash or a power cut: the same again", "shoal crawl books.py"),
 )
 
-_what = partial(option, panel="What to crawl")
-_how = partial(option, panel="How to behave")
-_where = partial(option, panel="Where it goes")
+_WHAT, _HOW, _WHERE = "What to crawl", "How to behave", "Where it goes"
+_what = partial(setting, panel=_WHAT)
+_how = partial(setting, panel=_HOW)
+_where = partial(option, panel=_WHERE)
 
 Targets = Annotated[
     list[str],
@@ -34,35 +35,33 @@ Targets = Annotated[
     ),
 ]
 Items = Annotated[
-    list[str] | None, _what("--item", "NAME=CSS", "A field of each record: text of the first match.")
+    list[str] | None,
+    option("--item", "NAME=CSS", "A field of each record: text of the first match.", panel=_WHAT),
 ]
 Sitemaps = Annotated[
-    list[str] | None, _what("--sitemap", "URL", "A sitemap or feed to start from as well; repeatable.")
+    list[str] | None,
+    option("--sitemap", "URL", "A sitemap or feed to start from as well; repeatable.", panel=_WHAT),
 ]
-Follow = Annotated[str | None, _what("--follow", "REGEX", "Follow only links whose URL matches.")]
+Follow = Annotated[str | None, _what("--follow", "REGEX", "crawl.follow")]
 SameHost = Annotated[
     bool | None,
-    _what("--same-host/--any-host", "", "Follow links on the start URLs' hosts only?", default="same host"),
+    _what("--same-host/--any-host", "", "crawl.same_host", default="same host"),
 ]
-Depth = Annotated[str | None, _what("--depth", "N", "Follow links this far.", default="no limit")]
-MaxPages = Annotated[str | None, _what("--max-pages", "N", "Stop after so many pages.", default="no limit")]
+Depth = Annotated[str | None, _what("--depth", "N", "crawl.depth", default="no limit")]
+MaxPages = Annotated[str | None, _what("--max-pages", "N", "crawl.max_pages", default="0")]
 
-Rate = Annotated[str | None, _how("--rate", "N", "Requests per second and host; 0: no limit.", default="2")]
-PerHost = Annotated[str | None, _how("--per-host", "N", "Requests at once, per host.", default="4")]
-Concurrency = Annotated[str | None, _how("--concurrency", "N", "Requests at once, in all.", default="64")]
-Robots = Annotated[bool | None, _how("--robots/--no-robots", "", "Obey robots.txt?", default="yes")]
-AllowPrivate = Annotated[bool | None, _how("--allow-private", "", "Allow loopback and private addresses.")]
+Rate = Annotated[str | None, _how("--rate", "N", "crawl.rate", default="2")]
+PerHost = Annotated[str | None, _how("--per-host", "N", "crawl.per_host", default="4")]
+Concurrency = Annotated[str | None, _how("--concurrency", "N", "crawl.concurrency", default="64")]
+Robots = Annotated[bool | None, _how("--robots/--no-robots", "", "crawl.robots", default="yes")]
+AllowPrivate = Annotated[bool | None, _how("--allow-private", "", "crawl.allow_private")]
 UserAgent = Annotated[
-    str | None, _how("--user-agent", "TEXT", "Who we say we are.", default="Shoal, version and contact")
+    str | None, _how("--user-agent", "TEXT", "crawl.user_agent", default="Shoal, version and contact")
 ]
-Procs = Annotated[str | None, _how("--procs", "N", "Parse processes.", default="by number of cores")]
-MaxDead = Annotated[
-    str | None, _how("--max-dead", "N", "Exit with 2 if more were given up.", default="any number")
-]
+Procs = Annotated[str | None, _how("--procs", "N", "crawl.procs", default="0")]
+MaxDead = Annotated[str | None, _how("--max-dead", "N", "crawl.max_dead", default="any number")]
 
-Store = Annotated[
-    str | None, _where("--store", "FOLDER", "The crawl's state, archive and items.", default="shoal-data")
-]
+Store = Annotated[str | None, setting("--store", "FOLDER", "store", default="shoal-data", panel=_WHERE)]
 Outputs = Annotated[
     list[str] | None,
     _where(

@@ -4,6 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
+from shoal.model.configure import MEANINGS
+
 
 def option(names: str, metavar: str, text: str, *, default: str = "", panel: str | None = None) -> Any:
     """Describe an option; `default` is shown and never used: values not given come from the settings."""
@@ -11,6 +13,11 @@ def option(names: str, metavar: str, text: str, *, default: str = "", panel: str
     return typer.Option(
         *names.split(), metavar=metavar, help=shown, show_default=False, rich_help_panel=panel
     )
+
+
+def setting(names: str, metavar: str, key: str, *, default: str = "", panel: str | None = None) -> Any:
+    """Describe an option that sets a key of the settings, in the words of the settings."""
+    return option(names, metavar, MEANINGS[key], default=default, panel=panel)
 
 
 Store = Annotated[str | None, option("--store", "FOLDER", "The store to look at.", default="shoal-data")]

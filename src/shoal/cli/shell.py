@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.options import Config, Json, examples, option
+from shoal.cli.options import Config, Json, examples, option, setting
 from shoal.model.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ Target = Annotated[
     str, typer.Argument(metavar="TARGET", help="A URL to fetch, or a file.", show_default=False)
 ]
 Url = Annotated[str | None, option("--url", "URL", "Where a file came from: what its links are relative to.")]
-Robots = Annotated[bool | None, option("--robots/--no-robots", "", "Obey robots.txt?", default="yes")]
-AllowPrivate = Annotated[bool | None, option("--allow-private", "", "Allow loopback and private addresses.")]
+Robots = Annotated[bool | None, setting("--robots/--no-robots", "", "crawl.robots", default="yes")]
+AllowPrivate = Annotated[bool | None, setting("--allow-private", "", "crawl.allow_private")]
 UserAgent = Annotated[
-    str | None, option("--user-agent", "TEXT", "Who we say we are.", default="Shoal, version and contact")
+    str | None, setting("--user-agent", "TEXT", "crawl.user_agent", default="Shoal, version and contact")
 ]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.settings import HostSettings, Settings
@@ -28,20 +28,27 @@ class Given:
     origin: str  # how the person would find it: "shoal.toml: crawl.rate", "SHOAL_CRAWL_RATE", "--rate"
 
 
-def _leaves(kind: type[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, hint in get_type_hints(kind).items():
+def _leaves(kind: type[Any], prefix: str = "") -> Iterator[tuple[str, Any, str]]:
+    for name, hint in get_type_hints(kind, include_extras=True).items():
         if is_dataclass(hint):
             yield from _leaves(hint, f"{prefix}{name}.")  # type: ignore[arg-type]
+        elif get_origin(hint) is Annotated:
+            yield f"{prefix}{name}", *get_args(hint)
         else:
-            yield f"{prefix}{name}", hint
+            yield f"{prefix}{name}", hint, ""
 
 
-KINDS: dict[str, Any] = dict(_leaves(Settings))
+KINDS: dict[str, Any] = {key: kind for key, kind, _ in _leaves(Settings)}
 """Every key there is, with the type of its value."""
 
+MEANINGS: dict[str, str] = {key: meaning for key, _, meaning in _leaves(Settings)}
+"""Every key there is, with what it does in one sentence."""
+
+VARIABLES = {key: ENVIRONMENT + key.replace(".", "_").upper() for key in KINDS if key != "hosts"}
+"""The environment variable of each key. Blocks for hosts have none: a host's name is no part of one."""
+
 _TABLES = {key.rpartition(".")[0] for key in KINDS if "." in key}
-# Blocks for hosts have no variable: a host's name is no part of one.
-_BY_VARIABLE = {ENVIRONMENT + key.replace(".", "_").upper(): key for key in KINDS if key != "hosts"}
+_BY_VARIABLE = {variable: key for key, variable in VARIABLES.items()}
 _OF_A_HOST = [one.name for one in fields(HostSettings)]
 
 # Zero would mean "nothing may ever happen" for these; elsewhere it has a meaning, mostly "no limit".

@@ -6,7 +6,7 @@ where a frozen struct takes 0.2.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Annotated, assert_never
 
 import msgspec
 
@@ -104,12 +104,15 @@ class Acknowledgement(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class RetryRules:
-    max_retries: int = 3
-    base: float = 2.0  # the n-th retry waits base ** n seconds
-    ceiling: float = 900.0
-    max_rests: int = 20  # a host that answers 429 for ever must not keep a crawl from ending
-    rest: float = 30.0  # silence when a host says 429 and not for how long
-    rest_ceiling: float = 86_400.0
+    max_retries: Annotated[int, "Attempts after the first."] = 3
+    base: Annotated[float, "The n-th retry waits this to the power of n, in seconds."] = 2.0
+    ceiling: Annotated[float, "Longest wait for a retry, in seconds."] = 900.0
+    # A host that answers 429 for ever must not keep a crawl from ending.
+    max_rests: Annotated[int, "Times that a host may send a request away with 429 before it is given up."] = (
+        20
+    )
+    rest: Annotated[float, "Seconds of silence when a host says 429 and not for how long."] = 30.0
+    rest_ceiling: Annotated[float, "Longest silence that a host can ask for, in seconds."] = 86_400.0
 
 
 def judge(

@@ -1,7 +1,11 @@
-"""Everything that can be set, with the defaults that make a crawl work when nothing is."""
+"""Everything that can be set, with the defaults that make a crawl work when nothing is.
+
+The text beside a type says what the value does, once: help, complaints and reference show it from here.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from shoal import __version__
 from shoal.model.limits import FetchLimits, LinkLimits, ParseLimits
@@ -13,28 +17,40 @@ USER_AGENT = f"Shoal/{__version__} (+https://shoal.example/bot)"
 
 @dataclass(frozen=True, slots=True)
 class CrawlSettings:
-    rate: float = 2.0  # requests per second and host; 0: unlimited
-    burst: int = 1  # requests a rested host may get at once before the rate applies
-    per_host: int = 4  # requests out at once, per host
-    concurrency: int = 64  # requests out at once, in all
-    max_pages: int = 0  # 0: no end
-    depth: int | None = None  # links followed from a seed; None: no end
-    same_host: bool = True  # follow links to the hosts of the seeds only
-    follow: str = ""  # regular expression a link must match, anywhere in the URL
-    robots: bool = True
-    allow_private: bool = False  # loopback and private addresses
-    user_agent: str = USER_AGENT
-    ca_file: str | None = None  # certificate authorities trusted besides the system's
-    nameservers: str | None = None  # "address" or "address:port", with commas between; None: the system's
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold a token
-    cookies: Mapping[str, str] = field(default_factory=dict, repr=False)  # for the hosts of the seeds
-    cookie_file: str | None = None  # cookies.txt, as browsers and curl write it
-    procs: int = 0  # parse children; 0: one less than the machine's cores, at least one
-    max_dead: int | None = None  # dead letters that still count as success; None: any number
-    max_crashes: int = 3
-    fsync: bool = False  # survive power loss, not only the death of processes
-    lease: float = 120.0  # seconds a worker may hold a request
-    grace: float = 30.0  # seconds for finishing what is in hand after the first Ctrl-C
+    rate: Annotated[float, "Requests per second and host; 0: no limit."] = 2.0
+    burst: Annotated[int, "Requests that a rested host may get at once before the rate applies."] = 1
+    per_host: Annotated[int, "Requests at once, per host."] = 4
+    concurrency: Annotated[int, "Requests at once, in all."] = 64
+    max_pages: Annotated[int, "Stop after so many pages, over all runs of the crawl; 0: no limit."] = 0
+    depth: Annotated[int | None, "Follow links this far from a start URL."] = None
+    same_host: Annotated[bool, "Follow links on the hosts of the start URLs only."] = True
+    follow: Annotated[str, "Follow only links whose URL matches this regular expression, anywhere in it."] = (
+        ""
+    )
+    robots: Annotated[bool, "Obey robots.txt."] = True
+    allow_private: Annotated[bool, "Allow loopback and private addresses."] = False
+    user_agent: Annotated[str, "Who we say we are, with a way to reach you."] = USER_AGENT
+    ca_file: Annotated[
+        str | None,
+        "Certificate authorities (PEM) to trust besides the system's; checks cannot be turned off.",
+    ] = None
+    nameservers: Annotated[
+        str | None,
+        "Name servers to ask instead of the system's: address or address:port, with commas between.",
+    ] = None
+    headers: Annotated[
+        Mapping[str, str], "More headers for every request; in the environment, one 'Name: value' a line."
+    ] = field(default_factory=dict, repr=False)  # may hold a token
+    cookies: Annotated[Mapping[str, str], "Cookies for the hosts of the start URLs."] = field(
+        default_factory=dict, repr=False
+    )
+    cookie_file: Annotated[str | None, "A cookies.txt, as browsers and curl write it."] = None
+    procs: Annotated[int, "Parse processes; 0: one less than there are cores, at least one."] = 0
+    max_dead: Annotated[int | None, "Exit with 2 if more requests than that were given up."] = None
+    max_crashes: Annotated[int, "Holders that may die with a request before it is given up."] = 3
+    fsync: Annotated[bool, "Survive power loss, not only the death of processes."] = False
+    lease: Annotated[float, "Seconds that a worker may hold a request without a sign of life."] = 120.0
+    grace: Annotated[float, "Seconds for finishing what is in hand after the first Ctrl-C."] = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +65,15 @@ class HostSettings:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSettings:
-    segment_bytes: int = 1 << 30
-    keep_days: int = 0  # 0: for ever
+    segment_bytes: Annotated[int, "Size at which a segment of the archive ends."] = 1 << 30
+    keep_days: Annotated[int, "Days that archived pages are kept; 0: for ever."] = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The whole tree, as in `shoal.toml`."""
 
-    store: str = "shoal-data"
+    store: Annotated[str, "The folder of the store: state, archive and items."] = "shoal-data"
     crawl: CrawlSettings = field(default_factory=CrawlSettings)
     retry: RetryRules = field(default_factory=RetryRules)
     slowdown: SlowdownRules = field(default_factory=SlowdownRules)
@@ -65,4 +81,7 @@ class Settings:
     links: LinkLimits = field(default_factory=LinkLimits)
     parse: ParseLimits = field(default_factory=ParseLimits)
     archive: ArchiveSettings = field(default_factory=ArchiveSettings)
-    hosts: Mapping[str, HostSettings] = field(default_factory=dict)  # by host key: name, and port if unusual
+    hosts: Annotated[
+        Mapping[str, HostSettings],
+        'What differs for one host: rate, burst, per_host and headers, in a table [hosts."shop.example"].',
+    ] = field(default_factory=dict)

@@ -7,16 +7,20 @@ P = 1 - e^(-share / threshold); the interval is stretched by 1 + P * reach. Too 
 import math
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Annotated
 
 
 @dataclass(frozen=True, slots=True)
 class SlowdownRules:
-    threshold: float = 0.02
-    reach: float = 9.0  # a fully blocking host is asked ten times less often
-    at_least: int = 20  # answers before the share means anything
-    window: int = 100
-    floor: float = 0.1  # an unlimited host that pushes back gets at least this interval
-    ceiling: float = 60.0  # an interval is never stretched beyond this
+    threshold: Annotated[
+        float,
+        "Share of blocked answers at which the pause between requests has grown by two thirds of reach.",
+    ] = 0.02
+    reach: Annotated[float, "By how many times its own length the pause grows, at most."] = 9.0
+    at_least: Annotated[int, "Answers of a host before their share means anything."] = 20
+    window: Annotated[int, "Answers of a host looked back on."] = 100
+    floor: Annotated[float, "Seconds between requests to an unlimited host that pushes back."] = 0.1
+    ceiling: Annotated[float, "Longest pause that slowing down makes, in seconds."] = 60.0
 
 
 def factor(blocked: int, answers: int, rules: SlowdownRules) -> float:
