@@ -3,8 +3,10 @@
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
+import pyarrow.parquet as pq
 from tests.e2e.command import DONE, HASTY, QUICK, shoal
 
 
@@ -17,6 +19,16 @@ def double_an_item(folder: Path) -> None:
     """Split one line in two, so that the length stays as it was."""
     text = (folder / "items.jsonl").read_bytes()
     (folder / "items.jsonl").write_bytes(text.replace(b",", b"\n", 1))
+
+
+def lose_a_row(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "items.sqlite")) as database, database:
+        database.execute("DELETE FROM items WHERE _id = 5")
+
+
+def lose_a_part(folder: Path) -> None:
+    [part] = (folder / "items.parquet").iterdir()
+    pq.write_table(pq.read_table(part, partitioning=None).slice(1), part)
 
 
 def lose_a_page(folder: Path) -> None:
@@ -40,7 +52,8 @@ def change_a_page(folder: Path) -> None:
 def test_whatever_is_lost_doubled_or_changed_is_found(shop: str, tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     whole.mkdir()
-    assert shoal("crawl", shop, *QUICK, "--out", "items.jsonl", "--quiet", cwd=whole, env=HASTY).code == 0
+    outs = [f"--out=items.{ending}" for ending in ("jsonl", "csv", "sqlite", "parquet")]
+    assert shoal("crawl", shop, *QUICK, *outs, "--quiet", cwd=whole, env=HASTY).code == 0
     # Outputs are known by their full path: each case happens where the crawl was, and is undone from a copy.
     shutil.copytree(whole, tmp_path / "copy")
 
@@ -55,6 +68,8 @@ def test_whatever_is_lost_doubled_or_changed_is_found(shop: str, tmp_path: Path)
     for mishap, options, told in (
         (lose_an_item, (), "shorter than this crawl has left it"),
         (double_an_item, (), "holds 46 items, but only 45 were committed"),
+        (lose_a_row, (), "items.sqlite holds 44 rows, but 45 were written there; put it back"),
+        (lose_a_part, (), "items.parquet holds 44 rows in its first 1 parts, but 45 were written there; put"),
         (lose_a_page, (), "beyond the end of archive segment"),
         (miscount, (), f"the counter of done says 1, the data {DONE}"),
         (change_a_page, ("--deep",), "archive: "),

@@ -28,6 +28,7 @@ from shoal.sinks.recount import outputs, recount
 from shoal.stores.folder import StoreFolder
 
 SHOWN = 20  # problems of one kind that are told one by one
+REMEDY = "put it back from a copy, or write the items again: shoal reparse SPIDER --commit --out NEW"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ def _count_outputs(checkpoints: Mapping[str, bytes]) -> tuple[dict[str, int | No
         try:
             counted[path] = recount(Path(path), checkpoint)
         except Rejected as error:
-            problems.append(str(error))
+            problems.append(f"{error}; {REMEDY}")
     return counted, problems
 
 
@@ -148,11 +149,13 @@ def compare(items: int, written: Mapping[str, int | None], *, running: bool) -> 
     """
     counted = {path: count for path, count in written.items() if count is not None}
     problems = [
-        f"output {path} holds {count} items, but only {items} were committed"
+        f"output {path} holds {count} items, but only {items} were committed; {REMEDY}"
         for path, count in counted.items()
         if count > items
     ]
     complete = counted and len(counted) == len(written) and not running
     if complete and sum(counted.values()) < items:
-        problems.append(f"{items} items were committed, but the outputs hold {sum(counted.values())}")
+        problems.append(
+            f"{items} items were committed, but {', '.join(counted)} hold {sum(counted.values())}; {REMEDY}"
+        )
     return problems

@@ -8,8 +8,8 @@ A column has the narrowest type that holds all its values: bool, int64, double, 
 is not text is JSON. Lists and objects are JSON. Until a run ends, a part knows only what came before it;
 `finish` rewrites the parts that have become too narrow, so that in the end all have the same schema.
 
-The checkpoint is a part's number and how much of it there is, in bytes and in rows. If the part has been
-completed since, `restore` shortens it to those rows.
+The checkpoint is a part's number and how much of it there is, in bytes and in rows, and the rows of all parts
+before it. If the part has been completed since, `restore` shortens it to those rows.
 """
 
 import os
@@ -21,6 +21,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from shoal.model.errors import Rejected
 from shoal.model.limits import MIB
 from shoal.model.page import Item
 from shoal.sinks.columns import decode_item
@@ -38,6 +39,7 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
     part: int = 0
     length: int = 0
     rows: int = 0
+    before: int = 0  # rows in the parts before it
 
 
 class ParquetSink:
@@ -61,6 +63,7 @@ class ParquetSink:
         self._next = 0  # number of the part to come
         self._waiting: AppendFile | None = None  # its rows
         self._rows = 0  # how many
+        self._before = 0  # rows in the parts there are
         self._parts: list[dict[str, Column]] = []  # the columns of each part there is
         self._pending: list[bytes] = []
 
@@ -88,7 +91,7 @@ class ParquetSink:
         """Put what was taken in with the rows that wait, and make a part of them if they are enough."""
         if self._pending:
             if self._waiting is None:
-                self._waiting = AppendFile(self._rows_file(self._next), length=0, fsync=self._fsync)
+                self._waiting = AppendFile(rows_path(self._path, self._next), length=0, fsync=self._fsync)
             self._waiting.append(b"\n".join(self._pending) + b"\n")
             self._rows += len(self._pending)
             self._pending.clear()
@@ -96,7 +99,7 @@ class ParquetSink:
         if self._rows >= self._part_rows or length >= self._part_bytes:
             self._complete()
             length = 0
-        return msgspec.msgpack.encode(Checkpoint(self._next, length, self._rows))
+        return msgspec.msgpack.encode(Checkpoint(self._next, length, self._rows, self._before))
 
     def finish(self) -> bytes:
         """Make a part of the rows that wait, and give all parts the same schema."""
@@ -106,8 +109,11 @@ class ParquetSink:
         columns = merged(self._parts)
         for number, part in enumerate(self._parts):
             if schema_of(part) != schema_of(columns):
-                with translated(self._part(number)):
-                    self._save(number, fitted(pq.read_table(self._part(number), partitioning=None), columns))
+                with translated(part_path(self._path, number)):
+                    self._save(
+                        number,
+                        fitted(pq.read_table(part_path(self._path, number), partitioning=None), columns),
+                    )
                 self._parts[number] = columns
         return self.flush()
 
@@ -127,7 +133,7 @@ class ParquetSink:
             raise refuse(self._path)
 
     def _cut(self, state: Checkpoint) -> None:
-        rows_file, part = self._rows_file(state.part), self._part(state.part)
+        rows_file, part = rows_path(self._path, state.part), part_path(self._path, state.part)
         completed = state.rows > 0 and part.exists()
         for name in os.listdir(self._path):
             number = int(found[1]) if (found := _PART.fullmatch(name)) else -1
@@ -135,14 +141,14 @@ class ParquetSink:
             leftover = _HIDDEN.fullmatch(name) and (completed or not state.rows or name != rows_file.name)
             if outdated or leftover:
                 (self._path / name).unlink()
-        self._next, self._rows = state.part, state.rows
+        self._next, self._rows, self._before = state.part, state.rows, state.before
         if completed:
             table = pq.read_table(part, partitioning=None)
             if table.num_rows < state.rows:
                 raise refuse_changed(part)
             if table.num_rows > state.rows:
                 self._save(state.part, table.slice(0, state.rows))
-            self._next, self._rows = state.part + 1, 0
+            self._next, self._rows, self._before = state.part + 1, 0, state.before + state.rows
         elif state.rows:
             self._waiting = AppendFile(rows_file, length=state.length, fsync=self._fsync)
 
@@ -155,6 +161,7 @@ class ParquetSink:
             table, columns = table_of([decode_item(line) for line in lines], merged(self._parts))
             self._save(self._next, table)
         self._parts.append(columns)
+        self._before += self._rows
         self._next, self._rows, self._waiting = self._next + 1, 0, None
         waiting.close()
         with translated(waiting.path):
@@ -167,19 +174,34 @@ class ParquetSink:
             file.flush()
             if self._fsync:
                 os.fsync(file.fileno())
-        draft.replace(self._part(number))
+        draft.replace(part_path(self._path, number))
         if self._fsync:
             sync_folder(self._path)
 
     def _columns(self, number: int) -> dict[str, Column]:
-        path = self._part(number)
+        path = part_path(self._path, number)
         try:
             return columns_of(pq.read_schema(path))
         except (OSError, ValueError):  # not there, not Parquet, or somebody else's
             raise refuse_changed(path) from None
 
-    def _part(self, number: int) -> Path:
-        return self._path / f"part-{number:05d}.parquet"
 
-    def _rows_file(self, number: int) -> Path:
-        return self._path / f".rows-{number:05d}.jsonl"
+def part_path(folder: Path, number: int) -> Path:
+    """Say where a part lies."""
+    return folder / f"part-{number:05d}.parquet"
+
+
+def rows_path(folder: Path, number: int) -> Path:
+    """Say where the rows lie that are to become a part."""
+    return folder / f".rows-{number:05d}.jsonl"
+
+
+def rows_of(folder: Path, number: int) -> int:
+    """Read how many rows a part has; raise `Rejected` if it is gone or damaged."""
+    path = part_path(folder, number)
+    if not path.exists():
+        raise Rejected(f"output {path} is gone")
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except (OSError, ValueError):
+        raise Rejected(f"output {path} cannot be read as Parquet") from None

@@ -3,14 +3,16 @@
 What lies beyond the checkpoint is not the crawl's yet: a kill may have left it, and the next run cuts it off.
 """
 
+import sqlite3
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
 from shoal.model.errors import Rejected
 from shoal.model.limits import MIB
-from shoal.sinks import csv
+from shoal.sinks import csv, sqlite
 
 _STDOUT = "-"
 
@@ -22,19 +24,20 @@ def outputs(checkpoint: bytes | None) -> Mapping[str, bytes]:
 
 
 def recount(path: Path, checkpoint: bytes) -> int | None:
-    """Count the items that an output holds; None: there, but not of a format whose lines can be counted.
+    """Count the items that an output holds; None: there, but its format cannot be read here.
 
-    Raises `Rejected` if the output is not what the crawl has left: gone, shorter, or ending within an item.
+    Raises `Rejected` if the output is not what the crawl has left: gone, shorter, ending within an item, or
+    with other rows than were written.
     """
     match path.suffix.lower():
         case ".jsonl" | ".ndjson":
             return _lines(path, msgspec.msgpack.decode(checkpoint, type=int))
         case ".csv":
             return _rows(path, msgspec.msgpack.decode(checkpoint, type=csv.Checkpoint))
+        case ".sqlite" | ".db":
+            return _table(path, msgspec.msgpack.decode(checkpoint, type=sqlite.Checkpoint))
         case _:
-            if not path.exists():
-                raise Rejected(f"output {path} is gone")
-            return None
+            return _parts(path, checkpoint)
 
 
 def _lines(path: Path, length: int) -> int:
@@ -67,6 +70,65 @@ def _outside_quotes(path: Path, length: int | None) -> int:
     if quoted:
         raise Rejected(f"output {path} ends within an item")
     return count
+
+
+def _table(path: Path, checkpoint: sqlite.Checkpoint) -> int:
+    """Count the rows of the flushes that the checkpoint knows; each key has one row, however many items."""
+    if not path.exists():
+        raise Rejected(f"output {path} is gone")
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            database.execute("BEGIN")  # one state, whoever writes meanwhile
+            [newest] = database.execute("SELECT max(number) FROM _shoal_flushes").fetchone()
+            later = database.execute(
+                "SELECT last_id FROM _shoal_flushes WHERE number > ? ORDER BY number LIMIT 1",
+                (checkpoint.flushes,),
+            ).fetchone()
+            found, keys = database.execute(
+                "SELECT count(*), count(DISTINCT _key) FROM items WHERE _id <= ?", later or (1 << 62,)
+            ).fetchone()
+    except sqlite3.DatabaseError as error:
+        raise Rejected(f"output {path} cannot be read: {error}") from None
+    if newest is None or newest < checkpoint.flushes:
+        raise Rejected(f"output {path} is older than this crawl has left it")
+    if keys < found:
+        raise Rejected(f"output {path} holds {found} rows for {keys} keys")
+    # The database knows its last flushes only: if a crawl went on for more, later rows count as well.
+    forgotten = newest > checkpoint.flushes + sqlite.UNDO
+    if found != checkpoint.rows and not (forgotten and found > checkpoint.rows):
+        raise Rejected(f"output {path} holds {found} rows, but {checkpoint.rows} were written there")
+    return checkpoint.items
+
+
+def _parts(path: Path, checkpoint: bytes) -> int | None:
+    """Count the rows of a folder of Parquet files, and those that wait to become one."""
+    if not path.exists():
+        raise Rejected(f"output {path} is gone")
+    try:
+        from shoal.sinks import parquet
+    except ImportError:  # an extra
+        return None
+    known = msgspec.msgpack.decode(checkpoint, type=parquet.Checkpoint)
+    before = sum(parquet.rows_of(path, number) for number in range(known.part))
+    if before != known.before:
+        raise Rejected(
+            f"output {path} holds {before} rows in its first {known.part} parts,"
+            f" but {known.before} were written there"
+        )
+    if not known.rows:
+        return before
+    # A part is there before its rows go: while a crawl runs, one of the two is.
+    waiting = parquet.rows_path(path, known.part)
+    there = (
+        _lines(waiting, known.length)
+        if waiting.exists()
+        else min(parquet.rows_of(path, known.part), known.rows)
+    )
+    if there != known.rows:
+        raise Rejected(
+            f"output {path} holds {there} rows after its last part, but {known.rows} were written there"
+        )
+    return before + there
 
 
 def _pieces(path: Path, length: int | None) -> Iterator[bytes]:

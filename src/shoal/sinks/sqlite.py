@@ -15,7 +15,7 @@ The database can be read while a crawl writes it (write-ahead log); after a kill
 """
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
@@ -31,7 +31,7 @@ from shoal.sinks.files import refuse, refuse_changed, translated
 _SCHEMA = resources.files("shoal.sinks").joinpath("sqlite.sql").read_text()
 _OURS = ("_id", "_key")
 _LONGEST_NAME = 200
-_UNDO = 16  # flushes that can be taken back; a store that is behind by more has lost its checkpoints
+UNDO = 16  # flushes that can be taken back; a store that is behind by more has lost its checkpoints
 _WAIT = 5.0  # seconds for somebody else's transaction
 _PASSING = {
     sqlite3.SQLITE_BUSY,
@@ -47,10 +47,12 @@ Row = dict[str, Any]
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
     output: bytes
     flushes: int
+    items: int = 0  # taken in, those that replaced another one included
+    rows: int = 0  # that they came to
 
 
 class SqliteSink:
-    """Rows in a database; the checkpoint is the number of flushes."""
+    """Rows in a database; the checkpoint is the number of flushes, and what they have come to."""
 
     def __init__(self, path: Path, *, fsync: bool, overwrite: bool) -> None:
         self._path = path
@@ -111,10 +113,16 @@ class SqliteSink:
             with self._translated(), _transaction(self._database) as database:
                 self._count(database)
                 self._add_columns(database, columns, names)
-                _keep_replaced(database, self._state.flushes + 1, [item.key for item in self._pending])
+                keys = {item.key for item in self._pending}
+                replaced = _keep_replaced(database, self._state.flushes + 1, keys)
                 database.executemany(_upsert(names), rows)
             self._columns, self._names = columns, names
-            self._state = Checkpoint(self._state.output, self._state.flushes + 1)
+            self._state = Checkpoint(
+                self._state.output,
+                self._state.flushes + 1,
+                self._state.items + len(rows),
+                self._state.rows + len(keys) - replaced,
+            )
             self._pending.clear()
         return msgspec.msgpack.encode(self._state)
 
@@ -145,16 +153,16 @@ class SqliteSink:
     def _start(self, database: sqlite3.Connection) -> Checkpoint:
         if not database.execute("SELECT 1 FROM sqlite_master").fetchone():
             database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT")
-        state = self._found(database)
-        if state is None or state.flushes:
+        found = self._found(database)
+        if found is None or found[1]:
             raise refuse(self._path)
-        return state
+        return Checkpoint(*found)
 
     def _take_back(self, database: sqlite3.Connection) -> None:
         found, kept = self._found(database), self._state
-        if found is None or found.output != kept.output or found.flushes < kept.flushes:
+        if found is None or found[0] != kept.output or found[1] < kept.flushes:
             raise refuse_changed(self._path)
-        if found.flushes == kept.flushes:
+        if found[1] == kept.flushes:
             return
         after = (kept.flushes + 1,)
         first = database.execute("SELECT last_id FROM _shoal_flushes WHERE number = ?", after).fetchone()
@@ -172,15 +180,14 @@ class SqliteSink:
             database.execute("DELETE FROM _shoal_undo WHERE flush >= ?", after)
             database.execute("DELETE FROM _shoal_flushes WHERE number >= ?", after)
 
-    def _found(self, database: sqlite3.Connection) -> Checkpoint | None:
-        """Say how far the database is; None: it is not an output of ours."""
+    def _found(self, database: sqlite3.Connection) -> tuple[bytes, int] | None:
+        """Say which output this is and how many flushes it has; None: it is not one of ours."""
         if not database.execute("SELECT 1 FROM sqlite_master WHERE name = '_shoal_flushes'").fetchone():
             return None
-        return Checkpoint(
-            *database.execute(
-                "SELECT id, (SELECT max(number) FROM _shoal_flushes) FROM _shoal_output"
-            ).fetchone()
-        )
+        id, flushes = database.execute(
+            "SELECT id, (SELECT max(number) FROM _shoal_flushes) FROM _shoal_output"
+        ).fetchone()
+        return id, flushes
 
     def _add_columns(self, database: sqlite3.Connection, columns: Columns, names: list[str]) -> None:
         fields = [*columns.fields, None] if columns.closed else columns.fields
@@ -190,12 +197,12 @@ class SqliteSink:
             database.execute("INSERT INTO _shoal_columns (name, field) VALUES (?, ?)", (name, field))
 
     def _count(self, database: sqlite3.Connection) -> None:
-        if self._found(database) != self._state:
+        if self._found(database) != (self._state.output, self._state.flushes):
             raise Misconfigured(f"output {self._path}: another crawl is writing it")
         number = self._state.flushes + 1
         database.execute("INSERT INTO _shoal_flushes SELECT ?, coalesce(max(_id), 0) FROM items", (number,))
-        database.execute("DELETE FROM _shoal_flushes WHERE number <= ?", (number - _UNDO,))
-        database.execute("DELETE FROM _shoal_undo WHERE flush <= ?", (number - _UNDO,))
+        database.execute("DELETE FROM _shoal_flushes WHERE number <= ?", (number - UNDO,))
+        database.execute("DELETE FROM _shoal_undo WHERE flush <= ?", (number - UNDO,))
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -221,14 +228,17 @@ def _transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         raise
 
 
-def _keep_replaced(database: sqlite3.Connection, flush: int, keys: Sequence[str]) -> None:
-    """Copy the rows that are about to be replaced."""
+def _keep_replaced(database: sqlite3.Connection, flush: int, keys: Iterable[str]) -> int:
+    """Copy the rows that are about to be replaced; return how many."""
+    replaced = 0
     for key in keys:
         found = database.execute("SELECT * FROM items WHERE _key = ?", (key,))
         if row := found.fetchone():
             names = [name for name, *_ in found.description]
             item = msgspec.msgpack.encode(dict(zip(names[1:], row[1:], strict=True)))
-            database.execute("INSERT OR IGNORE INTO _shoal_undo VALUES (?, ?, ?)", (flush, row[0], item))
+            database.execute("INSERT INTO _shoal_undo VALUES (?, ?, ?)", (flush, row[0], item))
+            replaced += 1
+    return replaced
 
 
 def _replace(database: sqlite3.Connection, _id: int, row: Row) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.runtime.verify import compare
+from shoal.runtime.verify import REMEDY, compare
 
 
 @pytest.mark.parametrize(
@@ -22,10 +22,12 @@ def test_outputs_that_can_hold_every_item_once_are_fine(written: dict[str, int |
 
 def test_an_output_with_more_items_than_were_committed_is_a_problem() -> None:
     assert compare(10, {"a.jsonl": 11}, running=True) == [
-        "output a.jsonl holds 11 items, but only 10 were committed"
+        f"output a.jsonl holds 11 items, but only 10 were committed; {REMEDY}"
     ]
 
 
 def test_outputs_with_fewer_items_than_were_committed_are_a_problem_once_nothing_runs() -> None:
-    assert compare(10, {"a.jsonl": 9}, running=False) == ["10 items were committed, but the outputs hold 9"]
+    assert compare(10, {"a.jsonl": 9}, running=False) == [
+        f"10 items were committed, but a.jsonl hold 9; {REMEDY}"
+    ]
     assert compare(10, {"a.jsonl": 9}, running=True) == []

@@ -1,8 +1,12 @@
 """Outputs, counted again from outside."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from shoal.model.errors import Rejected
@@ -78,9 +82,81 @@ def test_a_line_that_does_not_end_is_noticed(tmp_path: Path) -> None:
         recount(path, checkpoint)
 
 
-def test_a_database_is_there_but_not_counted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["items.sqlite", "items.db", "items.parquet"])
+def test_rows_are_counted_as_far_as_the_checkpoint_reaches(tmp_path: Path, name: str) -> None:
+    sinks = Sinks([str(path := tmp_path / name)])
+    sinks.restore(None)
+    assert recount(path, outputs(sinks.flush())[str(path)]) == 0
+    sinks.write(ITEMS)
+    early = outputs(sinks.flush())[str(path)]
+    sinks.write(WIDER)
+    late = outputs(sinks.flush())[str(path)]
+
+    assert (recount(path, early), recount(path, late)) == (7, 8)
+    done = outputs(sinks.finish())[str(path)]
+    sinks.close()
+    assert (recount(path, early), recount(path, late), recount(path, done)) == (7, 8, 8)
+
+
+def test_an_item_that_replaces_another_one_is_counted_and_adds_no_row(tmp_path: Path) -> None:
+    sinks = Sinks([str(path := tmp_path / "items.sqlite")])
+    sinks.restore(None)
+    sinks.write([*ITEMS, ITEMS[0]])
+    sinks.flush()
+    sinks.write(ITEMS[:2])
+    checkpoint = outputs(sinks.finish())[str(path)]
+    sinks.close()
+    assert recount(path, checkpoint) == 10
+
+
+def change(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute(statement)
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("DELETE FROM items WHERE _id = 3", "holds 7 rows, but 8 were written there"),
+        ("INSERT INTO items (_key) VALUES ('another')", "holds 9 rows, but 8 were written there"),
+        ("DELETE FROM _shoal_flushes WHERE number > 1", "is older than this crawl has left it"),
+        ("DROP TABLE items", "cannot be read: no such table"),
+    ],
+)
+def test_a_changed_database_is_noticed(tmp_path: Path, statement: str, told: str) -> None:
     path = tmp_path / "items.sqlite"
-    assert recount(path, written(path)) is None
+    checkpoint = written(path)
+    change(path, statement)
+    with pytest.raises(Rejected, match=told):
+        recount(path, checkpoint)
+
+
+def test_a_key_with_two_rows_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "items.sqlite"
+    checkpoint = written(path)
+    change(path, "CREATE TABLE copy AS SELECT * FROM items")
+    change(path, "DROP TABLE items")
+    change(path, "ALTER TABLE copy RENAME TO items")
+    change(path, "UPDATE items SET _key = '1' WHERE _key = '2'")
+    with pytest.raises(Rejected, match="holds 8 rows for 7 keys"):
+        recount(path, checkpoint)
+
+
+def test_a_changed_folder_of_parts_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "items.parquet"
+    checkpoint = written(path)
+    [part] = path.iterdir()
+    whole = pq.read_table(part, partitioning=None)
+    for table in (whole.slice(1), pa.concat_tables([whole, whole.slice(7)])):
+        pq.write_table(table, part)
+        with pytest.raises(Rejected, match=rf"holds {table.num_rows} rows .* but 8 were written there"):
+            recount(path, checkpoint)
+    part.write_bytes(b"no table")
+    with pytest.raises(Rejected, match=r"part-00000.parquet cannot be read as Parquet"):
+        recount(path, checkpoint)
+    part.unlink()
+    with pytest.raises(Rejected, match=r"part-00000.parquet is gone"):
+        recount(path, checkpoint)
 
 
 def test_what_went_to_standard_output_cannot_be_looked_at() -> None:
