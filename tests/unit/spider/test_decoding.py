@@ -6,7 +6,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.spider.corpora import NEWSPAPER, TEXT_ENCODING, WEBENCODINGS, files
+from tests.corpora.packages import NEWSPAPER, TEXT_ENCODING, WEBENCODINGS, files
 
 from shoal.spider.decoding import CharsetSource, decode, prescan
 from shoal.spider.encodings import encoding_of, read

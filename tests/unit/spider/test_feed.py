@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.spider.corpora import FEEDPARSER, TRAFILATURA, files
+from tests.corpora.packages import FEEDPARSER, TRAFILATURA, files
 
 from shoal.model.failure import FailureClass
 from shoal.spider.feed import Feed, FeedEntry, feed

