@@ -45,10 +45,14 @@ chaos: setup ## the kill test at full size: 20,000 pages, 30 kills
 bench: setup ## speed beside Scrapy and a minimal crawler, in one run
 	@$(BIN)/python -m bench
 
+PIN := uv pip compile -q --upgrade --generate-hashes --no-header --no-emit-index-url --python-version 3.11
+FLEET := content metrics nats parquet postgres redis s3
+
 lock: ## pin the newest packages that pyproject.toml allows (needs uv)
-	uv pip compile -q --upgrade --generate-hashes --no-header --no-emit-index-url --python-version 3.11 pyproject.toml -o requirements/core.txt
-	uv pip compile -q --upgrade --generate-hashes --no-header --no-emit-index-url --python-version 3.11 --all-extras --group dev pyproject.toml -o requirements/dev.txt
-	uv pip compile -q --upgrade --generate-hashes --no-header --no-emit-index-url --python-version 3.11 --group bench -c requirements/dev.txt -o requirements/bench.txt
+	$(PIN) pyproject.toml -o requirements/core.txt
+	$(PIN) --all-extras --group dev pyproject.toml -o requirements/dev.txt
+	$(PIN) $(addprefix --extra ,$(FLEET)) -c requirements/dev.txt pyproject.toml -o requirements/fleet.txt
+	$(PIN) --group bench -c requirements/dev.txt -o requirements/bench.txt
 
 clean: ## forget the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache
