@@ -165,6 +165,43 @@ async def test_a_host_can_have_a_pace_of_its_own(bench: Bench, frontier: AnyFron
     assert (view.interval, view.burst, view.concurrency) == (3.0, 2, 5)
 
 
+async def test_a_pace_of_its_own_can_be_taken_back(bench: Bench) -> None:
+    frontier = bench.frontier
+    await frontier.open_crawl("c", pace=Pace(interval=2.0, burst=3, concurrency=4))
+    await frontier.add("c", [link("1")])
+    await frontier.host_set("a.test", interval=0.0, burst=1, concurrency=9, paused=True)
+    view = await frontier.host_clear("a.test")
+
+    assert (view.interval, view.burst, view.concurrency, view.paused) == (2.0, 3, 4, True)
+    await bench.kill()
+    await bench.frontier.open_crawl("c")
+    [view] = await bench.frontier.hosts()
+    assert (view.interval, view.burst, view.concurrency, view.paused) == (2.0, 3, 4, True)
+
+
+async def test_a_crawl_may_name_hosts_with_another_pace_and_what_was_given_to_a_host_goes_before(
+    bench: Bench,
+) -> None:
+    frontier = bench.frontier
+    await frontier.open_crawl("c", pace=Pace(interval=2.0), hosts={"b.test": Pace(interval=7.0)})
+    await frontier.add("c", [link("1"), link("1", host="b.test")])
+
+    async def intervals() -> dict[str, float]:
+        return {view.host: view.interval for view in await bench.frontier.hosts()}
+
+    assert await intervals() == {"a.test": 2.0, "b.test": 7.0}
+    await bench.kill()
+    await bench.frontier.open_crawl("c")  # what is not given stays as it was
+    assert await intervals() == {"a.test": 2.0, "b.test": 7.0}
+    await bench.frontier.host_set("b.test", interval=1.0)
+    await bench.frontier.open_crawl("c", hosts={"b.test": Pace(interval=9.0)})
+    assert await intervals() == {"a.test": 2.0, "b.test": 1.0}
+    await bench.frontier.host_clear("b.test")
+    assert await intervals() == {"a.test": 2.0, "b.test": 9.0}
+    await bench.frontier.open_crawl("c", hosts={})
+    assert await intervals() == {"a.test": 2.0, "b.test": 2.0}
+
+
 async def test_a_crawl_delay_is_obeyed_only_if_it_is_slower(bench: Bench) -> None:
     frontier = bench.frontier
     await frontier.open_crawl("c", pace=Pace(interval=2.0, burst=3, concurrency=9))

@@ -36,6 +36,11 @@ def test_a_running_crawl_takes_commands_and_a_stopped_store_is_changed_directly(
     shoal("host", "resume", host, cwd=tmp_path)
     faster = shoal("host", "set-rate", host, "0", cwd=tmp_path).out
     assert faster.startswith(f"{host} is now asked as fast as it answers; ")
+    usual = shoal("host", "set-rate", host, "default", cwd=tmp_path).out
+    assert usual.startswith(f"{host} is now asked as the settings say; ")
+    assert shoal("host", "show", host, "--json", cwd=tmp_path).json["host"]["interval"] == 0.5
+    for wrong in ("-1", "inf", "fast"):
+        assert f"'{wrong}' is no rate" in shoal("host", "set-rate", "--", host, wrong, cwd=tmp_path).complaint
     ran = shoal("crawl", shop, *QUICK, "--json", cwd=tmp_path, env=HASTY)
     assert ran.json["counts"]["done"] == DONE
     unknown = shoal("host", "show", "elsewhere.test", cwd=tmp_path)

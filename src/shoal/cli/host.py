@@ -1,5 +1,6 @@
 """`shoal host`: one host's pace and pauses, also while a crawl runs."""
 
+import math
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,13 +11,14 @@ from shoal.cli.options import Config, Json, Store, examples, option
 from shoal.model.errors import Misconfigured, Rejected
 
 if TYPE_CHECKING:
-    from shoal.runtime.control import SetHost
+    from shoal.runtime.control import ClearHost, SetHost
     from shoal.runtime.steer import HostView
 
 SHOW_EXAMPLES = examples(("Why is this host so slow?", "shoal host show shop.example"))
 RATE_EXAMPLES = examples(
     ("One request every four seconds", "shoal host set-rate shop.example 0.25"),
     ("Ten a second, one at a time", "shoal host set-rate shop.example 10 --at-once 1"),
+    ("As the settings say, again", "shoal host set-rate shop.example default"),
 )
 PAUSE_EXAMPLES = examples(
     ("Until further notice", "shoal host pause shop.example"),
@@ -60,7 +62,12 @@ def show_command(host: Host, *, store: Store = None, config: Config = None, json
 @app.command("set-rate", epilog=RATE_EXAMPLES)
 def rate_command(
     host: Host,
-    rate: Annotated[float, typer.Argument(metavar="RATE", min=0, help="Requests per second; 0: no limit.")],
+    rate: Annotated[
+        str,
+        typer.Argument(
+            metavar="RATE", help="Requests per second; 0: no limit; default: as the settings say."
+        ),
+    ],
     *,
     at_once: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Requests out at once.", show_default=False)
@@ -69,16 +76,25 @@ def rate_command(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Give a host a pace of its own.
+    """Give a host a pace of its own, until you take it back.
 
-    What robots.txt and the host itself ask for still applies.
+    It goes before shoal.toml and --rate, in every crawl of the store. What robots.txt and the host itself ask
+    for still applies.
     """
-    from shoal.runtime.control import SetHost
+    from shoal.runtime.control import ClearHost, SetHost
 
-    name = host_name(host)
-    change = SetHost(name, interval=1 / rate if rate else 0.0, concurrency=at_once)
-    pace = f"at {rate:g} requests per second" if rate else "as fast as it answers"
-    _change(change, f"{name} is now asked {pace}; ", store=store, config=config, json=json)
+    name, wanted = host_name(host), rate_given(rate)
+    if wanted is None and at_once is not None:
+        raise Misconfigured("--at-once goes with a rate: default takes both back")
+    change: SetHost | ClearHost
+    if wanted is None:
+        change, told = ClearHost(name), "is now asked as the settings say"
+    elif wanted == 0:
+        change, told = SetHost(name, interval=0.0, concurrency=at_once), "is now asked as fast as it answers"
+    else:
+        change = SetHost(name, interval=1 / wanted, concurrency=at_once)
+        told = f"is now asked at {wanted:g} requests per second"
+    _change(change, f"{name} {told}; ", store=store, config=config, json=json)
 
 
 @app.command("pause", epilog=PAUSE_EXAMPLES)
@@ -129,7 +145,9 @@ def resume_command(host: Host, *, store: Store = None, config: Config = None, js
     _change(change, f"{name} may be asked again; ", store=store, config=config, json=json)
 
 
-def _change(change: "SetHost", told: str, *, store: str | None, config: str | None, json: bool) -> None:
+def _change(
+    change: "SetHost | ClearHost", told: str, *, store: str | None, config: str | None, json: bool
+) -> None:
     from asyncio import run
 
     from shoal.cli.layers import chosen_store
@@ -142,6 +160,19 @@ def _change(change: "SetHost", told: str, *, store: str | None, config: str | No
         put_json({"store": folder, "host": host_json(found)})
     else:
         put(f"{told}{counted(found.waiting, 'request')} waiting there")
+
+
+def rate_given(text: str) -> float | None:
+    """Read a rate; None: `default`, the pace that the settings say."""
+    if text == "default":
+        return None
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not 0 <= rate < math.inf:
+        raise Misconfigured(f"{text!r} is no rate: give requests per second, as in 0.5, or 0, or default")
+    return rate
 
 
 def host_name(text: str) -> str:

@@ -56,8 +56,11 @@ replay(crawl) puts dead letters back with a clean slate; where the page is kept 
 requests stay dead and seen, and cannot be replayed.
 
 Hosts can be paused, rested until an instant, given a pace of their own, and slow down by themselves when
-they push back (`model/slowdown.py`). All of that survives a restart; the spent part of a burst is assumed
-whole: after a restart every host first rests one interval. A change of pace leaves no credit either.
+they push back (`model/slowdown.py`). A pace that was given to a host (`host_set`) applies until it is taken
+back (`host_clear`), whatever the crawls say; without one, the slowest of the crawls' paces applies, where a
+crawl may name some hosts that have another one (`open_crawl(hosts=...)`). All of that survives a restart;
+the spent part of a burst is assumed whole: after a restart every host first rests one interval. A change of
+pace leaves no credit either.
 
 A clock that is set back holds nobody up for longer than one turn; one that jumps forward makes leases run
 out early, which costs attempts and never correctness.

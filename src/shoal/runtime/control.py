@@ -40,12 +40,18 @@ class SetHost(msgspec.Struct, frozen=True, tag="set_host", omit_defaults=True):
     paused: bool | None = None
 
 
+class ClearHost(msgspec.Struct, frozen=True, tag="clear_host"):
+    """Take back the pace that a host was given."""
+
+    host: str
+
+
 class PauseCrawl(msgspec.Struct, frozen=True, tag="pause_crawl"):
     crawl: str
     paused: bool
 
 
-Command = ShowHost | SetHost | PauseCrawl
+Command = ShowHost | SetHost | ClearHost | PauseCrawl
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,6 +78,8 @@ async def obey(frontier: SqliteFrontier, command: Command) -> Answer:
                 paused=command.paused,
             )
             return Answer(host=changed)
+        case ClearHost(host):
+            return Answer(host=await frontier.host_clear(host))
         case PauseCrawl(crawl, paused):
             await (frontier.pause(crawl) if paused else frontier.resume(crawl))
             return Answer()

@@ -1,40 +1,23 @@
-"""The blocks [hosts."name"] of the settings, applied to the frontier's hosts when a crawl is opened."""
+"""The blocks [hosts."name"] of the settings, as paces that a crawl is opened with."""
 
-from typing import TypeVar
-
-import msgspec
-
-from shoal.frontier.sqlite import SqliteFrontier
-from shoal.model.settings import HostSettings, Settings
-
-_KEY = "host_blocks"
-_N = TypeVar("_N", int, float)
+from shoal.model.pace import Pace
+from shoal.model.settings import CrawlSettings, Settings
 
 
-async def apply_blocks(frontier: SqliteFrontier, crawl: str, settings: Settings) -> None:
-    """Give hosts the pace of their blocks; one whose block is gone gets the crawl's own pace back.
-
-    A pace set by hand stays with a host. So the crawl remembers which hosts ever had a block.
-    """
-    stored = await frontier.crawl_get(crawl, _KEY)
-    before: set[str] = set() if stored is None else msgspec.json.decode(stored, type=set[str])
-    paced = {host for host, block in settings.hosts.items() if _has_pace(block)}
-    for host in sorted(before | paced):
-        block = settings.hosts.get(host, HostSettings())
-        rate = _either(block.rate, settings.crawl.rate)
-        await frontier.host_set(
-            host,
-            interval=1 / rate if rate else 0.0,
-            burst=_either(block.burst, settings.crawl.burst),
-            concurrency=_either(block.per_host, settings.crawl.per_host),
-        )
-    if paced - before:
-        await frontier.crawl_set(crawl, _KEY, msgspec.json.encode(sorted(before | paced)))
+def pace_of(settings: CrawlSettings) -> Pace:
+    """Turn requests per second into an interval."""
+    return Pace(1 / settings.rate if settings.rate else 0.0, settings.burst, settings.per_host)
 
 
-def _has_pace(block: HostSettings) -> bool:
-    return (block.rate, block.burst, block.per_host) != (None, None, None)
-
-
-def _either(own: _N | None, common: _N) -> _N:
-    return common if own is None else own
+def host_paces(settings: Settings) -> dict[str, Pace]:
+    """Give the pace of every host whose block speaks of it; what the block leaves open is as in the crawl."""
+    usual = pace_of(settings.crawl)
+    paces = {}
+    for host, block in settings.hosts.items():
+        if (block.rate, block.burst, block.per_host) != (None, None, None):
+            paces[host] = Pace(
+                usual.interval if block.rate is None else 1 / block.rate if block.rate else 0.0,
+                usual.burst if block.burst is None else block.burst,
+                usual.concurrency if block.per_host is None else block.per_host,
+            )
+    return paces

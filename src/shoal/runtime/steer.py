@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shoal.frontier.answers import HostView
 from shoal.frontier.sqlite import SqliteFrontier
-from shoal.runtime.control import Answer, Command, PauseCrawl, SetHost, ShowHost, ask, obey
+from shoal.runtime.control import Answer, ClearHost, Command, PauseCrawl, SetHost, ShowHost, ask, obey
 from shoal.runtime.inspect import chosen, peeking
 from shoal.stores.folder import StoreBusy, StoreFolder
 
@@ -24,7 +24,7 @@ async def show_host(store: str, host: str) -> HostView | None:
         return await reader.host(host)
 
 
-async def set_host(store: str, change: SetHost) -> HostView:
+async def set_host(store: str, change: SetHost | ClearHost) -> HostView:
     """Change a host; it need not have been met yet."""
     async with peeking(store):  # a store that is not there must not be made
         [answer] = await _steer(store, [change])

@@ -40,7 +40,6 @@ from shoal.fetch.robots import LIFETIME, Load, Robots, Save
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.failure import FailureClass
-from shoal.model.pace import Pace
 from shoal.model.request import Link, Request
 from shoal.model.scope import Scope
 from shoal.model.settings import CrawlSettings, Settings
@@ -48,7 +47,7 @@ from shoal.model.url import host_key
 from shoal.parse.pool import ParsePool
 from shoal.runtime import sums
 from shoal.runtime.control import steerable
-from shoal.runtime.host_blocks import apply_blocks
+from shoal.runtime.host_blocks import host_paces, pace_of
 from shoal.runtime.pages import Pages
 from shoal.runtime.plan import CrawlPlan
 from shoal.sinks import Sinks
@@ -142,8 +141,8 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             max_crashes=settings.crawl.max_crashes,
             slowdown=settings.slowdown,
             host_budget=settings.links.per_host,
+            hosts=host_paces(settings),
         )
-        await apply_blocks(frontier, name, settings)
         outputs = plan.outputs or (str(store.items / f"{file_name(name)}.jsonl"),)
         sinks = Sinks(outputs, fsync=settings.crawl.fsync, overwrite=plan.fresh)
         stack.callback(sinks.close)
@@ -290,11 +289,6 @@ def rejects_key(crawl: str) -> str:
 def rejects_file(store: StoreFolder, crawl: str) -> Path:
     """Say where the items go that do not fit their model."""
     return store.items / f"{file_name(crawl)}.rejected.jsonl"
-
-
-def pace_of(settings: CrawlSettings) -> Pace:
-    """Turn requests per second into an interval."""
-    return Pace(1 / settings.rate if settings.rate else 0.0, settings.burst, settings.per_host)
 
 
 def cookies_of(settings: CrawlSettings, seeds: Sequence[Request]) -> list[Cookie]:

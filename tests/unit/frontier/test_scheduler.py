@@ -7,15 +7,15 @@ from shoal.frontier.rules import HostRecord
 from shoal.frontier.sqlite.host import Host
 from shoal.frontier.sqlite.lane import Lane
 from shoal.frontier.sqlite.scheduler import SPARE, Roster, Scheduler
+from shoal.frontier.sqlite.state import CrawlTerms
 from shoal.model.pace import Pace
-from shoal.model.slowdown import SlowdownRules
 
 
 class Schedule:
     """One roster with a few lanes, on a clock that is an argument."""
 
     def __init__(self, pace: Pace) -> None:
-        self.crawl: Any = SimpleNamespace(pace=pace, slowdown=SlowdownRules())
+        self.crawl: Any = SimpleNamespace(terms=CrawlTerms(pace=pace))
         self.roster = Roster()
         self.scheduler = Scheduler()
         self._ids = 0

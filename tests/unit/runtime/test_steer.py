@@ -7,11 +7,11 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from tests.unit.runtime.stores import four_letters
+from tests.unit.runtime.stores import NO_LIMIT, four_letters
 
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.runtime.control import SetHost, steerable
+from shoal.runtime.control import ClearHost, SetHost, steerable
 from shoal.runtime.inspect import status
 from shoal.runtime.steer import pause_crawls, set_host, show_host
 from shoal.stores.folder import StoreFolder
@@ -54,6 +54,13 @@ async def test_a_host_is_changed_and_what_is_not_given_stays(store: str) -> None
     shown = await show_host(store, "a.test")
     assert shown is not None
     assert (shown.interval, shown.paused) == (4.0, True)
+
+
+async def test_a_pace_is_taken_back(store: str) -> None:
+    await set_host(store, SetHost("a.test", interval=4.0, concurrency=1))
+    cleared = await set_host(store, ClearHost("a.test"))
+
+    assert (cleared.interval, cleared.concurrency) == (NO_LIMIT.interval, NO_LIMIT.concurrency)
 
 
 async def test_a_host_can_be_paced_before_it_is_met(store: str) -> None:

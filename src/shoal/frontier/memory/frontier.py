@@ -57,6 +57,7 @@ class MemoryFrontier(MemoryReader):
         max_crashes: int | None = None,
         slowdown: SlowdownRules | None = None,
         host_budget: int | None = None,
+        hosts: Mapping[str, Pace] | None = None,
         state: Mapping[str, bytes] | None = None,
     ) -> Opened:
         """Create a crawl or take it up again; what is not given stays as it was."""
@@ -69,6 +70,7 @@ class MemoryFrontier(MemoryReader):
         crawl.max_crashes = crawl.max_crashes if max_crashes is None else max_crashes
         crawl.slowdown = crawl.slowdown if slowdown is None else slowdown
         crawl.host_budget = crawl.host_budget if host_budget is None else host_budget
+        crawl.paces = crawl.paces if hosts is None else dict(hosts)
         if not crawl.opened:
             crawls[name] = crawls.pop(name)  # last in the order of opening
             self._state.take_up(crawl)
@@ -321,6 +323,13 @@ class MemoryFrontier(MemoryReader):
         record.crawl_delay = record.crawl_delay if crawl_delay is None else crawl_delay
         record.rest_until = record.rest_until if rest_until is None else rest_until
         record.paused = record.paused if paused is None else paused
+        known.repace()
+        return self._view(known)
+
+    async def host_clear(self, host: str) -> HostView:
+        """Forget the pace that `host_set` gave a host: what the crawls say applies again."""
+        known = self._state.host(host)
+        known.record.interval = known.record.burst = known.record.concurrency = None
         known.repace()
         return self._view(known)
 

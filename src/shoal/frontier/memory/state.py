@@ -65,6 +65,7 @@ class Crawl:
     max_crashes: int
     slowdown: SlowdownRules
     host_budget: int = 0
+    paces: dict[str, Pace] = field(default_factory=dict)  # of hosts where another one applies
     brought: Counter[str] = field(default_factory=Counter)  # requests by host, since there is a budget
     opened: bool = False
     paused: bool = False
@@ -82,7 +83,7 @@ class Host(Governor):
 
     def repace(self) -> None:
         rules = self.joined[0].slowdown if self.joined else USUAL_RULES
-        self.follow([crawl.pace for crawl in self.joined], rules)
+        self.follow([crawl.paces.get(self.name, crawl.pace) for crawl in self.joined], rules)
 
 
 class State:

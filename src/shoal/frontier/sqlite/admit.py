@@ -11,7 +11,7 @@ from shoal.model.request import Link
 
 def admit(state: State, crawl: Crawl, links: Iterable[Link], changes: Changes, now: float) -> tuple[int, int]:
     """Accept links; return how many were new and how many had been seen."""
-    if crawl.host_budget:
+    if crawl.terms.host_budget:
         links = within(crawl, links, changes)
     add, push, lanes = crawl.seen.add, state.scheduler.push, crawl.lanes
     fresh: list[int] = []

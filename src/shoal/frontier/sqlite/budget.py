@@ -17,7 +17,7 @@ def within(crawl: Crawl, links: Iterable[Link], changes: Changes) -> list[Link]:
     touched: set[str] = set()
     for link in links:
         if link.fingerprint not in crawl.seen and link.fingerprint not in here:
-            if brought.get(link.host, 0) >= crawl.host_budget:
+            if brought.get(link.host, 0) >= crawl.terms.host_budget:
                 crawl.counts.over_budget += 1
                 continue
             brought[link.host] = brought.get(link.host, 0) + 1

@@ -254,6 +254,16 @@ class SqliteFrontier(Owner):
             changes.hosts.add(known)
         return _view(known)
 
+    async def host_clear(self, host: str) -> HostView:
+        """Forget the pace that `host_set` gave a host: what the crawls say applies again."""
+        with self._changing() as changes:
+            known = self._state.host(host, changes)
+            known.record.interval = known.record.burst = known.record.concurrency = None
+            known.repace()
+            self._state.scheduler.place_all(known, self._now())
+            changes.hosts.add(known)
+        return _view(known)
+
     async def host_get(self, host: str) -> HostView | None:
         """Show one host; None: nobody has ever heard of it."""
         known = self._state.find_host(host)

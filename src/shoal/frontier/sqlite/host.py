@@ -27,4 +27,7 @@ class Host(Governor):
     def repace(self) -> None:
         """Work out the pace anew; the crawl that joined first says how the host slows down."""
         crawls = [lane.crawl for lane in self.lanes]
-        self.follow({crawl.pace for crawl in crawls}, crawls[0].slowdown if crawls else USUAL_RULES)
+        self.follow(
+            {crawl.terms.pace_at(self.name) for crawl in crawls},
+            crawls[0].terms.slowdown if crawls else USUAL_RULES,
+        )

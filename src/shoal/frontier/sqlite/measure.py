@@ -47,7 +47,7 @@ def _queues(database: sqlite3.Connection, crawl_id: int) -> list[HostQueue]:
         (crawl_id,),
     ):
         record = HostRecord(*columns)
-        pace = applied_pace(record, [terms.pace], terms.slowdown)
+        pace = applied_pace(record, [terms.pace_at(name)], terms.slowdown)
         before = queues[name].queued if name in queues else 0
         queued = before + lanes.get(lane, 0) - ended[lane]
         queues[name] = HostQueue(name, queued, pace.interval, pace.concurrency, bool(record.paused))

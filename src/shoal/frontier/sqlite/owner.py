@@ -96,11 +96,13 @@ class Owner(Reader):
         max_crashes: int | None = None,
         slowdown: SlowdownRules | None = None,
         host_budget: int | None = None,
+        hosts: Mapping[str, Pace] | None = None,
         state: Mapping[str, bytes] | None = None,
     ) -> Opened:
         """Create a crawl or take it up again; what is not given stays as it was.
 
-        `state` is written only if the crawl is new.
+        `hosts` have a pace of their own in this crawl, in place of `pace`. `state` is written only if the
+        crawl is new.
         """
         self._refuse_if_broken()
         with translated(self._path):
@@ -108,7 +110,13 @@ class Owner(Reader):
                 "SELECT id, settings, counts, paused, dropped FROM crawl WHERE name = ?", (name,)
             ).fetchone()
         resumed = known is not None and not known[4]
-        given = {"pace": pace, "max_crashes": max_crashes, "slowdown": slowdown, "host_budget": host_budget}
+        given = {
+            "pace": pace,
+            "max_crashes": max_crashes,
+            "slowdown": slowdown,
+            "host_budget": host_budget,
+            "hosts": hosts,
+        }
         terms = msgspec.structs.replace(
             decode_terms(known[1]) if resumed else CrawlTerms(),
             **{name: value for name, value in given.items() if value is not None},
@@ -134,8 +142,7 @@ class Owner(Reader):
         return Opened(name, resumed)
 
     def _reopen(self, crawl: Crawl, terms: CrawlTerms) -> None:
-        crawl.pace, crawl.max_crashes, crawl.slowdown = terms.pace, terms.max_crashes, terms.slowdown
-        crawl.host_budget = terms.host_budget
+        crawl.terms = terms
         for host in {lane.host for lane in crawl.lanes.values()}:
             host.repace()
             self._state.scheduler.place_all(host, self._now())

@@ -30,7 +30,7 @@ def _crash(state: State, held: Held, changes: Changes, now: float) -> None:
     crawl.counts.crashes += 1
     crashes = row.crashes + 1
     note_attempt(crawl, row.fp, OVERRAN, changes, now, elapsed=now - held.batch.granted_at)
-    if crashes >= crawl.max_crashes:
+    if crashes >= crawl.terms.max_crashes:
         die(held, poisoned(crashes), changes, now, crashes=crashes)
     else:
         again = row._replace(attempts=row.attempts + 1, crashes=crashes, first_at=first_leased(held))

@@ -31,6 +31,10 @@ class CrawlTerms(msgspec.Struct, frozen=True):
     max_crashes: int = 3
     slowdown: SlowdownRules = SlowdownRules()
     host_budget: int = 0  # requests that one host may bring; 0: any number
+    hosts: dict[str, Pace] = {}  # hosts where another pace applies
+
+    def pace_at(self, host: str) -> Pace:
+        return self.hosts.get(host, self.pace)
 
 
 class Row(NamedTuple):
@@ -83,10 +87,7 @@ class Crawl:
     def __init__(self, id: int, name: str, terms: CrawlTerms, counts: Counts, *, paused: bool) -> None:
         self.id = id
         self.name = name
-        self.pace = terms.pace
-        self.max_crashes = terms.max_crashes
-        self.slowdown = terms.slowdown
-        self.host_budget = terms.host_budget
+        self.terms = terms
         self.counts = counts
         self.paused = paused
         self.seen = SeenSet()

@@ -149,7 +149,7 @@ def host_at_rest(database: sqlite3.Connection, name: str) -> HostView | None:
         )
     ]
     rules = terms[0].slowdown if terms else SlowdownRules()
-    pace = applied_pace(record, [term.pace for term in terms], rules)
+    pace = applied_pace(record, [term.pace_at(name) for term in terms], rules)
     spent = spent_ids(database)
     leased = {id for _, ids in _leases(database) for id in ids}
     queued = {
