@@ -1,0 +1,26 @@
+"""Redis and Valkey, as far as they have nothing to do with crawling.
+
+    async with RedisStore.open("redis://127.0.0.1/0") as store:
+        await store.run(script, store.tag_of("shop.example"), [...])
+
+`dsn` says where a store is, `link` is one connection, `topology` knows who the master is (alone, by
+sentinels, in a cluster), `failures` is the table of what can go wrong, `health` looks a server over, and
+`store` puts them together.
+"""
+
+from shoal.stores.redis.dsn import Dsn, is_redis, parse
+from shoal.stores.redis.failures import Full, ScriptFault
+from shoal.stores.redis.store import EPOCH, RedisStore, Script, ScriptArgument, Unpromised
+
+__all__ = [
+    "EPOCH",
+    "Dsn",
+    "Full",
+    "RedisStore",
+    "Script",
+    "ScriptArgument",
+    "ScriptFault",
+    "Unpromised",
+    "is_redis",
+    "parse",
+]

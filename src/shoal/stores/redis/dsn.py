@@ -1,0 +1,172 @@
+"""Where a Redis store is, as one line of text.
+
+    redis://[user[:password]@]host[:port][/database]
+    rediss://...                             the same, over TLS
+    redis+unix:///path/of/the.sock[?db=n]
+    redis+sentinel://[user[:password]@]host[:port][,host[:port]...]/service
+    redis+cluster://[user[:password]@]host[:port][,host[:port]...]
+
+`?` brings options: `namespace` (what our keys begin with), `tls=1` and `ca_file` (an authority to trust),
+`patience_s` (how long a call may wait for a store that does not answer), `replicas` (how many have to hold
+what was promised), `sentinel_user` and `sentinel_password`.
+
+A DSN may carry a password, so it is never shown: `Dsn` has no text but one without secrets, and complaints
+name the part that is wrong and not its value.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from shoal.model.errors import Misconfigured
+
+SCHEMES = ("redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster")
+OPTIONS = (
+    "namespace",
+    "db",
+    "tls",
+    "ca_file",
+    "patience_s",
+    "replicas",
+    "sentinel_user",
+    "sentinel_password",
+)
+PORT = 6379
+SENTINEL_PORT = 26379
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One server: a host and a port, or the path of a socket."""
+
+    host: str
+    port: int = 0  # 0: `host` is a path
+
+    def __str__(self) -> str:
+        if not self.port:
+            return self.host
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Dsn:
+    scheme: str
+    addresses: tuple[Address, ...]
+    login: Login = Login()
+    database: int = 0
+    service: str = ""  # the name that sentinels know the master by
+    sentinel_login: Login = Login()
+    tls: bool = False
+    ca_file: str | None = None
+    namespace: str = "shoal"
+    patience: float = 30.0
+    replicas: int = 1
+
+    def __str__(self) -> str:
+        """Name the store for people and logs, without secrets."""
+        where = ",".join(map(str, self.addresses))
+        return f"{self.scheme}://{where}{f'/{self.service}' if self.service else ''}"
+
+    @property
+    def cluster(self) -> bool:
+        return self.scheme == "redis+cluster"
+
+
+def is_redis(store: str) -> bool:
+    """Tell a DSN of this kind from the path of a folder."""
+    scheme, separator, _ = store.partition("://")
+    return bool(separator) and scheme.lower() in SCHEMES
+
+
+def parse(text: str) -> Dsn:
+    """Read a DSN; `Misconfigured` says which part is wrong, never its text."""
+    try:
+        parts = urlsplit(text)
+        options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+    except ValueError:
+        raise Misconfigured("store: the DSN cannot be read") from None
+    scheme = parts.scheme
+    if scheme not in SCHEMES:
+        raise Misconfigured(f"store: no backend for {scheme!r}; known: a folder, {', '.join(SCHEMES)}")
+    if unknown := options.keys() - set(OPTIONS):
+        raise Misconfigured(f"store: unknown option {min(unknown)!r}; known: {', '.join(OPTIONS)}")
+    login, _, hosts = parts.netloc.rpartition("@")
+    path = unquote(parts.path)
+    return Dsn(
+        scheme=scheme,
+        addresses=_addresses(scheme, hosts, path),
+        login=_login(login),
+        database=_database(scheme, path, options),
+        service=_service(path) if scheme == "redis+sentinel" else "",
+        sentinel_login=Login(options.get("sentinel_user", ""), options.get("sentinel_password", "")),
+        tls=scheme == "rediss" or options.get("tls", "0").lower() in ("1", "true", "yes"),
+        ca_file=options.get("ca_file"),
+        namespace=_namespace(options.get("namespace", "shoal")),
+        patience=_number(options, "patience_s", 30.0),
+        replicas=int(_number(options, "replicas", 1)),
+    )
+
+
+def _login(text: str) -> Login:
+    user, _, password = text.partition(":")
+    return Login(unquote(user), unquote(password))
+
+
+def _addresses(scheme: str, hosts: str, path: str) -> tuple[Address, ...]:
+    if scheme == "redis+unix":
+        if not path:
+            raise Misconfigured("store: redis+unix:// needs the path of a socket")
+        return (Address(path),)
+    port = SENTINEL_PORT if scheme == "redis+sentinel" else PORT
+    addresses = tuple(_address(one, port) for one in hosts.split(","))
+    if len(addresses) > 1 and scheme in ("redis", "rediss"):
+        raise Misconfigured(
+            f"store: {scheme}:// has one server; several: redis+cluster:// or redis+sentinel://"
+        )
+    return addresses
+
+
+def _address(text: str, port: int) -> Address:
+    try:
+        parts = urlsplit(f"//{text}")
+        return Address(parts.hostname or "127.0.0.1", port if parts.port is None else parts.port)
+    except ValueError:
+        raise Misconfigured("store: a port in the DSN is not a number from 1 to 65535") from None
+
+
+def _database(scheme: str, path: str, options: Mapping[str, str]) -> int:
+    text = options.get("db", path.strip("/") if scheme in ("redis", "rediss") else "") or "0"
+    if not text.isdigit():
+        raise Misconfigured("store: the database in the DSN is not a number")
+    if int(text) and scheme == "redis+cluster":
+        raise Misconfigured("store: a cluster has one database, 0")
+    return int(text)
+
+
+def _service(path: str) -> str:
+    if not (service := path.strip("/")):
+        raise Misconfigured("store: redis+sentinel:// ends in the name of the master, as in /mymaster")
+    return service
+
+
+def _namespace(text: str) -> str:
+    # Braces would move the hash tag, and with it the slot that a cluster looks for the key in.
+    if not text or set(text) & set("{}: \r\n"):
+        raise Misconfigured("store: namespace is a word without braces, colons and blanks")
+    return text
+
+
+def _number(options: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        number = float(options.get(name, default))
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < 1e6:
+        raise Misconfigured(f"store: option {name} is not a number of seconds or servers")
+    return number

@@ -1,0 +1,111 @@
+"""What can go wrong between us and Redis, and what is done about it: a table.
+
+Every call of ours may be repeated (scripts are written that way), so most rows end in doing the same again.
+What differs is what has to happen first.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+
+
+class Remedy(Enum):
+    LOAD = "load the script on that server, then repeat"
+    WAIT = "wait a little, then repeat"
+    REDISCOVER = "ask again who the master is, then repeat"
+    TELL = "tell the caller, who can do something about it"
+    STOP = "stop with a message: a person has to change something"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    remedy: Remedy
+    meaning: str  # the end of a sentence that begins with the name of the store
+
+
+LOST = "connection lost"  # kinds that no server sends
+TIMEOUT = "timeout"
+
+TABLE: dict[str, Row] = {
+    # The script cache ends with the process and is not replicated.
+    "NOSCRIPT": Row(Remedy.LOAD, "does not know the script"),
+    "LOADING": Row(Remedy.WAIT, "is reading its data from disk"),
+    "BUSY": Row(Remedy.WAIT, "is busy with a long script"),
+    # Slots on the move. ASK is not followed: a script that is sent on finds its other keys missing and would
+    # begin a second, empty shard on the other server.
+    "ASK": Row(Remedy.WAIT, "is moving this slot to another server"),
+    "TRYAGAIN": Row(Remedy.WAIT, "is moving this slot to another server"),
+    "MOVED": Row(Remedy.REDISCOVER, "has moved this slot to another server"),
+    "CLUSTERDOWN": Row(Remedy.REDISCOVER, "says that its cluster is down"),
+    "MASTERDOWN": Row(Remedy.REDISCOVER, "is a replica without a master"),
+    # A master that was demoted, or an address that leads to a replica.
+    "READONLY": Row(Remedy.REDISCOVER, "is a replica: writes need the master"),
+    "UNBLOCKED": Row(Remedy.REDISCOVER, "was demoted while we waited"),
+    "NOREPLICAS": Row(Remedy.WAIT, "has too few replicas to accept writes (min-replicas-to-write)"),
+    "MISCONF": Row(Remedy.WAIT, "cannot write its data to disk, and refuses changes"),
+    "OOM": Row(Remedy.TELL, "is full (maxmemory)"),
+    "NOAUTH": Row(Remedy.STOP, "asks for a password: redis://user:password@host, or SHOAL_STORE"),
+    "WRONGPASS": Row(Remedy.STOP, "refuses this user and password"),
+    "NOPERM": Row(Remedy.STOP, "does not let this user run a command that is needed"),
+    "DENIED": Row(Remedy.STOP, "is in protected mode: give it a password, or bind it to an address"),
+    LOST: Row(Remedy.REDISCOVER, "closed the connection or cannot be reached"),
+    TIMEOUT: Row(Remedy.REDISCOVER, "does not answer in time"),
+}
+
+# These come without a word of their own.
+_BY_TEXT = {
+    "ERR max number of clients reached": Row(Remedy.WAIT, "has no connection left (maxclients)"),
+    "ERR invalid password": TABLE["WRONGPASS"],
+    "ERR AUTH <password> called without": Row(Remedy.STOP, "has no password set, and the DSN gives one"),
+    "ERR DB index is out of range": Row(Remedy.STOP, "does not have that many databases"),
+    "ERR No such master with that name": Row(Remedy.STOP, "(a sentinel) knows no master by that name"),
+    "ERR This instance has cluster support disabled": Row(
+        Remedy.STOP, "is not a cluster: use redis:// instead of redis+cluster://"
+    ),
+}
+
+
+class Full(Unavailable):
+    """The store has no memory left: what it holds can be worked off, nothing can be added."""
+
+
+class ScriptFault(Exception):
+    """A script or command of ours is wrong: a bug, and no error of the store."""
+
+
+class Failed(Exception):
+    """One attempt failed, in a way that the table knows."""
+
+    def __init__(self, kind: str, where: str, text: str = "") -> None:
+        super().__init__(f"{kind} ({where})")
+        self.kind = kind
+        self.where = where
+        self.row = _row(kind, text)
+
+    def explain(self) -> str:
+        return f"{self.where} {self.row.meaning}"
+
+    def error(self, patience: float = 0.0) -> ShoalError:
+        """Put it the way a caller can act on, once nothing more is tried."""
+        match self.row.remedy:
+            case Remedy.STOP:
+                return Misconfigured(f"store: {self.explain()}")
+            case Remedy.TELL:
+                return Full(f"store: {self.explain()}")
+            case _:
+                return Unavailable(f"store: {self.explain()}; gave up after {patience:.0f} s")
+
+
+def refused(text: str, where: str) -> Failed | ScriptFault:
+    """Name what a server answered instead of a result."""
+    kind = text.partition(" ")[0]
+    if kind in TABLE or any(text.startswith(known) for known in _BY_TEXT):
+        return Failed(kind, where, text)
+    return ScriptFault(f"{where}: {text}")
+
+
+def _row(kind: str, text: str) -> Row:
+    if (row := TABLE.get(kind)) is not None:
+        return row
+    return next(row for known, row in _BY_TEXT.items() if text.startswith(known))

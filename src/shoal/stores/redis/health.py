@@ -1,0 +1,80 @@
+"""Whether a server is fit to hold a frontier: what rules it out, and what is worth a warning.
+
+Hosted servers often forbid CONFIG; what INFO says is enough for everything that rules a server out.
+"""
+
+from shoal.model.errors import Misconfigured
+from shoal.stores.redis.failures import Failed, ScriptFault
+from shoal.stores.redis.link import Link
+
+OLDEST = (7, 0)  # the first with script flags, by which a full server can still be worked off
+LISTPACK_VALUE = 512  # queues of hosts with up to 128 URLs take half the memory this way
+
+
+def facts(info: bytes) -> dict[str, str]:
+    """Read the lines of INFO."""
+    lines = (line.partition(":") for line in info.decode(errors="replace").splitlines())
+    return {name: value for name, colon, value in lines if colon}
+
+
+async def check(link: Link) -> list[str]:
+    """Refuse a server that would lose a crawl; return advice about one that might."""
+    told = facts(await link.call("INFO", "server", "memory", "persistence"))
+    refuse(told, where=str(link.address))
+    advice = []
+    if (warning := persistence(told, save=await _config(link, "save"))) is not None:
+        advice.append(warning)
+    if not await _compact(link):
+        advice.append(
+            f"set zset-max-listpack-value to {LISTPACK_VALUE} in the server's configuration: queues of small"
+            " hosts then take half the memory (this user may not set it)"
+        )
+    return advice
+
+
+def refuse(told: dict[str, str], *, where: str) -> None:
+    version = told.get("redis_version", "0")
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+        raise Misconfigured(f"store: {where} is Redis {version}; 7.0 or newer is needed, or Valkey")
+    policy = told.get("maxmemory_policy", "noeviction")
+    # With a limit of 0 nothing is evicted today, but the day somebody sets one, URLs would vanish.
+    if policy != "noeviction":
+        raise Misconfigured(
+            f"store: {where} would throw keys away when full (maxmemory-policy {policy}), and URLs with them:"
+            " run  CONFIG SET maxmemory-policy noeviction  there"
+        )
+
+
+def persistence(told: dict[str, str], *, save: str | None) -> str | None:
+    """Say what a restart of the server would cost; None: next to nothing."""
+    if told.get("aof_enabled") == "1":
+        return None
+    fix = "set  appendonly yes  and  appendfsync everysec"
+    if save == "":
+        return f"the server keeps its data in memory only, and a restart loses every crawl: {fix}"
+    return f"the server keeps snapshots only, and a crash loses what came after the last one: {fix}"
+
+
+async def _config(link: Link, name: str) -> str | None:
+    """Read one value; None: this user may not, or the server does not tell."""
+    try:
+        answer = await link.call("CONFIG", "GET", name)
+    except (Failed, ScriptFault):
+        if not link.alive:
+            raise
+        return None
+    return answer[1].decode() if answer else None
+
+
+async def _compact(link: Link) -> bool:
+    name = "zset-max-listpack-value"
+    value = await _config(link, name)
+    if value is not None and int(value) >= LISTPACK_VALUE:
+        return True
+    try:
+        await link.call("CONFIG", "SET", name, LISTPACK_VALUE)
+    except (Failed, ScriptFault):
+        if not link.alive:
+            raise
+        return False
+    return True
