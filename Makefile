@@ -5,7 +5,7 @@ PY ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test check hostile format chaos bench lock clean help
+.PHONY: setup demo test check hostile format docs chaos bench lock clean help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ check: format test ## format, then everything `make test` does
 format: setup
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format --quiet .
+
+docs: setup ## what the documentation shows of the code: the reference, and what commands print
+	@$(BIN)/python -m docs.making
 
 chaos: setup ## the kill test at full size: 20,000 pages, 30 kills
 	@CHAOS_PAGES=20000 CHAOS_KILLS=30 $(BIN)/pytest -q --timeout 1200 tests/crash/test_kill.py

@@ -34,11 +34,20 @@ class FailureClass(StrEnum):
 
 
 class Action(StrEnum):
-    RETRY = "retry"  # back off and try again, while attempts last
-    REST_HOST = "rest_host"  # the host asked for silence: try again later, no attempt charged
-    DEAD = "dead"  # give up at once, keep a dead letter
-    GONE = "gone"  # the page does not exist; not a failure of ours
-    FILTER = "filter"  # a rule says not to fetch it
+    RETRY = "retry"
+    REST_HOST = "rest_host"
+    DEAD = "dead"
+    GONE = "gone"
+    FILTER = "filter"
+
+
+CONSEQUENCE = {
+    Action.RETRY: "back off and try again; a dead letter when the attempts are used up",
+    Action.REST_HOST: "the host asked for silence: it rests, then the same again, no attempt charged",
+    Action.DEAD: "given up at once; a dead letter",
+    Action.GONE: "ends as `gone`: the page does not exist, which is no failure",
+    Action.FILTER: "ends as `filtered`, counted by rule",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +77,9 @@ POLICY: dict[FailureClass, Policy] = {
     FailureClass.GONE: Policy(Action.GONE, "404 or 410"),
     FailureClass.HTTP_ERROR: Policy(_DEAD, "any other 4xx"),
     FailureClass.TOO_LARGE: Policy(_DEAD, "headers or body above the limit"),
-    FailureClass.BOMB: Policy(_DEAD, "decoded size, ratio or number of encodings above the limit"),
+    FailureClass.BOMB: Policy(
+        _DEAD, "made to explode: decoded size, ratio or encodings above the limit, XML entities, a sitemap"
+    ),
     FailureClass.REDIRECT: Policy(_DEAD, "a loop, too many hops, or a target that cannot be fetched"),
     FailureClass.REFUSED: Policy(_DEAD, "scheme, port or address not allowed"),
     FailureClass.ROBOTS: Policy(_FILTER, "robots.txt disallows it"),

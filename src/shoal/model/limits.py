@@ -9,6 +9,8 @@ MIB = 1024 * KIB
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
+    """What one answer may cost: bytes and seconds."""
+
     header_bytes: Annotated[int, "Bytes of response headers, in all."] = 64 * KIB
     header_lines: Annotated[int, "Lines of response headers."] = 256
     wire_bytes: Annotated[int, "Bytes of a response body as sent."] = 16 * MIB
@@ -29,6 +31,8 @@ class FetchLimits:
 
 @dataclass(frozen=True, slots=True)
 class LinkLimits:
+    """Which links are taken for a trap, and how many one page or host may bring."""
+
     url_bytes: Annotated[int, "Bytes of a URL."] = 4096
     segments: Annotated[int, "Segments of a path."] = 32
     repeated_segments: Annotated[int, "Equal segments of a path in a row."] = 2
@@ -41,6 +45,8 @@ class LinkLimits:
 
 @dataclass(frozen=True, slots=True)
 class ParseLimits:
+    """What a handler may use up for one page."""
+
     cpu: Annotated[float, "CPU seconds for one page."] = 10.0
     wall: Annotated[float, "Seconds for one page."] = 15.0
     memory_bytes: Annotated[int, "Memory for one page, on top of what an idle parse process uses."] = (

@@ -104,6 +104,8 @@ class Acknowledgement(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class RetryRules:
+    """When a failed attempt is made again, and for how long a host that asked for silence is left alone."""
+
     max_retries: Annotated[int, "Attempts after the first."] = 3
     base: Annotated[float, "The n-th retry waits this to the power of n, in seconds."] = 2.0
     ceiling: Annotated[float, "Longest wait for a retry, in seconds."] = 900.0

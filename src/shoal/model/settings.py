@@ -17,6 +17,8 @@ USER_AGENT = f"Shoal/{__version__} (+https://shoal.example/bot)"
 
 @dataclass(frozen=True, slots=True)
 class CrawlSettings:
+    """How a crawl behaves. A spider may set these for itself; file, environment and flags beat it."""
+
     rate: Annotated[float, "Requests per second and host; 0: no limit."] = 2.0
     burst: Annotated[int, "Requests that a rested host may get at once before the rate applies."] = 1
     per_host: Annotated[int, "Requests at once, per host."] = 4
@@ -55,7 +57,7 @@ class CrawlSettings:
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """What is different for one host; None: as in [crawl]."""
+    """What is different for one host; None: as in [crawl]. Each means what it means there."""
 
     rate: float | None = None
     burst: int | None = None
@@ -65,6 +67,8 @@ class HostSettings:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSettings:
+    """How raw pages are kept."""
+
     segment_bytes: Annotated[int, "Size at which a segment of the archive ends."] = 1 << 30
     keep_days: Annotated[int, "Days that archived pages are kept; 0: for ever."] = 0
 

@@ -12,6 +12,8 @@ from typing import Annotated
 
 @dataclass(frozen=True, slots=True)
 class SlowdownRules:
+    """How a host that answers with blocks (403, 429, challenges) is slowed down."""
+
     threshold: Annotated[
         float,
         "Share of blocked answers at which the pause between requests has grown by two thirds of reach.",

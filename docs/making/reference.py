@@ -1,0 +1,198 @@
+"""The pages of `docs/reference/` that are made from the code: settings, failure classes, exit codes."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_origin
+
+from typer.core import TyperGroup
+
+from shoal.cli.app import command
+from shoal.cli.exits import MEANING
+from shoal.cli.layers import flag_of
+from shoal.model.configure import KINDS, MEANINGS, VARIABLES
+from shoal.model.failure import CONSEQUENCE, POLICY, Action, Policy
+from shoal.model.settings import HostSettings, Settings
+
+FOLDER = Path(__file__).parents[1] / "reference"
+
+_MADE = "<!-- Made by `make docs` from {}: change it there. -->"
+_TYPES = {bool: "yes or no", int: "whole number", float: "number", str: "text"}
+
+_SETTINGS = """
+# Settings
+
+Everything works without any. What is set in one place beats what is set in those before it:
+
+1. the defaults below,
+2. the spider's own options, for those of `[crawl]`: `shoal.Spider("books", ..., rate=1.0)`,
+3. `shoal.toml` in the current folder, or the file that `--config` names,
+4. `SHOAL_*` variables,
+5. flags.
+
+A key such as `crawl.max_pages` is `max_pages` under `[crawl]` in the file. An unknown key, or a value that
+cannot be, is an error that says which it is, where it was set, and what is allowed.
+
+```toml
+store = "/data/shop"
+
+[crawl]
+rate = 1.0
+max_pages = 100_000
+
+[crawl.headers]
+Accept-Language = "en"
+
+[hosts."slow.example"]
+rate = 0.2
+```
+
+`SHOAL_DEBUG=1` is no setting: it shows the traceback of any error. The flags are those of
+[`shoal crawl`](../commands/crawl.md); other commands take those that make sense there.
+"""
+
+_FAILURES = """
+# Failure classes
+
+Whatever goes wrong with a request has one of these classes, and its class decides what happens. The same
+words are in `shoal status`, `shoal dlq list`, `shoal trace`, logs and `--json`. The set is closed: there is
+no "other".
+
+A retry waits `retry.base` to the power of the attempt, in seconds, a quarter more or less by chance, and
+loses one step of priority. *Blocks* says whether such an answer counts towards slowing the host down
+(`[slowdown]` in the [settings](settings.md)).
+"""
+
+_EXITS = """
+# Exit codes
+
+The same for every command.
+"""
+
+_AFTER_EXITS = """
+A start URL that cannot be reached is tried as often as any other, then given up: the crawl ends with 2 and
+says why. A crawl that ends with neither a page nor a dead letter (all of it gone, or kept out by
+robots.txt) ends with 0.
+"""
+
+
+def pages() -> dict[Path, str]:
+    """Make every page of the reference that is made."""
+    return {
+        FOLDER / "settings.md": _page("src/shoal/model/settings.py", _SETTINGS, *settings()),
+        FOLDER / "failures.md": _page("src/shoal/model/failure.py", _FAILURES, *failures()),
+        FOLDER / "exit-codes.md": _page("src/shoal/cli/exits.py", _EXITS, *exits(), _AFTER_EXITS),
+    }
+
+
+def _page(origin: str, head: str, *rest: str) -> str:
+    return "\n\n".join([_MADE.format(origin), head.strip(), *(part.strip() for part in rest)]) + "\n"
+
+
+def settings() -> Iterator[str]:
+    """Give a table for each section of `shoal.toml`."""
+    whole = Settings()
+    alone = [key for key in KINDS if "." not in key]
+    yield _settings_table(alone)
+    for section in fields(whole):
+        group = getattr(whole, section.name)
+        if is_dataclass(group):
+            yield f"## [{section.name}]\n\n{type(group).__doc__}"
+            yield _settings_table([f"{section.name}.{one.name}" for one in fields(group)])
+    names = ", ".join(f"`{one.name}`" for one in fields(HostSettings))
+    yield f'## [hosts."NAME"]\n\n{HostSettings.__doc__}\n\nKeys: {names}.'
+
+
+def _settings_table(keys: Iterable[str]) -> str:
+    known = flags()
+    return _table(
+        ("key", "what it does", "type", "default", "flag", "variable"),
+        (
+            (
+                f"`{key}`",
+                MEANINGS[key],
+                kind_of(KINDS[key]),
+                default_of(key),
+                f"`{known[key]}`" if key in known else "",
+                f"`{VARIABLES[key]}`" if key in VARIABLES else "",
+            )
+            for key in keys
+        ),
+    )
+
+
+def flags() -> dict[str, str]:
+    """Find the flag of `shoal crawl` for each key that has one."""
+    crawl = command()
+    assert isinstance(crawl, TyperGroup)
+    options = {flag: one for one in crawl.commands["crawl"].params for flag in one.opts}
+    return {
+        key: " ".join((*options[flag].opts, *options[flag].secondary_opts))
+        for key in KINDS
+        if (flag := flag_of(key)) in options and key.partition(".")[0] in ("store", "crawl")
+    }
+
+
+def kind_of(hint: Any) -> str:
+    """Name a type for people."""
+    plain = next((one for one in get_args(hint) if one is not NoneType), hint) if _optional(hint) else hint
+    return "table" if get_origin(plain) is Mapping else _TYPES[plain]
+
+
+def _optional(hint: Any) -> bool:
+    return NoneType in get_args(hint)
+
+
+def default_of(key: str) -> str:
+    """Show a default as it would stand in `shoal.toml`; empty: there is none."""
+    value: object = Settings()
+    for name in key.split("."):
+        value = getattr(value, name)
+    match value:
+        case None | "" | {}:
+            return ""
+        case bool():
+            return f"`{str(value).lower()}`"
+        case str():
+            return f'`"{value}"`'
+        case int() if value >= 10_000:
+            return f"`{value:_}`"
+        case _:
+            return f"`{value}`"
+
+
+def failures() -> Iterator[str]:
+    """Give a table of the classes for each thing that can happen to them."""
+    for action, consequence in CONSEQUENCE.items():
+        rows = [(kind.value, policy) for kind, policy in POLICY.items() if policy.action is action]
+        yield f"## {consequence[0].upper()}{consequence[1:]}"
+        yield _table(
+            ("class", "when", "retries", "blocks"),
+            (
+                (f"`{name}`", policy.when, _retries(policy), "yes" if policy.blocks else "")
+                for name, policy in rows
+            ),
+        )
+
+
+def _retries(policy: Policy) -> str:
+    match policy.action:
+        case Action.RETRY:
+            return "`retry.max_retries`" if policy.retries is None else f"{policy.retries}"
+        case Action.REST_HOST:
+            return "`retry.max_rests`"
+        case _:
+            return ""
+
+
+def exits() -> Iterator[str]:
+    yield _table(("code", "meaning"), ((f"{code}", meaning) for code, meaning in MEANING.items()))
+
+
+def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Lay out a table, without the columns that nothing is in."""
+    columns = [column for column in zip(heading, *rows, strict=True) if any(column[1:])]
+    names, *cells = zip(*columns, strict=True)
+    lines = [names, ["---"] * len(names), *cells]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,150 @@
+"""What commands print, in the pages that show it.
+
+A page's `console` blocks are a session: what stands behind `$` is typed, in the order of the page, beside a
+small bookshop and in a folder of its own with `books.py` in it, and what comes is put below it. Figures
+that no two runs share (times, sizes, ids) are left as the page has them; anything else that differs is
+written anew, which a test takes for a fault.
+
+Two comments steer it, each on a line of its own. `<!-- before: COMMAND -->` types something that is not
+shown. `<!-- sample -->` says that the next block depends on the machine: it is typed, and what it prints is
+not compared.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from socket import gethostname
+from urllib.parse import quote
+
+from tests.e2e.command import surroundings
+from tests.site.name_server import NXDOMAIN, name_server
+from tests.site.server import serving
+
+ROOT = Path(__file__).parents[2]
+HOST = "books.example"
+SHOP = f"https://{HOST}"
+_NAME = "bk.test"  # with a port it is as long as the name in the pages, so columns stay where they are
+
+SPIDER = f"""\
+import shoal
+
+spider = shoal.Spider("books", start=["{SHOP}/"], follow=r"/catalogue/", key="url")
+
+
+@spider.page(r"/catalogue/[^/]+/index.html")
+def book(page):
+    yield {{"url": page.url, "title": page.css("h1::text").get(), "price": page.css(".price::text").get()}}
+
+
+@spider.page()
+def listing(page):
+    yield from page.links("h3 a", priority=3)
+    yield from page.links(".next a", priority=1)
+"""
+
+PAGES = sorted((ROOT / "docs" / "commands").glob("*.md"))
+"""The pages that show sessions."""
+
+_BLOCK = re.compile(r"^(?P<open>```console\n)(?P<lines>.*?)(?=^```$)", re.MULTILINE | re.DOTALL)
+_BEFORE = re.compile(r"^<!-- before: (.+) -->$", re.MULTILINE)
+_SAMPLE = "<!-- sample -->\n"
+
+# No two runs share these. What is counted (pages, items, letters) is not among them.
+_VARIES = re.compile(
+    r"""\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ | \b1[789]\d{8}\.\d+          # times
+    | \b\d+[dhm]\ \d\d[hms]\b | \b[\d.,]+\ (?:ms|s|B|kB|MB|bytes)\b         # durations and sizes
+    | \b[\d.,]+\ (?:pages/s|pages\ a\ second|at\ once\ will\ do)\b
+    | \b\d{8}-\d+\.warc | (?<=\ at\ )[\d,]+\b                               # places in the archive
+    | \b[0-9a-f]{16}\b | \blaptop-\d+                                       # trace ids and processes
+    | (?<="elapsed_s":\ )[\d.e-]+ | (?<="pages_per_s":\ )[\d.]+
+    | (?<="bytes":\ )\d+ | (?<="offset":\ )\d+ | (?<="length":\ )\d+""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """The bookshop, running."""
+
+    address: str
+    nameserver: str
+
+    def typed(self, command: str, folder: Path, *, last: int = 0) -> tuple[str, int]:
+        """Type a command as the page has it; `last` is the exit code of the one before, for `$?`."""
+        done = subprocess.run(
+            ["bash", "-c", f"(exit {last})\n{self._as_typed(command)}"],
+            cwd=folder,
+            env=surroundings(self._settings()) | {"PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+        return self._as_shown(done.stdout, folder), done.returncode
+
+    def _as_typed(self, command: str) -> str:
+        return command.replace(SHOP, self.address).replace(HOST, self._host)
+
+    def _as_shown(self, printed: str, folder: Path) -> str:
+        for here, there in (
+            (self.address, SHOP),
+            (self._host, HOST),
+            (quote(self._host), HOST),
+            (str(folder), "/home/me/books"),
+            (gethostname(), "laptop"),
+        ):
+            printed = printed.replace(here, there)
+        return printed
+
+    @property
+    def _host(self) -> str:
+        return self.address.partition("://")[2]
+
+    def _settings(self) -> dict[str, str]:
+        return {
+            "SHOAL_CRAWL_ALLOW_PRIVATE": "true",
+            "SHOAL_CRAWL_NAMESERVERS": self.nameserver,
+            "SHOAL_CRAWL_RATE": "200",
+            "SHOAL_RETRY_BASE": "0.01",
+            "COLUMNS": "100",
+        }
+
+
+@asynccontextmanager
+async def open_shop() -> AsyncIterator[Shop]:
+    """Serve the bookshop that the pages talk about, under a name."""
+    async with serving("tests.site.books:build", "troubled", hosts=1) as site:
+        address, _, port = site.authorities[0].partition(":")
+        async with name_server(lambda name: [address] if name == _NAME else NXDOMAIN) as nameserver:
+            yield Shop(f"http://{_NAME}:{port}", nameserver)
+
+
+def renewed(page: str, shop: Shop, folder: Path) -> str:
+    """Go through a page's session and return the page with what is printed now."""
+    (folder / "books.py").write_text(SPIDER.replace(SHOP, shop.address))
+    parts, at, last = [], 0, 0
+    for block in _BLOCK.finditer(page):
+        between = page[at : block.start()]
+        for hidden in _BEFORE.findall(between):
+            shop.typed(hidden, folder)
+        lines = []
+        for command, shown in _steps(block["lines"]):
+            printed, last = shop.typed(command, folder, last=last)
+            same = between.endswith(_SAMPLE) or _VARIES.sub("#", printed) == _VARIES.sub("#", shown)
+            lines.append(f"$ {command}\n{shown if same else printed}")
+        parts += [between, block["open"], *lines]
+        at = block.end()
+    return "".join([*parts, page[at:]])
+
+
+def _steps(lines: str) -> Iterator[tuple[str, str]]:
+    """Give each command of a block with what is shown below it."""
+    for step in re.split(r"^\$ ", lines, flags=re.MULTILINE)[1:]:
+        command, _, shown = step.partition("\n")
+        yield command, shown
