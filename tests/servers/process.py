@@ -1,0 +1,86 @@
+"""A server process of one's own: on a free port of this machine, in a private folder, ended by its id."""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from tests.corpora.packages import missing
+
+READY = 30.0  # seconds; every server here takes less than one, on a machine with nothing else to do
+
+
+class ServerProcess:
+    """A program that can be killed, stopped and started again where it was."""
+
+    def __init__(self, command: Sequence[str], folder: Path) -> None:
+        self._command = list(command)
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / "output").open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command, cwd=self._folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it the way a power cut would, and wait until it is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def output(self) -> str:
+        return (self._folder / "output").read_text(errors="replace")[-2000:]
+
+
+Server = TypeVar("Server", bound=ServerProcess)
+
+
+async def until(is_so: Callable[[Server], Awaitable[bool]], server: Server) -> None:
+    """Ask until the answer is yes; a server that ends meanwhile is shown with its last words."""
+    async with asyncio.timeout(READY):
+        while not await is_so(server):
+            if not server.running:
+                raise AssertionError(f"the server has ended: {server.output()}")
+            await asyncio.sleep(0.02)
+
+
+def free_port(*, below: int = 65_536) -> int:
+    """Find a port that nobody listens on."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port: int = probe.getsockname()[1]
+        if port < below:
+            return port
+
+
+def program(name: str, package: str) -> str:
+    """Find a program, installing its Debian package if that is possible here."""
+    if (found := shutil.which(name)) is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        print(f"installing {package} (apt-get)", file=sys.stderr, flush=True)
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        command = ["apt-get", "install", "-y", "-q", package]
+        try:
+            subprocess.run(command, env=environment, capture_output=True, timeout=300, check=True)
+        except subprocess.SubprocessError as error:
+            missing(f"{package} cannot be installed: {error}")
+        found = shutil.which(name)
+    if found is None:
+        missing(f"{name} is not installed here: apt-get install {package}")
+    return found

