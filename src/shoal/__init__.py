@@ -6,14 +6,16 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from shoal.model.request import Request as Request
+    from shoal.spider.failed import FailedRequest as FailedRequest
     from shoal.spider.page import Page as Page
     from shoal.spider.selector import Selector as Selector
     from shoal.spider.selector import SelectorList as SelectorList
     from shoal.spider.spider import Spider as Spider
 
-__all__ = ["Page", "Request", "Selector", "SelectorList", "Spider", "__version__"]
+__all__ = ["FailedRequest", "Page", "Request", "Selector", "SelectorList", "Spider", "__version__"]
 
 _HOMES = {
+    "FailedRequest": "shoal.spider.failed",
     "Page": "shoal.spider.page",
     "Request": "shoal.model.request",
     "Selector": "shoal.spider.selector",

@@ -16,15 +16,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from shoal.model.page import ParseTask
+from shoal.model.failure import FailureClass
+from shoal.model.page import GivenUp, ParseTask
 from shoal.model.request import Request, unpack
 from shoal.model.scope import Scope
 from shoal.model.url import canonical, fingerprint_of
+from shoal.spider.failed import FailedRequest
 from shoal.spider.page import Page
 from shoal.spider.run import run as _run
 from shoal.spider.spider import Spider
 
-__all__ = ["HandlerFailed", "Yielded", "page_from", "run"]
+__all__ = ["HandlerFailed", "Yielded", "failed", "page_from", "run"]
 
 
 class HandlerFailed(AssertionError):
@@ -62,26 +64,44 @@ def page_from(
     return Page(ParseTask(0, 0, request, address, status, (("content-type", kind),), body, 0.0))
 
 
-def run(spider: Spider, page: Page) -> Yielded:
-    """Run a spider's handler on a page; raise `HandlerFailed` if a crawl could not use all of it."""
-    request = page.request
-    task = ParseTask(
-        1,
-        fingerprint_of(request.method, request.url, request.body),
-        request,
-        page.url,
-        page.status,
-        tuple((name, value) for name in page.headers for value in page.headers.getall(name)),
-        page.body,
-        page.fetched_at,
-    )
+def failed(
+    kind: str,
+    *,
+    url: str = "https://page.example/",
+    status: int = 0,
+    reason: str = "because",
+    attempts: int = 1,
+    data: dict[str, Any] | None = None,
+) -> FailedRequest:
+    """Make a request that was given up, or is gone, for an `on_error` hook."""
+    request = Request(url=canonical(url), data=data or {})
+    return FailedRequest(request, FailureClass(kind), reason, status, attempts)
+
+
+def run(spider: Spider, subject: Page | FailedRequest) -> Yielded:
+    """Run a spider's handler on a page, or its hook on a failed request.
+
+    Raises `HandlerFailed` if a crawl could not use all of what it yields.
+    """
     # A scope of its own for each call: under the same one, links that were handed over before are held back.
-    result = _run(spider, task, scope=Scope())
+    result = _run(spider, _task(subject), scope=Scope())
     if result.fault is not None:
-        raise HandlerFailed(f"{page.url}: {result.fault.reason}\n{result.fault.detail}".rstrip())
+        raise HandlerFailed(f"{subject.url}: {result.fault.reason}\n{result.fault.detail}".rstrip())
     for rejected in result.rejected:
-        raise HandlerFailed(f"{page.url}: rejected item: {msgspec.json.decode(rejected.json)['reason']}")
+        raise HandlerFailed(f"{subject.url}: rejected item: {msgspec.json.decode(rejected.json)['reason']}")
     return Yielded(
         [msgspec.json.decode(item.json) for item in result.items],
         [unpack(link.packed) for link in result.links],
+    )
+
+
+def _task(subject: Page | FailedRequest) -> ParseTask:
+    request = subject.request
+    fingerprint = fingerprint_of(request.method, request.url, request.body)
+    if isinstance(subject, FailedRequest):
+        end = GivenUp(subject.kind, subject.reason, subject.attempts)
+        return ParseTask(1, fingerprint, request, request.url, subject.status, (), b"", 0.0, end)
+    headers = tuple((name, value) for name in subject.headers for value in subject.headers.getall(name))
+    return ParseTask(
+        1, fingerprint, request, subject.url, subject.status, headers, subject.body, subject.fetched_at
     )

@@ -78,6 +78,8 @@ def summary_lines(summary: Summary, *, again: str) -> Iterator[str]:
             yield f"  {label:<10} {by_count(figures)}"
     if now.rejected:
         yield f"  {'rejected':<10} {counted(now.rejected, 'item')}, told why in {summary.rejects}"
+    if now.hook_faults:
+        yield f"  {'hooks':<10} on_error failed {counted(now.hook_faults, 'time')}; the log says why"
     for output in summary.outputs:
         yield f"  {'items':<10} {_place(output)}"
     yield f"  {'archive':<10} {summary.archive}"
@@ -109,6 +111,7 @@ def summary_json(summary: Summary, *, code: Exit) -> dict[str, object]:
         "pages": now.pages,
         "items": now.items,
         "rejected": now.rejected,
+        "hook_faults": now.hook_faults,
         "bytes": now.bytes,
         "pages_per_s": round(now.pages / now.elapsed, 2) if now.elapsed > 0 else 0.0,
         "counts": dict(now.counts),

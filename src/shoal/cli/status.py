@@ -48,6 +48,7 @@ def status_json(status: "StoreStatus") -> dict[str, object]:
                 "filtered_by_rule": dict(crawl.filtered_by_rule),
                 "links_filtered_by_rule": dict(crawl.links_filtered_by_rule),
                 "rejected": crawl.rejected,
+                "hook_faults": crawl.hook_faults,
                 "paused": crawl.paused,
             }
             for crawl in status.crawls
@@ -78,3 +79,5 @@ def status_lines(status: "StoreStatus") -> Iterator[str]:
             yield f"left out in {crawl.name}: {by_count(kept_out)}"
         if crawl.rejected:
             yield f"rejected in {crawl.name}: {counted(crawl.rejected, 'item')}"
+        if crawl.hook_faults:
+            yield f"on_error hooks that failed in {crawl.name}: {count(crawl.hook_faults)}; the log says why"

@@ -54,8 +54,16 @@ class PageRecord(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, items=items, links=links)
 
 
+class GivenUp(msgspec.Struct, frozen=True, array_like=True):
+    """How a request came to its end without a page that could be used."""
+
+    kind: FailureClass
+    reason: str  # one line
+    attempts: int  # 0: an earlier run made them
+
+
 class ParseTask(msgspec.Struct, frozen=True, array_like=True):
-    """A page, as handed to a parse child."""
+    """A page, as handed to a parse child; or, with `given_up`, a request that brought none, for its hook."""
 
     id: int
     fingerprint: int
@@ -65,6 +73,7 @@ class ParseTask(msgspec.Struct, frozen=True, array_like=True):
     headers: tuple[tuple[str, str], ...]
     body: bytes
     fetched_at: float
+    given_up: GivenUp | None = None
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True):
@@ -83,7 +92,7 @@ class ParseFault(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ParseResult(msgspec.Struct, frozen=True, array_like=True):
-    """Everything a page yielded: all of it, or a fault and nothing."""
+    """Everything a page, or the hook of a request, yielded: all of it, or a fault and nothing."""
 
     id: int
     items: tuple[Item, ...] = ()

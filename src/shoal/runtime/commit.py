@@ -10,7 +10,7 @@ Many pages share one commit: it starts `GATHER` seconds after the first of them,
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from shoal.model.outcome import Acknowledgement, Fetched, Lease, Settlement
@@ -56,7 +56,7 @@ class Committer:
         rejects: Sinks,
         *,
         crawl: str,
-        left_out: sums.LeftOut,
+        totals: sums.Sums,
         archive_key: str,
         sinks_key: str,
         rejects_key: str,
@@ -68,7 +68,7 @@ class Committer:
         self._sinks = sinks
         self._rejects = rejects
         self._crawl = crawl
-        self._left_out = left_out
+        self._totals = totals
         self._archive_key = archive_key
         self._sinks_key = sinks_key
         self._rejects_key = rejects_key
@@ -122,19 +122,20 @@ class Committer:
                 if isinstance(settlement.outcome, Fetched) and not self._store.holds(settlement.lease)
             )
         acknowledgements = [entry for entry in acknowledgements if not self._is_lost(entry[0].fingerprint)]
-        results = _results(held) + _results(acknowledgements)
-        self._sinks.write([item for result in results for item in result.items])
+        entries: list[tuple[Settlement | Acknowledgement, ParseResult | None]] = [*held, *acknowledgements]
+        brought = [(ended.outcome, result) for ended, result in entries if result is not None]
+        self._sinks.write([item for _, result in brought for item in result.items])
         self._archive.flush()
         checkpoints = {self._sinks_key: self._sinks.flush(), self._archive_key: self._archive.checkpoint()}
-        if rejected := [record for result in results for record in result.rejected]:
+        if rejected := [record for _, result in brought for record in result.rejected]:
             self._rejects.write(rejected)
             checkpoints[self._rejects_key] = self._rejects.flush()
-        changed = self._left_out.add(results)
+        changed = [self._totals.add(outcome, result) for outcome, result in brought]
         await self._store.commit(
             [settlement for settlement, _ in held],
             [acknowledgement for acknowledgement, _ in acknowledgements],
             checkpoints,
-            {self._crawl: {sums.KEY: self._left_out.dump()}} if changed else {},
+            {self._crawl: {sums.KEY: self._totals.dump()}} if any(changed) else {},
         )
         self._on_commit()
 
@@ -144,7 +145,3 @@ class Committer:
             return False
         self._lost[fingerprint] -= 1
         return True
-
-
-def _results(entries: Iterable[tuple[object, ParseResult | None]]) -> list[ParseResult]:
-    return [result for _, result in entries if result is not None]

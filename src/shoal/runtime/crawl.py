@@ -62,7 +62,7 @@ async def crawl(
             snapshot=await running.snapshot(draining=False),
             resumed=stations.resumed,
             outputs=stations.outputs,
-            rejects=str(stations.rejects_file) if stations.left_out.items else "",
+            rejects=str(stations.rejects_file) if stations.totals.rejected else "",
             archive=str(stations.archive_folder),
             store=str(stations.store.path),
             dead_by_class=dict(counts.dead_by_class),
@@ -86,7 +86,7 @@ class Crawl:
             stations.sinks,
             stations.rejects,
             crawl=stations.crawl,
-            left_out=stations.left_out,
+            totals=stations.totals,
             archive_key=archive_key(stations.crawl),
             sinks_key=sinks_key(stations.crawl),
             rejects_key=rejects_key(stations.crawl),
@@ -100,6 +100,7 @@ class Crawl:
             self,
             self._tally,
             quarantine=Quarantine(stations.settings.links.per_pattern),
+            hooks=stations.parser.description.hooks,
         )
 
     async def run(self, stop: Stop, watch: Callable[[Snapshot], None] | None) -> Ending:
@@ -222,7 +223,7 @@ class Crawl:
                 log.exception("attempt.internal", extra={"url": lease.request.url})
                 outcome = Dead(internal(error))
                 self._tally.outcome(outcome)
-                self.settle(Settlement(lease, outcome))
+                self._end(Settlement(lease, outcome))
             finally:
                 self._active -= 1
             if self._queue.qsize() < PREFETCH // 2:
@@ -247,7 +248,7 @@ class Crawl:
             self._parsing.take(attempt, earlier)
             return
         self._tally.outcome(attempt.outcome)
-        self.settle(
+        self._end(
             Settlement(
                 lease,
                 attempt.outcome,
@@ -257,6 +258,13 @@ class Crawl:
                 elapsed=time.monotonic() - began,
             )
         )
+
+    def _end(self, settlement: Settlement) -> None:
+        """Settle an attempt that brought no page; if that was the end, the hook has its say first."""
+        if self._parsing.take_failed(settlement):
+            self._stations.frontier.landed([settlement.lease])
+        else:
+            self.settle(settlement)
 
     async def _earlier(self, lease: Lease) -> StoredPage | None:
         """Find the page as the crawl's previous generation left it, if it can be asked for again."""

@@ -20,6 +20,7 @@ class CrawlStatus:
     filtered_by_rule: Mapping[str, int]
     links_filtered_by_rule: Mapping[str, int] = field(default_factory=dict)  # never made a request
     rejected: int = 0  # items that did not fit their model
+    hook_faults: int = 0  # `on_error` hooks that raised or hung
     paused: bool = False
 
 
@@ -43,7 +44,7 @@ async def status(store: str) -> StoreStatus:
         crawls = []
         for name in await reader.crawls():
             counts = await reader.counts(name)
-            left_out = sums.LeftOut.load(await reader.crawl_get(name, sums.KEY))
+            totals = sums.Sums.load(await reader.crawl_get(name, sums.KEY))
             crawls.append(
                 CrawlStatus(
                     name,
@@ -51,8 +52,9 @@ async def status(store: str) -> StoreStatus:
                     counts.by_state(),
                     counts.dead_by_class,
                     counts.filtered_by_rule,
-                    _with_budget(left_out.links, counts.over_budget),
-                    left_out.items,
+                    _with_budget(totals.links, counts.over_budget),
+                    totals.rejected,
+                    totals.hook_faults,
                     await reader.paused(name),
                 )
             )

@@ -18,6 +18,7 @@ from shoal.fetch.decode import decode_archived
 from shoal.frontier.sqlite import Reader
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.page import PageRecord
+from shoal.runtime import sums
 from shoal.runtime.wiring import sinks_key
 from shoal.sinks.recount import outputs, recount
 from shoal.stores.folder import StoreFolder
@@ -92,6 +93,11 @@ async def own_items(reader: Reader, store: StoreFolder, crawl: str) -> Path:
                     return Path(path)
             except Rejected:
                 continue  # gone, or changed: perhaps there is another one
+    if made := sums.Sums.load(await reader.crawl_get(crawl, sums.KEY)).hook_items:
+        raise Misconfigured(
+            f"{made} items of crawl {crawl!r} were made by on_error hooks, from no page: "
+            "the others cannot be told from them"
+        )
     shown = ", ".join(known) or "nothing but standard output"
     raise Misconfigured(
         f"crawl {crawl!r} has no JSONL output with all its {total} items any more (it wrote to {shown})"

@@ -4,6 +4,10 @@ A page is archived at the moment it is settled and not before, so that one commi
 the archive holds no page that the store would fetch again. As a rule that moment is the end of its parse. A
 page whose parse takes long is settled earlier, as fetched, and acknowledged later. One whose lease has run
 out by then is dropped.
+
+A request that has failed for good, on the wire or in its handler, may have an `on_error` hook in the spider.
+Then its end waits for what the hook has to say, and both are committed together. A hook that raises, hangs or
+dies changes nothing about that end. After a kill the request is in hand again, and so is its hook.
 """
 
 import asyncio
@@ -11,9 +15,8 @@ import itertools
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import AsyncIterator, Set
+from typing import Protocol, assert_never
 
 import msgspec
 
@@ -23,9 +26,10 @@ from shoal.fetch.attempt import Attempt
 from shoal.frontier.answers import Unparsed
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Lease, Settlement
-from shoal.model.page import PageRecord, ParseResult, ParseTask, Response
+from shoal.model.page import PageRecord, ParseFault, ParseResult, ParseTask, Response
 from shoal.model.request import Request, trace_id
 from shoal.parse.pool import ParsePool, Poisoned
+from shoal.runtime.in_hand import Archived, Arrived, Barren, Failed, failure_of
 from shoal.runtime.pages import Pages
 from shoal.runtime.quarantine import Quarantine
 from shoal.runtime.tally import Tally
@@ -44,24 +48,6 @@ class Ledger(Protocol):
     def acknowledge(self, acknowledgement: Acknowledgement, result: ParseResult | None = None) -> None: ...
 
 
-@dataclass(slots=True)
-class Arrived:
-    """A page that only we have: fetched, not archived, its lease not settled."""
-
-    attempt: Attempt
-    response: Response
-    earlier: StoredPage | None
-    since: float
-
-
-@dataclass(slots=True)
-class Archived:
-    """A page that is settled as fetched; its links and items are still to come."""
-
-    fingerprint: int
-    page: PageRecord
-
-
 class Parsing:
     """Takes pages in, has them parsed, and hands in what became of them."""
 
@@ -74,6 +60,7 @@ class Parsing:
         tally: Tally,
         *,
         quarantine: Quarantine,
+        hooks: Set[FailureClass] = frozenset(),
     ) -> None:
         self._crawl = crawl
         self._parser = parser
@@ -81,7 +68,8 @@ class Parsing:
         self._ledger = ledger
         self._tally = tally
         self._quarantine = quarantine
-        self._in_hand: dict[int, Arrived | Archived] = {}  # by task id
+        self._hooks = hooks
+        self._in_hand: dict[int, Arrived | Archived | Failed] = {}  # by task id
         self._ids = itertools.count(1)
         self._fewer = asyncio.Event()
 
@@ -90,15 +78,22 @@ class Parsing:
         assert attempt.response is not None
         if self._ledger.gave_up(attempt.lease):
             return
+        arrived = Arrived(attempt, attempt.response, earlier, time.monotonic())
         if not attempt.parse:
             self._tally.pages += 1
-            page = self._keep(attempt, attempt.response, earlier)
-            self._ledger.settle(Settlement(attempt.lease, Done(page), attempt.links))
+            self._ledger.settle(Settlement(attempt.lease, Done(self._keep(arrived)), attempt.links))
             return
         lease = attempt.lease
         shown = self._pages.shown(attempt.response, earlier)
-        arrived = Arrived(attempt, attempt.response, earlier, time.monotonic())
         self._submit(_task(next(self._ids), lease.fingerprint, lease.request, shown), arrived)
+
+    def take_failed(self, settlement: Settlement) -> bool:
+        """Take in the end of a request that brought no page, for its hook; False: no hook waits for it."""
+        failure = failure_of(settlement.outcome)
+        if failure is None or failure.kind not in self._hooks:
+            return False
+        self._ask(Failed(Barren(settlement), failure))
+        return True
 
     async def take_up(self, unparsed: AsyncIterator[Unparsed]) -> None:
         """Take in the pages that an earlier run archived and did not parse, as fast as they are parsed."""
@@ -106,26 +101,29 @@ class Parsing:
             while self._parser.backlog.pages >= BACKLOG:
                 self._fewer.clear()
                 await self._fewer.wait()
+            archived = Archived(waiting.fingerprint, waiting.request, waiting.page)
             try:
                 shown = self._pages.recall(waiting.page.ref)
             except PageUnreadable as error:
-                failure = Failure(FailureClass.TRUNCATED, str(error), waiting.page.status)
-                self._acknowledge(waiting.fingerprint, Dead(failure, waiting.page))
+                self._fail(archived, FailureClass.TRUNCATED, str(error))
                 continue
             task = _task(next(self._ids), waiting.fingerprint, waiting.request, shown)
-            self._submit(task, Archived(waiting.fingerprint, waiting.page))
+            self._submit(task, archived)
 
     def settle_slow(self, *, patience: float = PATIENCE) -> None:
         """Settle the pages that have been in hand for long, as fetched: their leases are free then."""
         before = time.monotonic() - patience
         for id, hand in list(self._in_hand.items()):
-            if isinstance(hand, Arrived) and hand.since <= before:
-                attempt = hand.attempt
-                if self._ledger.gave_up(attempt.lease):
-                    continue  # noticed again when its parse ends
-                page = self._keep(attempt, hand.response, hand.earlier)
-                self._in_hand[id] = Archived(attempt.lease.fingerprint, page)
-                self._ledger.settle(Settlement(attempt.lease, Fetched(page), attempt.links))
+            what = hand.what if isinstance(hand, Failed) else hand
+            if not isinstance(what, Arrived) or what.since > before:
+                continue
+            attempt, lease = what.attempt, what.attempt.lease
+            if self._ledger.gave_up(lease):
+                continue  # noticed again when its parse ends
+            page = self._keep(what)
+            archived = Archived(lease.fingerprint, lease.request, page, lease.attempt)
+            self._in_hand[id] = Failed(archived, hand.failure) if isinstance(hand, Failed) else archived
+            self._ledger.settle(Settlement(lease, Fetched(page), attempt.links))
 
     async def until_empty(self) -> None:
         """Wait until every page in hand is parsed."""
@@ -133,43 +131,69 @@ class Parsing:
             self._fewer.clear()
             await self._fewer.wait()
 
-    def _submit(self, task: ParseTask, hand: Arrived | Archived) -> None:
+    def _submit(self, task: ParseTask, hand: Arrived | Archived | Failed) -> None:
         self._in_hand[task.id] = hand
-        self._parser.submit(task, self._parsed)
+        self._parser.submit(task, self._answered)
 
-    def _parsed(self, answer: ParseResult | Poisoned) -> None:
+    def _ask(self, failed: Failed) -> None:
+        self._submit(failed.task(next(self._ids)), failed)
+
+    def _answered(self, answer: ParseResult | Poisoned) -> None:
         hand = self._in_hand.pop(answer.id)
         self._fewer.set()
-        match hand:
-            case Arrived():
-                attempt = hand.attempt
-                if self._ledger.gave_up(attempt.lease):
-                    return
-                page = self._keep(attempt, hand.response, hand.earlier)
-                outcome, result = self._judged(attempt.lease.fingerprint, page, answer)
-                links = attempt.links if result is None else attempt.links + result.links
-                self._ledger.settle(Settlement(attempt.lease, outcome, links), result)
-            case Archived():
-                outcome, result = self._judged(hand.fingerprint, hand.page, answer)
-                self._acknowledge(hand.fingerprint, outcome, result)
-
-    def _judged(
-        self, fingerprint: int, page: PageRecord, answer: ParseResult | Poisoned
-    ) -> tuple[Done | Dead, ParseResult | None]:
-        """Turn a parse into an outcome and what it brought: all of it, or nothing."""
-        if isinstance(answer, Poisoned):
-            failure = Failure(FailureClass.POISON, f"{answer.kind}: {answer.reason}", page.status)
+        what = hand.what if isinstance(hand, Failed) else hand
+        if not isinstance(what, Archived) and self._ledger.gave_up(what.lease):
+            return
+        if isinstance(hand, Failed):
+            self._end(hand.what, hand.failure, self._heard(hand, answer))
+        elif isinstance(answer, Poisoned):
+            self._fail(hand, FailureClass.POISON, f"{answer.kind}: {answer.reason}")
         elif answer.fault is not None:
-            failure = Failure(answer.fault.kind, answer.fault.reason, page.status)
             facts = {"reason": answer.fault.reason, "detail": answer.fault.detail}
-            log.warning("page.parse_error", extra={"trace": trace_id(fingerprint), **facts})
+            log.warning("page.parse_error", extra={"trace": trace_id(hand.fingerprint), **facts})
+            self._fail(hand, answer.fault.kind, answer.fault.reason)
         else:
-            answer = self._sifted(answer)
-            self._tally.page(answer)
-            page = page.parsed(items=len(answer.items), links=len(answer.links))
-            return Done(page), answer
-        self._tally.failures[failure.kind] += 1
-        return Dead(failure, page), None
+            result = self._sifted(answer)
+            self._tally.page(result)
+            self._end(hand, None, result)
+
+    def _fail(self, hand: Arrived | Archived, kind: FailureClass, reason: str) -> None:
+        """End a page that was not parsed: it brings nothing but what its hook, if there is one, yields."""
+        failed = Failed(hand, Failure(kind, reason, hand.status))
+        self._tally.failures[kind] += 1
+        if kind in self._hooks:
+            self._ask(failed)
+        else:
+            self._end(hand, failed.failure)
+
+    def _heard(self, failed: Failed, answer: ParseResult | Poisoned) -> ParseResult:
+        """Take what a hook said; its own fault is counted, and changes nothing else."""
+        if isinstance(answer, Poisoned):
+            answer = ParseResult(answer.id, fault=ParseFault(f"{answer.kind}: {answer.reason}"))
+        result = self._sifted(answer)
+        self._tally.hook(result)
+        if result.fault is not None:
+            facts = {"reason": result.fault.reason, "detail": result.fault.detail}
+            about = {"trace": trace_id(failed.what.fingerprint), "failure": failed.failure.kind}
+            log.warning("hook.failed", extra={**about, **facts})
+        return result
+
+    def _end(
+        self, hand: Arrived | Archived | Barren, failure: Failure | None, result: ParseResult | None = None
+    ) -> None:
+        """Hand in how something in hand ended, and what came of it: one step for the ledger."""
+        links = () if result is None else result.links
+        match hand:
+            case Arrived(attempt=attempt):
+                outcome = _outcome(self._keep(hand), failure, result)
+                self._ledger.settle(Settlement(attempt.lease, outcome, attempt.links + links), result)
+            case Archived(fingerprint=fingerprint, page=page):
+                outcome = _outcome(page, failure, result)
+                self._ledger.acknowledge(Acknowledgement(self._crawl, fingerprint, outcome, links), result)
+            case Barren(settlement=settlement):
+                self._ledger.settle(msgspec.structs.replace(settlement, links=links), result)
+            case _:
+                assert_never(hand)
 
     def _sifted(self, result: ParseResult) -> ParseResult:
         """Take the links of quarantined patterns out, counted by rule like those that a child drops."""
@@ -179,12 +203,16 @@ class Parsing:
         dropped = Counter(result.dropped) + Counter({FailureClass.TRAP.value: len(result.links) - len(links)})
         return msgspec.structs.replace(result, links=tuple(links), dropped=dict(dropped))
 
-    def _keep(self, attempt: Attempt, response: Response, earlier: StoredPage | None) -> PageRecord:
-        return self._pages.keep(attempt.lease.request, attempt.headers, response, earlier)
+    def _keep(self, arrived: Arrived) -> PageRecord:
+        attempt = arrived.attempt
+        return self._pages.keep(attempt.lease.request, attempt.headers, arrived.response, arrived.earlier)
 
-    def _acknowledge(self, fingerprint: int, outcome: Done | Dead, result: ParseResult | None = None) -> None:
-        links = () if result is None else result.links
-        self._ledger.acknowledge(Acknowledgement(self._crawl, fingerprint, outcome, links), result)
+
+def _outcome(page: PageRecord, failure: Failure | None, result: ParseResult | None) -> Done | Dead:
+    if failure is not None:
+        return Dead(failure, page)
+    assert result is not None
+    return Done(page.parsed(items=len(result.items), links=len(result.links)))
 
 
 def _task(id: int, fingerprint: int, request: Request, page: Response | StoredPage) -> ParseTask:

@@ -45,6 +45,7 @@ class Snapshot:
     eta: float | None = None  # seconds; None: cannot be said yet
     eta_reason: str = ""  # what bounds it: "politeness of shop.example" or "this machine"
     rejected: int = 0  # items that did not fit their model, this run
+    hook_faults: int = 0  # `on_error` hooks that raised or hung, this run
     draining: bool = False
 
 

@@ -1,39 +1,42 @@
-"""What a crawl left out over its whole life, by rule, kept with its other figures.
+"""What a crawl counts over its whole life besides its requests, kept with its other figures.
 
-These are links and items, not requests: no request was ever made of them, so the frontier does not count
-them.
+No request was ever made of the links that a rule keeps out, and no page accounts for what a hook yields: the
+frontier counts neither.
 """
-
-from collections.abc import Iterable
 
 import msgspec
 
+from shoal.model.outcome import Done, Outcome
 from shoal.model.page import ParseResult
 
-KEY = "left_out"
+KEY = "sums"
 
 
-class LeftOut(msgspec.Struct):
+class Sums(msgspec.Struct):
     """Sums that grow with every commit and survive a restart."""
 
     links: dict[str, int] = {}  # not followed, by rule
-    items: int = 0  # rejected by their model
+    rejected: int = 0  # items that did not fit their model
+    hook_items: int = 0  # items that `on_error` hooks have made
+    hook_faults: int = 0  # hooks that raised or hung
 
     @classmethod
-    def load(cls, stored: bytes | None) -> "LeftOut":
+    def load(cls, stored: bytes | None) -> "Sums":
         return cls() if stored is None else msgspec.json.decode(stored, type=cls)
 
     def dump(self) -> bytes:
         return msgspec.json.encode(self)
 
-    def add(self, results: Iterable[ParseResult]) -> bool:
-        """Add what pages have left out; returns whether there was any."""
-        changed = False
-        for result in results:
-            if not result.dropped and not result.rejected:
-                continue
-            changed = True
-            self.items += len(result.rejected)
-            for rule, count in result.dropped.items():
-                self.links[rule] = self.links.get(rule, 0) + count
-        return changed
+    def add(self, outcome: Outcome, result: ParseResult) -> bool:
+        """Add what a page, or a hook, has brought; returns whether that changes anything here."""
+        # Only a hook yields something for a request that has no page to show, and only its fault comes here.
+        hooked = 0 if isinstance(outcome, Done) else len(result.items)
+        faulty = result.fault is not None
+        if not (result.dropped or result.rejected or hooked or faulty):
+            return False
+        self.rejected += len(result.rejected)
+        self.hook_items += hooked
+        self.hook_faults += faulty
+        for rule, count in result.dropped.items():
+            self.links[rule] = self.links.get(rule, 0) + count
+        return True

@@ -25,12 +25,21 @@ class Tally:
         self.items = 0
         self.rejected = 0
         self.bytes = 0
+        self.hook_faults = 0
         self.failures: Counter[str] = Counter()
         self.filtered: Counter[str] = Counter()
 
     def page(self, result: ParseResult) -> None:
         """Count a parsed page and what it brought."""
         self.pages += 1
+        self._brought(result)
+
+    def hook(self, result: ParseResult) -> None:
+        """Count what an `on_error` hook brought, or that it failed."""
+        self.hook_faults += result.fault is not None
+        self._brought(result)
+
+    def _brought(self, result: ParseResult) -> None:
         self.items += len(result.items)
         self.rejected += len(result.rejected)
         if result.dropped:
@@ -86,6 +95,7 @@ class Tally:
             eta=eta,
             eta_reason=eta_reason,
             rejected=self.rejected,
+            hook_faults=self.hook_faults,
             draining=draining,
         )
 

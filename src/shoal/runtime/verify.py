@@ -38,7 +38,7 @@ class CrawlReport:
     name: str
     accepted: int
     pages: int  # in the archive
-    items: int  # that those pages brought
+    items: int  # that those pages, and hooks, brought
     outputs: Mapping[str, int | None]  # items by output; None: there, but not counted
     problems: Sequence[str]  # one line each
 
@@ -73,7 +73,8 @@ async def _verify_crawl(reader: Reader, store: StoreFolder, crawl: str, deep: bo
         shelf.check(fingerprint, page)
     written, lost = _count_outputs(outputs(checkpoint))
     rejects, rejects_lost = _count_outputs(outputs(await reader.checkpoint(rejects_key(crawl))))
-    rejected = sums.LeftOut.load(await reader.crawl_get(crawl, sums.KEY)).items
+    totals = sums.Sums.load(await reader.crawl_get(crawl, sums.KEY))
+    items += totals.hook_items
     running = store.owner() is not None
     return CrawlReport(
         name=crawl,
@@ -87,7 +88,7 @@ async def _verify_crawl(reader: Reader, store: StoreFolder, crawl: str, deep: bo
             *lost,
             *rejects_lost,
             *compare(items, written, running=running),
-            *compare(rejected, rejects, running=running),
+            *compare(totals.rejected, rejects, running=running),
         ],
     )
 

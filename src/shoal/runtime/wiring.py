@@ -77,7 +77,7 @@ class Stations:
     parser: ParsePool
     sinks: Sinks
     rejects: Sinks  # where items go that do not fit their model; none, if no route names one
-    left_out: sums.LeftOut
+    totals: sums.Sums
     border: "Border"
     outputs: Sequence[str]
 
@@ -208,7 +208,7 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             parser=parser,
             sinks=sinks,
             rejects=rejects,
-            left_out=sums.LeftOut.load(await frontier.crawl_get(name, sums.KEY)),
+            totals=sums.Sums.load(await frontier.crawl_get(name, sums.KEY)),
             border=border,
             outputs=outputs,
         )

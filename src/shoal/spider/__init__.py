@@ -2,6 +2,7 @@
 
     spider      Spider: start, routes, options
     page        Page: what a handler is given
+    failed      FailedRequest: what an `on_error` hook is given
     selector    CSS, XPath and regular expressions on a page, with parsel's meaning
     links       where a page leads
     items       what a handler yields, made into JSON

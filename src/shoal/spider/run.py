@@ -2,7 +2,7 @@
 
 All or nothing: a page gives everything that its handler made of it, or a fault and nothing. What a handler
 raises and an item that cannot be written are faults. What ends a process passes through: `Overflow`,
-`MemoryError`, `SystemExit` and their like.
+`MemoryError`, `SystemExit` and their like. A request that was given up goes through its hook the same way.
 """
 
 import time
@@ -21,6 +21,7 @@ from shoal.model.page import Item, ParseFault, ParseResult, ParseTask
 from shoal.model.request import Link, Request
 from shoal.model.scope import Scope
 from shoal.model.url import canonical
+from shoal.spider.failed import FailedRequest
 from shoal.spider.items import encoded, is_item, rejected
 from shoal.spider.kind import Kind
 from shoal.spider.links import Links
@@ -59,11 +60,18 @@ def run(spider: Spider, task: ParseTask, *, scope: Scope, limits: ParseLimits | 
 
 def _harvest(spider: Spider, task: ParseTask, scope: Scope, limits: ParseLimits) -> "Harvest":
     harvest = Harvest(spider, task, scope, limits)
-    page = Page(task, obey_nofollow=scope.obey_nofollow, known=spider.memory.recent)
-    route = spider.route_for(task.request, task.url)
-    if route is None or (page.kind is Kind.BINARY and not route.binary):
+    subject: Page | FailedRequest
+    if task.given_up is not None:
+        route = spider.hooks.get(task.given_up.kind)
+        subject = FailedRequest.of(task)
+    else:
+        route = spider.route_for(task.request, task.url)
+        subject = Page(task, obey_nofollow=scope.obey_nofollow, known=spider.memory.recent)
+        if subject.kind is Kind.BINARY and route is not None and not route.binary:
+            return harvest
+    if route is None:
         return harvest
-    for one in _yielded(route, page):
+    for one in _yielded(route, subject):
         if isinstance(one, Request):
             harvest.follow(one)
         elif isinstance(one, Links):
@@ -73,8 +81,8 @@ def _harvest(spider: Spider, task: ParseTask, scope: Scope, limits: ParseLimits)
     return harvest
 
 
-def _yielded(route: Route, page: Page) -> Iterable[object]:
-    made = route.handler(page)
+def _yielded(route: Route, subject: Page | FailedRequest) -> Iterable[object]:
+    made = route.handler(subject)
     if made is None or isinstance(made, Request | Links) or is_item(made):
         return (made,)
     if isinstance(made, Iterable) and not isinstance(made, str | bytes):
@@ -101,6 +109,8 @@ class Harvest:
         listing = task.request.route == SITEMAP
         self._most = max(scope.limits.per_page, _LISTED) if listing else scope.limits.per_page
         self._fingerprint = task.fingerprint
+        # What a hook makes of a request must not pass for what its page yields once it is replayed.
+        self._origin = f"{task.fingerprint:016x}" + (f"-{task.given_up.kind}" if task.given_up else "")
         self._url = task.url
         self._depth = task.request.depth + 1
         self._bytes = 0
@@ -158,7 +168,7 @@ class Harvest:
             raise Rejected(
                 f"item {number + 1}: a handler yields items and requests, not a {type(value).__name__}"
             )
-        fallback = f"{self._fingerprint:016x}-{number}"
+        fallback = f"{self._origin}-{number}"
         kept = self.items
         try:
             item = encoded(value if route.check is None else route.check(value), route.key, fallback)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from shoal.model.errors import Misconfigured, ShoalError
+from shoal.model.failure import FailureClass
 from shoal.model.request import Request
 from shoal.spider.spider import Spider
 
@@ -46,6 +47,7 @@ class SpiderDescription(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()  # for `Scope.of`; empty: those of the seeds
     key: tuple[str, ...] = ()
     routes: tuple[str, ...] = ()
+    hooks: frozenset[FailureClass] = frozenset()  # failure classes that an `on_error` hook waits for
     models: bool = False  # some items are checked, so some may be rejected
     version: str = ""  # changes with the code
 
@@ -59,7 +61,8 @@ def describe(spider: Spider) -> SpiderDescription:
         hosts=spider.hosts,
         key=spider.key,
         routes=tuple(spider.routes),
-        models=any(route.check is not None for route in spider.routes.values()),
+        hooks=frozenset(spider.hooks),
+        models=any(route.check for route in (*spider.routes.values(), *spider.hooks.values())),
         version=spider.version,
     )
 

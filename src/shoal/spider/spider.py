@@ -11,16 +11,20 @@ import msgspec
 
 from shoal.model.configure import KINDS, Given, configure
 from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.failure import POLICY, Action, FailureClass
 from shoal.model.request import FIRST, Request
 from shoal.model.url import canonical
 from shoal.spider.memory import Memory
 from shoal.spider.models import Check, checker
 
 if TYPE_CHECKING:
+    from shoal.spider.failed import FailedRequest
     from shoal.spider.page import Page
 
 Handler = Callable[["Page"], object]
+ErrorHook = Callable[["FailedRequest"], object]
 _H = TypeVar("_H", bound=Handler)
+_E = TypeVar("_E", bound=ErrorHook)
 
 _OPTIONS = [key.removeprefix("crawl.") for key in KINDS if key.startswith("crawl.")]
 _OWN = ["name", "start", "sitemaps", "hosts", "key"]
@@ -28,13 +32,16 @@ _OWN = ["name", "start", "sitemaps", "hosts", "key"]
 SITEMAP = "shoal.sitemap"
 """The route of requests for sitemaps and feeds; every spider has its handler."""
 
+FAILURES = frozenset(kind for kind, policy in POLICY.items() if policy.action is not Action.FILTER)
+"""The classes that can end a request. The others are rules: what they keep out has not failed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A handler, and which pages are its own."""
+    """A handler, and which pages are its own; or a hook, which is looked up by failure class."""
 
     name: str
-    handler: Handler
+    handler: Callable[[Any], object]
     matches: Callable[[str], object] | None  # None: by name only, or as the fallback
     key: tuple[str, ...]
     binary: bool
@@ -70,10 +77,12 @@ class Spider:
         self.key = _fields(key)
         self.options = self._checked(options)
         self.routes: dict[str, Route] = {}
+        self.hooks: dict[FailureClass, Route] = {}
         self.version = ""  # of the code; set by whoever loads it
         self.memory = Memory()
         self._by_url: list[Route] = []
         self._fallback: Route | None = None
+        self._error_fallback: Route | None = None
 
     @overload
     def page(self, pattern: _H, /) -> _H: ...
@@ -128,6 +137,56 @@ class Spider:
             return handler
 
         return register
+
+    @overload
+    def on_error(self, kind: _E, /) -> _E: ...
+    @overload
+    def on_error(
+        self, /, *kinds: str, key: str | Sequence[str] | None = None, item: type[Any] | None = None
+    ) -> Callable[[_E], _E]: ...
+    def on_error(
+        self, /, *kinds: Any, key: str | Sequence[str] | None = None, item: type[Any] | None = None
+    ) -> Any:
+        """Register a hook for the requests that end by one of these failure classes, dead or gone.
+
+        Without a class it takes all those that no other hook names. A hook is given a `FailedRequest` and
+        yields items and requests like a handler; they are stored together with the request's end. `key` and
+        `item` mean what they mean to `page`.
+        """
+        if len(kinds) == 1 and callable(kinds[0]):
+            return self.on_error()(kinds[0])
+        named = [self._failure_class(kind) for kind in kinds]
+        check = None if item is None else checker(item)
+
+        def register(hook: _E) -> _E:
+            route = Route(
+                name=hook.__name__,
+                handler=hook,
+                matches=None,
+                key=self.key if key is None else _fields(key),
+                binary=False,
+                check=check,
+            )
+            if not named and self._error_fallback is not None:
+                raise Misconfigured(f"spider {self.name!r}: two hooks take all other errors")
+            for kind in named:
+                if kind in self.hooks and self.hooks[kind] is not self._error_fallback:
+                    raise Misconfigured(f"spider {self.name!r}: two hooks take {kind.value!r}")
+                self.hooks[kind] = route
+            if not named:
+                self._error_fallback = route
+                self.hooks = dict.fromkeys(FAILURES, route) | self.hooks
+            return hook
+
+        return register
+
+    def _failure_class(self, kind: object) -> FailureClass:
+        known = [one.value for one in FailureClass if one in FAILURES]
+        if kind in known:
+            return FailureClass(kind)
+        is_rule = kind in [one.value for one in FailureClass]
+        hint = "; it is a rule that keeps requests out" if is_rule else _nearest(str(kind), known)
+        raise Misconfigured(f"spider {self.name!r}: on_error: {kind!r} is no class of failure{hint}")
 
     def route_for(self, request: Request, url: str) -> Route | None:
         """Find the handler of a page: the one its request names, else by URL. None: nobody wants it."""

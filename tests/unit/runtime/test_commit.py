@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from shoal.model.outcome import Acknowledgement, Done, Fetched, Lease, Settlement
-from shoal.model.page import Item, PageRecord, PageRef, ParseResult
+from shoal.model.failure import Failure, FailureClass
+from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Gone, Lease, Settlement
+from shoal.model.page import Item, PageRecord, PageRef, ParseFault, ParseResult
 from shoal.model.request import Request
 from shoal.runtime.commit import MOST, Committer
-from shoal.runtime.sums import KEY, LeftOut
+from shoal.runtime.sums import KEY, Sums
 
 
 def lease(number: int) -> Lease:
@@ -93,14 +94,14 @@ class RejectsWitness:
         return b"7"
 
 
-def committer(witness: Witness, left_out: LeftOut | None = None) -> Committer:
+def committer(witness: Witness, totals: Sums | None = None) -> Committer:
     return Committer(
         witness,
         witness,
         SinkWitness(witness),
         RejectsWitness(witness),
         crawl="c",
-        left_out=left_out or LeftOut(),
+        totals=totals or Sums(),
         archive_key="archive",
         sinks_key="sinks",
         rejects_key="rejects",
@@ -176,14 +177,28 @@ async def test_rejected_items_are_out_before_the_store_says_so_and_go_with_their
 
 async def test_what_is_left_out_is_summed_up_in_the_transaction_of_its_page() -> None:
     witness = Witness(lost={2})
-    work = committer(witness, LeftOut({"scope": 10}, 1))
+    work = committer(witness, Sums({"scope": 10}, 1))
     for number in (1, 2, 3):
         page = brought(str(number), rejected=(Item("bad", b"{}"),), dropped={"scope": 1, "trap": 2})
         work.settle(settlement(number), page)
 
     await work.flush()
 
-    assert LeftOut.load(witness.state[KEY]) == LeftOut({"scope": 12, "trap": 4}, 3)
+    assert Sums.load(witness.state[KEY]) == Sums({"scope": 12, "trap": 4}, 3)
+
+
+async def test_what_a_hook_brings_and_its_faults_are_summed_up_apart_from_pages() -> None:
+    witness = Witness()
+    work = committer(witness)
+    dead = Dead(Failure(FailureClass.TIMEOUT, "too slow"))
+    work.settle(Settlement(lease(1), dead), brought("hooked"))
+    work.settle(Settlement(lease(2), Gone(404)), ParseResult(0, fault=ParseFault("raised")))
+    work.settle(settlement(3), brought("page"))
+
+    await work.flush()
+
+    assert witness.written == ["hooked", "page"]
+    assert Sums.load(witness.state[KEY]) == Sums(hook_items=1, hook_faults=1)
 
 
 async def test_a_page_that_leaves_nothing_out_writes_no_sums() -> None:

@@ -18,7 +18,9 @@ def handler_of(spider: Spider, url: str, route: str = "") -> str | None:
 def test_the_public_names_are_those_of_the_package() -> None:
     assert shoal.Spider is Spider
     assert shoal.Request is Request
-    assert {"Spider", "Request", "Page", "Selector", "SelectorList", "__version__"} == set(shoal.__all__)
+    assert {"Spider", "Request", "Page", "FailedRequest", "Selector", "SelectorList", "__version__"} == set(
+        shoal.__all__
+    )
     for name in shoal.__all__:
         assert getattr(shoal, name)
     with pytest.raises(AttributeError, match="no attribute 'Spidr'"):

@@ -1,0 +1,89 @@
+"""What is in hand between an answer and the commit that makes it count."""
+
+from dataclasses import dataclass
+
+from shoal.archive.reader import StoredPage
+from shoal.fetch.attempt import Attempt
+from shoal.model.failure import Failure, FailureClass
+from shoal.model.outcome import Dead, Gone, Lease, Outcome, Settlement
+from shoal.model.page import GivenUp, PageRecord, ParseTask, Response
+from shoal.model.request import Request
+
+
+@dataclass(slots=True)
+class Arrived:
+    """A page that only we have: fetched, not archived, its lease not settled."""
+
+    attempt: Attempt
+    response: Response
+    earlier: StoredPage | None
+    since: float
+
+    @property
+    def lease(self) -> Lease:
+        return self.attempt.lease
+
+    @property
+    def fingerprint(self) -> int:
+        return self.lease.fingerprint
+
+    @property
+    def status(self) -> int:
+        return self.response.status
+
+
+@dataclass(slots=True)
+class Archived:
+    """A page that is settled as fetched; its links and items are still to come."""
+
+    fingerprint: int
+    request: Request
+    page: PageRecord
+    attempts: int = 0  # 0: an earlier run made them
+
+    @property
+    def status(self) -> int:
+        return self.page.status
+
+
+@dataclass(slots=True)
+class Barren:
+    """A request that brought no page; its settlement is ready."""
+
+    settlement: Settlement
+
+    @property
+    def lease(self) -> Lease:
+        return self.settlement.lease
+
+    @property
+    def fingerprint(self) -> int:
+        return self.lease.fingerprint
+
+
+@dataclass(slots=True)
+class Failed:
+    """Something in hand that has failed for good; its end waits for the spider's hook."""
+
+    what: Arrived | Archived | Barren
+    failure: Failure
+
+    def task(self, id: int) -> ParseTask:
+        """Make what a parse child is given to run the hook."""
+        what, failure = self.what, self.failure
+        if isinstance(what, Archived):
+            request, attempts = what.request, what.attempts
+        else:
+            request, attempts = what.lease.request, what.lease.attempt
+        end = GivenUp(failure.kind, failure.reason, attempts)
+        return ParseTask(id, what.fingerprint, request, request.url, failure.status, (), b"", 0.0, end)
+
+
+def failure_of(outcome: Outcome) -> Failure | None:
+    """Say why an outcome ends its request for good; None: it does not, or not by a failure."""
+    match outcome:
+        case Dead(failure=failure):
+            return failure
+        case Gone(status=status):
+            return Failure(FailureClass.GONE, f"status {status}", status)
+    return None
