@@ -10,7 +10,7 @@ sentinels, in a cluster), `failures` is the table of what can go wrong, `health`
 
 from shoal.stores.redis.dsn import Dsn, is_redis, parse
 from shoal.stores.redis.failures import Full, ScriptFault
-from shoal.stores.redis.store import EPOCH, RedisStore, Script, ScriptArgument, Unpromised
+from shoal.stores.redis.store import EPOCH, RedisStore, Script, ScriptArgument
 
 __all__ = [
     "EPOCH",
@@ -20,7 +20,6 @@ __all__ = [
     "Script",
     "ScriptArgument",
     "ScriptFault",
-    "Unpromised",
     "is_redis",
     "parse",
 ]

@@ -91,6 +91,10 @@ class Link(asyncio.Protocol):
     async def call(self, *command: Argument) -> Any:
         """Send one command and return its answer; errors of the server are raised."""
         [answer] = await self.calls([command])
+        return self.checked(answer)
+
+    def checked(self, answer: Any) -> Any:
+        """Return an answer of `calls`, or raise the error that it is."""
         if isinstance(answer, Refused):
             raise refused(str(answer), str(self.address))
         return answer

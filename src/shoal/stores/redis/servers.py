@@ -1,0 +1,122 @@
+"""The servers behind a store: links to their masters, opened when first needed and again when lost."""
+
+import asyncio
+import logging
+import ssl
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shoal.model.errors import Misconfigured
+from shoal.stores.redis import health
+from shoal.stores.redis.dsn import Address, Dsn, Login
+from shoal.stores.redis.failures import Failed
+from shoal.stores.redis.link import Link
+from shoal.stores.redis.topology import topology
+
+log = logging.getLogger(__name__)
+
+CALL_TIMEOUT = 5.0  # no script takes a hundredth of it; beyond it the server hangs or the network is cut
+LINKS = 2  # per server: a tag that waits for its replicas holds up every second tag at most
+COUNT_EVERY = 10.0  # seconds after which a master is asked again how many replicas it has
+
+
+@dataclass(slots=True)
+class Server:
+    """A link to a master, and what is known about who is at its other end."""
+
+    link: Link
+    epoch: str  # identity of the server process
+    replicas: int
+    counted_at: float  # monotonic
+
+
+class Servers:
+    def __init__(self, dsn: Dsn, *, timeout: float) -> None:
+        self._dsn = dsn
+        self._timeout = timeout
+        self._tls = _tls(dsn)
+        self._topology = topology(dsn, dial=self.dial, dial_sentinel=self._dial_sentinel)
+        self._servers: dict[tuple[Address, int], Server] = {}
+        self._opening: dict[tuple[Address, int], asyncio.Lock] = {}
+
+    def close(self) -> None:
+        for server in self._servers.values():
+            server.link.close()
+        self._servers.clear()
+
+    async def masters(self) -> Sequence[Address]:
+        return await self._topology.masters()
+
+    async def master(self, tag: str) -> Server:
+        """Give the master of a tag: the same link for the same tag, as long as it lives."""
+        address = await self._topology.master(tag)
+        place = (address, zlib.crc32(tag.encode()) % LINKS)
+        async with self._opening.setdefault(place, asyncio.Lock()):
+            server = self._servers.get(place)
+            if server is None or not server.link.alive:
+                server = self._servers[place] = await self._connect(address)
+        return server
+
+    async def replicas(self, server: Server) -> int:
+        """Count the replicas of a master: none is waited for that is not there."""
+        if time.monotonic() - server.counted_at > COUNT_EVERY:
+            await self._count(server)
+        return server.replicas
+
+    async def confirm(self, server: Server, tag: str) -> None:
+        """See that a server is still the master of a tag, and count its replicas again."""
+        self._topology.forget()
+        if await self._topology.master(tag) != server.link.address:
+            server.link.close()
+            raise Failed("MOVED", str(server.link.address))
+        await self._count(server)
+
+    def forget(self, failure: Failed) -> None:
+        """Ask again who the master is; one that said it is none has to say who it is, too."""
+        self._topology.forget()
+        if failure.kind in ("READONLY", "MASTERDOWN", "UNBLOCKED"):
+            for server in self._servers.values():
+                if str(server.link.address) == failure.where:
+                    server.link.close()
+
+    async def dial(self, address: Address) -> Link:
+        """Open a link of one's own to a server."""
+        return await self._dial(address, self._dsn.login, self._dsn.database)
+
+    async def _dial_sentinel(self, address: Address) -> Link:
+        return await self._dial(address, self._dsn.sentinel_login, 0)
+
+    async def _dial(self, address: Address, login: Login, database: int) -> Link:
+        return await Link.open(address, login, database=database, tls=self._tls, timeout=self._timeout)
+
+    async def _connect(self, address: Address) -> Server:
+        link = await self.dial(address)
+        try:
+            facts = health.facts(await link.call("INFO", "server", "replication"))
+            if facts["role"] != "master":
+                raise Failed("READONLY", str(address))
+        except BaseException:
+            link.close()
+            raise
+        return Server(link, facts["run_id"], int(facts["connected_slaves"]), time.monotonic())
+
+    async def _count(self, server: Server) -> None:
+        facts = health.facts(await server.link.call("INFO", "replication"))
+        number = int(facts["connected_slaves"])
+        if number < min(server.replicas, self._dsn.replicas):
+            log.warning("store.replica_lost", extra={"where": str(server.link.address), "left": number})
+        server.replicas, server.counted_at = number, time.monotonic()
+
+
+def _tls(dsn: Dsn) -> ssl.SSLContext | None:
+    if not dsn.tls:
+        return None
+    try:
+        context = ssl.create_default_context()
+        if dsn.ca_file:
+            context.load_verify_locations(dsn.ca_file)
+    except OSError as error:
+        raise Misconfigured(f"store: ca_file {dsn.ca_file} cannot be read: {error.strerror}") from error
+    return context
