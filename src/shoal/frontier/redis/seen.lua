@@ -20,6 +20,7 @@ local SEEN_MEAN = 200
 local SEEN_SPLITS = 8  -- per call; 0.1 ms each
 
 local seen_known = {}  -- crawl -> its seen-set as far as this call has come
+local seen_splits = 0  -- made by this call
 
 local function seen_hash(fp)
   local rounded = tonumber(fp)
@@ -84,7 +85,13 @@ local function seen_add(tag, crawl, fp)
   else
     new = redis.call('SADD', seen_bucket(seen, fp), fp) == 1
   end
-  if new then seen.size, seen.grown = seen.size + 1, true end
+  if new then
+    seen.size, seen.grown = seen.size + 1, true
+    if seen.buckets and seen.size > SEEN_MEAN * seen.buckets and seen_splits < SEEN_SPLITS then
+      seen_split(seen)
+      seen_splits = seen_splits + 1
+    end
+  end
   return new
 end
 
@@ -95,17 +102,10 @@ local function seen_has(tag, crawl, fp)
   return redis.call('SISMEMBER', seen_bucket(seen, fp), fp) == 1
 end
 
--- Write down what this call has added, and make room for more; to be called once, after the last `seen_add`.
-local function seen_grow()
+-- Write down how much this call has added; to be called once, after the last `seen_add`.
+local function seen_save()
   for _, seen in pairs(seen_known) do
-    if seen.grown then
-      redis.call('HSET', seen.meta, 'size', seen.size)
-      local splits = 0
-      while seen.buckets and seen.size > SEEN_MEAN * seen.buckets and splits < SEEN_SPLITS do
-        seen_split(seen)
-        splits = splits + 1
-      end
-    end
+    if seen.grown then redis.call('HSET', seen.meta, 'size', seen.size) end
   end
 end
 

@@ -1,8 +1,8 @@
 """How a crawl remembers what it has seen: exactly, or for less memory in a Bloom filter.
 
 Exact is the default and the cheaper one to ask; it takes about nine bytes a fingerprint. A filter takes less
-than two, but has to be sized in advance, and now and then takes a new link for one that it has seen: that link
-is lost. How often is computed from how full the filter is, and shown with the counts.
+than two, but has to be sized in advance, and now and then takes a new link for one that it has seen, which
+loses that link. How often is computed from how full the filter is, and shown with the counts.
 """
 
 import math
@@ -26,4 +26,4 @@ class Bloom:
 
     def false_positives(self, size: int) -> float:
         """Return the share of new links that are mistaken for seen ones when the filter holds `size`."""
-        return float(-math.expm1(-self.hashes * size / self.bits) ** self.hashes)
+        return float((1.0 - math.exp(-self.hashes * size / self.bits)) ** self.hashes)
