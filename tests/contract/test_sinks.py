@@ -1,20 +1,25 @@
 """What every sink promises: each item once, in order, whatever happens between two commits."""
 
+import asyncio
 import csv
+import hashlib
 import json
+import os
 import random
 import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import asyncpg
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.servers.postgres import postgres
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
@@ -62,6 +67,27 @@ def read_parquet(path: Path) -> list[Row]:
     return list(zip(table["n"].to_pylist(), table["text"].to_pylist(), strict=True))
 
 
+def table_at(path: Path) -> str:
+    """Name the table that stands for a file."""
+    return f"t{hashlib.sha256(bytes(path)).hexdigest()[:16]}"
+
+
+def asked_of_server(query: str) -> list[asyncpg.Record]:
+    async def ask() -> list[asyncpg.Record]:
+        connection = await asyncpg.connect(os.environ["TEST_POSTGRES"])
+        try:
+            return await connection.fetch(query)
+        finally:
+            await connection.close()
+
+    return asyncio.run(ask())
+
+
+def read_postgres(path: Path) -> list[Row]:
+    rows = asked_of_server(f"SELECT item FROM {table_at(path)} ORDER BY _id")
+    return [(row["n"], row["text"]) for row in (json.loads(row["item"]) for row in rows)]
+
+
 @dataclass(frozen=True)
 class Format:
     """One kind of output: where it goes, how it is opened and read, and what becomes of its text."""
@@ -73,7 +99,19 @@ class Format:
     def open(self, path: Path, *, overwrite: bool = False) -> Sink:
         if self.name == "out.parquet":  # with parts of a few rows, so that there are many
             return ParquetSink(path, fsync=False, overwrite=overwrite, part_rows=7)
-        return open_sink(str(path), overwrite=overwrite)
+        return open_sink(self.output(path), overwrite=overwrite)
+
+    def output(self, path: Path) -> str:
+        """Spell the output as a person would."""
+        if self.name == "out.postgres":
+            return f"{os.environ['TEST_POSTGRES']}?table={table_at(path)}"
+        return str(path)
+
+    def take_away(self, path: Path) -> None:
+        if self.name == "out.postgres":
+            asked_of_server(f"ALTER TABLE {table_at(path)} RENAME TO {table_at(path)}_elsewhere")
+        else:
+            path.rename(path.with_name("elsewhere"))
 
 
 FORMATS = {
@@ -81,7 +119,23 @@ FORMATS = {
     "csv": Format("out.csv", read_csv, text=harmless),
     "sqlite": Format("out.sqlite", read_sqlite),
     "parquet": Format("out.parquet", read_parquet),
+    "postgres": Format("out.postgres", read_postgres, text=lambda text: text.replace("\0", "\\0")),
 }
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[None]:
+    """A server for the formats that need one; where it is, processes learn from their environment."""
+    with postgres() as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TEST_POSTGRES", server.dsn)
+        yield
+
+
+@pytest.fixture(params=FORMATS)
+def form(request: pytest.FixtureRequest) -> Format:
+    if request.param == "postgres":
+        request.getfixturevalue("database")
+    return FORMATS[request.param]
 
 
 @dataclass
@@ -112,9 +166,8 @@ class Output:
         return [number for number, _ in self.read()]
 
 
-@pytest.fixture(params=FORMATS)
-def output(request: pytest.FixtureRequest, tmp_path: Path) -> Output:
-    form = FORMATS[request.param]
+@pytest.fixture
+def output(form: Format, tmp_path: Path) -> Output:
     return Output(form, tmp_path / form.name)
 
 
@@ -281,7 +334,7 @@ def test_an_output_that_has_vanished_is_reported(output: Output) -> None:
     sink.write(items(range(3)))
     output.commit(sink)
     sink.close()
-    output.path.rename(output.path.with_name("elsewhere"))
+    output.form.take_away(output.path)
 
     with pytest.raises(Misconfigured, match="not as this crawl has left it"):
         output.resume()
@@ -377,9 +430,11 @@ def test_any_history_of_crashes_ends_with_every_item_once(
     assert run.numbers() == list(range(committed))
 
 
+@pytest.mark.usefixtures("database")
 def test_several_outputs_share_one_checkpoint(tmp_path: Path) -> None:
     paths = {form.name: tmp_path / form.name for form in FORMATS.values()}
-    sinks = Sinks(map(str, paths.values()))
+    outputs = [form.output(paths[form.name]) for form in FORMATS.values()]
+    sinks = Sinks(outputs)
     sinks.restore(None)
     sinks.write(items(range(5)))
     committed = sinks.flush()
@@ -387,7 +442,7 @@ def test_several_outputs_share_one_checkpoint(tmp_path: Path) -> None:
     sinks.flush()
     sinks.close()
 
-    again = Sinks(map(str, paths.values()))
+    again = Sinks(outputs)
     again.restore(committed)
     again.write(items(range(5, 7)))
     again.finish()
@@ -425,13 +480,12 @@ def write_until_killed(name: str, path: Path, store: Path) -> None:
         commit()
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_killed_process_leaves_every_committed_item_once(name: str, tmp_path: Path) -> None:
-    form, store = FORMATS[name], tmp_path / "store"
-    path = tmp_path / form.name
-    rng = random.Random(name)
+def test_a_killed_process_leaves_every_committed_item_once(form: Format, tmp_path: Path) -> None:
+    path, store = tmp_path / form.name, tmp_path / "store"
+    rng = random.Random(form.name)
+    [name] = [name for name in FORMATS if FORMATS[name] is form]
     for _ in range(4):
-        command = [sys.executable, __file__, name, str(path), str(store)]
+        command = [sys.executable, "-m", "tests.contract.test_sinks", name, str(path), str(store)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             for _ in range(rng.randint(1, 40)):

@@ -70,9 +70,14 @@ def free_port(*, below: int = 65_536) -> int:
             return port
 
 
-def program(name: str, package: str) -> str:
-    """Find a program, installing its Debian package if that is possible here."""
-    if (found := shutil.which(name)) is None and os.geteuid() == 0 and shutil.which("apt-get"):
+def program(name: str, package: str, *, folders: str = "") -> str:
+    """Find a program, installing its Debian package if that is possible here; `folders`: a pattern below /."""
+
+    def find() -> str | None:
+        places = [os.environ["PATH"], *sorted(map(str, Path("/").glob(folders) if folders else ()))]
+        return shutil.which(name, path=os.pathsep.join(places))
+
+    if (found := find()) is None and os.geteuid() == 0 and shutil.which("apt-get"):
         print(f"installing {package} (apt-get)", file=sys.stderr, flush=True)
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         command = ["apt-get", "install", "-y", "-q", package]
@@ -80,7 +85,7 @@ def program(name: str, package: str) -> str:
             subprocess.run(command, env=environment, capture_output=True, timeout=300, check=True)
         except subprocess.SubprocessError as error:
             missing(f"{package} cannot be installed: {error}")
-        found = shutil.which(name)
+        found = find()
     if found is None:
         missing(f"{name} is not installed here: apt-get install {package}")
     return found

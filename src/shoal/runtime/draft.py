@@ -9,6 +9,7 @@ from pathlib import Path
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
 from shoal.sinks.files import translated
+from shoal.sinks.names import STDOUT, is_database
 from shoal.sinks.opening import Sink, open_sink
 
 BATCH = 4096  # items in memory before they are written
@@ -55,8 +56,11 @@ def drafting(out: str) -> Iterator[Path]:
 
 @contextmanager
 def drafting_items(out: str) -> Iterator[DraftItems]:
-    """Write items to `out`, in the format that its ending says; `-` is standard output."""
-    if out == "-":
+    """Write items to `out`, in the format that its ending says; `-` is standard output.
+
+    What has gone to standard output or to a database stays there after an error.
+    """
+    if out == STDOUT or is_database(out):
         yield from _filled(open_sink(out))
         return
     with drafting(out) as draft:

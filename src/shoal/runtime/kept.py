@@ -20,6 +20,7 @@ from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.page import PageRecord
 from shoal.runtime import sums
 from shoal.runtime.wiring import sinks_key
+from shoal.sinks.names import name_of
 from shoal.sinks.recount import outputs, recount
 from shoal.stores.folder import StoreFolder
 
@@ -89,7 +90,7 @@ async def own_items(reader: Reader, store: StoreFolder, crawl: str) -> Path:
     for path, checkpoint in known.items():
         if path.endswith(_LINES):
             try:
-                if recount(Path(path), checkpoint) == total:
+                if recount(path, checkpoint) == total:
                     return Path(path)
             except Rejected:
                 continue  # gone, or changed: perhaps there is another one
@@ -106,8 +107,8 @@ async def own_items(reader: Reader, store: StoreFolder, crawl: str) -> Path:
 
 def refuse_own(out: str, checkpoint: bytes | None) -> None:
     """Keep a command that makes an output away from those that the crawl itself goes on writing."""
-    if out != "-" and str(Path(out).absolute().resolve()) in outputs(checkpoint):
-        raise Misconfigured(f"output {out}: the crawl itself writes there; name another one")
+    if name_of(out) in outputs(checkpoint):
+        raise Misconfigured(f"output {name_of(out)}: the crawl itself writes there; name another one")
 
 
 @contextmanager

@@ -136,7 +136,7 @@ def _count_outputs(checkpoints: Mapping[str, bytes]) -> tuple[dict[str, int | No
     problems: list[str] = []
     for path, checkpoint in checkpoints.items():
         try:
-            counted[path] = recount(Path(path), checkpoint)
+            counted[path] = recount(path, checkpoint)
         except Rejected as error:
             problems.append(f"{error}; {REMEDY}")
     return counted, problems

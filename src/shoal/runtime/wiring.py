@@ -51,6 +51,7 @@ from shoal.runtime.host_blocks import host_paces, pace_of
 from shoal.runtime.pages import Pages
 from shoal.runtime.plan import CrawlPlan
 from shoal.sinks import Sinks
+from shoal.sinks.names import shown
 from shoal.spider.source import SpiderDescription
 from shoal.spider.spider import listing
 from shoal.stores.folder import StoreFolder
@@ -210,7 +211,7 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             rejects=rejects,
             totals=sums.Sums.load(await frontier.crawl_get(name, sums.KEY)),
             border=border,
-            outputs=outputs,
+            outputs=tuple(map(shown, outputs)),
         )
 
 

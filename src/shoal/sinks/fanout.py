@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
 import msgspec
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
+from shoal.sinks.names import name_of
 from shoal.sinks.opening import Sink, open_sink
 
 
@@ -21,9 +21,9 @@ class Sinks:
     def __init__(self, paths: Iterable[str], *, fsync: bool = False, overwrite: bool = False) -> None:
         self._sinks: dict[str, Sink] = {}
         for path in paths:
-            name = _name(path)
+            name = name_of(path)
             if name in self._sinks:
-                raise Misconfigured(f"output {path!r} is given twice")
+                raise Misconfigured(f"output {name!r} is given twice")
             self._sinks[name] = open_sink(path, fsync=fsync, overwrite=overwrite)
         self._checkpoints: dict[str, bytes] = {}
 
@@ -56,8 +56,3 @@ class Sinks:
         with ExitStack() as stack:
             for sink in self._sinks.values():
                 stack.callback(sink.close)
-
-
-def _name(path: str) -> str:
-    """Name an output in the checkpoint: the same file has the same name, however it was spelled."""
-    return path if path == "-" else str(Path(path).absolute().resolve())

@@ -24,7 +24,7 @@ def translated(path: Path | str) -> Iterator[None]:
         raise family(f"output {path}: {error.strerror or error}") from error
 
 
-def refuse(path: Path) -> Misconfigured:
+def refuse(path: Path | str) -> Misconfigured:
     """Say why an output that this crawl has not written is left alone."""
     return Misconfigured(
         f"output {path}: there is something already that this crawl has not written;"
@@ -32,7 +32,7 @@ def refuse(path: Path) -> Misconfigured:
     )
 
 
-def refuse_changed(path: Path) -> Misconfigured:
+def refuse_changed(path: Path | str) -> Misconfigured:
     """Say that an output cannot be taken back to what this crawl had written."""
     return Misconfigured(
         f"output {path}: not as this crawl has left it (gone, shorter, or another one);"

@@ -1,4 +1,4 @@
-"""A sink for a path, chosen by the path's ending."""
+"""A sink for an output: a database by its address, a file by the path's ending."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Protocol
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
+from shoal.sinks.names import STDOUT, is_database, name_of
 
 
 class Sink(Protocol):
@@ -20,10 +21,15 @@ class Sink(Protocol):
 
 def open_sink(path: str, *, fsync: bool = False, overwrite: bool = False) -> Sink:
     """Choose the sink for `path`; nothing is touched before `restore`. `-` is standard output, as JSONL."""
-    if path == "-":
+    if path == STDOUT:
         from shoal.sinks.jsonl import StdoutSink
 
         return StdoutSink()
+    if is_database(path):
+        return _postgres(path, overwrite)
+    scheme, is_address, _ = path.partition("://")
+    if is_address:  # name the scheme only: an address may carry a password
+        raise Misconfigured(f"output: nothing here writes to {scheme!r}; known: postgresql")
     make = _FORMATS.get(Path(path).suffix.lower())
     if make is None:
         known = ", ".join(_FORMATS)
@@ -57,6 +63,14 @@ def _parquet(path: Path, fsync: bool, overwrite: bool) -> Sink:
     except ImportError as error:
         raise Misconfigured(f"output {str(path)!r}: run  pip install 'shoal[parquet]'  first") from error
     return ParquetSink(path, fsync=fsync, overwrite=overwrite)
+
+
+def _postgres(dsn: str, overwrite: bool) -> Sink:
+    try:
+        from shoal.sinks.postgres import PostgresSink
+    except ImportError as error:
+        raise Misconfigured(f"output {name_of(dsn)!r}: run  pip install 'shoal[postgres]'  first") from error
+    return PostgresSink(dsn, overwrite=overwrite)
 
 
 _FORMATS: dict[str, Callable[[Path, bool, bool], Sink]] = {

@@ -10,25 +10,27 @@ from pathlib import Path
 
 import msgspec
 
-from shoal.model.errors import Rejected
+from shoal.model.errors import Misconfigured, Rejected, Unavailable
 from shoal.model.limits import MIB
 from shoal.sinks import csv, sqlite
-
-_STDOUT = "-"
+from shoal.sinks.names import STDOUT, is_database
 
 
 def outputs(checkpoint: bytes | None) -> Mapping[str, bytes]:
     """Name the outputs of a crawl, each with its own checkpoint; what went to standard output is gone."""
     known = {} if checkpoint is None else msgspec.msgpack.decode(checkpoint, type=dict[str, bytes])
-    return {path: own for path, own in known.items() if path != _STDOUT}
+    return {path: own for path, own in known.items() if path != STDOUT}
 
 
-def recount(path: Path, checkpoint: bytes) -> int | None:
-    """Count the items that an output holds; None: there, but its format cannot be read here.
+def recount(output: str | Path, checkpoint: bytes) -> int | None:
+    """Count the items that an output holds; None: there perhaps, but it cannot be read from here.
 
     Raises `Rejected` if the output is not what the crawl has left: gone, shorter, ending within an item, or
     with other rows than were written.
     """
+    if is_database(str(output)):
+        return _database(str(output), checkpoint)
+    path = Path(output)
     match path.suffix.lower():
         case ".jsonl" | ".ndjson":
             return _lines(path, msgspec.msgpack.decode(checkpoint, type=int))
@@ -98,6 +100,21 @@ def _table(path: Path, checkpoint: sqlite.Checkpoint) -> int:
     if found != checkpoint.rows and not (forgotten and found > checkpoint.rows):
         raise Rejected(f"output {path} holds {found} rows, but {checkpoint.rows} were written there")
     return checkpoint.items
+
+
+def _database(output: str, checkpoint: bytes) -> int | None:
+    """Ask the server. The store does not keep passwords: whoever asks needs one in the environment."""
+    try:
+        from shoal.sinks.postgres import PostgresSink
+    except ImportError:  # an extra
+        return None
+    with closing(PostgresSink(output)) as sink:
+        try:
+            return sink.recount(checkpoint)
+        except Unavailable:
+            return None
+        except Misconfigured as error:
+            raise Rejected(str(error)) from None
 
 
 def _parts(path: Path, checkpoint: bytes) -> int | None:
