@@ -45,6 +45,20 @@ class Authority:
 
         `padding`: needless certificates sent along.
         """
+        certificate, key = self.issue(names, start=start, end=end, padding=padding)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        return context
+
+    def issue(
+        self,
+        names: str,
+        *,
+        start: str = "20200101000000Z",
+        end: str = "20900101000000Z",
+        padding: int = 0,
+    ) -> tuple[str, str]:
+        """Make a server's certificate and key, like `server`, as files."""
         slug = sha256(f"{names}-{start}-{end}-{padding}".encode()).hexdigest()
         key, request, certificate = (self.folder / f"{slug}.{kind}" for kind in ("key", "csr", "pem"))
         if not certificate.exists():
@@ -82,9 +96,7 @@ class Authority:
             )
             if padding:
                 certificate.write_text(certificate.read_text() + Path(self.file).read_text() * padding)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, key)
-        return context
+        return str(certificate), str(key)
 
     def self_signed(self) -> ssl.SSLContext:
         """Make a server's context that nobody vouches for."""

@@ -42,7 +42,7 @@ TABLE: dict[str, Row] = {
     # A master that was demoted, or an address that leads to a replica.
     "READONLY": Row(Remedy.REDISCOVER, "is a replica: writes need the master"),
     "UNBLOCKED": Row(Remedy.REDISCOVER, "was demoted while we waited"),
-    "NOREPLICAS": Row(Remedy.WAIT, "has too few replicas to accept writes (min-replicas-to-write)"),
+    "NOREPLICAS": Row(Remedy.WAIT, "has too few replicas that follow, so that nothing can be promised"),
     "MISCONF": Row(Remedy.WAIT, "cannot write its data to disk, and refuses changes"),
     "OOM": Row(Remedy.TELL, "is full (maxmemory)"),
     "NOAUTH": Row(Remedy.STOP, "asks for a password: redis://user:password@host, or SHOAL_STORE"),

@@ -200,12 +200,16 @@ class RedisStore:
 
     async def _promise(self, server: Server, tag: str) -> None:
         """Return when enough replicas hold what was written on this link; `Failed`: it may be lost."""
-        while (wanted := min(self.dsn.replicas, await self._servers.replicas(server))) > 0:
-            [held] = await server.link.calls([("WAIT", wanted, WAIT_MS)], extra=WAIT_MS / 1000)
-            if server.link.checked(held) >= wanted:
-                return
-            # Either a replica is gone, or this master has been replaced and has not heard of it.
-            await self._servers.confirm(server, tag)
+        wanted = min(self.dsn.replicas, await self._servers.replicas(server))
+        if not wanted:
+            return
+        [held] = await server.link.calls([("WAIT", wanted, WAIT_MS)], extra=WAIT_MS / 1000)
+        if server.link.checked(held) >= wanted:
+            return
+        # Either a replica is gone, or this master has been replaced and has not heard of it.
+        await self._servers.confirm(server, tag)
+        if server.replicas:
+            raise Failed("NOREPLICAS", str(server.link.address))
 
     # The first words with a store.
 

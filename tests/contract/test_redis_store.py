@@ -1,0 +1,297 @@
+"""The Redis store on real servers: an answer, or a reason, whatever happens to the server meanwhile."""
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.servers.process import free_port, until
+from tests.servers.redis import RedisServer, redis7, valkey
+from tests.site.certificates import make_authority
+
+from shoal.model.errors import Misconfigured, Unavailable
+from shoal.stores.redis import EPOCH, Full, RedisStore, Script, ScriptFault
+
+COUNT = Script("count", "return redis.call('HINCRBY', KEYS[1], 'count', 1)")
+WHO = Script("who", "return {ARGV[1], ARGV[2]}")
+SHORT = 1.0  # seconds; what the server is made to suffer lasts half as long
+SERVERS = {"valkey": valkey, "redis7": redis7}
+
+
+@pytest.fixture(params=sorted(SERVERS))
+async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RedisServer]:
+    options = ("--appendonly", "yes", "--enable-debug-command", "yes", "--busy-reply-threshold", "50")
+    loading = ("--loading-process-events-interval-bytes", "2048")
+    async with SERVERS[request.param](tmp_path / "server", *options, *loading) as running:
+        yield running
+
+
+@pytest.fixture
+async def store(server: RedisServer) -> AsyncIterator[RedisStore]:
+    async with RedisStore.open(server.dsn, timeout=SHORT) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def later(act: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """Let something happen half a second from now, while the block is at work."""
+
+    async def wait() -> None:
+        await asyncio.sleep(0.5)
+        await act()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(wait())
+        yield
+
+
+async def count(store: RedisStore) -> int:
+    return int(await store.run(COUNT, store.tag(3), []))
+
+
+async def test_scripts_are_loaded_where_they_are_missing(server: RedisServer, store: RedisStore) -> None:
+    assert await count(store) == 1
+    await server.ask("SCRIPT", "FLUSH")
+    assert await count(store) == 2
+
+
+async def test_callers_share_a_connection_and_get_their_own_answers(store: RedisStore) -> None:
+    asked = [f"caller {number}" for number in range(500)]
+    answers = await asyncio.gather(*(store.run(WHO, store.tag(1), [who, 0]) for who in asked))
+
+    assert [who.decode() for who, _ in answers] == asked
+
+
+async def test_a_cancelled_caller_leaves_the_others_their_answers(store: RedisStore) -> None:
+    await store.run(WHO, store.tag(1), ["", ""])
+    calls = [asyncio.create_task(store.run(WHO, store.tag(1), [str(n), ""])) for n in range(50)]
+    await asyncio.sleep(0)
+    for call in calls[::2]:
+        call.cancel()
+    done = await asyncio.gather(*calls, return_exceptions=True)
+
+    assert [answer[0] for answer in done[1::2] if isinstance(answer, list)] == [
+        str(n).encode() for n in range(1, 50, 2)
+    ]
+
+
+async def test_plain_commands_take_one_round_trip_together(store: RedisStore) -> None:
+    key = f"{store.tag(2)}:x"
+
+    assert await store.pipeline(store.tag(2), [("SET", key, b"\x00\xff"), ("GET", key)]) == [
+        b"OK",
+        b"\x00\xff",
+    ]
+    assert await store.do(store.tag(2), "STRLEN", key) == 2
+    assert await store.pipeline(store.tag(2), []) == []
+
+
+async def test_a_command_that_waits_holds_nobody_up(store: RedisStore) -> None:
+    stream = f"{store.tag(2)}:stream"
+    async with later(lambda: store.do(store.tag(2), "XADD", stream, "*", "k", "v")):
+        [[name, entries]] = await store.block(
+            store.tag(2), 5.0, "XREAD", "BLOCK", 5000, "STREAMS", stream, "0"
+        )
+
+    assert name.decode() == stream
+    assert len(entries) == 1
+
+
+async def test_a_mistake_in_a_script_is_not_taken_for_a_fault_of_the_server(store: RedisStore) -> None:
+    with pytest.raises(ScriptFault, match=r"127\.0\.0\.1"):
+        await store.run(Script("wrong", "return redis.call('GET')"), store.tag(0), [])
+
+
+async def test_a_server_that_is_killed_and_started_again_is_found_again(
+    server: RedisServer, store: RedisStore
+) -> None:
+    await count(store)
+    before = await store.epoch(store.tag(3))
+    server.kill()
+    async with later(server.begin):
+        counted = await count(store)
+
+    assert counted == 2  # the append-only file had the first
+    assert await store.epoch(store.tag(3)) != before
+
+
+async def test_a_script_is_told_which_server_process_runs_it(server: RedisServer, store: RedisStore) -> None:
+    first, _ = await store.run(WHO, store.tag(3), [EPOCH, ""])
+    again, _ = await store.run(WHO, store.tag(4), [EPOCH, ""])
+    server.kill()
+    await server.begin()
+    # The call is first sent to the connection of old; what counts is where it is answered.
+    after, _ = await store.run(WHO, store.tag(3), [EPOCH, ""])
+
+    assert first == again != after
+    assert after.decode() == (await server.info())["run_id"]
+
+
+async def test_a_server_that_stands_still_is_waited_for(server: RedisServer, store: RedisStore) -> None:
+    await count(store)
+
+    async def go_on() -> None:
+        await asyncio.sleep(SHORT)
+        server.signal(signal.SIGCONT)
+
+    server.signal(signal.SIGSTOP)
+    async with later(go_on):
+        # What reached the server before it stood still has its effect: a call may happen twice.
+        assert await count(store) in (2, 3)
+
+
+async def test_a_server_that_never_answers_is_given_up(server: RedisServer) -> None:
+    async with RedisStore.open(f"{server.dsn}?patience_s=0.3", timeout=0.3) as store:
+        server.kill()
+        with pytest.raises(Unavailable, match="cannot be reached"):
+            await count(store)
+
+
+async def test_a_server_that_reads_its_data_is_waited_for(server: RedisServer, store: RedisStore) -> None:
+    # It answers between two kilobytes of data (as it was started), and takes its time for each key.
+    await store.pipeline(store.tag(3), [("SET", f"{store.tag(3)}:{n}", os.urandom(2048)) for n in range(60)])
+    await server.ask("CONFIG", "SET", "key-load-delay", 10_000)
+    await count(store)
+    loading = asyncio.create_task(server.ask("DEBUG", "RELOAD"))
+    await until(_loads, server)
+
+    assert await count(store) == 2
+    await loading
+
+
+async def _loads(server: RedisServer) -> bool:
+    return (await server.info())["loading"] == "1"
+
+
+async def test_a_long_script_is_waited_for(server: RedisServer, store: RedisStore) -> None:
+    endless = asyncio.create_task(server.ask("EVAL", "while true do end", 0))
+    await asyncio.sleep(0.2)
+    async with later(lambda: server.ask("SCRIPT", "KILL")):
+        assert await count(store) == 1
+    with pytest.raises(ScriptFault, match="killed"):
+        await endless
+
+
+async def test_a_demoted_master_is_waited_for_until_there_is_one_again(
+    server: RedisServer, store: RedisStore
+) -> None:
+    await count(store)
+    await server.ask("REPLICAOF", "127.0.0.1", 1)
+    async with later(lambda: server.ask("REPLICAOF", "NO", "ONE")):
+        assert await count(store) == 2
+
+
+async def test_a_master_that_lacks_replicas_is_waited_for(server: RedisServer, store: RedisStore) -> None:
+    await server.ask("CONFIG", "SET", "min-replicas-to-write", 1)
+    async with later(lambda: server.ask("CONFIG", "SET", "min-replicas-to-write", 0)):
+        assert await count(store) == 1
+
+
+async def test_a_full_server_says_so_at_once(server: RedisServer, store: RedisStore) -> None:
+    await count(store)
+    await server.ask("CONFIG", "SET", "maxmemory", 1)
+    with pytest.raises(Full, match="is full"):
+        await count(store)
+    # What frees memory, or works off what is there, still runs.
+    drain = Script("drain", "#!lua flags=allow-oom\nreturn redis.call('HINCRBY', KEYS[1], 'count', 1)")
+    assert await store.run(drain, store.tag(3), []) == 2
+
+
+async def test_a_server_whose_disk_fails_is_waited_for(tmp_path: Path) -> None:
+    folder = tmp_path / "server"
+    async with valkey(folder, "--save", "3600 1") as server, RedisStore.open(server.dsn) as store:
+        shutil.rmtree(folder)
+        await server.ask("BGSAVE")
+        await until(_cannot_save, server)
+
+        async def mend() -> None:
+            folder.mkdir()
+            await server.ask("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
+
+        async with later(mend):
+            assert await count(store) == 1
+
+
+async def _cannot_save(server: RedisServer) -> bool:
+    return (await server.info())["rdb_last_bgsave_status"] == "err"
+
+
+async def test_a_server_that_evicts_is_refused(server: RedisServer) -> None:
+    await server.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    with pytest.raises(Misconfigured, match="maxmemory-policy allkeys-lru"):
+        async with RedisStore.open(server.dsn):
+            pass
+
+
+async def test_queues_of_small_hosts_are_kept_compact(server: RedisServer, store: RedisStore) -> None:
+    assert await server.ask("CONFIG", "GET", "zset-max-listpack-value") == [
+        b"zset-max-listpack-value",
+        b"512",
+    ]
+
+
+async def test_the_number_of_shards_is_settled_once_and_for_all(
+    server: RedisServer, store: RedisStore
+) -> None:
+    assert store.shards == 16
+    await server.ask("HSET", "{other}:meta", "shards", 5)
+    async with RedisStore.open(f"{server.dsn}?namespace=other") as other:
+        assert other.tags() == [f"{{other:{shard:02}}}" for shard in range(5)]
+
+
+async def test_a_store_of_a_newer_shoal_is_refused(server: RedisServer) -> None:
+    await server.ask("HSET", "{shoal}:meta", "schema", 99)
+    with pytest.raises(Misconfigured, match="upgrade Shoal"):
+        async with RedisStore.open(server.dsn):
+            pass
+
+
+async def test_users_and_passwords(server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    await server.ask("ACL", "SETUSER", "crawler", "on", ">hunter2", "~*", "+@all", "-config")
+    await server.ask("ACL", "SETUSER", "default", "off")
+    address = f"127.0.0.1:{server.port}"
+    async with RedisStore.open(f"redis://crawler:hunter2@{address}") as store:
+        assert await count(store) == 1
+        assert "zset-max-listpack-value" in str([vars(record).get("advice") for record in caplog.records])
+    for dsn, complaint in {
+        f"redis://{address}": "asks for a password",
+        f"redis://crawler:hunter3@{address}": "refuses this user",
+    }.items():
+        with pytest.raises(Misconfigured, match=complaint) as caught:
+            async with RedisStore.open(dsn):
+                pass
+        assert "hunter" not in f"{caught.value} {caplog.text}"
+
+
+async def test_a_user_that_may_too_little_is_refused(server: RedisServer) -> None:
+    await server.ask("ACL", "SETUSER", "reader", "on", ">x", "~*", "+@read", "+info", "-eval", "-evalsha")
+    with pytest.raises(Misconfigured, match="does not let this user run"):
+        async with RedisStore.open(f"redis://reader:x@127.0.0.1:{server.port}"):
+            pass
+
+
+async def test_a_socket_of_the_file_system(tmp_path: Path) -> None:
+    socket = tmp_path / "s"
+    async with (
+        valkey(tmp_path / "server", "--unixsocket", str(socket)),
+        RedisStore.open(f"redis+unix://{socket}") as store,
+    ):
+        assert await count(store) == 1
+
+
+async def test_tls_trusts_the_authority_that_is_named(tmp_path: Path) -> None:
+    authority = make_authority(tmp_path)
+    certificate, key = authority.issue("IP:127.0.0.1")
+    port = free_port()
+    tls = ("--tls-port", str(port), "--tls-cert-file", certificate, "--tls-key-file", key)
+    options = ("--tls-ca-cert-file", authority.file, "--tls-auth-clients", "no")
+    async with redis7(tmp_path / "server", *tls, *options):
+        async with RedisStore.open(f"rediss://127.0.0.1:{port}?ca_file={authority.file}") as store:
+            assert await count(store) == 1
+        with pytest.raises(Misconfigured, match="not trusted"):
+            async with RedisStore.open(f"rediss://127.0.0.1:{port}"):
+                pass
