@@ -46,7 +46,7 @@ def listing(page):
     yield from page.links(".next a", priority=1)
 """
 
-PAGES = sorted((ROOT / "docs" / "commands").glob("*.md"))
+PAGES = sorted((ROOT / "docs" / "commands").glob("[a-z]*.md"))
 """The pages that show sessions."""
 
 _BLOCK = re.compile(r"^(?P<open>```console\n)(?P<lines>.*?)(?=^```$)", re.MULTILINE | re.DOTALL)
@@ -132,7 +132,8 @@ def renewed(page: str, shop: Shop, folder: Path) -> str:
     for block in _BLOCK.finditer(page):
         between = page[at : block.start()]
         for hidden in _BEFORE.findall(between):
-            shop.typed(hidden, folder)
+            printed, code = shop.typed(hidden, folder)
+            assert code == 0, f"{hidden}: {printed}"
         lines = []
         for command, shown in _steps(block["lines"]):
             printed, last = shop.typed(command, folder, last=last)

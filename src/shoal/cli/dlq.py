@@ -156,7 +156,7 @@ def replay_command(
     if json:
         put_json({"store": folder, "replayed": count})
     else:
-        put(f"{counted(count, 'request')} put back; run the crawl's command again to fetch them")
+        put(f"{counted(count, 'request')} put back in the queue; the crawl's own command goes on with it")
 
 
 @app.command("purge", epilog=PURGE_EXAMPLES)
