@@ -1,0 +1,8 @@
+"""The fleet: what its workers share besides the frontier.
+
+    crawls     what was submitted: spider, settings, seeds and outputs, by name
+    workers    who is there and what they are doing; a worker that is silent for `TTL` seconds is gone
+
+All of it lies under one tag of the store, in values that new fields can join: old and new workers run side by
+side.
+"""

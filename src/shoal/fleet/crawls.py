@@ -1,0 +1,70 @@
+"""The crawls of a store, as they were submitted.
+
+A record holds all that a worker needs for a crawl, the text of the spider's file included: workers need no
+copy of it. Only a spider in a module has to be installed where the workers are. The record is written last,
+when the seeds are in the frontier: a worker that finds a crawl finds its work, too.
+"""
+
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from shoal.spider.source import SpiderSource
+from shoal.stores.redis import RedisStore
+
+
+class CrawlRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One submitted crawl."""
+
+    name: str
+    source: SpiderSource  # of a file, the name only; its text is below
+    text: bytes = b""  # of the spider's file
+    settings: dict[str, Any]  # the whole tree, the spider's own wishes applied
+    seeds: tuple[str, ...] = ()  # as given; none: the spider's own
+    sitemaps: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    hosts: tuple[str, ...] | None = None  # hosts that are in scope; None: every host
+    version: str = ""  # of the spider's code
+    submitted_at: float = 0.0
+
+    @property
+    def revision(self) -> str:
+        """Tell one way to run the crawl from another."""
+        packed = msgspec.msgpack.encode(msgspec.structs.replace(self, submitted_at=0.0), order="sorted")
+        return sha256(packed).hexdigest()[:12]
+
+
+class Crawls:
+    def __init__(self, store: RedisStore) -> None:
+        self._store = store
+        self._tag = store.fleet_tag
+        self._key = f"{self._tag}:crawls"
+
+    async def submit(self, record: CrawlRecord) -> bool:
+        """Write a crawl down; False: that very crawl was there already."""
+        known = await self.get(record.name)
+        if known is not None and known.revision == record.revision:
+            return False
+        packed = msgspec.msgpack.encode(record)
+        await self._store.do(self._tag, "HSET", self._key, record.name, packed, promised=True)
+        return True
+
+    async def get(self, name: str) -> CrawlRecord | None:
+        packed = await self._store.do(self._tag, "HGET", self._key, name)
+        return None if packed is None else _unpacked(packed)
+
+    async def all(self) -> list[CrawlRecord]:
+        """List the crawls by name."""
+        flat = await self._store.do(self._tag, "HVALS", self._key)
+        return sorted(map(_unpacked, flat), key=lambda record: record.name)
+
+    async def forget(self, name: str) -> None:
+        await self._store.do(self._tag, "HDEL", self._key, name, promised=True)
+
+
+_decode = msgspec.msgpack.Decoder(CrawlRecord).decode
+
+
+def _unpacked(packed: bytes) -> CrawlRecord:
+    return _decode(packed)
