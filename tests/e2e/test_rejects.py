@@ -56,3 +56,17 @@ def test_every_item_is_kept_or_rejected_once_and_counted_over_several_runs(shop:
     file = tmp_path / rest.json["rejects"]
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
     assert "rejected.jsonl" in shoal("verify", cwd=tmp_path).out
+
+
+def test_starting_over_leaves_no_reject_file_of_the_time_before(shop: str, tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SPIDER.format(shop=shop))
+    crawl = ("crawl", "shop.py", *QUICK, "--out", "items.jsonl", "--json")
+    before = shoal(*crawl, cwd=tmp_path, env=HASTY)
+    (tmp_path / "shop.py").write_text(SPIDER.format(shop=shop).replace("item=Product, ", ""))
+
+    after = shoal(*crawl, "--fresh", cwd=tmp_path, env=HASTY)
+
+    assert before.code == after.code == 0, before.err + after.err
+    assert (before.json["rejected"] > 0, after.json["rejected"], after.json["rejects"]) == (True, 0, "")
+    assert not (tmp_path / before.json["rejects"]).exists()
+    assert len(records(tmp_path / "items.jsonl")) == PRODUCTS

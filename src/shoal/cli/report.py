@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from shoal.cli.exits import Exit
 from shoal.cli.figures import by_count, count, counted, duration, size
+from shoal.cli.patterns import pattern_lines, patterns_json
 from shoal.runtime.letters import DeadLetter
 from shoal.runtime.snapshot import Ending, Opening, Summary
 
@@ -76,6 +77,8 @@ def summary_lines(summary: Summary, *, again: str) -> Iterator[str]:
     ):
         if figures:
             yield f"  {label:<10} {by_count(figures)}"
+    for line in pattern_lines(summary.quarantined, summary.lookalikes):
+        yield f"  {line}"
     if now.rejected:
         yield f"  {'rejected':<10} {counted(now.rejected, 'item')}, told why in {summary.rejects}"
     if now.hook_faults:
@@ -118,6 +121,8 @@ def summary_json(summary: Summary, *, code: Exit) -> dict[str, object]:
         "failures": dict(now.failures),
         "filtered": dict(now.filtered),
         "dead_by_class": dict(summary.dead_by_class),
+        "quarantined": patterns_json(summary.quarantined),
+        "lookalikes": patterns_json(summary.lookalikes),
         "outputs": list(summary.outputs),
         "rejects": summary.rejects,
         "archive": summary.archive,

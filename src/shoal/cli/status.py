@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from shoal.cli.figures import by_count, count, counted, table
 from shoal.cli.options import Config, Json, Store, examples
+from shoal.cli.patterns import pattern_lines, patterns_json
 
 if TYPE_CHECKING:
     from shoal.runtime.inspect import StoreStatus
@@ -49,6 +50,8 @@ def status_json(status: "StoreStatus") -> dict[str, object]:
                 "links_filtered_by_rule": dict(crawl.links_filtered_by_rule),
                 "rejected": crawl.rejected,
                 "hook_faults": crawl.hook_faults,
+                "quarantined": patterns_json(crawl.quarantined),
+                "lookalikes": patterns_json(crawl.lookalikes),
                 "paused": crawl.paused,
             }
             for crawl in status.crawls
@@ -77,6 +80,7 @@ def status_lines(status: "StoreStatus") -> Iterator[str]:
             yield f"given up in {crawl.name}: {by_count(crawl.dead_by_class)}"
         if kept_out := Counter(crawl.filtered_by_rule) + Counter(crawl.links_filtered_by_rule):
             yield f"left out in {crawl.name}: {by_count(kept_out)}"
+        yield from pattern_lines(crawl.quarantined, crawl.lookalikes, of=f" in {crawl.name}")
         if crawl.rejected:
             yield f"rejected in {crawl.name}: {counted(crawl.rejected, 'item')}"
         if crawl.hook_faults:

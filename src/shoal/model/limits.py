@@ -39,7 +39,12 @@ class LinkLimits:
     per_page: Annotated[int, "Links taken from one page."] = 10_000
     per_pattern: Annotated[
         int, "URLs alike but for their numbers that one host may bring in an hour; 0: no limit."
-    ] = 0
+    ] = 100_000
+    lookalikes: Annotated[
+        int,
+        "Near-identical pages under URLs alike but for their numbers after which the links of further ones "
+        "are left alone; 0: no limit.",
+    ] = 10_000
     per_host: Annotated[int, "Requests that one host may bring to a crawl; 0: no limit."] = 0
 
 

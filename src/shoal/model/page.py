@@ -102,3 +102,4 @@ class ParseResult(msgspec.Struct, frozen=True, array_like=True):
     fault: ParseFault | None = None
     cpu: float = 0.0  # seconds
     rejected: tuple[Item, ...] = ()  # items that do not fit their model, as records that say why
+    simhash: int | None = None  # of the text that a reader sees; None: the page was not to be compared

@@ -24,6 +24,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     depth: int | None = None
     obey_nofollow: bool = True  # rel=nofollow, <meta name=robots>, X-Robots-Tag
     limits: LinkLimits = LinkLimits()
+    lookalikes: frozenset[str] = frozenset()  # patterns whose pages are all compared with one another
 
     @classmethod
     def of(

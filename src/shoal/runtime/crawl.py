@@ -22,6 +22,7 @@ from shoal.model.errors import ShoalError
 from shoal.model.outcome import Acknowledgement, Dead, Lease, Released, Settlement, internal
 from shoal.model.page import ParseResult
 from shoal.runtime.commit import MOST, Committer
+from shoal.runtime.lookalikes import Lookalikes
 from shoal.runtime.parsing import PATIENCE, Parsing
 from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.quarantine import Quarantine
@@ -67,6 +68,8 @@ async def crawl(
             store=str(stations.store.path),
             dead_by_class=dict(counts.dead_by_class),
             max_dead_exceeded=limit is not None and counts.dead > limit,
+            quarantined=stations.totals.quarantined,
+            lookalikes=stations.totals.lookalikes,
         )
 
 
@@ -80,6 +83,7 @@ class Crawl:
         self._active = 0
         self._wake = asyncio.Event()
         self._saved: dict[str, bytes] = {}
+        self._over_budget = 0  # links that hosts had brought in vain before this run
         self._committer = Committer(
             stations.frontier,
             stations.archive,
@@ -93,18 +97,21 @@ class Crawl:
             on_commit=self._wake.set,
             on_stale=stations.border.renew,
         )
+        links = stations.settings.links
         self._parsing = Parsing(
             stations.crawl,
             stations.parser,
             stations.pages,
             self,
             self._tally,
-            quarantine=Quarantine(stations.settings.links.per_pattern),
+            quarantine=Quarantine(links.per_pattern, stations.totals.quarantined),
+            lookalikes=Lookalikes(links.lookalikes, stations.totals.lookalikes, stations.border.watch),
             hooks=stations.parser.description.hooks,
         )
 
     async def run(self, stop: Stop, watch: Callable[[Snapshot], None] | None) -> Ending:
         """Crawl until nothing is left or `stop` is set; what is in hand then is finished or given back."""
+        self._over_budget = (await self._stations.frontier.counts(self._stations.crawl)).over_budget
         with suppress(TimeoutError):
             async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as group:
                 chores = [
@@ -359,6 +366,7 @@ class Crawl:
         return self._tally.snapshot(
             crawl=stations.crawl,
             counts=counts.by_state(),
+            over_budget=counts.over_budget - self._over_budget,
             hosts=[view_of(host, now) for host in await stations.frontier.hosts()],
             in_flight=self._active,
             parse_backlog=stations.parser.backlog.pages,

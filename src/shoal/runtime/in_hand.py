@@ -28,6 +28,10 @@ class Arrived:
         return self.lease.fingerprint
 
     @property
+    def request(self) -> Request:
+        return self.lease.request
+
+    @property
     def status(self) -> int:
         return self.response.status
 
@@ -60,6 +64,10 @@ class Barren:
     def fingerprint(self) -> int:
         return self.lease.fingerprint
 
+    @property
+    def request(self) -> Request:
+        return self.lease.request
+
 
 @dataclass(slots=True)
 class Failed:
@@ -71,12 +79,10 @@ class Failed:
     def task(self, id: int) -> ParseTask:
         """Make what a parse child is given to run the hook."""
         what, failure = self.what, self.failure
-        if isinstance(what, Archived):
-            request, attempts = what.request, what.attempts
-        else:
-            request, attempts = what.lease.request, what.lease.attempt
+        attempts = what.attempts if isinstance(what, Archived) else what.lease.attempt
         end = GivenUp(failure.kind, failure.reason, attempts)
-        return ParseTask(id, what.fingerprint, request, request.url, failure.status, (), b"", 0.0, end)
+        url = what.request.url
+        return ParseTask(id, what.fingerprint, what.request, url, failure.status, (), b"", 0.0, end)
 
 
 def failure_of(outcome: Outcome) -> Failure | None:

@@ -21,6 +21,8 @@ class CrawlStatus:
     links_filtered_by_rule: Mapping[str, int] = field(default_factory=dict)  # never made a request
     rejected: int = 0  # items that did not fit their model
     hook_faults: int = 0  # `on_error` hooks that raised or hung
+    quarantined: Mapping[str, sums.Closed] = field(default_factory=dict)  # by pattern: too many URLs
+    lookalikes: Mapping[str, sums.Closed] = field(default_factory=dict)  # by pattern: too many pages alike
     paused: bool = False
 
 
@@ -47,15 +49,17 @@ async def status(store: str) -> StoreStatus:
             totals = sums.Sums.load(await reader.crawl_get(name, sums.KEY))
             crawls.append(
                 CrawlStatus(
-                    name,
-                    counts.accepted,
-                    counts.by_state(),
-                    counts.dead_by_class,
-                    counts.filtered_by_rule,
-                    _with_budget(totals.links, counts.over_budget),
-                    totals.rejected,
-                    totals.hook_faults,
-                    await reader.paused(name),
+                    name=name,
+                    accepted=counts.accepted,
+                    counts=counts.by_state(),
+                    dead_by_class=counts.dead_by_class,
+                    filtered_by_rule=counts.filtered_by_rule,
+                    links_filtered_by_rule=_with_budget(totals.links, counts.over_budget),
+                    rejected=totals.rejected,
+                    hook_faults=totals.hook_faults,
+                    quarantined=totals.quarantined,
+                    lookalikes=totals.lookalikes,
+                    paused=await reader.paused(name),
                 )
             )
         return StoreStatus(store, StoreFolder(Path(store)).owner(), crawls)

@@ -30,6 +30,7 @@ from shoal.model.page import PageRecord, ParseFault, ParseResult, ParseTask, Res
 from shoal.model.request import Request, trace_id
 from shoal.parse.pool import ParsePool, Poisoned
 from shoal.runtime.in_hand import Archived, Arrived, Barren, Failed, failure_of
+from shoal.runtime.lookalikes import Lookalikes
 from shoal.runtime.pages import Pages
 from shoal.runtime.quarantine import Quarantine
 from shoal.runtime.tally import Tally
@@ -60,6 +61,7 @@ class Parsing:
         tally: Tally,
         *,
         quarantine: Quarantine,
+        lookalikes: Lookalikes,
         hooks: Set[FailureClass] = frozenset(),
     ) -> None:
         self._crawl = crawl
@@ -68,6 +70,7 @@ class Parsing:
         self._ledger = ledger
         self._tally = tally
         self._quarantine = quarantine
+        self._lookalikes = lookalikes
         self._hooks = hooks
         self._in_hand: dict[int, Arrived | Archived | Failed] = {}  # by task id
         self._ids = itertools.count(1)
@@ -153,7 +156,7 @@ class Parsing:
             log.warning("page.parse_error", extra={"trace": trace_id(hand.fingerprint), **facts})
             self._fail(hand, answer.fault.kind, answer.fault.reason)
         else:
-            result = self._sifted(answer)
+            result = self._sifted(answer, hand.request.url)
             self._tally.page(result)
             self._end(hand, None, result)
 
@@ -170,7 +173,7 @@ class Parsing:
         """Take what a hook said; its own fault is counted, and changes nothing else."""
         if isinstance(answer, Poisoned):
             answer = ParseResult(answer.id, fault=ParseFault(f"{answer.kind}: {answer.reason}"))
-        result = self._sifted(answer)
+        result = self._sifted(answer, failed.what.request.url)
         self._tally.hook(result)
         if result.fault is not None:
             facts = {"reason": result.fault.reason, "detail": result.fault.detail}
@@ -195,9 +198,11 @@ class Parsing:
             case _:
                 assert_never(hand)
 
-    def _sifted(self, result: ParseResult) -> ParseResult:
-        """Take the links of quarantined patterns out, counted by rule like those that a child drops."""
+    def _sifted(self, result: ParseResult, url: str) -> ParseResult:
+        """Take out the links that lead into a trap, counted by rule like those that a child drops."""
         links = self._quarantine.admitted(result.links)
+        if result.simhash is not None and self._lookalikes.is_trap(url, result.simhash):
+            links = ()
         if len(links) == len(result.links):
             return result
         dropped = Counter(result.dropped) + Counter({FailureClass.TRAP.value: len(result.links) - len(links)})

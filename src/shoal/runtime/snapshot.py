@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from shoal.runtime.sums import Closed
+
 
 class Ending(StrEnum):
     FINISHED = "finished"  # nothing left to do
@@ -74,3 +76,5 @@ class Summary:
     store: str = ""
     dead_by_class: Mapping[str, int] = field(default_factory=dict)
     max_dead_exceeded: bool = False
+    quarantined: Mapping[str, Closed] = field(default_factory=dict)  # by pattern, of all runs
+    lookalikes: Mapping[str, Closed] = field(default_factory=dict)

@@ -12,6 +12,13 @@ from shoal.model.page import ParseResult
 KEY = "sums"
 
 
+class Closed(msgspec.Struct, frozen=True):
+    """Why a pattern of URLs counts as a trap."""
+
+    more_than: int  # the limit that it went beyond
+    example: str  # URL
+
+
 class Sums(msgspec.Struct):
     """Sums that grow with every commit and survive a restart."""
 
@@ -19,6 +26,8 @@ class Sums(msgspec.Struct):
     rejected: int = 0  # items that did not fit their model
     hook_items: int = 0  # items that `on_error` hooks have made
     hook_faults: int = 0  # hooks that raised or hung
+    quarantined: dict[str, Closed] = {}  # patterns that brought too many URLs
+    lookalikes: dict[str, Closed] = {}  # patterns that brought too many near-identical pages
 
     @classmethod
     def load(cls, stored: bytes | None) -> "Sums":
@@ -26,6 +35,11 @@ class Sums(msgspec.Struct):
 
     def dump(self) -> bytes:
         return msgspec.json.encode(self)
+
+    def reopen(self, *, per_pattern: int, lookalikes: int) -> None:
+        """Forget the patterns that broke limits lower than these; 0: no limit."""
+        self.quarantined = _beyond(self.quarantined, per_pattern)
+        self.lookalikes = _beyond(self.lookalikes, lookalikes)
 
     def add(self, outcome: Outcome, result: ParseResult) -> bool:
         """Add what a page, or a hook, has brought; returns whether that changes anything here."""
@@ -40,3 +54,7 @@ class Sums(msgspec.Struct):
         for rule, count in result.dropped.items():
             self.links[rule] = self.links.get(rule, 0) + count
         return True
+
+
+def _beyond(closed: dict[str, Closed], most: int) -> dict[str, Closed]:
+    return {pattern: why for pattern, why in closed.items() if 0 < most <= why.more_than}

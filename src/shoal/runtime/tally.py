@@ -6,6 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 
+from shoal.model.failure import FailureClass
 from shoal.model.outcome import Dead, Filtered, Outcome, Retry
 from shoal.model.page import ParseResult
 from shoal.runtime.snapshot import HostView, Snapshot
@@ -69,6 +70,7 @@ class Tally:
         *,
         crawl: str,
         counts: Mapping[str, int],
+        over_budget: int,
         hosts: Iterable[HostView],
         in_flight: int,
         parse_backlog: int,
@@ -87,7 +89,7 @@ class Tally:
             rate=rate,
             counts=counts,
             failures=dict(self.failures),
-            filtered=dict(self.filtered),
+            filtered=dict(self.filtered + Counter({FailureClass.BUDGET.value: over_budget})),
             in_flight=in_flight,
             parse_backlog=parse_backlog,
             slowest=slowest(views),

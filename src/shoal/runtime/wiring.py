@@ -109,6 +109,10 @@ class Border:
             self._move(msgspec.structs.replace(self._scope, hosts=hosts | {host_key(url)}))
         return self._scope.refuse(url, depth)
 
+    def watch(self, pattern: str) -> None:
+        """Have every page of a pattern compared with the others."""
+        self._move(msgspec.structs.replace(self._scope, lookalikes=self._scope.lookalikes | {pattern}))
+
     def renew(self) -> None:
         """Make the parse children forget which links they have handed over: some of them were dropped."""
         self._parser.configure(self._scope)
@@ -136,6 +140,7 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
         )
         if plan.fresh:
             await frontier.drop_crawl(name, forget=[sinks_key(name), rejects_key(name)])
+            rejects_file(store, name).unlink(missing_ok=True)  # this run may have none to replace it by
         opened = await frontier.open_crawl(
             name,
             pace=pace_of(settings.crawl),
@@ -169,6 +174,8 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             ),
         )
         stack.callback(archive.close)
+        totals = sums.Sums.load(await frontier.crawl_get(name, sums.KEY))
+        totals.reopen(per_pattern=settings.links.per_pattern, lookalikes=settings.links.lookalikes)
         # From here on the outputs count as this crawl's own: a kill before the first page must not make the
         # next run take them for somebody else's.
         await frontier.commit(
@@ -176,7 +183,8 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
                 sinks_key(name): sinks.flush(),
                 rejects_key(name): rejects.flush(),
                 archive_key(name): archive.checkpoint(),
-            }
+            },
+            crawl_state={name: {sums.KEY: totals.dump()}},
         )
         jar = CookieJar.load(await frontier.crawl_get(name, "cookies") or b"[]")
         jar.put(cookies, time.time())
@@ -189,6 +197,7 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
         )
         if scope.hosts is not None:
             scope = msgspec.structs.replace(scope, hosts=scope.hosts.union(hosts))
+        scope = msgspec.structs.replace(scope, lookalikes=frozenset(totals.lookalikes))
         border = Border(scope, parser)
         fetcher = await _open_fetcher(stack, settings, frontier, jar, border)
         await frontier.add(name, [Link.to(seed) for seed in seeds])
@@ -209,7 +218,7 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             parser=parser,
             sinks=sinks,
             rejects=rejects,
-            totals=sums.Sums.load(await frontier.crawl_get(name, sums.KEY)),
+            totals=totals,
             border=border,
             outputs=tuple(map(shown, outputs)),
         )

@@ -173,6 +173,13 @@ class Page:
 
         return markdown(self.text, self.url) if self.kind is Kind.HTML else ""
 
+    def simhash(self) -> int | None:
+        """Hash the text that a reader sees, near-identical texts nearly alike; None: too little of it."""
+        from shoal.model.simhash import simhash
+        from shoal.spider.visible import visible_text
+
+        return None if self._tree is None else simhash(visible_text(self._tree))
+
     # --- where it leads ------------------------------------------------------------------------------
 
     def urljoin(self, href: str) -> str | None:

@@ -18,6 +18,7 @@ from shoal.model.errors import Bomb, Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.limits import ParseLimits
 from shoal.model.page import Item, ParseFault, ParseResult, ParseTask
+from shoal.model.pattern import pattern_of
 from shoal.model.request import Link, Request
 from shoal.model.scope import Scope
 from shoal.model.url import canonical
@@ -30,6 +31,7 @@ from shoal.spider.spider import SITEMAP, Route, Spider
 
 _OURS = str(Path(shoal.__file__).parent)
 _DETAIL = 4000  # characters kept of a traceback
+SAMPLE = 32  # pages of which one is compared with others: hashing takes two thirds of what parsing takes
 _LISTED = 50_000  # links taken from a sitemap: what the protocol allows
 
 
@@ -46,7 +48,8 @@ def run(spider: Spider, task: ParseTask, *, scope: Scope, limits: ParseLimits | 
         raise
     except Exception as error:
         return ParseResult(task.id, fault=_fault(error), cpu=time.process_time() - began)
-    spider.memory.note(harvest.urls)
+    if not harvest.suspicious:
+        spider.memory.note(harvest.urls)
     return ParseResult(
         task.id,
         tuple(harvest.items),
@@ -55,6 +58,7 @@ def run(spider: Spider, task: ParseTask, *, scope: Scope, limits: ParseLimits | 
         harvest.repeats,
         cpu=time.process_time() - began,
         rejected=tuple(harvest.rejected),
+        simhash=harvest.simhash,
     )
 
 
@@ -78,6 +82,8 @@ def _harvest(spider: Spider, task: ParseTask, scope: Scope, limits: ParseLimits)
             harvest.follow_all(one)
         elif one is not None:
             harvest.keep(one, route)
+    if isinstance(subject, Page):
+        harvest.compare(subject)
     return harvest
 
 
@@ -102,6 +108,8 @@ class Harvest:
         self.urls: set[str] = set()  # canonical, of those links that can be told by their URL alone
         self.dropped: Counter[FailureClass] = Counter()
         self.repeats = 0
+        self.simhash: int | None = None
+        self.suspicious = False  # the links may be dropped later on: they must not count as handed over
         self._memory = spider.memory
         self._memory.enter(scope)
         self._scope = scope
@@ -178,6 +186,13 @@ class Harvest:
             item, kept = rejected(self._url, str(error), value, fallback), self.rejected
         kept.append(item)
         self._count(len(item.json))
+
+    def compare(self, page: Page) -> None:
+        """Hash a page that is to be compared with others: one in a few, and all of a watched pattern."""
+        scope = self._scope
+        self.suspicious = bool(scope.lookalikes) and pattern_of(self._url) in scope.lookalikes
+        if self.suspicious or (scope.limits.lookalikes and not self._fingerprint % SAMPLE):
+            self.simhash = page.simhash()
 
     def _count(self, size: int) -> None:
         self._bytes += size

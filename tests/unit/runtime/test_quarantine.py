@@ -5,7 +5,8 @@ import logging
 import pytest
 
 from shoal.model.request import Link, Request
-from shoal.runtime.quarantine import SAMPLE, SPAN, Quarantine, pattern_of
+from shoal.runtime.quarantine import SAMPLE, SPAN, Quarantine
+from shoal.runtime.sums import Closed
 
 MOST = 50 * SAMPLE
 
@@ -21,13 +22,6 @@ class Clock:
         return self.now
 
 
-def test_the_numbers_of_a_url_and_the_values_of_its_query_make_no_other_pattern() -> None:
-    assert pattern_of("https://a.test/p/12/x-7?page=3&q=z") == pattern_of("https://a.test/p/9/x-1?page=4&q=y")
-    assert pattern_of("https://a.test/p/12?page=3") != pattern_of("https://a.test/p/12?sort=3")
-    assert pattern_of("http://a.test/p/1") == "a.test/p/0"
-    assert pattern_of("https://a1.test/p/1") != pattern_of("https://a2.test/p/1")
-
-
 def test_a_pattern_that_brings_too_much_is_closed_told_and_alone_in_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -40,15 +34,32 @@ def test_a_pattern_that_brings_too_much_is_closed_told_and_alone_in_it(
     assert len(quarantine.admitted(links("calendar/{}", 0, 100, host="b.test"))) == 100
     [told] = [record for record in caplog.records if record.message == "links.quarantined"]
     assert vars(told)["pattern"] == "a.test/calendar/0"
+    assert vars(told)["example"].startswith("https://a.test/calendar/")
 
 
 def test_what_comes_slowly_enough_is_never_closed() -> None:
     clock = Clock()
-    quarantine = Quarantine(MOST, clock)
+    quarantine = Quarantine(MOST, clock=clock)
     for hour in range(5):
         clock.now = hour * (SPAN + 1)
         found = links("p/{}", hour * MOST, MOST // 2)
         assert quarantine.admitted(found) == found
+
+
+def test_the_same_urls_over_and_over_are_no_more_than_they_are() -> None:
+    quarantine = Quarantine(MOST)
+    found = links("p/{}", 0, MOST // 2)
+    for _ in range(10):
+        assert quarantine.admitted(found) == found
+
+
+def test_what_an_earlier_run_closed_stays_closed_and_is_kept_for_the_next() -> None:
+    closed = {"a.test/calendar/0": Closed(MOST, "https://a.test/calendar/1")}
+    quarantine = Quarantine(MOST, closed)
+
+    assert not quarantine.admitted(links("calendar/{}", 0, 10))
+    quarantine.admitted(links("p/{}", 0, 3 * MOST))
+    assert list(closed) == ["a.test/calendar/0", "a.test/p/0"]
 
 
 def test_without_a_limit_nothing_is_looked_at() -> None:

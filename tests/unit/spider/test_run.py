@@ -20,7 +20,7 @@ from shoal.model.request import Request, unpack
 from shoal.model.scope import Scope
 from shoal.model.url import fingerprint_of
 from shoal.spider.page import Page
-from shoal.spider.run import Overflow, run
+from shoal.spider.run import SAMPLE, Overflow, run
 from shoal.spider.spider import Handler, Spider
 
 ANYWHERE = Scope()
@@ -155,6 +155,31 @@ def test_a_child_that_is_told_its_scope_again_starts_over() -> None:
     spider = spider_of(lambda page: page.links())
     assert len(run(spider, task(LINKS), scope=Scope()).links) == 5
     assert len(run(spider, task(LINKS), scope=Scope()).links) == 5
+
+
+def test_one_page_in_a_few_is_hashed_and_every_page_of_a_watched_pattern() -> None:
+    text = " ".join(f"word{n}" for n in range(50))
+    watching = Scope(lookalikes=frozenset({"books.example/catalogue/0.html"}))
+
+    def hashed(fingerprint: int, scope: Scope = ANYWHERE, body: str = text, **wishes: Any) -> bool:
+        found = outcome(lambda page: None, body, scope=scope, fingerprint=fingerprint, **wishes)
+        return found.simhash is not None
+
+    assert [number for number in range(1, 100) if hashed(number)] == [SAMPLE, 2 * SAMPLE, 3 * SAMPLE]
+    assert hashed(1, watching, url="https://books.example/catalogue/7.html")
+    assert not hashed(1, watching, url="https://books.example/about/7.html")
+    assert not hashed(SAMPLE, body="too short")
+    assert not hashed(SAMPLE, content_type="application/json")
+    assert not hashed(SAMPLE, Scope(limits=LinkLimits(lookalikes=0)))
+
+
+def test_links_of_a_watched_pattern_may_be_dropped_so_they_are_not_remembered() -> None:
+    spider = spider_of(lambda page: page.links())
+    watching = Scope(lookalikes=frozenset({"books.example/catalogue/0.html"}))
+    first = task(LINKS, url="https://books.example/catalogue/1.html")
+    assert len(run(spider, first, scope=watching).links) == 5
+    assert len(run(spider, task(LINKS), scope=watching).links) == 5
+    assert len(run(spider, task(LINKS), scope=watching).links) == 0
 
 
 def test_nofollow_is_the_scopes_decision() -> None:

@@ -1,0 +1,26 @@
+"""Counting what comes often, in bounded memory (Misra and Gries 1982)."""
+
+
+class Frequent:
+    """Counts of the names met most often, at most `capacity` of them.
+
+    A count is never too high, and too low by at most one part in `capacity` of everything counted.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._counts: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def add(self, name: str, weight: int) -> int:
+        """Count `name` and return its count so far."""
+        if name not in self._counts and len(self._counts) >= self._capacity:
+            # Every name gives a little of its count away; it has been paid for by as many calls of this.
+            self._counts = {known: count - weight for known, count in self._counts.items() if count > weight}
+        count = self._counts[name] = self._counts.get(name, 0) + weight
+        return count
+
+    def clear(self) -> None:
+        self._counts.clear()
