@@ -20,7 +20,9 @@ ever stays.
 
 Standard output cannot be cut back: after a kill it may repeat items (at least once instead of once).
 
-What each format does with fields is told where it is written: `csv.py`, `sqlite.py`, `parquet.py`.
+What each format does with fields is told where it is written: `csv.py`, `sqlite.py`, `parquet.py`,
+`postgres.py`. In a fleet, where items come by way of the store, `writer.py` feeds an output; what it promises
+is run by `tests/contract/test_item_streams.py`.
 """
 
 from shoal.sinks.fanout import Sinks

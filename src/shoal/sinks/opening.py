@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
 from shoal.sinks.names import STDOUT, is_database, name_of
+
+if TYPE_CHECKING:
+    from shoal.sinks.postgres import PostgresSink
 
 
 class Sink(Protocol):
@@ -26,7 +29,7 @@ def open_sink(path: str, *, fsync: bool = False, overwrite: bool = False) -> Sin
 
         return StdoutSink()
     if is_database(path):
-        return _postgres(path, overwrite)
+        return open_postgres(path, overwrite=overwrite)
     scheme, is_address, _ = path.partition("://")
     if is_address:  # name the scheme only: an address may carry a password
         raise Misconfigured(f"output: nothing here writes to {scheme!r}; known: postgresql")
@@ -37,6 +40,15 @@ def open_sink(path: str, *, fsync: bool = False, overwrite: bool = False) -> Sin
             f"output {path!r}: the ending chooses the format; known: {known}, and - for stdout"
         )
     return make(Path(path), fsync, overwrite)
+
+
+def open_postgres(dsn: str, *, overwrite: bool = False) -> "PostgresSink":
+    """Make the sink for a PostgreSQL table, if its driver is installed."""
+    try:
+        from shoal.sinks.postgres import PostgresSink
+    except ImportError as error:
+        raise Misconfigured(f"output {name_of(dsn)!r}: run  pip install 'shoal[postgres]'  first") from error
+    return PostgresSink(dsn, overwrite=overwrite)
 
 
 def _jsonl(path: Path, fsync: bool, overwrite: bool) -> Sink:
@@ -63,14 +75,6 @@ def _parquet(path: Path, fsync: bool, overwrite: bool) -> Sink:
     except ImportError as error:
         raise Misconfigured(f"output {str(path)!r}: run  pip install 'shoal[parquet]'  first") from error
     return ParquetSink(path, fsync=fsync, overwrite=overwrite)
-
-
-def _postgres(dsn: str, overwrite: bool) -> Sink:
-    try:
-        from shoal.sinks.postgres import PostgresSink
-    except ImportError as error:
-        raise Misconfigured(f"output {name_of(dsn)!r}: run  pip install 'shoal[postgres]'  first") from error
-    return PostgresSink(dsn, overwrite=overwrite)
 
 
 _FORMATS: dict[str, Callable[[Path, bool, bool], Sink]] = {

@@ -1,0 +1,310 @@
+"""What a fleet promises of its outputs: each item once, whoever is killed or stopped, and when."""
+
+import asyncio
+import json
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncpg
+import msgspec
+import pytest
+from tests.servers.postgres import postgres
+from tests.servers.redis import RedisServer, valkey
+
+from shoal.model.errors import Misconfigured
+from shoal.model.page import Item
+from shoal.sinks.names import name_of
+from shoal.sinks.writer import Output, OutputWriter, item_streams
+from shoal.stores.redis import RedisStore
+
+CRAWL = 7
+TERM = 0.6  # seconds; short, so that the tests need not wait
+PATIENCE = 60.0  # for a machine that is busy with other things
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
+    async with valkey(tmp_path / "valkey", "--appendonly", "yes") as running:
+        yield running
+
+
+@pytest.fixture
+async def store(server: RedisServer) -> AsyncIterator[RedisStore]:
+    async with RedisStore.open(server.dsn) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    with postgres() as server:
+        yield server.dsn
+
+
+async def settle_page(store: RedisStore, numbers: Sequence[int]) -> None:
+    """Leave the items of one page in the stream of a shard, as settling does."""
+    tag = store.tag(numbers[0] % store.shards)
+    items = [Item(f"key-{number}", json.dumps({"n": number}).encode()) for number in numbers]
+    await store.do(
+        tag, "XADD", f"{tag}:items:{CRAWL}", "*", "fp", "12345678", "items", msgspec.msgpack.encode(items)
+    )
+
+
+def numbers_in(path: Path) -> list[int]:
+    text = path.read_text()
+    assert text == "" or text.endswith("\n")
+    return [json.loads(line)["n"] for line in text.splitlines()]
+
+
+async def eventually(is_so: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not await is_so():  # noqa: ASYNC110 (another process makes it so)
+            await asyncio.sleep(0.02)
+
+
+def writer_of(
+    store: RedisStore,
+    output: str,
+    *others: str,
+    holder: str = "w",
+    node: str = "here",
+    overwrite: bool = False,
+) -> OutputWriter:
+    described = Output(CRAWL, output, [output, *others], overwrite=overwrite)
+    return OutputWriter(store, described, holder=holder, node=node, term=TERM)
+
+
+@asynccontextmanager
+async def running(writer: OutputWriter) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(writer.run(stop))
+        try:
+            yield
+        finally:
+            stop.set()
+
+
+async def drained(store: RedisStore) -> None:
+    async def is_empty() -> bool:
+        return await item_streams(store, CRAWL).length() == 0
+
+    await eventually(is_empty)
+
+
+async def test_items_of_all_shards_reach_the_output_once(store: RedisStore, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    for number in range(0, 60, 2):
+        await settle_page(store, [number, number + 1])
+    async with running(writer_of(store, str(out))):
+        await drained(store)
+        await settle_page(store, [100])
+        await drained(store)
+
+    assert sorted(numbers_in(out)) == [*range(60), 100]
+
+
+async def test_the_next_writer_goes_on_where_the_last_one_stopped(store: RedisStore, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    for round_number in range(3):
+        await settle_page(store, [round_number])
+        async with running(writer_of(store, str(out), holder=f"w{round_number}")):
+            await drained(store)
+
+    assert numbers_in(out) == [0, 1, 2]
+
+
+async def test_an_entry_stays_until_every_output_has_it(store: RedisStore, tmp_path: Path) -> None:
+    first, second = tmp_path / "a.jsonl", tmp_path / "b.csv"
+    await settle_page(store, [1])
+
+    async def first_is_written() -> bool:
+        return first.exists() and numbers_in(first) == [1]
+
+    async with running(writer_of(store, str(first), str(second))):
+        await eventually(first_is_written)
+    assert await item_streams(store, CRAWL).length() == 1
+    async with running(writer_of(store, str(second), str(first))):
+        await drained(store)
+
+    assert second.read_text().split() == ["n", "1"]
+
+
+async def test_a_file_belongs_to_the_machine_that_first_wrote_it(store: RedisStore, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    async with running(writer_of(store, str(out), node="here")):
+        await settle_page(store, [1])
+        await drained(store)
+    await settle_page(store, [2])
+    stop = asyncio.Event()
+    elsewhere = asyncio.create_task(writer_of(store, str(out), holder="x", node="there").run(stop))
+    await asyncio.sleep(0.2)
+    stop.set()
+    await elsewhere
+    assert numbers_in(out) == [1]
+
+    async with running(writer_of(store, str(out), node="here")):
+        await drained(store)
+    assert numbers_in(out) == [1, 2]
+
+
+async def test_an_output_of_another_crawl_is_refused_and_left_alone(
+    store: RedisStore, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.jsonl"
+    async with running(writer_of(store, str(out))):
+        await settle_page(store, [1])
+        await drained(store)
+    await store.do(store.fleet_tag, "DEL", f"{store.fleet_tag}:writer:{CRAWL}:{name_of(str(out))}")
+
+    with pytest.raises(Misconfigured, match=r"not written.*--fresh"):
+        await writer_of(store, str(out)).run(asyncio.Event())
+    assert numbers_in(out) == [1]
+
+    async with running(writer_of(store, str(out), overwrite=True)):
+        await settle_page(store, [2])
+        await drained(store)
+    assert numbers_in(out) == [2]
+
+
+async def test_a_full_server_lets_the_writer_make_room(store: RedisStore, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    for number in range(40):
+        await settle_page(store, [number])
+    await store.do(store.tag(0), "CONFIG", "SET", "maxmemory", "1mb")
+
+    async with running(writer_of(store, str(out))):
+        await drained(store)
+
+    assert sorted(numbers_in(out)) == list(range(40))
+
+
+async def test_an_idle_writer_asks_nothing_of_the_server(
+    store: RedisStore, server: RedisServer, tmp_path: Path
+) -> None:
+    def commands(info: dict[str, str]) -> int:
+        return int(info["total_commands_processed"])
+
+    described = Output(CRAWL, str(tmp_path / "out.jsonl"), [str(tmp_path / "out.jsonl")])
+    stop = asyncio.Event()
+    task = asyncio.create_task(OutputWriter(store, described, holder="w", node="here", term=60.0).run(stop))
+
+    async def is_waiting() -> bool:
+        return int((await server.info())["blocked_clients"]) == 1
+
+    await eventually(is_waiting)
+    before = commands(await server.info())
+    await asyncio.sleep(1.0)
+    assert commands(await server.info()) - before <= 2  # our own question among them
+    stop.set()
+    await task
+
+
+# Processes that are really killed and stopped
+
+
+class Worker:
+    """A process that writes the output."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+
+    @classmethod
+    async def start(cls, store: RedisStore, output: str, holder: str) -> "Worker":
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.contract.test_item_streams", str(store.dsn), output, holder),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n"
+        return cls(process)
+
+    async def kill(self) -> None:
+        self.process.kill()
+        await self.process.wait()
+
+    async def end(self) -> None:
+        self.process.terminate()
+        assert await self.process.wait() == 0
+
+
+async def work(dsn: str, output: str, holder: str) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with RedisStore.open(dsn) as store:
+        print("ready", flush=True)
+        await writer_of(store, output, holder=holder, node="here").run(stop)
+
+
+async def test_a_writer_that_is_killed_again_and_again_loses_and_doubles_nothing(
+    store: RedisStore, server: RedisServer, tmp_path: Path
+) -> None:
+    out, rng, count = tmp_path / "out.jsonl", random.Random(4), 0
+    for round_number in range(6):
+        worker = await Worker.start(store, str(out), f"w{round_number}")
+        for _ in range(rng.randint(50, 200)):
+            await settle_page(store, range(count, count + 3))
+            count += 3
+        if round_number == 3:
+            server.kill()
+            await server.begin()
+        await worker.kill()
+    last = await Worker.start(store, str(out), "last")
+    await drained(store)
+    await last.end()
+
+    assert sorted(numbers_in(out)) == list(range(count))
+
+
+async def test_a_writer_that_was_stopped_cannot_write_into_its_successors_work(
+    store: RedisStore, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.jsonl"
+    workers = [await Worker.start(store, str(out), f"w{n}") for n in range(2)]
+    count = 0
+    for turn in range(4):
+        stopped = workers[turn % 2].process
+        stopped.send_signal(signal.SIGSTOP)
+        for _ in range(30):
+            await settle_page(store, [count])
+            count += 1
+        await asyncio.sleep(TERM * 2)  # another one is elected
+        stopped.send_signal(signal.SIGCONT)
+    await drained(store)
+    for worker in workers:
+        await worker.end()
+
+    assert sorted(numbers_in(out)) == list(range(count))
+
+
+async def test_a_table_gets_every_item_once_from_writers_that_are_stopped_and_killed(
+    store: RedisStore, database: str
+) -> None:
+    output, count = f"{database}?table=streamed", 0
+    workers = [await Worker.start(store, output, f"w{n}") for n in range(2)]
+    for turn in range(4):
+        victim = workers[turn % 2]
+        victim.process.send_signal(signal.SIGSTOP)
+        for _ in range(30):
+            await settle_page(store, [count])
+            count += 1
+        await asyncio.sleep(TERM * 2)
+        victim.process.send_signal(signal.SIGCONT)
+        if turn > 1:
+            await victim.kill()
+            workers[turn % 2] = await Worker.start(store, output, f"v{turn}")
+    await drained(store)
+    for worker in workers:
+        await worker.end()
+
+    connection = await asyncpg.connect(database)
+    rows = await connection.fetch("SELECT (item->>'n')::int AS n FROM streamed")
+    await connection.close()
+    assert sorted(row["n"] for row in rows) == list(range(count))
+
+
+if __name__ == "__main__":
+    asyncio.run(work(*sys.argv[1:4]))
