@@ -15,7 +15,7 @@ from http import HTTPStatus
 
 from shoal.archive.asked import spell_asked
 from shoal.archive.base32 import base32
-from shoal.archive.secrets import REDACTED, is_secret, without_value
+from shoal.archive.secrets import REDACTED, is_secret, without_secrets, without_value
 from shoal.model.page import PageRecord, PageRef, Response
 from shoal.model.request import Request
 
@@ -169,7 +169,7 @@ def _request_record(
     ids: RecordIds, request: Request, sent_headers: Headers, date: bytes, answer: bytes
 ) -> bytes:
     first = f"{request.method} {_target(request.url)} HTTP/1.1"
-    block = _head([first, *_sent(tuple(sent_headers))]) + request.body
+    block = _head([first, *_sent(tuple(sent_headers))]) + without_secrets(request.body)
     return _REQUEST % (ids(), _uri(request.url), date, answer, len(block), block)
 
 

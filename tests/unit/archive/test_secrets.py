@@ -1,6 +1,6 @@
 import pytest
 
-from shoal.archive.secrets import is_secret, without_value
+from shoal.archive.secrets import is_secret, without_secrets, without_value
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,26 @@ def test_other_headers_are_not_taken_for_secrets(name: str) -> None:
 )
 def test_a_cookie_keeps_its_name_and_attributes_only(cookie: str, kept: str) -> None:
     assert without_value(cookie) == kept
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        (b"user=ann&password=s3cret&go=1", b"user=ann&password=redacted&go=1"),
+        (b"csrf_token=s3cret", b"csrf_token=redacted"),
+        (
+            b'{"user": "ann", "Password": "s3\\"cret", "n": 1}',
+            b'{"user": "ann", "Password": "redacted", "n": 1}',
+        ),
+        (b'[{"api_key":"s3cret"}]', b'[{"api_key":"redacted"}]'),
+    ],
+)
+def test_a_body_keeps_the_names_of_credentials_only(body: bytes, kept: bytes) -> None:
+    assert without_secrets(body) == kept
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"q=shoal&author=ann", b'{"q": "password"}', b"\x00\xff=&&", b"password"]
+)
+def test_other_bodies_are_kept_as_they_were_sent(body: bytes) -> None:
+    assert without_secrets(body) == body
