@@ -5,10 +5,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.e2e.command import shoal
 from tests.graph_crawl import GraphCrawl
 from tests.site.access_log import Hit
 from tests.site.hub import Hub
 from tests.site.server import serving
+from tests.site.written import Sheet, serving_written
 
 SPIDER = Path(__file__).parents[1] / "spiders" / "hub.py"
 SLOW = 1  # host number
@@ -35,6 +37,24 @@ async def test_requests_go_out_by_priority_and_within_one_in_the_order_of_the_pa
 
     numbers = [int(hit.path.removeprefix("/leaf/")) for hit in hits]
     assert numbers == sorted(range(200), key=lambda number: priorities[number])
+
+
+async def test_hubs_are_fetched_ahead_of_deep_pagination_when_nobody_says_otherwise(tmp_path: Path) -> None:
+    deep = [f"/list?page={number}" for number in (250, 30, 4)]  # as far from the best order as can be
+    books = [f"/book/{number}" for number in range(3)]
+    hubs = [f"/category/{number}/" for number in range(3)]
+    nothing = {path: Sheet() for path in (*deep, *books, *hubs)}
+    anchors = "".join(f'<a href="{path}">{path}</a>' for path in (*deep, *books, *hubs))
+    async with serving_written({"/": Sheet(anchors), **nothing}) as site:
+        ran = shoal(
+            *("crawl", f"http://{site.authorities[0]}/", "--allow-private", "--rate", "0", "--quiet"),
+            *("--per-host", "1", "--concurrency", "1", "--no-robots"),
+            cwd=tmp_path,
+        )
+        fetched = [hit.path for hit in await site.hits()]
+
+    assert ran.code == 0, ran.err
+    assert fetched == ["/", *hubs, *books, *reversed(deep)]
 
 
 @pytest.mark.slow

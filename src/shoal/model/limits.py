@@ -42,8 +42,7 @@ class LinkLimits:
     ] = 100_000
     lookalikes: Annotated[
         int,
-        "Near-identical pages under URLs alike but for their numbers after which the links of further ones "
-        "are left alone; 0: no limit.",
+        "Near-identical pages of one pattern, after which links of further ones are left alone; 0: no limit.",
     ] = 10_000
     per_host: Annotated[int, "Requests that one host may bring to a crawl; 0: no limit."] = 0
 

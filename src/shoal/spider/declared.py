@@ -24,7 +24,7 @@ from typing import Any
 
 from shoal.model.configure import KINDS, Given, configure
 from shoal.model.errors import Misconfigured
-from shoal.model.request import FIRST, LAST, NORMAL
+from shoal.model.request import FIRST, LAST
 from shoal.spider.css import compiled
 from shoal.spider.page import Page
 from shoal.spider.selector import Selector
@@ -50,7 +50,7 @@ class _Following:
     """One entry of `links`."""
 
     select: str | None
-    priority: int = NORMAL
+    priority: int | None = None  # None: by what the URL looks like
     route: str = ""
     follow: str | None = None
 
@@ -155,8 +155,10 @@ class _Reader:
             raise self._wrong(key, str(error), number) from None
         return query
 
-    def _priority(self, table: Mapping[str, Any], number: int, usual: int = NORMAL) -> int:
+    def _priority(self, table: Mapping[str, Any], number: int, usual: int | None = None) -> int | None:
         value = table.get("priority", usual)
+        if value is None:
+            return None
         if not isinstance(value, int) or not FIRST <= value <= LAST:
             raise self._wrong("priority", f"must be from {FIRST} (first) to {LAST} (last)", number)
         return value

@@ -8,6 +8,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from shoal.model.request import Request
 from shoal.model.url import join
+from shoal.spider.ranking import rank
 from shoal.spider.selector import SelectorList, Text
 
 AGENT = "shoal"  # what robots rules may call us
@@ -19,22 +20,22 @@ _refresh = re.compile(r"""^\s*[\d.]+\s*[;,]\s*(?:url\s*=\s*)?["']?([^"']+)""", r
 class Links(Iterable[Request]):
     """Requests for links, alike but for their URLs. They can be yielded one by one or, faster, as a whole."""
 
-    __slots__ = ("_wishes", "urls")
+    __slots__ = ("_priority", "_wishes", "urls")
 
     def __init__(self, urls: Sequence[str], **wishes: Any) -> None:
         self.urls = urls  # canonical, each once
+        self._priority = priority  # None: by what the URL looks like
         self._wishes = wishes
 
     def __iter__(self) -> Iterator[Request]:
-        wishes = self._wishes
-        for url in self.urls:
-            yield Request(url=url, **wishes)
+        return map(self.request, self.urls)
 
     def __len__(self) -> int:
         return len(self.urls)
 
     def request(self, url: str, **more: Any) -> Request:
-        return Request(url=url, **self._wishes, **more)
+        priority = rank(url) if self._priority is None else self._priority
+        return Request(url=url, priority=priority, **self._wishes, **more)
 
 
 def web_links(hrefs: Iterable[str], resolve: Callable[[str], str | None]) -> list[str]:

@@ -206,7 +206,7 @@ class Page:
         *,
         follow: str | Pattern[str] | None = None,
         obey_nofollow: bool | None = None,
-        priority: int = NORMAL,
+        priority: int | None = None,
         route: str = "",
         data: dict[str, Any] | None = None,
         pool: str = "http",
@@ -214,8 +214,9 @@ class Page:
         """Make a request for each link to the web, once, in the order of the page.
 
         `selector` says which (an element with links below it means those), `follow` is a regular expression
-        that the URL must match; the rest goes into the requests. `rel=nofollow` and the like are respected
-        unless the crawl or this call says otherwise.
+        that the URL must match; the rest goes into the requests. Without a `priority`, hubs go before other
+        pages, and deep pagination after them (`ranking`). `rel=nofollow` and the like are respected unless
+        the crawl or this call says otherwise.
         """
         urls: list[str] = []
         tree = self._tree
