@@ -22,7 +22,7 @@ class Links(Iterable[Request]):
 
     __slots__ = ("_priority", "_wishes", "urls")
 
-    def __init__(self, urls: Sequence[str], **wishes: Any) -> None:
+    def __init__(self, urls: Sequence[str], *, priority: int | None = None, **wishes: Any) -> None:
         self.urls = urls  # canonical, each once
         self._priority = priority  # None: by what the URL looks like
         self._wishes = wishes
