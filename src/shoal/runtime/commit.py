@@ -1,9 +1,12 @@
 """Group commit: the one place where work becomes durable.
 
-The order is what the promises rest on. First the archive's bytes, then the sinks' bytes, then one transaction
-of the store that settles the leases, adds the links and records how long both had become. A crash before the
-transaction leaves bytes that nothing points to: they are cut off on resume, and the leases run out. A crash
-after it leaves nothing to do. There is no third case.
+The order is what the promises rest on. First the bytes of the archive and of the crawl's own outputs, then
+one transaction of the store that settles the leases, adds the links and records how long both had become. A
+crash before the transaction leaves bytes that nothing points to: they are cut off on resume, and the leases
+run out. A crash after it leaves nothing to do. There is no third case.
+
+A fleet's store has no transaction over all its shards. There the links come first, then each settlement with
+its items in one step: a crash in between adds the links once more, which changes nothing.
 
 Many pages share one commit: it starts `GATHER` seconds after the first of them, or when there are `MOST`.
 """
@@ -14,8 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from shoal.model.outcome import Acknowledgement, Fetched, Lease, Settlement
-from shoal.model.page import Item, ParseResult
-from shoal.runtime import sums
+from shoal.model.page import ParseResult
+from shoal.runtime.outlet import Ended, Outlet
 
 GATHER = 0.010
 MOST = 64
@@ -35,43 +38,14 @@ class Store(Protocol):
     ) -> object: ...
 
 
-class Archive(Protocol):
-    def flush(self) -> None: ...
-    def checkpoint(self) -> bytes: ...
-
-
-class Sinks(Protocol):
-    def write(self, items: Sequence[Item]) -> None: ...
-    def flush(self) -> bytes: ...
-
-
 class Committer:
     """Collects what became of requests and makes it durable in groups."""
 
     def __init__(
-        self,
-        store: Store,
-        archive: Archive,
-        sinks: Sinks,
-        rejects: Sinks,
-        *,
-        crawl: str,
-        totals: sums.Sums,
-        archive_key: str,
-        sinks_key: str,
-        rejects_key: str,
-        on_commit: Callable[[], None],
-        on_stale: Callable[[], None],
+        self, store: Store, outlet: Outlet, *, on_commit: Callable[[], None], on_stale: Callable[[], None]
     ) -> None:
         self._store = store
-        self._archive = archive
-        self._sinks = sinks
-        self._rejects = rejects
-        self._crawl = crawl
-        self._totals = totals
-        self._archive_key = archive_key
-        self._sinks_key = sinks_key
-        self._rejects_key = rejects_key
+        self._outlet = outlet
         self._on_commit = on_commit
         self._on_stale = on_stale
         self._settlements: list[tuple[Settlement, ParseResult | None]] = []
@@ -122,22 +96,14 @@ class Committer:
                 if isinstance(settlement.outcome, Fetched) and not self._store.holds(settlement.lease)
             )
         acknowledgements = [entry for entry in acknowledgements if not self._is_lost(entry[0].fingerprint)]
-        entries: list[tuple[Settlement | Acknowledgement, ParseResult | None]] = [*held, *acknowledgements]
-        brought = [(ended.outcome, result) for ended, result in entries if result is not None]
-        self._sinks.write([item for _, result in brought for item in result.items])
-        self._archive.flush()
-        checkpoints = {self._sinks_key: self._sinks.flush(), self._archive_key: self._archive.checkpoint()}
-        if rejected := [record for _, result in brought for record in result.rejected]:
-            self._rejects.write(rejected)
-            checkpoints[self._rejects_key] = self._rejects.flush()
-        changed = [self._totals.add(outcome, result) for outcome, result in brought]
-        await self._store.commit(
-            [settlement for settlement, _ in held],
-            [acknowledgement for acknowledgement, _ in acknowledgements],
-            checkpoints,
-            {self._crawl: {sums.KEY: self._totals.dump()}} if any(changed) else {},
-        )
+        settled = [self._told(settlement, result) for settlement, result in held]
+        acknowledged = [self._told(acknowledgement, result) for acknowledgement, result in acknowledgements]
+        durable = self._outlet.flush()
+        await self._store.commit(settled, acknowledged, durable.checkpoints, durable.crawl_state)
         self._on_commit()
+
+    def _told(self, ended: Ended, result: ParseResult | None) -> Ended:
+        return ended if result is None else self._outlet.put(ended, result)
 
     def _is_lost(self, fingerprint: int) -> bool:
         """Tell whether this acknowledges a page whose settlement was refused: once for each of those."""

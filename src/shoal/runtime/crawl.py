@@ -28,7 +28,7 @@ from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.quarantine import Quarantine
 from shoal.runtime.snapshot import Ending, HostView, Opening, Snapshot, Summary
 from shoal.runtime.tally import Tally
-from shoal.runtime.wiring import Stations, archive_key, open_stations, rejects_key, sinks_key
+from shoal.runtime.wiring import Stations, open_stations
 
 log = logging.getLogger(__name__)
 
@@ -86,14 +86,7 @@ class Crawl:
         self._over_budget = 0  # links that hosts had brought in vain before this run
         self._committer = Committer(
             stations.frontier,
-            stations.archive,
-            stations.sinks,
-            stations.rejects,
-            crawl=stations.crawl,
-            totals=stations.totals,
-            archive_key=archive_key(stations.crawl),
-            sinks_key=sinks_key(stations.crawl),
-            rejects_key=rejects_key(stations.crawl),
+            stations.outlet,
             on_commit=self._wake.set,
             on_stale=stations.border.renew,
         )
@@ -145,9 +138,7 @@ class Crawl:
             self.settle(Settlement(lease, Released(), sent=False))
         await self._committer.flush()
         await self._save()
-        await self._stations.frontier.commit(
-            checkpoints={sinks_key(self._stations.crawl): self._stations.sinks.finish()}
-        )
+        await self._stations.frontier.commit(checkpoints=self._stations.outlet.finish().checkpoints)
 
     async def _ending(self) -> Ending:
         counts = await self._stations.frontier.counts(self._stations.crawl)

@@ -22,7 +22,7 @@ from shoal.model.page import Item
 from shoal.runtime.draft import drafting, drafting_items
 from shoal.runtime.inspect import peeking
 from shoal.runtime.kept import Kept, Selection, archive_reader, kept_pages, own_items, refuse_own
-from shoal.runtime.wiring import sinks_key
+from shoal.runtime.outlet import sinks_key
 from shoal.sinks.files import translated
 from shoal.stores.folder import StoreFolder
 

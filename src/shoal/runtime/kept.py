@@ -19,7 +19,7 @@ from shoal.frontier.sqlite import Reader
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.page import PageRecord
 from shoal.runtime import sums
-from shoal.runtime.wiring import sinks_key
+from shoal.runtime.outlet import sinks_key
 from shoal.sinks.names import name_of
 from shoal.sinks.recount import outputs, recount
 from shoal.stores.folder import StoreFolder

@@ -29,7 +29,8 @@ from shoal.runtime.differences import EXAMPLES, Differences
 from shoal.runtime.draft import DraftItems, drafting_items
 from shoal.runtime.inspect import peeking
 from shoal.runtime.kept import Kept, Selection, archive_reader, is_parsed, kept_pages, own_items, refuse_own
-from shoal.runtime.wiring import sinks_key, with_wishes
+from shoal.runtime.outlet import sinks_key
+from shoal.runtime.wiring import with_wishes
 from shoal.spider.source import SpiderSource
 from shoal.stores.folder import StoreFolder
 

@@ -23,7 +23,7 @@ from shoal.model.page import PageRecord
 from shoal.model.request import trace_id
 from shoal.runtime import sums
 from shoal.runtime.inspect import chosen, peeking
-from shoal.runtime.wiring import rejects_key, sinks_key
+from shoal.runtime.outlet import rejects_key, sinks_key
 from shoal.sinks.recount import outputs, recount
 from shoal.stores.folder import StoreFolder
 

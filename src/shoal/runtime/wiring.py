@@ -48,6 +48,7 @@ from shoal.parse.pool import ParsePool
 from shoal.runtime import sums
 from shoal.runtime.control import steerable
 from shoal.runtime.host_blocks import host_paces, pace_of
+from shoal.runtime.outlet import Outlet, OwnOutputs, archive_key, rejects_key, sinks_key
 from shoal.runtime.pages import Pages
 from shoal.runtime.plan import CrawlPlan
 from shoal.sinks import Sinks
@@ -73,11 +74,9 @@ class Stations:
     frontier: SqliteFrontier
     fetcher: Fetcher
     jar: CookieJar
-    archive: ArchiveWriter
+    outlet: Outlet
     pages: Pages
     parser: ParsePool
-    sinks: Sinks
-    rejects: Sinks  # where items go that do not fit their model; none, if no route names one
     totals: sums.Sums
     border: "Border"
     outputs: Sequence[str]
@@ -213,11 +212,9 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             frontier=frontier,
             fetcher=fetcher,
             jar=jar,
-            archive=archive,
+            outlet=OwnOutputs(name, archive, sinks, rejects, totals),
             pages=Pages(archive, ArchiveReader(segments, decode_archived, limits=settings.fetch)),
             parser=parser,
-            sinks=sinks,
-            rejects=rejects,
             totals=totals,
             border=border,
             outputs=tuple(map(shown, outputs)),
@@ -279,21 +276,6 @@ async def open_fetcher(
         limits=settings.fetch,
         retry=settings.retry,
     )
-
-
-def archive_key(crawl: str) -> str:
-    """Name the archive's checkpoint."""
-    return f"{crawl}/archive"
-
-
-def sinks_key(crawl: str) -> str:
-    """Name the sinks' checkpoint."""
-    return f"{crawl}/sinks"
-
-
-def rejects_key(crawl: str) -> str:
-    """Name the checkpoint of the rejected items."""
-    return f"{crawl}/rejects"
 
 
 def rejects_file(store: StoreFolder, crawl: str) -> Path:

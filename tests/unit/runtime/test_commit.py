@@ -12,6 +12,7 @@ from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Gone, Leas
 from shoal.model.page import Item, PageRecord, PageRef, ParseFault, ParseResult
 from shoal.model.request import Request
 from shoal.runtime.commit import MOST, Committer
+from shoal.runtime.outlet import OwnOutputs, Streamed
 from shoal.runtime.sums import KEY, Sums
 
 
@@ -34,6 +35,7 @@ class Witness:
     calls: list[str] = field(default_factory=list)
     settled: list[int] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
+    carried: list[str] = field(default_factory=list)  # items that came with what was settled
     rejected: list[str] = field(default_factory=list)
     lost: set[int] = field(default_factory=set)
     checkpoints: dict[str, bytes] = field(default_factory=dict)
@@ -53,6 +55,8 @@ class Witness:
     ) -> "Witness":
         self.calls.append("commit")
         self.settled += [s.lease.fingerprint for s in settlements]
+        self.carried += [item.key for settlement in settlements for item in settlement.items]
+        self.carried += [item.key for parsed in acknowledgements for item in parsed.items]
         self.settled += [a.fingerprint for a in acknowledgements]
         self.checkpoints = dict(checkpoints)
         self.state.update(crawl_state.get("c", {}))
@@ -81,6 +85,9 @@ class SinkWitness:
         self.witness.calls.append("sinks")
         return b"42"
 
+    def finish(self) -> bytes:
+        return self.flush()
+
 
 @dataclass
 class RejectsWitness:
@@ -93,18 +100,15 @@ class RejectsWitness:
         self.witness.calls.append("rejects")
         return b"7"
 
+    def finish(self) -> bytes:
+        return self.flush()
+
 
 def committer(witness: Witness, totals: Sums | None = None) -> Committer:
+    outputs = OwnOutputs("c", witness, SinkWitness(witness), RejectsWitness(witness), totals or Sums())
     return Committer(
         witness,
-        witness,
-        SinkWitness(witness),
-        RejectsWitness(witness),
-        crawl="c",
-        totals=totals or Sums(),
-        archive_key="archive",
-        sinks_key="sinks",
-        rejects_key="rejects",
+        outputs,
         on_commit=lambda: None,
         on_stale=lambda: witness.calls.append("stale"),
     )
@@ -118,7 +122,7 @@ async def test_bytes_are_out_before_the_store_says_so() -> None:
     await work.flush()
 
     assert witness.calls == ["archive", "sinks", "commit"]
-    assert witness.checkpoints == {"sinks": b"42", "archive": b"archive-position"}
+    assert witness.checkpoints == {"c/sinks": b"42", "c/archive": b"archive-position"}
 
 
 async def test_a_lease_that_ran_out_brings_neither_its_items_nor_its_outcome() -> None:
@@ -172,7 +176,7 @@ async def test_rejected_items_are_out_before_the_store_says_so_and_go_with_their
 
     assert witness.rejected == ["bad 1"]
     assert witness.calls.index("rejects") < witness.calls.index("commit")
-    assert witness.checkpoints["rejects"] == b"7"
+    assert witness.checkpoints["c/rejects"] == b"7"
 
 
 async def test_what_is_left_out_is_summed_up_in_the_transaction_of_its_page() -> None:
@@ -209,6 +213,26 @@ async def test_a_page_that_leaves_nothing_out_writes_no_sums() -> None:
     await work.flush()
 
     assert witness.state == {}
+
+
+async def test_in_a_fleet_items_travel_with_their_page_once_it_is_archived() -> None:
+    witness = Witness(lost={2})
+    work = Committer(
+        witness,
+        Streamed(witness, RejectsWitness(witness), Sums()),
+        on_commit=lambda: None,
+        on_stale=lambda: None,
+    )
+    for number in (1, 2):
+        work.settle(settlement(number), brought(str(number), rejected=(Item(f"bad {number}", b"{}"),)))
+    work.acknowledge(Acknowledgement("c", 9, Done(PageRecord(PageRef("s", 0, 1), 200, 0.0))), brought("9"))
+
+    await work.flush()
+
+    assert witness.carried == ["1", "9"]
+    assert witness.rejected == ["bad 1"]
+    assert witness.calls == ["archive", "rejects", "commit"]
+    assert witness.checkpoints == {}
 
 
 async def test_nothing_in_hand_costs_no_transaction() -> None:
