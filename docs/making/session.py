@@ -21,8 +21,8 @@ from socket import gethostname
 from urllib.parse import quote
 
 from tests.e2e.command import surroundings
+from tests.site.bookshop import open_bookshop
 from tests.site.name_server import NXDOMAIN, name_server
-from tests.site.server import serving
 
 ROOT = Path(__file__).parents[2]
 HOST = "books.example"
@@ -46,17 +46,21 @@ def listing(page):
     yield from page.links(".next a", priority=1)
 """
 
-PAGES = sorted((ROOT / "docs" / "commands").glob("[a-z]*.md"))
+PAGES = [
+    *sorted((ROOT / "docs" / "commands").glob("[a-z]*.md")),
+    ROOT / "docs" / "cookbook.md",
+]
 """The pages that show sessions."""
 
-_BLOCK = re.compile(r"^(?P<open>```console\n)(?P<lines>.*?)(?=^```$)", re.MULTILINE | re.DOTALL)
+_WHOLE = re.MULTILINE | re.DOTALL
+_BLOCK = re.compile(r"^(?P<open>```console\n)(?P<lines>.*?)(?=^```$)", _WHOLE)
 _BEFORE = re.compile(r"^<!-- before: (.+) -->$", re.MULTILINE)
 _SAMPLE = "<!-- sample -->\n"
 
 # No two runs share these. What is counted (pages, items, letters) is not among them.
 _VARIES = re.compile(
     r"""\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ | \b1[789]\d{8}\.\d+          # times
-    | \b\d+[dhm]\ \d\d[hms]\b | \b[\d.,]+\ (?:ms|s|B|kB|MB|bytes)\b         # durations and sizes
+    | \b\d+[dhm]\ \d\d[hms]\b | \b\d+\.\d\ds\b | \b[\d.,]+\ (?:ms|s|B|kB|MB|bytes)\b  # durations, sizes
     | \b[\d.,]+\ (?:pages/s|pages\ a\ second|at\ once\ will\ do)\b
     | \b\d{8}-\d+\.warc | (?<=\ at\ )[\d,]+\b                               # places in the archive
     | \b[0-9a-f]{16}\b | \blaptop-\d+                                       # trace ids and processes
@@ -89,21 +93,21 @@ class Shop:
         return self._as_shown(done.stdout, folder), done.returncode
 
     def _as_typed(self, command: str) -> str:
-        return command.replace(SHOP, self.address).replace(HOST, self._host)
+        return command.replace(SHOP, self.address).replace(HOST, self.host)
 
     def _as_shown(self, printed: str, folder: Path) -> str:
         for here, there in (
             (self.address, SHOP),
-            (self._host, HOST),
-            (quote(self._host), HOST),
+            (self.host, HOST),
+            (quote(self.host), HOST),
             (str(folder), "/home/me/books"),
-            (gethostname(), "laptop"),
+            (f"{gethostname()}-", "laptop-"),  # a holder: host and process
         ):
             printed = printed.replace(here, there)
         return printed
 
     @property
-    def _host(self) -> str:
+    def host(self) -> str:
         return self.address.partition("://")[2]
 
     def _settings(self) -> dict[str, str]:
@@ -113,21 +117,23 @@ class Shop:
             "SHOAL_CRAWL_RATE": "200",
             "SHOAL_RETRY_BASE": "0.01",
             "COLUMNS": "100",
+            "PYTHONWARNINGS": "ignore",  # a reader has no plugin of ours that would warn
         }
 
 
 @asynccontextmanager
 async def open_shop() -> AsyncIterator[Shop]:
     """Serve the bookshop that the pages talk about, under a name."""
-    async with serving("tests.site.books:build", "troubled", hosts=1) as site:
-        address, _, port = site.authorities[0].partition(":")
+    with open_bookshop() as authority:
+        address, _, port = authority.partition(":")
         async with name_server(lambda name: [address] if name == _NAME else NXDOMAIN) as nameserver:
             yield Shop(f"http://{_NAME}:{port}", nameserver)
 
 
 def renewed(page: str, shop: Shop, folder: Path) -> str:
     """Go through a page's session and return the page with what is printed now."""
-    (folder / "books.py").write_text(SPIDER.replace(SHOP, shop.address))
+    for name, text in {"books.py": SPIDER, **files(page)}.items():
+        (folder / name).write_text(text.replace(SHOP, shop.address).replace(HOST, shop.host))
     parts, at, last = [], 0, 0
     for block in _BLOCK.finditer(page):
         between = page[at : block.start()]
@@ -142,6 +148,14 @@ def renewed(page: str, shop: Shop, folder: Path) -> str:
         parts += [between, block["open"], *lines]
         at = block.end()
     return "".join([*parts, page[at:]])
+
+
+def files(page: str) -> dict[str, str]:
+    """Find the files that a page shows: blocks whose first line is a comment with a name."""
+    return {
+        block[2]: block[1]
+        for block in re.finditer(r"^```(?:python|toml)\n(# (\S+\.(?:py|toml))\n.*?)^```$", page, _WHOLE)
+    }
 
 
 def _steps(lines: str) -> Iterator[tuple[str, str]]:

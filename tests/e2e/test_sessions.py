@@ -1,4 +1,4 @@
-"""What the page of each command shows is what the command prints."""
+"""What the pages of commands and the cookbook show is what is printed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ async def shop() -> AsyncIterator[Shop]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-async def test_a_commands_page_shows_what_it_prints(page: Path, shop: Shop, tmp_path: Path) -> None:
+async def test_a_page_shows_what_is_printed(page: Path, shop: Shop, tmp_path: Path) -> None:
     # In threads: the name server that the commands ask lives on this loop.
     shown = await asyncio.to_thread(page.read_text)
     assert await asyncio.to_thread(renewed, shown, shop, tmp_path) == shown, "`make docs` writes it anew"
