@@ -13,6 +13,7 @@ BYTES = 500 * 1024  # RFC 9309: at least this much is parsed; what follows is no
 PIECES = 2_000  # of all patterns together: under 1 ms per match
 LONGEST_DELAY = 86_400.0
 
+_PAGE = re.compile(r"\s*<(?:!doctype|html|head|body)\b", re.IGNORECASE)
 _LINE = re.compile(r"\r\n|\r|\n")
 _TOKEN = re.compile(r"[a-zA-Z_-]+")
 _COMPATIBLE = re.compile(r"^[^(]*\(compatible;\s*([a-zA-Z_-]+)")
@@ -23,6 +24,7 @@ _UNRESERVED = re.compile(r"[0-9A-Za-z._~-]")
 _AGENT = frozenset({"user-agent", "useragent", "user agent"})
 _DISALLOW = frozenset({"disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"})
 _DELAY = frozenset({"crawl-delay", "crawldelay", "crawl delay"})
+_RULE = _DISALLOW | _DELAY | {"allow"}
 
 
 @dataclass(slots=True)
@@ -39,7 +41,7 @@ class Rules:
         """Decide about the path and query of a canonical URL."""
         if not self._prefixes and not self._patterns:
             return True
-        path = _normal(target).replace("*", "%2A").replace("$", "%24")
+        path = _literal(_normal(target))
         if path == "/robots.txt":
             return True
         length, allowed = self._longest_prefix(path)
@@ -76,18 +78,15 @@ def product_token(user_agent: str) -> str:
 def parse(body: bytes, token: str) -> Rules:
     """Read the rules that apply to `token` (lower case)."""
     text = body[:BYTES].decode("utf-8", "replace").removeprefix("\ufeff")
-    if text.lstrip().startswith("<"):
-        return ALLOW_ALL  # an HTML page, most likely the site's "not found"
+    if _PAGE.match(text):
+        return ALLOW_ALL  # most likely the site's "not found"
     ours = _Group()
     everyone = _Group()
     sitemaps: list[str] = []
     named: list[_Group] = []  # the groups that the lines being read belong to
     open_agents = False  # user-agent lines in a row head one group together
     for line in _LINE.split(text):
-        key, colon, value = line.partition("#")[0].partition(":")
-        key, value = key.strip().lower(), value.strip()
-        if not colon:
-            continue
+        key, value = _record(line.partition("#")[0])
         if key in _AGENT:
             if not open_agents:
                 named = []
@@ -101,12 +100,20 @@ def parse(body: bytes, token: str) -> Rules:
         elif key == "sitemap":
             if len(sitemaps) < 100:
                 sitemaps.append(value)
-        else:
+        elif key in _RULE:  # lines that nobody knows do not end a group's head
             open_agents = False
             for group in named:
                 group.add(key, value)
     chosen = ours if ours.named else everyone
     return chosen.rules(tuple(sitemaps))
+
+
+def _record(line: str) -> tuple[str, str]:
+    key, colon, value = line.partition(":")
+    if not colon:
+        # "Disallow /": what is meant is plain, as long as there are two words.
+        key, value = words if len(words := line.split()) == 2 else ("", "")
+    return key.strip().lower(), value.strip()
 
 
 class _Group:
@@ -130,9 +137,9 @@ class _Group:
         budget = PIECES
         for pattern, allow in self._rules.items():
             anchored = pattern.endswith("$")
-            pieces = re.sub(r"\*+", "*", pattern.removesuffix("$")).split("*")
+            pieces = [_literal(piece) for piece in re.split(r"\*+", pattern.removesuffix("$"))]
             if len(pieces) == 1 and not anchored:
-                prefixes[pattern] = prefixes.get(pattern, False) or allow
+                prefixes[pieces[0]] = prefixes.get(pieces[0], False) or allow
                 continue
             budget -= len(pieces)
             if budget >= 0:
@@ -164,6 +171,14 @@ def _matches(path: str, pieces: list[str], anchored: bool) -> bool:
 def _normal(path: str) -> str:
     """Write a path or pattern so that equal octets look equal: escapes upper case, unreserved unescaped."""
     return _ESCAPE.sub(_escape, path)
+
+
+def _literal(normal: str) -> str:
+    """Write out the two characters that mean something in a rule, where only their escapes mean themselves.
+
+    A `$` that is not the last character of a rule means itself.
+    """
+    return normal.replace("%24", "$").replace("%2A", "*")
 
 
 def _escape(found: re.Match[str]) -> str:

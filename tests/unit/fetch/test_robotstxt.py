@@ -79,7 +79,9 @@ def test_R07_the_example_of_the_standard(token: str, path: str, answer: bool) ->
         ("Disallow: /*.php$", "/filename.php", False),
         ("Disallow: /*.php$", "/filename.php?x", True),
         ("Disallow: /*.php$", "/filename.php/", True),
-        ("Disallow: /a$b", "/a$b", True),
+        ("Disallow: /a$b", "/a$b", False),
+        ("Disallow: /*${x}/", "/a/${x}/b", False),
+        ("Disallow: /a%2A", "/ab", True),
         ("Disallow: /a%24", "/a$b", False),
         ("Disallow: /a%2A", "/a*b", False),
         ("Disallow: /a**b", "/axxb", False),
@@ -177,11 +179,31 @@ def test_R06_what_can_be_read_is_read(body: bytes) -> None:
     assert read.allows("/z")
 
 
+def test_lines_that_nobody_knows_do_not_end_the_head_of_a_group() -> None:
+    text = "User-agent: shoal\nNoindex: /x\nUser-agent: *\nDisallow: /"
+    assert not allowed(text, "/x")
+
+
+def test_a_crawl_delay_ends_the_head_of_a_group() -> None:
+    text = "User-agent: *\nCrawl-delay: 5\n\nUser-agent: other\nDisallow: /"
+    assert allowed(text, "/x")
+    assert rules(text).delay == 5
+
+
+@pytest.mark.parametrize(("line", "answer"), [("Disallow /x", False), ("Disallow x /x", True), ("/x", True)])
+def test_a_missing_colon_is_forgiven_where_the_meaning_is_plain(line: str, answer: bool) -> None:
+    assert allowed(f"User-agent shoal\n{line}", "/x") is answer
+
+
 @pytest.mark.parametrize(
     "page", ["<!doctype html>\n<p>User-agent: *\nDisallow: /", "  <html>\nUser-agent: *\nDisallow: /"]
 )
 def test_R06_an_html_page_has_no_rules(page: str) -> None:
     assert allowed(page, "/x")
+
+
+def test_R06_rules_behind_an_html_comment_count() -> None:
+    assert not allowed("<!-- version 7 -->\n\nUser-agent: *\nDisallow: /", "/x")
 
 
 @pytest.mark.parametrize(
