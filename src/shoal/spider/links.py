@@ -50,10 +50,10 @@ def hrefs_of(tree: LexborHTMLParser, *, obey_nofollow: bool) -> list[str]:
     hrefs = []
     for node in tree.tags("a") + tree.tags("area"):
         attributes = node.attributes
-        if href := attributes.get("href"):
+        if "href" in attributes:
             if obey_nofollow and "rel" in attributes and _has(attributes, "nofollow"):
                 continue
-            hrefs.append(href)
+            hrefs.append(attributes["href"] or "")  # an empty one leads to the page, or to its base
     for node in tree.tags("link"):
         attributes = node.attributes
         if (href := attributes.get("href")) and _has(attributes, "next"):

@@ -11,7 +11,7 @@ from shoal.spider.page import Page
 
 SHOP = """<!doctype html><html><head><title>Shop</title></head><body>
 <a href="/a.html">a</a> <a href="b.html#x">b</a> <a href="b.html#y">b again</a> <a href="mailto:me@x.example">mail</a>
-<a name="no-link">x</a> <a href>empty</a> <a href="javascript:void(0)">js</a> <a href="http://[bad">bad</a>
+<a name="no-link">x</a> <a href="javascript:void(0)">js</a> <a href="http://[bad">bad</a>
 <map><area href="https://other.example/map"></map> <a rel="NoFollow ugc" href="/secret">s</a>
 <ul class="pages"><li><a href="?page=2">2</a></li><li><a href="?page=3">3</a></li></ul>
 <link rel="next" href="?page=2"><link rel="stylesheet" href="/s.css">
@@ -131,6 +131,13 @@ def test_links_are_relative_to_the_first_base_that_leads_to_the_web(bases: str, 
     found = page(f"<head>{bases}</head><a href=x>")
     assert urls(found.links()) == [expected]
     assert found.urljoin("x") == expected
+
+
+@pytest.mark.parametrize("link", ["<a href=''>", "<area href>"])
+def test_an_empty_link_leads_to_the_page_or_to_its_base(link: str) -> None:
+    at = "https://books.example/catalogue/index.html"
+    assert urls(page(link).links()) == [at]
+    assert urls(page(f"<base href=/deep/>{link}").links()) == ["https://books.example/deep/"]
 
 
 @pytest.mark.parametrize(
