@@ -22,10 +22,16 @@ _DAY = 86_400.0
 @dataclass(frozen=True, slots=True)
 class WriteRules:
     crawl: str
+    writer: str = ""  # who writes, where several do: each has segments of its own; empty: nobody else
     robots: bool = True  # as told in every segment: whether robots.txt was obeyed
     segment_bytes: int = 1 << 30
     buffer_bytes: int = 8 * MIB  # appended and not yet written; beyond it `append` writes
     fsync: bool = False
+
+    @property
+    def stem(self) -> str:
+        """What the names of the segments begin with."""
+        return file_name(f"{self.crawl}.{self.writer}" if self.writer else self.crawl)
 
 
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
@@ -62,7 +68,7 @@ def plan_cut(sizes: Mapping[SegmentName, int], checkpoint: Checkpoint) -> Cut:
 
 
 class ArchiveWriter:
-    """The one writer of a crawl's archive; made by `open`."""
+    """The writer of a crawl's archive, or of its own segments of it; made by `open`."""
 
     def __init__(self, folder: SegmentFolder, rules: WriteRules) -> None:
         self._folder = folder
@@ -85,8 +91,7 @@ class ArchiveWriter:
         Raise `Misconfigured` if the archive is shorter than the checkpoint, unless told to `accept_loss`.
         """
         writer = cls(folder, rules)
-        spelled = file_name(rules.crawl)
-        sizes = {name: folder.size(name) or 0 for name in folder.segments() if name.crawl == spelled}
+        sizes = {name: folder.size(name) or 0 for name in folder.segments() if name.crawl == rules.stem}
         if checkpoint is not None:
             cut = plan_cut(sizes, msgspec.msgpack.decode(checkpoint, type=Checkpoint))
             writer._apply(cut, accept_loss=accept_loss)
@@ -165,7 +170,7 @@ class ArchiveWriter:
         self.flush()
         day = datetime.fromtimestamp(at, UTC).date()
         if self._segment is None:
-            following = SegmentName(day, 1, file_name(self._rules.crawl))
+            following = SegmentName(day, 1, self._rules.stem)
         else:
             following = self._segment.following(day)
         self._continue(following, 0, full=False)

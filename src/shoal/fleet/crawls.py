@@ -20,12 +20,12 @@ class CrawlRecord(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     source: SpiderSource  # of a file, the name only; its text is below
     text: bytes = b""  # of the spider's file
-    settings: dict[str, Any]  # the whole tree, the spider's own wishes applied
-    seeds: tuple[str, ...] = ()  # as given; none: the spider's own
-    sitemaps: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    hosts: tuple[str, ...] | None = None  # hosts that are in scope; None: every host
     version: str = ""  # of the spider's code
+    settings: dict[str, Any]  # the whole tree, the spider's own wishes applied
+    hosts: tuple[str, ...] | None = None  # that are in scope; None: every host
+    cookies: bytes = b"[]"  # given by the user
+    outputs: tuple[str, ...] = ()
+    overwrite: bool = False  # outputs that are somebody else's may be replaced
     submitted_at: float = 0.0
 
     @property
@@ -40,15 +40,22 @@ class Crawls:
         self._store = store
         self._tag = store.fleet_tag
         self._key = f"{self._tag}:crawls"
+        self._news = f"{self._tag}:news"
 
     async def submit(self, record: CrawlRecord) -> bool:
-        """Write a crawl down; False: that very crawl was there already."""
+        """Write a crawl down; False: that very crawl was there already. Either way there is news."""
         known = await self.get(record.name)
-        if known is not None and known.revision == record.revision:
-            return False
-        packed = msgspec.msgpack.encode(record)
-        await self._store.do(self._tag, "HSET", self._key, record.name, packed, promised=True)
-        return True
+        if same := known is not None and known.revision == record.revision:
+            await self._store.do(self._tag, "INCR", self._news)
+        else:
+            packed = msgspec.msgpack.encode(record)
+            commands = [("HSET", self._key, record.name, packed), ("INCR", self._news)]
+            await self._store.pipeline(self._tag, commands, promised=True)
+        return not same
+
+    async def news(self) -> int:
+        """Give a number that changes with every submission: workers that have nothing to do look at it."""
+        return int(await self._store.do(self._tag, "GET", self._news) or 0)
 
     async def get(self, name: str) -> CrawlRecord | None:
         packed = await self._store.do(self._tag, "HGET", self._key, name)

@@ -60,6 +60,11 @@ class Counts(msgspec.Struct, kw_only=True):
         """Count what has not come to its end yet."""
         return self.waiting + self.delayed + self.leased + self.parsing
 
+    @property
+    def ended(self) -> int:
+        """Count what has come to its end."""
+        return self.done + self.gone + self.dead + self.filtered
+
     def die(self, kind: FailureClass) -> None:
         self.dead += 1
         self.dead_by_class[kind.value] = self.dead_by_class.get(kind.value, 0) + 1

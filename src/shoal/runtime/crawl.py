@@ -10,8 +10,9 @@ so the cycle frontier → fetch → parse → frontier cannot lock up.
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -22,13 +23,15 @@ from shoal.model.errors import ShoalError
 from shoal.model.outcome import Acknowledgement, Dead, Lease, Released, Settlement, internal
 from shoal.model.page import ParseResult
 from shoal.runtime.commit import MOST, Committer
+from shoal.runtime.finished import is_finished
 from shoal.runtime.lookalikes import Lookalikes
 from shoal.runtime.parsing import PATIENCE, Parsing
 from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.quarantine import Quarantine
 from shoal.runtime.snapshot import Ending, HostView, Opening, Snapshot, Summary
+from shoal.runtime.stations import Stations
 from shoal.runtime.tally import Tally
-from shoal.runtime.wiring import Stations, open_stations
+from shoal.runtime.wiring import open_stations
 
 log = logging.getLogger(__name__)
 
@@ -63,9 +66,9 @@ async def crawl(
             snapshot=await running.snapshot(draining=False),
             resumed=stations.resumed,
             outputs=stations.outputs,
-            rejects=str(stations.rejects_file) if stations.totals.rejected else "",
-            archive=str(stations.archive_folder),
-            store=str(stations.store.path),
+            rejects=str(stations.rejects) if stations.totals.rejected else "",
+            archive=str(stations.archive),
+            store=stations.store,
             dead_by_class=dict(counts.dead_by_class),
             max_dead_exceeded=limit is not None and counts.dead > limit,
             quarantined=stations.totals.quarantined,
@@ -74,8 +77,11 @@ async def crawl(
 
 
 class Crawl:
-    def __init__(self, stations: Stations) -> None:
+    """`part`: how many requests it may have in hand, where several crawls share a worker."""
+
+    def __init__(self, stations: Stations, part: Callable[[], int] | None = None) -> None:
         self._stations = stations
+        self._part = part
         self._settings = stations.settings.crawl
         self._tally = Tally()
         self._out: dict[int, Lease] = {}  # leased and not settled, by fingerprint
@@ -101,6 +107,19 @@ class Crawl:
             lookalikes=Lookalikes(links.lookalikes, stations.totals.lookalikes, stations.border.watch),
             hooks=stations.parser.description.hooks,
         )
+
+    @property
+    def in_flight(self) -> int:
+        return self._active
+
+    @property
+    def pages(self) -> int:
+        return self._tally.pages
+
+    @property
+    def rate(self) -> float:
+        """Pages per second, lately."""
+        return self._tally.rate()
 
     async def run(self, stop: Stop, watch: Callable[[Snapshot], None] | None) -> Ending:
         """Crawl until nothing is left or `stop` is set; what is in hand then is finished or given back."""
@@ -133,11 +152,13 @@ class Crawl:
 
     async def _wind_up(self) -> None:
         """Hand back whatever the deadline cut off, so that it costs nobody an attempt, a crash or a fetch."""
-        self._parsing.settle_slow(patience=0.0)
+        if not self._stations.shared:
+            self._parsing.settle_slow(patience=0.0)
         for lease in list(self._out.values()):
             self.settle(Settlement(lease, Released(), sent=False))
         await self._committer.flush()
-        await self._save()
+        if not self._stations.shared:
+            await self._save()
         await self._stations.frontier.commit(checkpoints=self._stations.outlet.finish().checkpoints)
 
     async def _ending(self) -> Ending:
@@ -164,12 +185,11 @@ class Crawl:
                     crawls=(self._stations.crawl,),
                 )
                 for lease in grant.leases:
-                    self._out[lease.fingerprint] = lease
-                    self._queue.put_nowait(lease)
+                    self._take(lease)
                 if grant.leases:
                     continue
                 wait = grant.wait
-            if await self._finished():
+            if await self._finished(wait):
                 break
             await self._sleep(wait, stop)
         while not self._queue.empty():  # draining: what no slot has begun goes back untouched
@@ -177,6 +197,13 @@ class Crawl:
                 self.settle(Settlement(unbegun, Released(), sent=False))
         for _ in range(self._settings.concurrency):
             self._queue.put_nowait(None)
+
+    def _take(self, lease: Lease) -> None:
+        if self._stations.shared:
+            # Another worker may have followed a seed to this host: what it has queued is in scope.
+            self._stations.border.admit(lease.host)
+        self._out[lease.fingerprint] = lease
+        self._queue.put_nowait(lease)
 
     async def _room(self) -> int:
         """Say how many more leases may be taken now."""
@@ -187,17 +214,24 @@ class Crawl:
             self._settings.concurrency + MOST - len(self._out),
             self._settings.concurrency + PREFETCH - self._active - self._queue.qsize(),
         )
-        if self._settings.max_pages:
+        if self._part is not None:
+            room = min(room, self._part() + MOST - len(self._out))
+        if self._settings.max_pages and room > 0:
             counts = await self._stations.frontier.counts(self._stations.crawl)
             room = min(room, self._settings.max_pages - counts.done - counts.parsing - counts.leased)
         return room
 
-    async def _finished(self) -> bool:
+    async def _finished(self, wait: float) -> bool:
         if self._out:
             return False
-        counts = await self._stations.frontier.counts(self._stations.crawl)
-        limit = self._settings.max_pages
-        return counts.open == 0 or bool(limit and counts.done >= limit)
+        frontier, crawl, limit = self._stations.frontier, self._stations.crawl, self._settings.max_pages
+        if limit and (await frontier.counts(crawl)).done >= limit:
+            return True
+        # Counting takes a question to every shard of a shared frontier. While it knows of anything to wait
+        # for, be it another worker's lease, there is something left.
+        if self._stations.shared and math.isfinite(wait):
+            return False
+        return await is_finished(frontier, crawl)
 
     async def _sleep(self, seconds: float, stop: Stop) -> None:
         """Sleep until something happened that may free work, at most `seconds`."""
@@ -300,15 +334,24 @@ class Crawl:
     async def _keep_up(self) -> None:
         """Extend what is still being worked on, settle pages whose parse takes long, save cookies."""
         lease_time = self._settings.lease
+        if self._stations.shared:
+            # Deadlines are on the store's clock and not on ours, so all are extended. Slow pages stay leased:
+            # whoever would parse them next would have to read them from the archive.
+            while True:
+                await asyncio.sleep(lease_time / 4)
+                await self._extend(list(self._out.values()))
         while True:
             await asyncio.sleep(min(lease_time / 4, PATIENCE / 2))
             soon = time.time() + lease_time / 2
-            if aging := [lease for lease in self._out.values() if lease.leased_until < soon]:
-                for renewed in await self._stations.frontier.extend(aging, lease_time):
-                    if renewed.fingerprint in self._out:
-                        self._out[renewed.fingerprint] = renewed
+            await self._extend([lease for lease in self._out.values() if lease.leased_until < soon])
             self._parsing.settle_slow()
             await self._save()
+
+    async def _extend(self, leases: Sequence[Lease]) -> None:
+        if leases:
+            for renewed in await self._stations.frontier.extend(leases, self._settings.lease):
+                if renewed.fingerprint in self._out:
+                    self._out[renewed.fingerprint] = renewed
 
     async def _save(self) -> None:
         """Keep what else a resumed crawl should find as it was: cookies, and hosts that seeds led to."""
@@ -345,8 +388,8 @@ class Crawl:
             resumed=stations.resumed,
             counts=counts.by_state(),
             outputs=stations.outputs,
-            archive=str(stations.archive_folder),
-            store=str(stations.store.path),
+            archive=str(stations.archive),
+            store=stations.store,
         )
 
     async def snapshot(self, *, draining: bool) -> Snapshot:

@@ -15,9 +15,10 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -37,20 +38,20 @@ from shoal.fetch.guard import Guard
 from shoal.fetch.headers import CrawlHeaders
 from shoal.fetch.interpret import RedirectRules
 from shoal.fetch.robots import LIFETIME, Load, Robots, Save
+from shoal.frontier import Robots as RobotsFile
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured, Rejected
-from shoal.model.failure import FailureClass
 from shoal.model.request import Link, Request
 from shoal.model.scope import Scope
 from shoal.model.settings import CrawlSettings, Settings
-from shoal.model.url import host_key
 from shoal.parse.pool import ParsePool
 from shoal.runtime import sums
 from shoal.runtime.control import steerable
 from shoal.runtime.host_blocks import host_paces, pace_of
-from shoal.runtime.outlet import Outlet, OwnOutputs, archive_key, rejects_key, sinks_key
+from shoal.runtime.outlet import OwnOutputs, archive_key, rejects_key, sinks_key
 from shoal.runtime.pages import Pages
 from shoal.runtime.plan import CrawlPlan
+from shoal.runtime.stations import Border, Stations
 from shoal.sinks import Sinks
 from shoal.sinks.names import shown
 from shoal.spider.source import SpiderDescription
@@ -62,71 +63,12 @@ log = logging.getLogger(__name__)
 USER_AGENT_TOKEN = "Shoal"  # noqa: S105 - the product token that robots.txt files know us by
 
 
-@dataclass(slots=True)
-class Stations:
-    """Everything a running crawl talks to."""
-
-    crawl: str
-    settings: Settings
-    holder: str
-    resumed: bool
-    store: StoreFolder
-    frontier: SqliteFrontier
-    fetcher: Fetcher
-    jar: CookieJar
-    outlet: Outlet
-    pages: Pages
-    parser: ParsePool
-    totals: sums.Sums
-    border: "Border"
-    outputs: Sequence[str]
-
-    @property
-    def archive_folder(self) -> Path:
-        return self.store.archive / file_name(self.crawl)
-
-    @property
-    def rejects_file(self) -> Path:
-        return rejects_file(self.store, self.crawl)
-
-
-class Border:
-    """The crawl's scope, as it stands: a seed that redirects to another host takes that host in."""
-
-    def __init__(self, scope: Scope, parser: ParsePool) -> None:
-        self._parser = parser
-        self._move(scope)
-
-    @property
-    def hosts(self) -> frozenset[str] | None:
-        return self._scope.hosts
-
-    def refuse(self, url: str, depth: int) -> FailureClass | None:
-        """Judge a redirect's target; one that a seed leads to is where the user wanted to go."""
-        hosts = self._scope.hosts
-        if depth == 0 and hosts is not None and host_key(url) not in hosts:
-            self._move(msgspec.structs.replace(self._scope, hosts=hosts | {host_key(url)}))
-        return self._scope.refuse(url, depth)
-
-    def watch(self, pattern: str) -> None:
-        """Have every page of a pattern compared with the others."""
-        self._move(msgspec.structs.replace(self._scope, lookalikes=self._scope.lookalikes | {pattern}))
-
-    def renew(self) -> None:
-        """Make the parse children forget which links they have handed over: some of them were dropped."""
-        self._parser.configure(self._scope)
-
-    def _move(self, scope: Scope) -> None:
-        self._scope = scope
-        self._parser.configure(scope)
-
-
 @asynccontextmanager
 async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
     """Open every station for a crawl. Raises before anything is written if the plan cannot work."""
     async with AsyncExitStack() as stack:
         parser = await stack.enter_async_context(
-            ParsePool.open(plan.source, procs=_procs(plan.settings.crawl), limits=plan.settings.parse)
+            ParsePool.open(plan.source, procs=procs_of(plan.settings.crawl), limits=plan.settings.parse)
         )
         spider = parser.description
         settings = with_wishes(plan.settings, spider, plan.overrides)
@@ -198,7 +140,7 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             scope = msgspec.structs.replace(scope, hosts=scope.hosts.union(hosts))
         scope = msgspec.structs.replace(scope, lookalikes=frozenset(totals.lookalikes))
         border = Border(scope, parser)
-        fetcher = await _open_fetcher(stack, settings, frontier, jar, border)
+        fetcher = await open_crawl_fetcher(stack, settings, frontier, jar, border)
         await frontier.add(name, [Link.to(seed) for seed in seeds])
         if await frontier.paused(name):
             log.warning("crawl.paused", extra={"crawl": name, "go_on_with": f"shoal resume {name}"})
@@ -208,7 +150,6 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             settings=settings,
             holder=f"{os.uname().nodename}-{os.getpid()}",
             resumed=opened.resumed,
-            store=store,
             frontier=frontier,
             fetcher=fetcher,
             jar=jar,
@@ -218,12 +159,24 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             totals=totals,
             border=border,
             outputs=tuple(map(shown, outputs)),
+            store=str(store.path),
+            archive=store.archive / file_name(name),
+            rejects=rejects_file(store, name),
         )
 
 
-async def _open_fetcher(
-    stack: AsyncExitStack, settings: Settings, frontier: SqliteFrontier, jar: CookieJar, border: Border
+class RobotsShelf(Protocol):
+    """The part of a frontier that keeps robots.txt files."""
+
+    async def robots_get(self, host: str) -> RobotsFile | None: ...
+    async def robots_set(self, host: str, *, expires: float, status: int, body: bytes) -> None: ...
+
+
+async def open_crawl_fetcher(
+    stack: AsyncExitStack, settings: Settings, frontier: RobotsShelf, jar: CookieJar, border: Border
 ) -> Fetcher:
+    """Open what fetches for a crawl, with robots.txt files kept in its frontier."""
+
     async def load(origin: str) -> bytes | None:
         known = await frontier.robots_get(origin)
         return known.body if known else None
@@ -339,5 +292,6 @@ def seeds_of(plan: CrawlPlan, spider: SpiderDescription) -> list[Request]:
     return seeds
 
 
-def _procs(settings: CrawlSettings) -> int:
+def procs_of(settings: CrawlSettings) -> int:
+    """Say how many processes parse."""
     return settings.procs or max(1, (os.cpu_count() or 2) - 1)

@@ -37,6 +37,16 @@ async def test_submitting_the_same_again_changes_nothing(store: RedisStore) -> N
     assert len(await crawls.all()) == 1
 
 
+async def test_every_submission_is_news(store: RedisStore) -> None:
+    crawls = Crawls(store)
+    heard = [await crawls.news()]
+    for record in (BOOKS, BOOKS, PLAIN):
+        await crawls.submit(record)
+        heard.append(await crawls.news())
+
+    assert len(set(heard)) == 4
+
+
 async def test_a_crawl_can_be_forgotten(store: RedisStore) -> None:
     crawls = Crawls(store)
     await crawls.submit(BOOKS)
