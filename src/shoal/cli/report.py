@@ -81,6 +81,8 @@ def summary_lines(summary: Summary, *, again: str) -> Iterator[str]:
         yield f"  {line}"
     if now.rejected:
         yield f"  {'rejected':<10} {counted(now.rejected, 'item')}, told why in {summary.rejects}"
+    if now.withheld:
+        yield f"  {'canonical':<10} {counted(now.withheld, 'item')} left to pages that others call canonical"
     if now.hook_faults:
         yield f"  {'hooks':<10} on_error failed {counted(now.hook_faults, 'time')}; the log says why"
     for output in summary.outputs:
@@ -114,6 +116,7 @@ def summary_json(summary: Summary, *, code: Exit) -> dict[str, object]:
         "pages": now.pages,
         "items": now.items,
         "rejected": now.rejected,
+        "withheld": now.withheld,
         "hook_faults": now.hook_faults,
         "bytes": now.bytes,
         "pages_per_s": round(now.pages / now.elapsed, 2) if now.elapsed > 0 else 0.0,

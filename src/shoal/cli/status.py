@@ -49,6 +49,7 @@ def status_json(status: "StoreStatus") -> dict[str, object]:
                 "filtered_by_rule": dict(crawl.filtered_by_rule),
                 "links_filtered_by_rule": dict(crawl.links_filtered_by_rule),
                 "rejected": crawl.rejected,
+                "withheld": crawl.withheld,
                 "hook_faults": crawl.hook_faults,
                 "quarantined": patterns_json(crawl.quarantined),
                 "lookalikes": patterns_json(crawl.lookalikes),
@@ -83,5 +84,7 @@ def status_lines(status: "StoreStatus") -> Iterator[str]:
         yield from pattern_lines(crawl.quarantined, crawl.lookalikes, of=f" in {crawl.name}")
         if crawl.rejected:
             yield f"rejected in {crawl.name}: {counted(crawl.rejected, 'item')}"
+        if crawl.withheld:
+            yield f"left to canonical pages in {crawl.name}: {counted(crawl.withheld, 'item')}"
         if crawl.hook_faults:
             yield f"on_error hooks that failed in {crawl.name}: {count(crawl.hook_faults)}; the log says why"

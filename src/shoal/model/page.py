@@ -102,4 +102,5 @@ class ParseResult(msgspec.Struct, frozen=True, array_like=True):
     fault: ParseFault | None = None
     cpu: float = 0.0  # seconds
     rejected: tuple[Item, ...] = ()  # items that do not fit their model, as records that say why
+    withheld: int = 0  # items left to the canonical version of the page
     simhash: int | None = None  # of the text that a reader sees; None: the page was not to be compared

@@ -23,6 +23,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     follow: str = ""  # regular expression that a link must match somewhere
     depth: int | None = None
     obey_nofollow: bool = True  # rel=nofollow, <meta name=robots>, X-Robots-Tag
+    canonical_only: bool = False  # no items of pages that call another address in scope their own
     limits: LinkLimits = LinkLimits()
     lookalikes: frozenset[str] = frozenset()  # patterns whose pages are all compared with one another
 
@@ -46,6 +47,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             follow=settings.follow,
             depth=settings.depth,
             obey_nofollow=settings.robots,
+            canonical_only=settings.canonical_only,
             limits=limits or LinkLimits(),
         )
 

@@ -29,6 +29,9 @@ class CrawlSettings:
     follow: Annotated[str, "Follow only links whose URL matches this regular expression, anywhere in it."] = (
         ""
     )
+    canonical_only: Annotated[
+        bool, "Keep no items of pages that name another page of the crawl as their canonical version."
+    ] = False
     robots: Annotated[bool, "Obey robots.txt."] = True
     allow_private: Annotated[bool, "Allow loopback and private addresses."] = False
     user_agent: Annotated[str, "Who we say we are, with a way to reach you."] = USER_AGENT
@@ -77,7 +80,9 @@ class ArchiveSettings:
 class Settings:
     """The whole tree, as in `shoal.toml`."""
 
-    store: Annotated[str, "The folder of the store: state, archive and items."] = "shoal-data"
+    store: Annotated[
+        str, "The store: a folder for state, archive and items, or the address of a fleet's Redis."
+    ] = field(default="shoal-data", repr=False)  # may hold a password
     crawl: CrawlSettings = field(default_factory=CrawlSettings)
     retry: RetryRules = field(default_factory=RetryRules)
     slowdown: SlowdownRules = field(default_factory=SlowdownRules)

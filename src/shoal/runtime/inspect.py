@@ -20,6 +20,7 @@ class CrawlStatus:
     filtered_by_rule: Mapping[str, int]
     links_filtered_by_rule: Mapping[str, int] = field(default_factory=dict)  # never made a request
     rejected: int = 0  # items that did not fit their model
+    withheld: int = 0  # items of pages that call another address their own
     hook_faults: int = 0  # `on_error` hooks that raised or hung
     quarantined: Mapping[str, sums.Closed] = field(default_factory=dict)  # by pattern: too many URLs
     lookalikes: Mapping[str, sums.Closed] = field(default_factory=dict)  # by pattern: too many pages alike
@@ -56,6 +57,7 @@ async def status(store: str) -> StoreStatus:
                     filtered_by_rule=counts.filtered_by_rule,
                     links_filtered_by_rule=_with_budget(totals.links, counts.over_budget),
                     rejected=totals.rejected,
+                    withheld=totals.withheld,
                     hook_faults=totals.hook_faults,
                     quarantined=totals.quarantined,
                     lookalikes=totals.lookalikes,

@@ -47,6 +47,7 @@ class Snapshot:
     eta: float | None = None  # seconds; None: cannot be said yet
     eta_reason: str = ""  # what bounds it: "politeness of shop.example" or "this machine"
     rejected: int = 0  # items that did not fit their model, this run
+    withheld: int = 0  # items of pages that call another address their own, this run
     hook_faults: int = 0  # `on_error` hooks that raised or hung, this run
     draining: bool = False
 

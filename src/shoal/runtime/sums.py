@@ -24,6 +24,7 @@ class Sums(msgspec.Struct):
 
     links: dict[str, int] = {}  # not followed, by rule
     rejected: int = 0  # items that did not fit their model
+    withheld: int = 0  # items of pages that call another address their own
     hook_items: int = 0  # items that `on_error` hooks have made
     hook_faults: int = 0  # hooks that raised or hung
     quarantined: dict[str, Closed] = {}  # patterns that brought too many URLs
@@ -46,9 +47,10 @@ class Sums(msgspec.Struct):
         # Only a hook yields something for a request that has no page to show, and only its fault comes here.
         hooked = 0 if isinstance(outcome, Done) else len(result.items)
         faulty = result.fault is not None
-        if not (result.dropped or result.rejected or hooked or faulty):
+        if not (result.dropped or result.rejected or result.withheld or hooked or faulty):
             return False
         self.rejected += len(result.rejected)
+        self.withheld += result.withheld
         self.hook_items += hooked
         self.hook_faults += faulty
         for rule, count in result.dropped.items():

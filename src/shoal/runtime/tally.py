@@ -26,6 +26,7 @@ class Tally:
         self.items = 0
         self.rejected = 0
         self.bytes = 0
+        self.withheld = 0
         self.hook_faults = 0
         self.failures: Counter[str] = Counter()
         self.filtered: Counter[str] = Counter()
@@ -43,6 +44,7 @@ class Tally:
     def _brought(self, result: ParseResult) -> None:
         self.items += len(result.items)
         self.rejected += len(result.rejected)
+        self.withheld += result.withheld
         if result.dropped:
             self.filtered.update(result.dropped)
 
@@ -97,6 +99,7 @@ class Tally:
             eta=eta,
             eta_reason=eta_reason,
             rejected=self.rejected,
+            withheld=self.withheld,
             hook_faults=self.hook_faults,
             draining=draining,
         )

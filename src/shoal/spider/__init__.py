@@ -5,6 +5,7 @@
     failed      FailedRequest: what an `on_error` hook is given
     selector    CSS, XPath and regular expressions on a page, with parsel's meaning
     links       where a page leads
+    canonical   the address that a page calls its own
     ranking     which links go first when nobody says
     items       what a handler yields, made into JSON
     models      items checked against a dataclass, struct or pydantic model

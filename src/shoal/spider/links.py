@@ -45,7 +45,7 @@ def web_links(hrefs: Iterable[str], resolve: Callable[[str], str | None]) -> lis
 
 
 def hrefs_of(tree: LexborHTMLParser, *, obey_nofollow: bool) -> list[str]:
-    """Give every link of a page: `a`, `area`, `link rel=next`, and where a refresh leads."""
+    """Give every link of a page: `a`, `area`, `link` to the next or canonical one, where a refresh leads."""
     # By tag name, with all attributes at once: as cheap as one selector for all four kinds, and plainer.
     hrefs = []
     for node in tree.tags("a") + tree.tags("area"):
@@ -56,7 +56,7 @@ def hrefs_of(tree: LexborHTMLParser, *, obey_nofollow: bool) -> list[str]:
             hrefs.append(attributes["href"] or "")  # an empty one leads to the page, or to its base
     for node in tree.tags("link"):
         attributes = node.attributes
-        if (href := attributes.get("href")) and _has(attributes, "next"):
+        if (href := attributes.get("href")) and (_has(attributes, "next") or _has(attributes, "canonical")):
             hrefs.append(href)
     for node in tree.tags("meta"):
         attributes = node.attributes

@@ -1,7 +1,7 @@
 """What a page says about itself: JSON-LD, Open Graph, Twitter cards, microdata, and the gist of them all."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -11,6 +11,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from shoal.model.limits import KIB
 from shoal.model.url import resolver
+from shoal.spider.canonical import canonical_link
 from shoal.spider.dates import moment
 from shoal.spider.json_ld import read_json_ld, subjects
 from shoal.spider.links import base_of
@@ -60,7 +61,7 @@ def metadata(tree: LexborHTMLParser, url: str) -> Metadata:
     return Metadata(
         title=_text(_named(metas, "og:title", "twitter:title"), _titles(tree), _values(said, "headline")),
         description=_text(_named(metas, *_DESCRIPTION), _values(said, "description")),
-        canonical=_canonical(tree, resolve),
+        canonical=canonical_link(tree, resolve) or "",
         language=_language(chain(_languages(tree, metas), _values(said, "inLanguage"))),
         published=_moment(chain(_values(said, "datePublished"), _named(metas, *_PUBLISHED))),
         modified=_moment(chain(_values(said, "dateModified"), _named(metas, *_MODIFIED))),
@@ -88,16 +89,6 @@ def _json_ld_scripts(tree: LexborHTMLParser) -> Iterator[str]:
     for node in tree.tags("script")[:_SCRIPTS]:
         if (node.attributes.get("type") or "").strip().lower().startswith("application/ld+json"):
             yield node.text()
-
-
-def _canonical(tree: LexborHTMLParser, resolve: Callable[[str], str | None]) -> str:
-    for node in tree.tags("link"):
-        has = node.attributes
-        if "canonical" in (has.get("rel") or "").lower().split():
-            found = resolve((has.get("href") or "").strip())
-            if found and found.startswith(("http://", "https://")):
-                return found
-    return ""
 
 
 def _titles(tree: LexborHTMLParser) -> Iterator[str]:

@@ -11,6 +11,7 @@ from selectolax.lexbor import LexborHTMLParser
 from shoal.model.page import ParseTask
 from shoal.model.request import NORMAL, Request
 from shoal.model.url import resolver
+from shoal.spider.canonical import canonical_header, canonical_link
 from shoal.spider.decoding import CharsetSource, Decoded, decode
 from shoal.spider.encodings import UTF_8
 from shoal.spider.html import Document
@@ -194,6 +195,13 @@ class Page:
         return self._resolve
 
     @property
+    def canonical(self) -> str | None:
+        """The address that the page calls its own, by `<link rel=canonical>` or header; None: none."""
+        tree = self._tree
+        found = None if tree is None else canonical_link(tree, self._resolver())
+        return found or canonical_header(self._headers, self.url)
+
+    @property
     def nofollow(self) -> bool:
         """Whether the page asks that its links be left alone."""
         if self._nofollow is None:
@@ -227,6 +235,9 @@ class Page:
             else:
                 hrefs = hrefs_in(self.css(selector), obey_nofollow=obey)
             urls = web_links(hrefs, self._resolver())
+            own = canonical_header(self._headers, self.url) if selector is None else None
+            if own is not None and own not in urls:
+                urls.append(own)
         if follow is not None:
             urls = [url for url in urls if re.search(follow, url)]
         return Links(urls, priority=priority, route=route, data=data or {}, pool=pool)

@@ -27,6 +27,7 @@ from shoal.spider.items import encoded, is_item, rejected
 from shoal.spider.kind import Kind
 from shoal.spider.links import Links
 from shoal.spider.page import Page
+from shoal.spider.ranking import rank
 from shoal.spider.spider import SITEMAP, Route, Spider
 
 _OURS = str(Path(shoal.__file__).parent)
@@ -59,6 +60,7 @@ def run(spider: Spider, task: ParseTask, *, scope: Scope, limits: ParseLimits | 
         cpu=time.process_time() - began,
         rejected=tuple(harvest.rejected),
         simhash=harvest.simhash,
+        withheld=harvest.withheld,
     )
 
 
@@ -84,6 +86,8 @@ def _harvest(spider: Spider, task: ParseTask, scope: Scope, limits: ParseLimits)
             harvest.keep(one, route)
     if isinstance(subject, Page):
         harvest.compare(subject)
+        if scope.canonical_only:
+            harvest.defer_to(subject.canonical)
     return harvest
 
 
@@ -109,6 +113,7 @@ class Harvest:
         self.dropped: Counter[FailureClass] = Counter()
         self.repeats = 0
         self.simhash: int | None = None
+        self.withheld = 0
         self.suspicious = False  # the links may be dropped later on: they must not count as handed over
         self._memory = spider.memory
         self._memory.enter(scope)
@@ -120,6 +125,8 @@ class Harvest:
         # What a hook makes of a request must not pass for what its page yields once it is replayed.
         self._origin = f"{task.fingerprint:016x}" + (f"-{task.given_up.kind}" if task.given_up else "")
         self._url = task.url
+        # Pages link to themselves, above all as canonical; what we have in hand needs no request.
+        self._own = task.url if task.request.method == "GET" and not task.request.body else ""
         self._depth = task.request.depth + 1
         self._bytes = 0
 
@@ -128,7 +135,9 @@ class Harvest:
         fresh = self._memory.unknown(links.urls)
         self.repeats += len(links.urls) - len(fresh)
         for url in fresh:
-            if url not in self.urls and self._admits(url, self._depth):
+            if url == self._own:
+                self.repeats += 1
+            elif url not in self.urls and self._admits(url, self._depth):
                 self.urls.add(url)
                 self._add(links.request(url, depth=self._depth, found_on=self._fingerprint))
 
@@ -186,6 +195,15 @@ class Harvest:
             item, kept = rejected(self._url, str(error), value, fallback), self.rejected
         kept.append(item)
         self._count(len(item.json))
+
+    def defer_to(self, canonical: str | None) -> None:
+        """Leave the items to the page that this one calls its canonical version, if that is in scope."""
+        if canonical is None or canonical == self._url:
+            return
+        if self._scope.refuse(canonical, self._depth) is None:
+            self.withheld = len(self.items)
+            self.items.clear()
+            self.follow(Request(url=canonical, priority=rank(canonical)))
 
     def compare(self, page: Page) -> None:
         """Hash a page that is to be compared with others: one in a few, and all of a watched pattern."""
