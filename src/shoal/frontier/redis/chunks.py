@@ -1,0 +1,130 @@
+"""Chunks: parts of a lane's tail that lie outside the server's memory, and where they lie.
+
+A chunk is written once under a name of its own and never changed. Nobody reads it unless it is registered in
+the store, so one whose writer died before that does no harm; it is deleted by age.
+"""
+
+import asyncio
+import os
+import time
+import zlib
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from shoal.model.errors import Unavailable
+
+HEAD, FP = 6, 8  # bytes of an ENTRY: counters, fingerprint
+
+Member = tuple[int, bytes]  # score, ENTRY
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[list[int], bytes, bytes, list[bytes]]).decode
+
+
+def packed(members: Sequence[Member]) -> bytes:
+    """Pack members of a lane, column by column: like beside like takes a quarter less than row by row."""
+    ordered = sorted(members)
+    scores = [score for score, _ in ordered]
+    steps = [score - before for score, before in zip(scores, [0, *scores], strict=False)]
+    heads = b"".join(entry[:HEAD] for _, entry in ordered)
+    fps = b"".join(entry[HEAD : HEAD + FP] for _, entry in ordered)
+    return zlib.compress(_encode((steps, heads, fps, [entry[HEAD + FP :] for _, entry in ordered])))
+
+
+def unpacked(body: bytes) -> list[Member]:
+    """Undo `packed`: the members, best first."""
+    steps, heads, fps, rests = _decode(zlib.decompress(body))
+    members, score = [], 0
+    for number, (step, rest) in enumerate(zip(steps, rests, strict=True)):
+        score += step
+        head, fp = heads[number * HEAD : (number + 1) * HEAD], fps[number * FP : (number + 1) * FP]
+        members.append((score, head + fp + rest))
+    return members
+
+
+class ChunkStore(Protocol):
+    """A place for chunks that every worker of a fleet can reach."""
+
+    async def put(self, name: str, body: bytes) -> None:
+        """Keep a chunk; when this returns, it survives the death of this process."""
+
+    async def get(self, name: str) -> bytes: ...
+
+    async def delete(self, name: str) -> None:
+        """Delete a chunk, if it is still there."""
+
+    def older(self, seconds: float) -> AsyncIterator[str]:
+        """Name the chunks that were written longer ago than that."""
+
+
+class FolderChunks:
+    """Chunks in a folder that all workers share: one machine, or a network file system."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def put(self, name: str, body: bytes) -> None:
+        await asyncio.to_thread(self._put, self._folder / name, body)
+
+    @staticmethod
+    def _put(path: Path, body: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")  # a reader of the whole name never sees half a chunk
+        part.write_bytes(body)
+        os.replace(part, path)
+
+    async def get(self, name: str) -> bytes:
+        return await asyncio.to_thread((self._folder / name).read_bytes)
+
+    async def delete(self, name: str) -> None:
+        await asyncio.to_thread((self._folder / name).unlink, missing_ok=True)
+
+    async def older(self, seconds: float) -> AsyncIterator[str]:
+        before = time.time() - seconds
+        for path in await asyncio.to_thread(lambda: list(self._folder.rglob("*"))):
+            if path.is_file() and path.stat().st_mtime < before:
+                yield path.relative_to(self._folder).as_posix()
+
+
+class ObjectChunks:
+    """Chunks in an object store, below a prefix."""
+
+    def __init__(self, store: Any, prefix: str = "spilled/") -> None:
+        """Use one of obstore's stores."""
+        self._store = store
+        self._prefix = prefix
+
+    async def put(self, name: str, body: bytes) -> None:
+        with _translated():
+            await self._store.put_async(self._prefix + name, body)
+
+    async def get(self, name: str) -> bytes:
+        with _translated():
+            found = await self._store.get_async(self._prefix + name)
+            return bytes(await found.bytes_async())
+
+    async def delete(self, name: str) -> None:
+        with suppress(FileNotFoundError), _translated():
+            await self._store.delete_async(self._prefix + name)
+
+    async def older(self, seconds: float) -> AsyncIterator[str]:
+        before = time.time() - seconds
+        with _translated():
+            async for batch in self._store.list(self._prefix):
+                for found in batch:
+                    if found["last_modified"].timestamp() < before:
+                        yield found["path"].removeprefix(self._prefix)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except BaseError as error:
+        raise Unavailable(f"spilled chunks: {str(error).splitlines()[0]}") from error

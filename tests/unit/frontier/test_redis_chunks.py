@@ -1,0 +1,53 @@
+"""Chunks of a lane: their packed form, and the places that they are kept in."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from obstore.store import LocalStore, MemoryStore
+
+from shoal.frontier.redis.chunks import ChunkStore, FolderChunks, ObjectChunks, packed, unpacked
+from shoal.model.errors import Unavailable
+
+PLACES: dict[str, Callable[[Path], ChunkStore]] = {
+    "folder": lambda folder: FolderChunks(folder / "chunks"),
+    "object store": lambda _: ObjectChunks(MemoryStore()),
+    "object store in a folder": lambda folder: ObjectChunks(LocalStore(folder)),
+}
+entries = st.binary(min_size=14, max_size=200)
+members = st.lists(st.tuples(st.integers(0, 16 << 42), entries), unique=True, max_size=50)
+
+
+@pytest.fixture(params=sorted(PLACES))
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> ChunkStore:
+    return PLACES[request.param](tmp_path)
+
+
+@given(members)
+def test_members_come_out_as_they_went_in_best_first(members: list[tuple[int, bytes]]) -> None:
+    assert unpacked(packed(members)) == sorted(members)
+
+
+async def test_a_chunk_is_found_again_until_it_is_deleted(place: ChunkStore) -> None:
+    await place.put("shoal/07/1/500-ab", b"body")
+    await place.put("shoal/07/1/500-cd", b"other")
+    assert await place.get("shoal/07/1/500-ab") == b"body"
+
+    await place.delete("shoal/07/1/500-ab")
+    await place.delete("shoal/07/1/500-ab")  # by another worker at the same time
+
+    with pytest.raises((OSError, Unavailable)):
+        await place.get("shoal/07/1/500-ab")
+    assert await place.get("shoal/07/1/500-cd") == b"other"
+
+
+async def test_only_old_chunks_are_named(place: ChunkStore) -> None:
+    await place.put("shoal/07/1/500-ab", b"body")
+    assert [name async for name in place.older(3600.0)] == []
+    assert [name async for name in place.older(-3600.0)] == ["shoal/07/1/500-ab"]
+
+
+async def test_an_empty_place_names_nothing(place: ChunkStore) -> None:
+    assert [name async for name in place.older(-3600.0)] == []
