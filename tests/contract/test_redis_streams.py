@@ -19,7 +19,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def test_streams_of_all_shards_are_read_and_waited_for_as_one(store: RedisStore) -> None:
-    streams = ShardStreams(store, "notes")
+    streams, stop = ShardStreams(store, "notes"), asyncio.Event()
 
     async def put(shard: int, text: str) -> None:
         await store.do(store.tag(shard), "XADD", streams.key(shard), "*", "text", text)
@@ -38,11 +38,15 @@ async def test_streams_of_all_shards_are_read_and_waited_for_as_one(store: Redis
 
     positions = {entry.shard: entry.id for entry in found}
     assert await streams.read(positions, count=10) == []
-    await streams.wait(positions, seconds=0.1)  # in vain
-    waiting = asyncio.create_task(streams.wait(positions, seconds=60.0))
+    await streams.wait(positions, seconds=0.1, stop=stop)  # in vain
+    waiting = asyncio.create_task(streams.wait(positions, seconds=60.0, stop=stop))
     await asyncio.sleep(0.1)
     assert not waiting.done()
     await put(3, "third")
     await waiting
     [entry] = await streams.read(positions, count=10)
     assert entry.fields == {b"text": b"third"}
+
+    waiting = asyncio.create_task(streams.wait({**positions, 3: entry.id}, seconds=60.0, stop=stop))
+    stop.set()
+    await waiting

@@ -19,13 +19,13 @@ A writer that has lost its place and does not know it yet is stopped by the outp
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -132,7 +132,7 @@ class OutputWriter:
             entries = await self._streams.read(self._positions, count=COUNT)
             if not entries:
                 await self._tell(range(self._store.shards))
-                await _first(stop.wait(), self._streams.wait(self._positions, seconds=self._patience))
+                await self._streams.wait(self._positions, seconds=self._patience, stop=stop)
                 continue
             await self._tell({entry.shard for entry in entries}, promised=True)
             if not self._election.holds():
@@ -175,15 +175,6 @@ def _items(entries: Iterable[Entry]) -> list[Item]:
 
 async def _in(thread: ThreadPoolExecutor, call: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(thread, call)
-
-
-async def _first(*waiting: Coroutine[Any, Any, object]) -> None:
-    """Wait for the first of several to end, and end the others."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one) for one in waiting]
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
 
 
 async def _sleep(stop: asyncio.Event, seconds: float) -> None:

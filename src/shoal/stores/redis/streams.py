@@ -45,19 +45,14 @@ class ShardStreams:
         )
         return [entry for part in parts for entry in part]
 
-    async def wait(self, after: Mapping[int, str], *, seconds: float) -> None:
-        """Return when a shard has an entry after its position, when that may be, or after `seconds`."""
-        shards = range(self.store.shards)
-        if self.store.dsn.cluster:
-            await self._look_now_and_then(after, seconds)
-            return
-        with suppress(Unavailable):  # whoever asks next is told
-            await self.store.block(
-                self.store.tag(0),
-                seconds,
-                *("XREAD", "COUNT", 1, "BLOCK", max(1, int(seconds * 1000))),
-                *self._places(shards, after),
-            )
+    async def wait(self, after: Mapping[int, str], *, seconds: float, stop: asyncio.Event) -> None:
+        """Return when a shard has an entry after its position, after `seconds`, or when `stop` is set."""
+        look = self._look_now_and_then if self.store.dsn.cluster else self._block
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(stop.wait()), group.create_task(look(after, seconds))]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                task.cancel()
 
     async def length(self) -> int:
         """Count the entries of all shards."""
@@ -68,6 +63,15 @@ class ShardStreams:
             )
         )
         return sum(lengths)
+
+    async def _block(self, after: Mapping[int, str], seconds: float) -> None:
+        with suppress(Unavailable):  # whoever asks next is told
+            await self.store.block(
+                self.store.tag(0),
+                seconds,
+                *("XREAD", "COUNT", 1, "BLOCK", max(1, int(seconds * 1000))),
+                *self._places(range(self.store.shards), after),
+            )
 
     async def _look_now_and_then(self, after: Mapping[int, str], seconds: float) -> None:
         pause = _FIRST_PAUSE
