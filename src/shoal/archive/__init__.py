@@ -3,7 +3,8 @@
 Where. A crawl has one folder of segments, `<crawl>-YYYYMMDD-NNNNN.warc.gz`, whose names sort in the order
 in which they were written. A segment ends when it is large enough or the (UTC) day changes. It has its
 final name from its first byte: a reference is then final at once, and no rename has to be kept in step
-with the store. Readers cope with a segment that is still growing.
+with the store. Readers cope with a segment that is still growing. On an object store (`bucket.py`), where
+nothing grows, every flush makes a segment; several machines can then read what one of them has fetched.
 
 What. Each record is a gzip member of its own, so that a `PageRef` (segment, offset, length) finds a page
 with one read. A page is a `response` record (status line, headers as received, body as sent by the server,
@@ -31,7 +32,7 @@ was stored, or as one of the errors below; never silently wrong.
 from shoal.archive.errors import PageDamaged, PageExpired, PageMissing, PageUnreadable
 from shoal.archive.reader import ArchiveReader, Damage, StoredPage
 from shoal.archive.retention import expire
-from shoal.archive.segments import SegmentFolder
+from shoal.archive.segments import SegmentFolder, Segments, open_segments
 from shoal.archive.writer import ArchiveWriter, WriteRules
 
 __all__ = [
@@ -43,7 +44,9 @@ __all__ = [
     "PageMissing",
     "PageUnreadable",
     "SegmentFolder",
+    "Segments",
     "StoredPage",
     "WriteRules",
     "expire",
+    "open_segments",
 ]

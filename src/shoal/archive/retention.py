@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import date, timedelta
 
 from shoal.archive.names import SegmentName
-from shoal.archive.segments import SegmentFolder
+from shoal.archive.segments import Segments
 
 
 def outlived(segments: Iterable[SegmentName], *, keep_days: int, today: date) -> list[SegmentName]:
@@ -15,7 +15,7 @@ def outlived(segments: Iterable[SegmentName], *, keep_days: int, today: date) ->
     return [segment for segment in segments if segment.day <= last_to_go]
 
 
-def expire(folder: SegmentFolder, *, keep_days: int, today: date) -> list[str]:
+def expire(folder: Segments, *, keep_days: int, today: date) -> list[str]:
     """Delete what has outlived its time, and name it. A crash on the way leaves the rest to the next call."""
     going = outlived(folder.segments(), keep_days=keep_days, today=today)
     if going:

@@ -1,19 +1,18 @@
-"""Where segments lie: all that the archive asks of a file system, and nothing else.
-
-An object store fits behind the same few methods.
-"""
+"""Where segments lie: all that the archive asks of a file system or an object store, and nothing else."""
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
+from typing import Protocol
 
-from shoal.archive.names import SegmentName
+from shoal.archive.names import SegmentName, file_name
 from shoal.model.errors import Misconfigured, Rejected, Unavailable
 
-_EXPIRED = ".expired"
+EXPIRED = ".expired"
+_STORES = ("s3", "gs", "az")
 
 # A human has to change these; the rest (disk full, I/O error) may pass.
 _LASTING = {
@@ -36,22 +35,56 @@ def _translated(path: Path) -> Iterator[None]:
         raise family(f"archive: {path}: {error.strerror or error}") from error
 
 
+class Segments(Protocol):
+    """A place for the segments of one crawl; what each call does is told at `SegmentFolder`."""
+
+    @property
+    def path(self) -> Path | str: ...
+    @property
+    def grows(self) -> bool: ...  # whether a segment can be written piece by piece
+    def segments(self, stem: str = "") -> list[SegmentName]: ...
+    def size(self, segment: SegmentName) -> int | None: ...
+    def read(self, segment: SegmentName, offset: int, length: int) -> bytes | None: ...
+    def write(self, segment: SegmentName, offset: int, data: bytes, *, sync: bool) -> None: ...
+    def cut(self, segment: SegmentName, length: int) -> None: ...
+    def remove(self, segment: SegmentName) -> None: ...
+    def was_expired(self, segment: SegmentName) -> bool: ...
+    def mark_expired(self, until: date) -> None: ...
+    def close(self) -> None: ...
+
+
+def open_segments(location: str, crawl: str) -> Segments:
+    """Find the segments of a crawl below a folder, or below a prefix of an object store."""
+    scheme, is_address, _ = location.partition("://")
+    if not is_address:
+        return SegmentFolder(Path(location) / file_name(crawl))
+    if scheme not in _STORES:  # name the scheme only: an address may carry a password
+        raise Misconfigured(f"archive: nothing here speaks {scheme!r}; known: {', '.join(_STORES)}")
+    try:
+        from shoal.archive.bucket import SegmentBucket
+    except ImportError as error:
+        raise Misconfigured("archive: for object stores, run  pip install 'shoal[s3]'  first") from error
+    return SegmentBucket(f"{location.rstrip('/')}/{file_name(crawl)}")
+
+
 class SegmentFolder:
     """The segments of one crawl in a local folder."""
+
+    grows = True
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._writing: tuple[SegmentName, int] | None = None  # the file descriptor of the open segment
         self._read: tuple[SegmentName | None, Path] = None, path  # read last: the next is most often the same
 
-    def segments(self) -> list[SegmentName]:
-        """List what is there, oldest first."""
+    def segments(self, stem: str = "") -> list[SegmentName]:
+        """List what is there, oldest first; `stem`: of one writer only."""
         with _translated(self.path):
             try:
                 names = os.listdir(self.path)
             except FileNotFoundError:
                 return []
-        return sorted(_segments_among(names))
+        return sorted(name for name in segments_among(names) if stem in ("", name.crawl))
 
     def size(self, segment: SegmentName) -> int | None:
         """Return the length in bytes; None: there is no such segment."""
@@ -98,7 +131,7 @@ class SegmentFolder:
 
     def expired_until(self) -> date | None:
         """Tell the last day whose segments were deleted on purpose."""
-        with _translated(path := self.path / _EXPIRED):
+        with _translated(path := self.path / EXPIRED):
             try:
                 return date.fromisoformat(path.read_text().strip())
             except FileNotFoundError:
@@ -113,8 +146,8 @@ class SegmentFolder:
 
     def mark_expired(self, until: date) -> None:
         """Remember that the segments up to and including this day are deleted on purpose."""
-        with _translated(path := self.path / _EXPIRED):
-            draft = path.with_name(_EXPIRED + ".tmp")
+        with _translated(path := self.path / EXPIRED):
+            draft = path.with_name(EXPIRED + ".tmp")
             draft.write_text(f"{until.isoformat()}\n")
             draft.replace(path)
 
@@ -140,7 +173,8 @@ class SegmentFolder:
         return descriptor
 
 
-def _segments_among(names: list[str]) -> Iterator[SegmentName]:
+def segments_among(names: Iterable[str]) -> Iterator[SegmentName]:
+    """Pick the names of segments."""
     for name in names:
         try:
             yield SegmentName.parse(name)

@@ -1,5 +1,6 @@
 """Pages into segments, and a checkpoint that a crash can be undone to."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
@@ -9,7 +10,7 @@ import msgspec
 from shoal import __version__
 from shoal.archive.members import pack, pack_dense, pack_short
 from shoal.archive.names import SegmentName, file_name
-from shoal.archive.segments import SegmentFolder
+from shoal.archive.segments import Segments
 from shoal.archive.warc import Headers, RecordIds, page_records, revisit_records, warcinfo_record
 from shoal.model.errors import Misconfigured
 from shoal.model.limits import MIB
@@ -70,7 +71,7 @@ def plan_cut(sizes: Mapping[SegmentName, int], checkpoint: Checkpoint) -> Cut:
 class ArchiveWriter:
     """The writer of a crawl's archive, or of its own segments of it; made by `open`."""
 
-    def __init__(self, folder: SegmentFolder, rules: WriteRules) -> None:
+    def __init__(self, folder: Segments, rules: WriteRules) -> None:
         self._folder = folder
         self._rules = rules
         self._ids = RecordIds()
@@ -81,29 +82,32 @@ class ArchiveWriter:
         self._full = True  # the next page begins a segment
         self._buffer: list[bytes] = []
         self._buffered = 0
+        self._parts: list[tuple[SegmentName, int, bytes]] = []  # taken from the buffer, to be written
+        self._written = Checkpoint()
 
     @classmethod
     def open(
-        cls, folder: SegmentFolder, checkpoint: bytes | None, rules: WriteRules, *, accept_loss: bool = False
+        cls, folder: Segments, checkpoint: bytes | None, rules: WriteRules, *, accept_loss: bool = False
     ) -> "ArchiveWriter":
         """Continue where `checkpoint` says; None: a new archive, behind whatever the folder holds already.
 
         Raise `Misconfigured` if the archive is shorter than the checkpoint, unless told to `accept_loss`.
         """
         writer = cls(folder, rules)
-        sizes = {name: folder.size(name) or 0 for name in folder.segments() if name.crawl == rules.stem}
+        sizes = {name: folder.size(name) or 0 for name in folder.segments(rules.stem)}
         if checkpoint is not None:
             cut = plan_cut(sizes, msgspec.msgpack.decode(checkpoint, type=Checkpoint))
             writer._apply(cut, accept_loss=accept_loss)
         elif sizes:
             last = max(sizes)
             writer._continue(last, sizes[last], full=True)
+        writer._written = Checkpoint(writer._name, writer._length)
         return writer
 
     def _apply(self, cut: Cut, *, accept_loss: bool) -> None:
         if cut.last and cut.missing and not accept_loss and not self._folder.was_expired(cut.last):
             raise Misconfigured(
-                f"archive: {self._folder.path / str(cut.last)} lacks {cut.missing} bytes that the store knows"
+                f"archive: {self._folder.path}/{cut.last} lacks {cut.missing} bytes that the store knows"
                 " of (power loss, or an older copy): put the whole file back, or accept the loss and go on"
             )
         for segment in cut.remove:
@@ -136,17 +140,42 @@ class ArchiveWriter:
 
     def flush(self) -> None:
         """Write everything that was appended. If it raises, nothing is lost: call it again."""
-        if self._segment and self._buffered:
-            data = b"".join(self._buffer)
-            self._folder.write(self._segment, self._length - self._buffered, data, sync=self._rules.fsync)
-            self._buffer.clear()
-            self._buffered = 0
+        self._take()
+        while self._parts:
+            self._folder.write(*self._parts[0], sync=self._rules.fsync)
+            self._count()
+
+    async def flush_aside(self) -> None:
+        """Do what `flush` does; where that takes long, without keeping the event loop from other work.
+
+        Pages that are appended meanwhile wait for the next one. One call at a time.
+        """
+        if self._folder.grows:
+            self.flush()
+            return
+        self._take()
+        for part in list(self._parts):
+            await asyncio.to_thread(self._folder.write, *part, sync=self._rules.fsync)
+            self._count()
 
     def checkpoint(self) -> bytes:
         """Say how far the archive reaches, for the store to commit; flush first."""
-        if self._buffered:
+        if self._buffered and self._folder.grows:
             raise RuntimeError("a checkpoint must not count what is not written yet")
-        return msgspec.msgpack.encode(Checkpoint(self._name, self._length))
+        return msgspec.msgpack.encode(self._written)
+
+    def _take(self) -> None:
+        """Make a part of what is in the buffer; where segments cannot grow, it is a whole one."""
+        if self._segment and self._buffered:
+            offset = self._length - self._buffered
+            self._parts.append((self._segment, offset, b"".join(self._buffer)))
+            self._buffer.clear()
+            self._buffered = 0
+            self._full |= not self._folder.grows
+
+    def _count(self) -> None:
+        segment, offset, data = self._parts.pop(0)
+        self._written = Checkpoint(str(segment), offset + len(data))
 
     def close(self) -> None:
         """Flush and let go of the files."""
@@ -156,18 +185,25 @@ class ArchiveWriter:
             self._folder.close()
 
     def _place(self, answer: bytes, asked: bytes, at: float) -> PageRef:
+        if self._buffered > self._rules.buffer_bytes:
+            self._relieve()
         if self._full or at >= self._next_day:
             self._rotate(at)
-        elif self._buffered > self._rules.buffer_bytes:
-            self.flush()
         offset = self._length
         self._add(answer)
         self._add(asked)
         self._full = self._length >= self._rules.segment_bytes
         return PageRef(self._name, offset, len(answer))
 
+    def _relieve(self) -> None:
+        """Empty the buffer; what takes long to write is left to whoever flushes."""
+        if self._folder.grows:
+            self.flush()
+        else:
+            self._take()
+
     def _rotate(self, at: float) -> None:
-        self.flush()
+        self._relieve()
         day = datetime.fromtimestamp(at, UTC).date()
         if self._segment is None:
             following = SegmentName(day, 1, self._rules.stem)
