@@ -100,6 +100,8 @@ class Acknowledgement(msgspec.Struct, frozen=True):
     outcome: Done | Dead
     links: Sequence[Link] = ()
     items: Sequence[Item] = ()  # as of a settlement
+    host: str = ""  # of its request: a store in shards finds the page by it, or has to look everywhere
+    consumer: str = ""  # whom the bus gave the page to; one that has lost it to another is refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,10 @@
 """The frontier of a fleet: scripts in Redis or Valkey that any number of workers call.
 
-`keys.py` documents the key space; a script is the fragments it needs and its own file (`scripts.py`).
+Nobody owns it. A worker that dies is noticed by its leases, which run out; what other backends do when
+their owner starts anew has no counterpart here. `keys.py` documents the key space; a script is the fragments
+that it needs and a file of its own (`scripts.py`).
 """
+
+from shoal.frontier.redis.frontier import RedisFrontier
+
+__all__ = ["RedisFrontier"]

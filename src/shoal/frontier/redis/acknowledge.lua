@@ -1,0 +1,50 @@
+-- acknowledge.lua: end pages that were settled as fetched, each with what it brought.
+--
+-- ARGV     one frame: >H number, each >I crawl, 8 bytes fingerprint, s1 consumer ("": whoever has it), >B outcome
+--          (1 done, 5 dead); if dead >H status, s1 class, >H reason, >I page (empty: as it was); >I items
+-- returns  a `1` for each that was accepted, a `0` for each that was not being parsed, or not by this consumer
+--
+-- A page is parsed once: whoever is second finds it gone. A consumer whose page was given to another because it
+-- took too long is refused, even where the other one has not finished yet.
+
+local DEAD = 5
+local frame, position, number = ARGV[1], 1
+
+local function is_ours(id, consumer)
+  if consumer == '' then return true end
+  local pending = redis.pcall('XPENDING', tag .. ':pages', GROUP, id, id, 1)
+  return pending[1] ~= nil and pending[1][2] == consumer
+end
+
+local function acknowledge(crawl, fp, consumer, letter, items)
+  local packed = terms_of(crawl) and redis.call('HGET', tag .. ':pg:' .. crawl, fp)
+  local page = packed and unpack_page(packed)
+  if not page or not is_ours(page.id, consumer) then return '0' end
+  if letter then
+    local ordinal, _, _, _, entry = unpack_record(page.record)
+    if letter.page == '' then letter.page = page.page end
+    letter.holder = page.holder
+    die(crawl, ordinal, unpack_entry(entry), page.record, letter)
+  else
+    count(crawl, 'done', 1)
+  end
+  bring_items(crawl, fp, items)
+  withdraw(crawl, fp, page)
+  return '1'
+end
+
+local accepted = {}
+number, position = struct.unpack('>H', frame, position)
+for i = 1, number do
+  local crawl, fp, consumer, outcome, letter, items
+  crawl, fp, consumer, outcome, position = struct.unpack('>Ic8Bc0B', frame, position)
+  if outcome == DEAD then
+    letter = {}
+    letter.status, letter.class, letter.reason, letter.page, position =
+      struct.unpack('>HBc0Hc0Ic0', frame, position)
+  end
+  items, position = struct.unpack('>Ic0', frame, position)
+  accepted[i] = acknowledge(crawl, fp, consumer, letter, items)
+end
+save()
+return table.concat(accepted)

@@ -1,0 +1,80 @@
+-- add.lua: accept the links that their crawl has not seen.
+--
+-- ARGV     one frame: >H lanes, each >I crawl, s1 host, s1 pool; >H links, each >H lane (from 1), >B priority,
+--          s1 fingerprint in decimal, 8 bytes fingerprint, >I and packed request
+-- returns  new, duplicate, and how many belong to a crawl that is not there
+--
+-- Queued first, seen after: cut short between the two, a link is accepted again, and not lost.
+
+local frame, position = ARGV[1], 1
+local lanes, names, number = {}, {}
+
+number, position = struct.unpack('>H', frame, position)
+for i = 1, number do
+  local lane = {}
+  lane.crawl, lane.host, lane.pool, position = struct.unpack('>IBc0Bc0', frame, position)
+  lanes[i], names[i] = lane, lane.host
+end
+load_hosts(names)
+
+local crawls = {}  -- crawl -> what it has accepted so far, and what of it is fresh
+
+local function crawl_of(id)
+  local crawl = crawls[id]
+  if crawl == nil then
+    local terms = terms_of(id)
+    crawl = terms and {id = id, budget = terms.budget, fresh = {}, brought = {}}
+    if crawl then crawl.accepted = tonumber(redis.call('HGET', tag .. ':n:' .. id, 'accepted')) or 0 end
+    crawls[id] = crawl
+  end
+  return crawl
+end
+
+-- Say whether a host has brought as many requests as it may; if not, this is one more.
+local function over_budget(crawl, host)
+  if crawl.budget == 0 then return false end
+  local brought = crawl.brought[host]
+  brought = brought or tonumber(redis.call('HGET', tag .. ':b:' .. crawl.id, host)) or 0
+  if brought >= crawl.budget then return true end
+  crawl.brought[host] = brought + 1
+  return false
+end
+
+local new, duplicate, homeless = 0, 0, 0
+local fresh = {}  -- crawl and fingerprint, one after the other
+
+number, position = struct.unpack('>H', frame, position)
+for _ = 1, number do
+  local lane, priority, decimal, fp, request
+  lane, priority, decimal, fp, request, position = struct.unpack('>HBBc0c8Ic0', frame, position)
+  lane = lanes[lane]
+  local crawl = crawl_of(lane.crawl)
+  if not crawl then
+    homeless = homeless + 1
+  elseif crawl.fresh[decimal] or seen_has(tag, lane.crawl, decimal) then
+    duplicate = duplicate + 1
+    count(lane.crawl, 'duplicate', 1)
+  elseif over_budget(crawl, lane.host) then
+    count(lane.crawl, 'over_budget', 1)
+  else
+    new = new + 1
+    crawl.accepted = crawl.accepted + 1
+    crawl.fresh[decimal] = true
+    fresh[#fresh + 1], fresh[#fresh + 2] = lane.crawl, decimal
+    local to = lane.to or lane_of(host_of(lane.host), lane.crawl, lane.pool, false)
+    lane.to = to
+    wait(to, crawl.accepted, struct.pack('>HBHBc8', 0, 0, 0, priority, fp) .. request, priority, 0)
+    count(lane.crawl, 'accepted', 1)
+    count(lane.crawl, 'waiting', 1)
+  end
+end
+
+save()
+for id, crawl in pairs(crawls) do
+  for host, brought in pairs(crawl and crawl.brought or {}) do
+    redis.call('HSET', tag .. ':b:' .. id, host, brought)
+  end
+end
+for i = 1, #fresh, 2 do seen_add(tag, fresh[i], fresh[i + 1]) end
+seen_save()
+return {new, duplicate, homeless}

@@ -1,0 +1,231 @@
+"""Everything of a crawl counted again, shard by shard: is each request in one place, and will each be served?
+
+Read in slices while others may be at work: of a crawl that is being worked on, a line or two can be wrong for
+the moment. On a crawl at rest every line is true.
+"""
+
+import math
+import struct
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from shoal.frontier.answers import STATES, Audit
+from shoal.frontier.redis.packing import unpack_entry, unpack_fp, unpack_leased, unpack_parsing, unpack_record
+from shoal.model.request import trace_id
+from shoal.stores.redis import RedisStore
+
+SLICE = 500
+SHOWN = 20  # problems of one kind that are named one by one
+RANK = 1 << 42
+EMPTY = 255
+SUSPECT, SPILLED, ELIGIBLE, COOLING = 1, 2, 4, 8
+
+_host = struct.Struct(">ddddddHHHIIHBB")
+_lane = struct.Struct(">IBBd")
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A lane as its host's state has it."""
+
+    crawl: int
+    flags: int
+    band: int
+    stamp: float
+    pool: str
+
+    def key(self, tag: str, host: str) -> str:
+        return f"{tag}:{'x' if self.flags & SUSPECT else 'q'}:{self.crawl}:{self.pool}:{host}"
+
+    def roster(self, tag: str, kind: str) -> str:
+        return f"{tag}:{'x' if self.flags & SUSPECT else ''}{kind}:{self.crawl}:{self.pool}"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    name: str
+    ready: float
+    inflight: int
+    open: bool
+    lanes: list[Lane]
+
+
+def unpack_host(name: str, packed: bytes) -> Host:
+    """Read HOST and its lanes, as far as an audit needs them."""
+    tat, _, rest_until, _, interval, _, burst, concurrency, inflight, *_, flags, number = _host.unpack_from(
+        packed
+    )
+    position, lanes = _host.size, []
+    for _ in range(number):
+        crawl, lane_flags, band, stamp = _lane.unpack_from(packed, position)
+        position += _lane.size
+        end = position + 1 + packed[position]
+        lanes.append(Lane(crawl, lane_flags, band, stamp, packed[position + 1 : end].decode()))
+        position = end
+    ready = max(rest_until, tat - (burst - 1) * interval)
+    return Host(name, ready, inflight, inflight < concurrency and not flags & 1, lanes)
+
+
+@dataclass(slots=True)
+class Recount:
+    """What was found so far."""
+
+    found: Counter[str] = field(default_factory=Counter)
+    told: Counter[str] = field(default_factory=Counter)
+    places: dict[int, str] = field(default_factory=dict)  # fingerprint -> the state it was found in
+    problems: list[str] = field(default_factory=list)
+    _kinds: Counter[str] = field(default_factory=Counter)
+
+    def place(self, state: str, fingerprint: int) -> None:
+        self.found[state] += 1
+        if fingerprint in self.places:
+            both = f"{self.places[fingerprint]} and {state}"
+            self.problem(f"in two places, {both}: {trace_id(fingerprint)}")
+        self.places[fingerprint] = state
+
+    def problem(self, line: str) -> None:
+        kind = line.partition(":")[0]
+        self._kinds[kind] += 1
+        if self._kinds[kind] <= SHOWN:
+            self.problems.append(line)
+        elif self._kinds[kind] == SHOWN + 1:
+            self.problems.append(f"{kind}: and more")
+
+    def compare(self, what: str, told: float, found: float) -> None:
+        if told != found:
+            self.problem(f"the counter of {what} says {told:.0f}, the data {found:.0f}")
+
+
+async def audit(store: RedisStore, crawl: int) -> Audit:
+    """Recount one crawl, and look for lanes that nobody would ever serve."""
+    recount = Recount()
+    seen = 0
+    for tag in store.tags():
+        seen += await _ShardAudit(store, tag, crawl, recount).run()
+    told, found = recount.told, recount.found
+    # What has ended for good leaves a number and nothing else; the sum shows whether anything is missing.
+    for ended in ("done", "gone", "filtered"):
+        found[ended] = told[ended]
+    found["dead"] += told["purged"]
+    # A delay that has ended counts as delayed until somebody asks.
+    recount.compare(
+        "waiting or delayed", told["waiting"] + told["delayed"], found["waiting"] + found["delayed"]
+    )
+    for state in STATES[2:]:
+        recount.compare(state, told[state], found[state])
+    recount.compare("accepted", told["accepted"], seen)
+    recount.compare("everything accepted", told["accepted"], sum(found[state] for state in STATES))
+    for what in ("dead", "filtered"):
+        by_class = sum(count for name, count in told.items() if name.startswith(f"{what}."))
+        recount.compare(f"{what} by class", told[what], by_class)
+    return Audit({state: found[state] for state in STATES}, recount.problems)
+
+
+class _ShardAudit:
+    def __init__(self, store: RedisStore, tag: str, crawl: int, recount: Recount) -> None:
+        self._store = store
+        self._tag = tag
+        self._crawl = crawl
+        self._recount = recount
+
+    async def run(self) -> int:
+        """Recount a shard; return how many fingerprints it has seen."""
+        tag, crawl = self._tag, self._crawl
+        told = await self._store.do(tag, "HGETALL", f"{tag}:n:{crawl}")
+        for name, count in zip(told[::2], told[1::2], strict=True):
+            self._recount.told[name.decode()] += int(count)
+        inflight = await self._leases()
+        await self._hosts(inflight)
+        async for record, _ in self._sorted(f"{tag}:dl:{crawl}"):
+            self._recount.place("delayed", unpack_record(record).entry.fingerprint)
+        async for fp, page in self._hash(f"{tag}:pg:{crawl}"):
+            self._recount.place("parsing", unpack_fp(fp))
+            unpack_parsing(page)
+        dated = {member[8:] async for member, _ in self._sorted(f"{tag}:dz:{crawl}")}
+        async for fp, _ in self._hash(f"{tag}:d:{crawl}"):
+            self._recount.place("dead", unpack_fp(fp))
+            if fp not in dated:
+                self._recount.problem(f"a dead letter without a date: {trace_id(unpack_fp(fp))}")
+        async for id, _ in self._hash(f"{tag}:spb:{crawl}"):
+            self._recount.found["waiting"] += int(id.partition(b"-")[0])
+        return int(await self._store.do(tag, "HGET", f"{tag}:sm:{crawl}", "size") or 0)
+
+    async def _leases(self) -> Counter[str]:
+        """Recount what is leased; return how much of it is on the wire, by host, of all crawls."""
+        tag = self._tag
+        inflight: Counter[str] = Counter()
+        async for token, deadline in self._sorted(f"{tag}:lx"):
+            batch = [
+                (fp, unpack_leased(leased))
+                async for fp, leased in self._hash(f"{tag}:l:{token.decode()}")
+                if fp != b"_"
+            ]
+            for _, leased in batch:
+                record = leased.record
+                if not leased.landed:
+                    inflight[record.host] += 1
+                if record.crawl == self._crawl:
+                    self._recount.place("leased", record.entry.fingerprint)
+            if min((leased.leased_until for _, leased in batch), default=math.inf) != deadline:
+                self._recount.problem(f"a batch whose earliest deadline is another: {token.decode()}")
+        return inflight
+
+    async def _hosts(self, inflight: Counter[str]) -> None:
+        tag = self._tag
+        rosters: dict[str, dict[str, float]] = {}
+        async for name, packed in self._hash(f"{tag}:h"):
+            host = unpack_host(name.decode(), packed)
+            self._recount.compare(f"{host.name} in flight", host.inflight, inflight[host.name])
+            for lane in host.lanes:
+                for kind in ("el", "co"):
+                    key = lane.roster(tag, kind)
+                    if key not in rosters:
+                        rosters[key] = {member.decode(): score async for member, score in self._sorted(key)}
+                if lane.crawl == self._crawl:
+                    await self._lane(host, lane, rosters)
+
+    async def _lane(self, host: Host, lane: Lane, rosters: dict[str, dict[str, float]]) -> None:
+        first = math.inf
+        async for entry, score in self._sorted(lane.key(self._tag, host.name)):
+            first = min(first, score)
+            self._recount.place("waiting", unpack_entry(entry).fingerprint)
+        where = f"{host.name} {lane.pool}"
+        band = EMPTY if math.isinf(first) else first // RANK
+        if band != lane.band:
+            self._recount.problem(f"a lane with another head than its host says: {where}")
+        eligible = rosters[lane.roster(self._tag, "el")].get(host.name)
+        cooling = rosters[lane.roster(self._tag, "co")].get(host.name)
+        if bool(lane.flags & ELIGIBLE) != (eligible is not None):
+            self._recount.problem(f"a lane that is eligible, or not, against its host: {where}")
+        if bool(lane.flags & COOLING) != (cooling is not None):
+            self._recount.problem(f"a lane that is cooling, or not, against its host: {where}")
+        if eligible is not None and cooling is not None:
+            self._recount.problem(f"a lane both eligible and cooling: {where}")
+        to_be_served = band != EMPTY and host.open
+        if to_be_served != (eligible is not None or cooling is not None):
+            self._recount.problem(f"a lane in no place, or in one although it is not to be served: {where}")
+        if eligible is not None and eligible != lane.band * RANK + lane.stamp:
+            self._recount.problem(f"a lane out of its order: {where}")
+        if cooling is not None and cooling != host.ready:
+            self._recount.problem(f"a lane that is due at another time than its host: {where}")
+
+    async def _hash(self, key: str) -> AsyncIterator[tuple[bytes, bytes]]:
+        """Go through a hash; a field may come twice while the hash grows."""
+        cursor, seen = b"0", set()
+        while True:
+            cursor, found = await self._store.do(self._tag, "HSCAN", key, cursor, "COUNT", SLICE)
+            for name, value in zip(found[::2], found[1::2], strict=True):
+                if name not in seen:
+                    seen.add(name)
+                    yield name, value
+            if cursor == b"0":
+                return
+
+    async def _sorted(self, key: str) -> AsyncIterator[tuple[bytes, float]]:
+        """Go through a sorted set, from the lowest score to the highest."""
+        first = 0
+        while found := await self._store.do(self._tag, "ZRANGE", key, first, first + SLICE - 1, "WITHSCORES"):
+            for member, score in zip(found[::2], found[1::2], strict=True):
+                yield member, float(score)
+            first += SLICE

@@ -1,0 +1,11 @@
+-- counts.lua: how many requests of a crawl are in each state.
+--
+-- ARGV     crawl
+-- returns  its counters, one after the other; how many delays have ended and still count as delayed
+
+local crawl = tonumber(ARGV[1])
+if terms_of(crawl) then
+  promote(crawl, 64)
+  save()
+end
+return {redis.call('HGETALL', tag .. ':n:' .. crawl), redis.call('ZCOUNT', tag .. ':dl:' .. crawl, '-inf', now)}

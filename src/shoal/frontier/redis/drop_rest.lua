@@ -1,0 +1,14 @@
+-- drop_rest.lua: sweep away what is left of a crawl that has no lanes any more, a slice at a time.
+--
+-- ARGV     crawl
+-- returns  0 once there is nothing left
+
+local crawl = tonumber(ARGV[1])
+local pages = tag .. ':pg:' .. crawl
+local found = redis.call('HSCAN', pages, 0, 'COUNT', 100)[2]
+for i = 1, #found, 2 do withdraw(crawl, found[i], unpack_page(found[i + 1])) end
+if #found > 0 or seen_drop(tag, crawl, 64) > 0 then return 1 end
+for _, name in ipairs({'n', 'b', 'hc', 'dl', 'pg', 'items', 'd', 'dz'}) do
+  redis.call('UNLINK', tag .. ':' .. name .. ':' .. crawl)
+end
+return 0

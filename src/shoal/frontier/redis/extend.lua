@@ -1,0 +1,49 @@
+-- extend.lua: move deadlines on, never nearer.
+--
+-- ARGV     seconds, one frame of >dc12 token and id, repeated; what has landed (leases.lua)
+-- returns  for each its new deadline, "" if the lease is lost; the leases that were taken back
+
+local seconds, frame = tonumber(ARGV[1]), ARGV[2]
+local CHORES = 64
+
+land(ARGV[3])
+local lost = reclaim(CHORES)
+save()
+save_batches()
+
+local function extended(token, ids)
+  local batch, changed, deadlines = load_batch(token), {}, {}
+  for _, id in ipairs(ids) do
+    local record = batch.records[id]
+    if record then
+      local leased_until = math.max(deadline_of(record), now + seconds)
+      deadlines[id] = leased_until
+      batch.records[id] = struct.pack('>d', leased_until) .. string.sub(record, 9)
+      changed[#changed + 1], changed[#changed + 2] = id, batch.records[id]
+    end
+  end
+  if #changed == 0 then return deadlines end
+  local first, mixed = earliest(batch), '0'
+  for _, record in pairs(batch.records) do
+    if deadline_of(record) ~= first then mixed = '1' end
+  end
+  call_with('HSET', batch.key, changed)
+  redis.call('HSET', batch.key, '_', mixed .. batch.holder)
+  redis.call('ZADD', tag .. ':lx', first, string.format('%.0f', token))
+  return deadlines
+end
+
+local order, ids = {}, {}
+for position = 1, #frame, 20 do
+  local token, id = struct.unpack('>dc12', frame, position)
+  order[#order + 1] = {token = token, id = id}
+  push(ids, token, id)
+end
+local deadlines = {}
+for token, several in pairs(ids) do deadlines[token] = extended(token, several) end
+local answers = {}
+for i, one in ipairs(order) do
+  local leased_until = deadlines[one.token][one.id]
+  answers[i] = leased_until and exact(told(leased_until)) or ''
+end
+return {answers, lost}

@@ -1,0 +1,459 @@
+"""The public calls of the frontier on Redis: what goes into which shard, and in what order.
+
+A commit adds the links of its pages first, each in the shard of its host, and settles after: where a worker
+dies between the two, the page is fetched again and its links are seen already. A settlement, the announcement
+of its page and its items are one script. So a settlement that is refused because another worker has reclaimed
+its lease may have brought its links; they were on the page, and only come earlier than from the next attempt.
+"""
+
+import itertools
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import msgspec
+
+from shoal.frontier.answers import Added, Committed, DeadLetter, HostView
+from shoal.frontier.redis import packing
+from shoal.frontier.redis.crawls import RedisCrawls
+from shoal.frontier.redis.packing import Held
+from shoal.frontier.redis.reader import SLICE, tags_of, view_of
+from shoal.frontier.redis.rota import Rota
+from shoal.frontier.redis.scripts import Scripts
+from shoal.frontier.rules import parsed_again
+from shoal.model.errors import Misconfigured
+from shoal.model.failure import FailureClass
+from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
+from shoal.model.request import Link
+from shoal.stores.redis import EPOCH, Full, RedisStore, Script, ScriptArgument
+
+T = TypeVar("T")
+
+# The largest calls whose script stays within a few milliseconds, in which nobody else is served.
+MOST_LINKS, MOST_LEASES = 200, 100
+NOT_SET = -1  # in place of an interval, a burst or a concurrency: what the crawls say
+NOT_SET = -1  # instead of an interval, burst or concurrency: what the crawls say
+
+
+class RedisFrontier(RedisCrawls):
+    """A frontier that any number of processes share."""
+
+    def __init__(
+        self,
+        store: RedisStore,
+        *,
+        scripts: Scripts | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(store, scripts or Scripts())
+        self._rota = Rota(store.shards, clock)
+        self._calls = (f"{secrets.token_hex(8)}{number:x}" for number in itertools.count())
+        self._held: dict[Held, float] = {}  # what we have leased -> deadline by our own clock
+        self._landed: dict[str, list[Held]] = {}  # tag -> what it has yet to be told
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, dsn: str) -> AsyncIterator["RedisFrontier"]:
+        """Connect to a store."""
+        async with RedisStore.open(dsn) as store:
+            yield cls(store)
+
+    # --- adding and leasing ----------------------------------------------------------------------
+
+    async def add(self, crawl: str, links: Sequence[Link]) -> Added:
+        """Accept the links that the crawl has not seen; raise `Full` where the store has no room for them."""
+        number = self._opened_number(crawl)
+        return await self._add(self._scripts.add, [(number, link) for link in links])
+
+    async def _add(self, script: Script, links: Sequence[tuple[int, Link]]) -> Added:
+        shards = self._by_shard(links, lambda pair: pair[1].host)
+        added = await self._everywhere(self._add_to(tag, script, several) for tag, several in shards.items())
+        return Added(sum(one.new for one in added), sum(one.duplicate for one in added))
+
+    async def _add_to(self, tag: str, script: Script, links: Sequence[tuple[int, Link]]) -> Added:
+        new = duplicate = 0
+        for chunk in _chunks(links, MOST_LINKS):
+            frame = packing.pack_links(chunk)
+            counted = await self._store.run(script, tag, [frame], promised=True)
+            new, duplicate = new + counted[0], duplicate + counted[1]
+            if counted[2]:
+                raise Misconfigured("the crawl was dropped meanwhile")
+        self._rota.wake(self._store.shard_of(links[0][1].host))
+        return Added(new, duplicate)
+
+    async def lease(
+        self,
+        *,
+        holder: str,
+        limit: int,
+        ttl: float,
+        pools: Sequence[str] = ("http",),
+        crawls: Sequence[str] | None = None,
+    ) -> Grant:
+        """Hand out up to `limit` requests that may go now, until `ttl` seconds from now."""
+        numbers = self._opened.values() if crawls is None else map(self._opened_number, crawls)
+        wanted = packing.pack_crawls(numbers), packing.pack_names(pools)
+        leases: list[Lease] = []
+        asked: set[int] = set()
+        while (shard := self._rota.pick(asked)) is not None:
+            most = min(limit - len(leases), MOST_LEASES)
+            suspect = not any(lease.crashes for lease in leases)
+            found = await self._lease_from(shard, holder, most, ttl, wanted, suspect=suspect)
+            leases += found
+            if len(leases) == limit:
+                return Grant(leases, 0.0)
+            if len(found) < most:
+                asked.add(shard)
+        return Grant(leases, self._rota.wait)
+
+    async def _lease_from(
+        self, shard: int, holder: str, limit: int, ttl: float, wanted: tuple[bytes, bytes], *, suspect: bool
+    ) -> list[Lease]:
+        tag = self._store.tag(shard)
+        deadline = time.monotonic() + ttl  # before asking: never later than the store's own
+        arguments: list[ScriptArgument] = [
+            holder,
+            next(self._calls),
+            limit,
+            ttl,
+            EPOCH,
+            int(suspect),
+            *wanted,
+        ]
+        token, leased_until, wait, best, granted, lost = await self._store.run(
+            self._scripts.lease, tag, [*arguments, self._take_landed(tag)]
+        )
+        self._lose(lost)
+        self._rota.heard(shard, wait=float(wait), best=float(best or "inf"))
+        leases = [
+            msgspec.structs.replace(lease, crawl=self._names[crawl])
+            for crawl, lease in packing.unpack_grants(granted, int(token), float(leased_until))
+        ]
+        for lease in leases:
+            self._held[self._id(lease)] = deadline
+        return leases
+
+    @property
+    def next_look(self) -> float:
+        """Seconds after which to ask for work again although nothing happened here: others add, too."""
+        return self._rota.next_look
+
+    # --- ending attempts -------------------------------------------------------------------------
+
+    async def commit(
+        self,
+        settlements: Sequence[Settlement] = (),
+        acknowledgements: Sequence[Acknowledgement] = (),
+        checkpoints: Mapping[str, bytes] = {},
+        crawl_state: Mapping[str, Mapping[str, bytes]] = {},
+    ) -> Committed:
+        """Settle, acknowledge and record, in this order; each part is one step, the whole is not."""
+        values = [(crawl, self._opened_number(crawl), kept) for crawl, kept in crawl_state.items()]
+        current, stale = self._current(settlements)
+        new, duplicate = await self._bring(
+            [(self._opened_number(one.lease.crawl), link) for one in current for link in one.links]
+        )
+        stale += await self._settle(current)
+        refused, *counted = await self._acknowledge(acknowledgements)
+        if checkpoints:
+            pairs = [part for pair in checkpoints.items() for part in pair]
+            await self._store.do(self._home, "HSET", f"{self._home}:checkpoints", *pairs, promised=True)
+        for crawl, number, kept in values:
+            await self._values(crawl, number, kept)
+        return Committed(new + counted[0], duplicate + counted[1], stale, refused)
+
+    async def _bring(self, links: Sequence[tuple[int, Link]]) -> tuple[int, int]:
+        """Add what pages have brought, also where there is no room: work in hand has to come to its end."""
+        try:
+            added = await self._add(self._scripts.add, links)
+        except Full:
+            added = await self._add(self._scripts.add_always, links)
+        return added.new, added.duplicate
+
+    def _current(self, settlements: Iterable[Settlement]) -> tuple[list[Settlement], list[Lease]]:
+        """Tell settlements of leases that we have from those that we know to be lost, or have settled."""
+        current: dict[Held, Settlement] = {}
+        stale: list[Lease] = []
+        for settlement in settlements:
+            held = self._id(settlement.lease)
+            if held in self._held and held not in current:
+                current[held] = settlement
+            else:
+                stale.append(settlement.lease)
+        return list(current.values()), stale
+
+    async def _settle(self, settlements: Sequence[Settlement]) -> list[Lease]:
+        shards = self._by_shard(settlements, lambda one: one.lease.host)
+        answers = await self._everywhere(self._settle_in(tag, several) for tag, several in shards.items())
+        return [lease for stale in answers for lease in stale]
+
+    async def _settle_in(self, tag: str, settlements: Sequence[Settlement]) -> list[Lease]:
+        stale = []
+        for chunk in _chunks(settlements, MOST_LEASES):
+            frame = packing.pack_settlements([(self._opened[one.lease.crawl], one) for one in chunk])
+            answers = await self._store.run(self._scripts.settle, tag, [frame], promised=True)
+            for settlement, accepted in zip(chunk, answers.decode(), strict=True):
+                self._held.pop(self._id(settlement.lease), None)
+                if accepted != "1":
+                    stale.append(settlement.lease)
+        self._rota.wake(self._store.shard_of(settlements[0].lease.host))
+        return stale
+
+    async def _acknowledge(
+        self, acknowledgements: Sequence[Acknowledgement]
+    ) -> tuple[list[Acknowledgement], int, int]:
+        tags = await self._everywhere(map(self._tag_of_page, acknowledgements))
+        there = [(tag, one) for tag, one in zip(tags, acknowledgements, strict=True) if tag is not None]
+        new, duplicate = await self._bring(
+            [(self._opened[one.crawl], link) for _, one in there for link in one.links]
+        )
+        shards: dict[str, list[Acknowledgement]] = {}
+        for tag, one in there:
+            shards.setdefault(tag, []).append(one)
+        answers = await self._everywhere(
+            self._acknowledge_in(tag, several) for tag, several in shards.items()
+        )
+        accepted = {id(one) for several in answers for one in several}
+        return [one for one in acknowledgements if id(one) not in accepted], new, duplicate
+
+    async def _tag_of_page(self, acknowledgement: Acknowledgement) -> str | None:
+        """Find the shard in which a page waits to be acknowledged; None: it does not."""
+        number = self._opened.get(acknowledgement.crawl)
+        if number is None:
+            return None
+        host = acknowledgement.host
+        tags = [self._store.tag_of(host)] if host else self._store.tags()
+        fp = packing.pack_fp(acknowledgement.fingerprint)
+        found = await self._everywhere(
+            self._store.do(tag, "HEXISTS", f"{tag}:pg:{number}", fp) for tag in tags
+        )
+        return next((tag for tag, there in zip(tags, found, strict=True) if there), None)
+
+    async def _acknowledge_in(
+        self, tag: str, acknowledgements: Sequence[Acknowledgement]
+    ) -> list[Acknowledgement]:
+        accepted = []
+        for chunk in _chunks(acknowledgements, MOST_LEASES):
+            frame = packing.pack_acknowledgements([(self._opened[one.crawl], one) for one in chunk])
+            answers = await self._store.run(self._scripts.acknowledge, tag, [frame], promised=True)
+            accepted += [one for one, done in zip(chunk, answers.decode(), strict=True) if done == "1"]
+        return accepted
+
+    async def settle(self, settlements: Sequence[Settlement]) -> Committed:
+        """End attempts."""
+        return await self.commit(settlements)
+
+    async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> Committed:
+        """End pages that were settled as `Fetched`."""
+        return await self.commit(acknowledgements=acknowledgements)
+
+    # --- leases ----------------------------------------------------------------------------------
+
+    def _id(self, lease: Lease) -> Held:
+        return lease.token, self._opened.get(lease.crawl, 0), lease.fingerprint
+
+    def holds(self, lease: Lease) -> bool:
+        """Say whether a settlement of this lease may still be accepted, as far as is known here."""
+        return self._held.get(self._id(lease), 0.0) > time.monotonic()
+
+    def landed(self, leases: Sequence[Lease]) -> None:
+        """Note that requests are off the wire although they are not settled yet.
+
+        The shard learns it with the next call that concerns leases or hosts.
+        """
+        for lease in leases:
+            if self._id(lease) in self._held:
+                self._landed.setdefault(self._store.tag_of(lease.host), []).append(self._id(lease))
+                self._rota.wake(self._store.shard_of(lease.host))
+
+    def _take_landed(self, tag: str) -> bytes:
+        """Give what a shard has yet to be told. Where the call fails, it is lost: settling says it too."""
+        return packing.pack_held(self._landed.pop(tag, ()))
+
+    async def extend(self, leases: Sequence[Lease], ttl: float) -> list[Lease]:
+        """Move deadlines to `ttl` seconds from now, never nearer; return the leases that are still held."""
+        shards = self._by_shard(leases, lambda lease: lease.host)
+        deadlines: dict[Held, float] = {}
+        for told in await self._everywhere(
+            self._extend_in(tag, several, ttl) for tag, several in shards.items()
+        ):
+            deadlines |= told
+        return [
+            msgspec.structs.replace(lease, leased_until=deadlines[self._id(lease)])
+            for lease in leases
+            if self._id(lease) in deadlines
+        ]
+
+    async def _extend_in(self, tag: str, leases: Sequence[Lease], ttl: float) -> dict[Held, float]:
+        renewed: dict[Held, float] = {}
+        for chunk in _chunks(leases, MOST_LEASES):
+            deadline = time.monotonic() + ttl
+            answers, lost = await self._store.run(
+                self._scripts.extend,
+                tag,
+                [ttl, packing.pack_held(map(self._id, chunk)), self._take_landed(tag)],
+            )
+            self._lose(lost)
+            for lease, leased_until in zip(chunk, answers, strict=True):
+                if leased_until:
+                    renewed[self._id(lease)] = float(leased_until)
+                    self._held[self._id(lease)] = max(self._held.get(self._id(lease), 0.0), deadline)
+                else:
+                    self._held.pop(self._id(lease), None)
+        return renewed
+
+    async def reclaim(self) -> int:
+        """Take back the leases whose deadline has passed; return how many."""
+        return sum(await self._everywhere(self._reclaim_in(tag) for tag in self._store.tags()))
+
+    async def _reclaim_in(self, tag: str) -> int:
+        reclaimed = 0
+        while lost := await self._store.run(self._scripts.reclaim, tag, [self._take_landed(tag)]):
+            self._lose(lost)
+            reclaimed += len(lost)
+        return reclaimed
+
+    def _lose(self, lost: Iterable[bytes]) -> None:
+        for packed in lost:
+            self._held.pop(packing.unpack_held(packed), None)
+
+    # --- dead letters ----------------------------------------------------------------------------
+
+    async def replay(
+        self,
+        crawl: str,
+        *,
+        kinds: Collection[FailureClass] = (),
+        host: str = "",
+        fingerprints: Collection[int] = (),
+        limit: int | None = None,
+    ) -> int:
+        """Put dead letters back, oldest first; a kept page that was at fault is parsed again, not fetched."""
+        number = self._opened_number(crawl)
+        chosen = await self._chosen(crawl, kinds, host, fingerprints, limit)
+        replayed = 0
+        for tag, letters in chosen.items():
+            for chunk in _chunks(letters, MOST_LEASES):
+                frame = packing.pack_replays(
+                    [
+                        (letter.fingerprint, parsed_again(letter.kind, kept=letter.page is not None))
+                        for _, letter in chunk
+                    ]
+                )
+                replayed += await self._store.run(self._scripts.replay, tag, [number, frame], promised=True)
+        for shard in range(self._store.shards):
+            self._rota.wake(shard)
+        return replayed
+
+    async def purge(
+        self,
+        crawl: str,
+        *,
+        kinds: Collection[FailureClass] = (),
+        host: str = "",
+        fingerprints: Collection[int] = (),
+        limit: int | None = None,
+    ) -> int:
+        """Throw dead letters away, oldest first; their requests stay dead, and cannot come back."""
+        number = self._opened_number(crawl)
+        chosen = await self._chosen(crawl, kinds, host, fingerprints, limit)
+        purged = 0
+        for tag, letters in chosen.items():
+            for chunk in _chunks(letters, MOST_LEASES):
+                frame = packing.pack_ordinals((ordinal, letter.fingerprint) for ordinal, letter in chunk)
+                purged += await self._store.run(self._scripts.purge, tag, [number, frame], promised=True)
+        return purged
+
+    async def _chosen(
+        self,
+        crawl: str,
+        kinds: Collection[FailureClass],
+        host: str,
+        fingerprints: Collection[int],
+        limit: int | None,
+    ) -> dict[str, list[tuple[float, DeadLetter]]]:
+        """Find the letters that are meant, by shard, in the order in which their requests were accepted."""
+        number = self._opened_number(crawl)
+        found = [
+            (ordinal, tag, letter)
+            for tag in tags_of(self._store, host)
+            async for ordinal, letter in self._letters(tag, crawl, number)
+            if (not kinds or letter.kind in kinds)
+            and (not host or letter.host == host)
+            and (not fingerprints or letter.fingerprint in fingerprints)
+        ]
+        chosen: dict[str, list[tuple[float, DeadLetter]]] = {}
+        for ordinal, tag, letter in sorted(found, key=lambda one: one[:2])[:limit]:
+            chosen.setdefault(tag, []).append((ordinal, letter))
+        return chosen
+
+    # --- hosts -----------------------------------------------------------------------------------
+
+    async def host_set(
+        self,
+        host: str,
+        *,
+        interval: float | None = None,
+        burst: int | None = None,
+        concurrency: int | None = None,
+        crawl_delay: float | None = None,
+        rest_until: float | None = None,
+        paused: bool | None = None,
+    ) -> HostView:
+        """Give a host a pace of its own, a rest or a pause; what is not given stays as it is."""
+        stopped = None if paused is None else int(paused)
+        return await self._host_set(host, interval, burst, concurrency, crawl_delay, rest_until, stopped)
+
+    async def host_clear(self, host: str) -> HostView:
+        """Forget the pace that `host_set` gave a host: what the crawls say applies again."""
+        return await self._host_set(host, NOT_SET, NOT_SET, NOT_SET, None, None, None)
+
+    async def _host_set(self, host: str, *given: float | None) -> HostView:
+        tag = self._store.tag_of(host)
+        arguments = ["" if one is None else one for one in given]
+        told = await self._store.run(
+            self._scripts.host_set, tag, [host, *arguments, self._take_landed(tag)], promised=True
+        )
+        self._rota.wake(self._store.shard_of(host))
+        return view_of(told, self._names)
+
+    async def host_get(self, host: str) -> HostView | None:
+        """Show one host; None: nobody has ever heard of it."""
+        tag = self._store.tag_of(host)
+        told = await self._store.run(self._scripts.host_get, tag, [host, self._take_landed(tag)])
+        return None if told is None else view_of(told, self._names)
+
+    async def hosts(self) -> list[HostView]:
+        """Show every host of the crawls that are open."""
+        shards = await self._everywhere(self._hosts_in(tag) for tag in self._store.tags())
+        return [view for views in shards for view in views]
+
+    async def _hosts_in(self, tag: str) -> list[HostView]:
+        views: list[HostView] = []
+        cursor = b"0"
+        while True:
+            arguments: list[ScriptArgument] = [cursor, SLICE, self._take_landed(tag)]
+            cursor, told = await self._store.run(self._scripts.host_list, tag, arguments)
+            views += [view_of(one, self._names) for one in told if self._names.keys() & set(one[-1][::2])]
+            if cursor == b"0":
+                return views
+
+    async def robots_set(self, host: str, *, expires: float, status: int, body: bytes) -> None:
+        """Remember a robots.txt until it expires."""
+        await self._store.run(
+            self._scripts.robots_set, self._store.tag_of(host), [host, expires, status, body]
+        )
+
+    def _by_shard(self, things: Iterable[T], host_of: Callable[[T], str]) -> dict[str, list[T]]:
+        """Group by the shard of their host; within one, the order stays."""
+        shards: dict[str, list[T]] = {}
+        for thing in things:
+            shards.setdefault(self._store.tag_of(host_of(thing)), []).append(thing)
+        return shards
+
+
+def _chunks(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for first in range(0, len(things), size):
+        yield things[first : first + size]

@@ -1,0 +1,9 @@
+-- host_get.lua: show one host.
+--
+-- ARGV     host, what has landed (leases.lua)
+-- returns  its view (views.lua); nothing if nobody has ever heard of it
+
+land(ARGV[2])
+save()
+local host = host_of(ARGV[1])
+return not host.new and view_of(host)

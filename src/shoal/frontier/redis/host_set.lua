@@ -1,0 +1,23 @@
+-- host_set.lua: give a host a pace of its own, a rest or a pause; what is not given stays as it is.
+--
+-- ARGV     host, interval, burst, concurrency, Crawl-delay, rest until, paused (each "": not given), what has
+--          landed (leases.lua)
+-- returns  as host_get.lua
+
+local name = ARGV[1]
+land(ARGV[8])
+local host = host_of(name)
+local interval, burst, concurrency, crawl_delay = overrides_of(host)
+local given = {}
+for i = 2, 7 do given[i] = tonumber(ARGV[i]) end
+if given[2] or given[3] or given[4] or given[5] then
+  local packed = struct.pack('>dhhd', given[2] or interval, given[3] or burst, given[4] or concurrency,
+    given[5] or crawl_delay)
+  redis.call('HSET', tag .. ':ho', name, packed)
+  host.has_overrides = true
+end
+if given[6] then host.rest_until = given[6] + meta.offset end
+if given[7] then host.paused = given[7] == 1 end
+follow(host)
+save()
+return view_of(host)

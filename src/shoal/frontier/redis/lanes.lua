@@ -1,0 +1,79 @@
+-- lanes.lua: requests that wait, and the two packed forms in which they do. ENTRY and RECORD of keys.py.
+
+local LOWEST_BAND = 15
+local RECORD = '>dIBc0Bc0'
+local MOST_ATTEMPTS, MOST_CRASHES = 65535, 255
+
+local function fingerprint_of(entry)
+  return string.sub(entry, 7, 14)
+end
+
+local function unpack_entry(packed)
+  local entry, position = {}
+  entry.attempts, entry.crashes, entry.rests, entry.priority, entry.fp, position =
+    struct.unpack('>HBHBc8', packed)
+  if entry.attempts + entry.rests > 0 then entry.first_at, position = struct.unpack('>d', packed, position) end
+  entry.request = string.sub(packed, position)
+  return entry
+end
+
+local function pack_entry(entry)
+  local head = struct.pack('>HBHBc8', entry.attempts, entry.crashes, entry.rests, entry.priority, entry.fp)
+  if entry.attempts + entry.rests > 0 then head = head .. struct.pack('>d', entry.first_at) end
+  return head .. entry.request
+end
+
+local function pack_record(ordinal, lane, entry)
+  local host = lane.host.name
+  return struct.pack(RECORD, ordinal, lane.crawl, #host, host, #lane.pool, lane.pool) .. entry
+end
+
+-- Give ordinal, crawl, host, pool and entry; the entry is still packed.
+local function unpack_record(record)
+  local ordinal, crawl, host, pool, position = struct.unpack(RECORD, record)
+  return ordinal, crawl, host, pool, string.sub(record, position)
+end
+
+local function queue_of(lane)
+  return tag .. (lane.suspect and ':x:' or ':q:') .. lane.crawl .. ':' .. lane.pool .. ':' .. lane.host.name
+end
+
+local function find_lane(host, crawl, pool, suspect)
+  for _, lane in ipairs(host.lanes) do
+    if lane.crawl == crawl and lane.pool == pool and lane.suspect == suspect then return lane end
+  end
+end
+
+-- The first request of a crawl on a host makes the crawl's pace count there.
+local function lane_of(host, crawl, pool, suspect)
+  local lane = find_lane(host, crawl, pool, suspect)
+  if not lane then
+    lane = {host = host, crawl = crawl, pool = pool, suspect = suspect, band = EMPTY, stamp = 0}
+    host.lanes[#host.lanes + 1] = lane
+    follow(host)
+  end
+  return lane
+end
+
+local function stamp(lane)
+  meta.stamp = meta.stamp + 1
+  lane.stamp, lane.changed = meta.stamp, true
+  touch(lane.host)
+end
+
+local function band_of(priority, attempts)
+  return math.min(priority + attempts, LOWEST_BAND)
+end
+
+-- Let a request wait in its lane: one class lower for every attempt it has cost.
+local function wait(lane, ordinal, entry, priority, attempts)
+  local band = band_of(priority, attempts)
+  push(added, queue_of(lane), band * RANK + ordinal, entry)
+  if lane.band == EMPTY then
+    lane.band = band
+    stamp(lane)
+  elseif band < lane.band then
+    lane.band, lane.changed = band, true
+    touch(lane.host)
+  end
+end

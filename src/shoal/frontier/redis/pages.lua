@@ -1,0 +1,35 @@
+-- pages.lua: pages that are fetched and still to be parsed, and what they bring. PAGE of keys.py.
+
+local GROUP = 'parse'  -- consumers of T:pages
+
+local function bring_items(crawl, fp, items)
+  if #items > 0 then redis.call('XADD', tag .. ':items:' .. crawl, '*', 'fp', fp, 'items', items) end
+end
+
+-- Announce a page to the parse stage: in the same step as its state changes, so neither is without the other.
+local function announce(crawl, entry, record, page, holder)
+  local name = string.sub(holder, 1, 255)
+  local id = redis.call('XADD', tag .. ':pages', '*', 'crawl', terms_of(crawl).name, 'fp', entry.fp,
+    'request', entry.request, 'page', page)
+  redis.call('HSET', tag .. ':pg:' .. crawl, entry.fp,
+    struct.pack('>HIc0c0Bc0', #id, #page, id, page, #name, name) .. record)
+  count(crawl, 'parsing', 1)
+end
+
+local function unpack_page(packed)
+  local page, id_size, size, position = {}
+  id_size, size, position = struct.unpack('>HI', packed)
+  page.id = string.sub(packed, position, position + id_size - 1)
+  page.page = string.sub(packed, position + id_size, position + id_size + size - 1)
+  page.holder, position = struct.unpack('>Bc0', packed, position + id_size + size)
+  page.record = string.sub(packed, position)
+  return page
+end
+
+-- Take a page back from the stream.
+local function withdraw(crawl, fp, page)
+  redis.call('XACK', tag .. ':pages', GROUP, page.id)
+  redis.call('XDEL', tag .. ':pages', page.id)
+  redis.call('HDEL', tag .. ':pg:' .. crawl, fp)
+  count(crawl, 'parsing', -1)
+end

@@ -1,0 +1,19 @@
+-- purge.lua: throw dead letters away; their requests stay dead and seen.
+--
+-- ARGV     crawl, one frame of >dc8 ordinal and fingerprint, repeated
+-- returns  how many there were
+
+local crawl, fps = tonumber(ARGV[1]), {}
+local letters = tag .. ':d:' .. crawl
+for position = 1, #ARGV[2], 16 do
+  local member = string.sub(ARGV[2], position, position + 15)
+  local fp = string.sub(member, 9)
+  if redis.call('HEXISTS', letters, fp) == 1 then
+    push(removed, tag .. ':dz:' .. crawl, member)
+    fps[#fps + 1] = fp
+  end
+end
+count(crawl, 'purged', #fps)
+save_sets()
+call_with('HDEL', letters, fps)
+return #fps

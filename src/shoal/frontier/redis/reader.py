@@ -1,0 +1,244 @@
+"""What can be asked of the frontier on Redis without changing what is queued."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
+
+from shoal.frontier.answers import Audit, Counts, DeadLetter, HostView, Robots, Unparsed, Validator
+from shoal.frontier.redis import keys
+from shoal.frontier.redis.audit import audit
+from shoal.frontier.redis.packing import unpack_fp, unpack_letter, unpack_parsing
+from shoal.frontier.redis.scripts import Scripts
+from shoal.model.errors import Misconfigured
+from shoal.model.failure import FailureClass
+from shoal.model.page import PageRecord
+from shoal.model.request import unpack
+from shoal.stores.redis import RedisStore
+
+T = TypeVar("T")
+
+SLICE = 200  # hosts, letters or pages that one call looks at
+PARSERS = "parse"  # the consumer group of the page streams
+
+
+class RedisReader:
+    def __init__(self, store: RedisStore, scripts: Scripts) -> None:
+        self._store = store
+        self._scripts = scripts
+        self._home = store.tag(0)  # of what belongs to no shard
+
+    # --- crawls ----------------------------------------------------------------------------------
+
+    async def crawls(self) -> list[str]:
+        return [name for name, _ in sorted((await self._numbers()).items(), key=lambda known: known[1])]
+
+    async def _numbers(self) -> dict[str, int]:
+        found = await self._store.do(self._home, "HGETALL", f"{self._home}:crawls")
+        return {name.decode(): int(number) for name, number in zip(found[::2], found[1::2], strict=True)}
+
+    async def number(self, crawl: str) -> int:
+        """Find the number by which a crawl goes in the names of keys."""
+        found = await self._store.do(self._home, "HGET", f"{self._home}:crawls", crawl)
+        if found is None:
+            raise Misconfigured(f"the store has no crawl named {crawl!r}")
+        return int(found)
+
+    async def paused(self, crawl: str) -> bool:
+        """Say whether a crawl is paused."""
+        tag = self._store.tag_of(crawl)
+        terms = await self._store.do(tag, "HGET", f"{tag}:c", await self.number(crawl))
+        return terms is not None and bool(terms[keys.PAUSED_AT])
+
+    async def crawl_get(self, crawl: str, key: str) -> bytes | None:
+        tag = self._store.tag_of(crawl)
+        found: bytes | None = await self._store.do(tag, "HGET", f"{tag}:v:{await self.number(crawl)}", key)
+        return found
+
+    async def checkpoint(self, name: str) -> bytes | None:
+        """Read back what the last commit recorded under `name`."""
+        found: bytes | None = await self._store.do(self._home, "HGET", f"{self._home}:checkpoints", name)
+        return found
+
+    async def counts(self, crawl: str) -> Counts:
+        """Count the requests of a crawl by state, over all shards."""
+        number = await self.number(crawl)
+        answers = await self._everywhere(
+            self._store.run(self._scripts.counts, tag, [number]) for tag in self._store.tags()
+        )
+        counts = Counts()
+        for counters, ended_delays in answers:
+            for name, count in zip(counters[::2], counters[1::2], strict=True):
+                _count(counts, name.decode(), int(count))
+            counts.delayed -= ended_delays
+            counts.waiting += ended_delays
+        return counts
+
+    async def _everywhere(self, calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+        """Ask several shards at once; if some fail, raise what the first of them said."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(call) for call in calls]
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from several
+        return [task.result() for task in tasks]
+
+    # --- requests --------------------------------------------------------------------------------
+
+    async def dead_letters(
+        self, crawl: str, *, kinds: Collection[FailureClass] = (), host: str = "", limit: int | None = None
+    ) -> AsyncIterator[DeadLetter]:
+        """Give the dead letters of a crawl, the latest first."""
+        number = await self.number(crawl)
+        shards = [self._letters(tag, crawl, number) for tag in tags_of(self._store, host)]
+        left = -1 if limit is None else limit
+        async for _, letter in _merged(shards):
+            if left == 0:
+                return
+            if (not kinds or letter.kind in kinds) and (not host or letter.host == host):
+                left -= 1
+                yield letter
+
+    async def _letters(self, tag: str, crawl: str, number: int) -> AsyncIterator[tuple[float, DeadLetter]]:
+        """Give a shard's dead letters, each with its place in the order of acceptance, the latest first."""
+        end: bytes | str = "+inf"
+        seen: set[bytes] = set()
+        while True:
+            found = await self._store.do(
+                tag, "ZRANGE", f"{tag}:dz:{number}", end, "-inf", "BYSCORE", "REV",
+                "LIMIT", 0, len(seen) + SLICE, "WITHSCORES",
+            )  # fmt: skip
+            rows = [(member, score) for member, score in zip(found[::2], found[1::2], strict=True)]
+            fresh = [row for row in rows if row[0] not in seen]
+            if not fresh:
+                return
+            packed = await self._store.do(tag, "HMGET", f"{tag}:d:{number}", *(row[0][8:] for row in fresh))
+            for letter in packed:
+                if letter is not None:
+                    yield unpack_letter(crawl, letter)
+            end = fresh[-1][1]  # letters may come and go meanwhile: go on from the instant, not from a rank
+            seen = {member for member, score in rows if score == end}
+
+    async def parsing(self, crawl: str) -> AsyncIterator[Unparsed]:
+        """Show the pages that no parser has been given yet. In a fleet its bus hands them out."""
+        number = await self.number(crawl)
+        for tag in self._store.tags():
+            after = await self._last_delivered(tag)
+            while entries := await self._store.do(
+                tag, "XRANGE", keys.pages(tag), b"(" + after, "+", "COUNT", SLICE
+            ):
+                for _, fields in entries:
+                    values = dict(zip(fields[::2], fields[1::2], strict=True))
+                    held = await self._store.do(tag, "HGET", f"{tag}:pg:{number}", values[b"fp"])
+                    if values[b"crawl"].decode() == crawl and held is not None:
+                        page, _, record = unpack_parsing(held)
+                        yield Unparsed(record.entry.fingerprint, unpack(record.entry.packed), page, 0)
+                after = entries[-1][0]
+
+    async def _last_delivered(self, tag: str) -> bytes:
+        if not await self._store.do(tag, "EXISTS", keys.pages(tag)):
+            return b"0-0"
+        for group in await self._store.do(tag, "XINFO", "GROUPS", keys.pages(tag)):
+            told = dict(zip(group[::2], group[1::2], strict=True))
+            if told[b"name"].decode() == PARSERS:
+                return bytes(told[b"last-delivered-id"])
+        return b"0-0"
+
+    async def pages(self, crawl: str) -> AsyncIterator[tuple[int, PageRecord]]:
+        """Give the pages that are not done: still to be parsed, or kept with a dead letter.
+
+        What is known of a page that is done is in the archive, and not here.
+        """
+        number = await self.number(crawl)
+        for tag in self._store.tags():
+            async for fp, packed in self._scan(tag, f"{tag}:pg:{number}"):
+                yield unpack_fp(fp), unpack_parsing(packed)[0]
+            async for _, letter in self._letters(tag, crawl, number):
+                if letter.page is not None:
+                    yield letter.fingerprint, letter.page
+
+    async def _scan(self, tag: str, key: str) -> AsyncIterator[tuple[bytes, bytes]]:
+        """Go through a hash, a slice at a time."""
+        cursor = b"0"
+        while True:
+            cursor, found = await self._store.do(tag, "HSCAN", key, cursor, "COUNT", SLICE)
+            for field, value in zip(found[::2], found[1::2], strict=True):
+                yield field, value
+            if cursor == b"0":
+                return
+
+    async def audit(self, crawl: str) -> Audit:
+        """Count every set again from the data and compare."""
+        return await audit(self._store, await self.number(crawl))
+
+    async def validators(self, crawl: str, fingerprints: Sequence[int]) -> dict[int, Validator]:
+        """Find nothing: a fleet keeps no record of pages that are done."""
+        return {}
+
+    async def robots_get(self, host: str) -> Robots | None:
+        """Recall a host's robots.txt; None: not known, or expired."""
+        tag = self._store.tag_of(host)
+        found = await self._store.run(self._scripts.robots_get, tag, [host])
+        return None if found is None else Robots(float(found[0]), int(found[1]), found[2])
+
+
+def tags_of(store: RedisStore, host: str) -> list[str]:
+    return [store.tag_of(host)] if host else store.tags()
+
+
+async def _merged(
+    shards: Sequence[AsyncIterator[tuple[float, DeadLetter]]],
+) -> AsyncIterator[tuple[float, DeadLetter]]:
+    """Merge what several shards give, each the latest first."""
+    heads = [(await anext(shard, None), shard) for shard in shards]
+    while waiting := [(head, shard) for head, shard in heads if head is not None]:
+        latest, source = max(waiting, key=lambda pair: (pair[0][1].died_at, pair[0][0]))
+        yield latest
+        heads = [
+            (await anext(shard, None), shard) if shard is source else (head, shard) for head, shard in waiting
+        ]
+
+
+def _count(counts: Counts, name: str, count: int) -> None:
+    family, dot, which = name.partition(".")
+    if not dot:
+        if name != "purged":
+            setattr(counts, name, getattr(counts, name) + count)
+    elif count:
+        by_name = counts.dead_by_class if family == "dead" else counts.filtered_by_rule
+        by_name[which] = by_name.get(which, 0) + count
+
+
+def view_of(told: Sequence[Any], opened: Collection[int] | None = None) -> HostView:
+    """Read what views.lua says of a host; only lanes of the crawls that are open count as waiting."""
+    (
+        name,
+        interval,
+        burst,
+        concurrency,
+        inflight,
+        ready,
+        crawl_delay,
+        rest_until,
+        slow,
+        paused,
+        failures,
+        lanes,
+    ) = told
+    return HostView(
+        host=name.decode(),
+        waiting=sum(
+            size
+            for crawl, size in zip(lanes[::2], lanes[1::2], strict=True)
+            if opened is None or crawl in opened
+        ),
+        inflight=inflight,
+        interval=float(interval),
+        burst=burst,
+        concurrency=concurrency,
+        next_turn=float(ready),
+        crawl_delay=float(crawl_delay),
+        rest_until=float(rest_until),
+        slow=float(slow),
+        paused=bool(paused),
+        failures=failures,
+    )

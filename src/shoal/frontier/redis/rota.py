@@ -1,0 +1,57 @@
+"""Which shard to ask next: one that may have something, and rather one that has something better.
+
+Every shard keeps its own order, best priority first. Across shards the order is approximate: of two random
+shards that are due, the one whose best request is better goes first. A shard that has nothing says for how
+long; what others add there meanwhile is noticed when its turn comes again, after some seconds at most.
+"""
+
+import math
+import random
+from collections.abc import Callable, Collection
+
+IDLE_FIRST, IDLE_LONGEST = 0.5, 8.0  # seconds between looks at a shard that has nothing, growing
+
+
+class Rota:
+    def __init__(self, shards: int, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._shards = range(shards)
+        self._look = [-math.inf] * shards  # when to ask again
+        self._promised = [-math.inf] * shards  # when asking again helps, if nobody adds or settles
+        self._best = [0.0] * shards
+        self._idle = [IDLE_FIRST] * shards
+
+    def pick(self, asked: Collection[int]) -> int | None:
+        """Choose a shard; None: no other one is due. The first choice is never None."""
+        now = self._clock()
+        due = [shard for shard in self._shards if self._look[shard] <= now and shard not in asked]
+        if due:
+            return min(random.sample(due, min(len(due), 2)), key=self._best.__getitem__)
+        return None if asked else min(self._shards, key=self._look.__getitem__)
+
+    def heard(self, shard: int, *, wait: float, best: float) -> None:
+        """Note what a shard answered."""
+        now = self._clock()
+        self._promised[shard], self._best[shard] = now + wait, best
+        if wait > 0:
+            # Workers that became idle together must not come back together.
+            idle = self._idle[shard] * random.uniform(0.75, 1.25)
+            self._idle[shard] = min(self._idle[shard] * 2, IDLE_LONGEST)
+            self._look[shard] = now + min(wait, idle)
+        else:
+            self._look[shard], self._idle[shard] = now, IDLE_FIRST
+
+    def wake(self, shard: int) -> None:
+        """Note that there is something new in a shard."""
+        self._look[shard] = self._promised[shard] = -math.inf
+        self._best[shard], self._idle[shard] = 0.0, IDLE_FIRST
+
+    @property
+    def wait(self) -> float:
+        """Seconds until some shard has something, as far as they have said."""
+        return max(min(self._promised) - self._clock(), 0.0)
+
+    @property
+    def next_look(self) -> float:
+        """Seconds until a shard should be asked again, whatever it said: others may have added."""
+        return max(min(self._look) - self._clock(), 0.0)

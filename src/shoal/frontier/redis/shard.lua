@@ -1,0 +1,78 @@
+-- shard.lua: the shard that a script works on: its names, its time, its counters, and its sorted sets.
+--
+-- A script that dies half way is not rolled back. So every script reads, decides in memory, and then writes:
+-- first what it adds, then what it removes. What is cut short leaves something twice, never nowhere.
+
+local tag = string.sub(KEYS[1], 1, -3)  -- KEYS[1] is T:m
+local RANK = 4398046511104  -- 2^42: a score is a band times this, plus a number in the order of its queue
+local SET_BACK = 1.0  -- seconds; a clock that steps back by less stands still until time has caught up
+
+local meta = {}
+do
+  local fields = redis.call('HMGET', KEYS[1], 'latest', 'offset', 'token', 'stamp', 'version', 'rested')
+  meta.latest, meta.offset = tonumber(fields[1]) or 0, tonumber(fields[2]) or 0
+  meta.token, meta.stamp = tonumber(fields[3]) or 0, tonumber(fields[4]) or 0
+  meta.version = tonumber(fields[5]) or 1
+  meta.rested = tonumber(fields[6]) or -math.huge  -- when the data was last rolled back, for all we know
+end
+
+-- The shard's own time never goes back: where the server's clock is set back, it goes on from where it was.
+-- Otherwise every host would have to be looked at, or some would wait for as long as the clock was off.
+local now = read_clock() + meta.offset
+if now < meta.latest - SET_BACK then
+  meta.offset = meta.offset + meta.latest - now
+  now = meta.latest
+end
+now = math.max(now, meta.latest)
+
+-- What an instant of the shard is by the server's clock: what callers are told.
+local function told(instant)
+  return instant - meta.offset
+end
+
+-- Lua prints 14 digits of a number, and truncates it in a reply.
+local function exact(number)
+  return string.format('%.17g', number)
+end
+
+-- Call a command with any number of arguments: Lua's stack ends at about 8,000.
+local function call_with(command, key, arguments)
+  for first = 1, #arguments, 2000 do
+    redis.call(command, key, unpack(arguments, first, math.min(first + 1999, #arguments)))
+  end
+end
+
+local function push(lists, key, ...)
+  local list = lists[key]
+  if not list then
+    list = {}
+    lists[key] = list
+  end
+  for _, value in ipairs({...}) do list[#list + 1] = value end
+end
+
+local added, removed = {}, {}  -- key of a sorted set -> arguments of ZADD, of ZREM
+local counted = {}  -- key of a crawl's counters -> counter -> by how much
+
+local function count(crawl, counter, by)
+  local key = tag .. ':n:' .. crawl
+  local changes = counted[key]
+  if not changes then
+    changes = {}
+    counted[key] = changes
+  end
+  changes[counter] = (changes[counter] or 0) + by
+end
+
+-- Write what was gathered: additions first.
+local function save_sets()
+  for key, arguments in pairs(added) do call_with('ZADD', key, arguments) end
+  for key, changes in pairs(counted) do
+    for counter, by in pairs(changes) do
+      if by ~= 0 then redis.call('HINCRBY', key, counter, by) end
+    end
+  end
+  redis.call('HSET', KEYS[1], 'latest', now, 'offset', meta.offset, 'token', meta.token, 'stamp', meta.stamp)
+  for key, arguments in pairs(removed) do call_with('ZREM', key, arguments) end
+  added, removed, counted = {}, {}, {}
+end
