@@ -5,7 +5,7 @@ PY ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test check hostile format docs chaos bench lock clean help
+.PHONY: setup demo test check hostile corpora format docs chaos bench lock clean help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ test: setup ## lint, types and every test
 
 hostile: setup ## every hostile server, page, link and spider against the real command
 	@$(BIN)/python -m tests.hostile
+
+corpora: setup ## real pages, real robots.txt files and a real site, fetched once (300 MB), in about ten minutes
+	@CORPORA=whole $(BIN)/pytest -q -s --timeout 3600 tests/corpora
 
 check: format test ## format, then everything `make test` does
 
