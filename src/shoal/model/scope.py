@@ -51,6 +51,11 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             limits=limits or LinkLimits(),
         )
 
+    @property
+    def shut(self) -> bool:
+        """Whether no link can come in, so that none need be looked for."""
+        return self.hosts is not None and not self.hosts and not self.domains
+
     def refuse(self, url: str, depth: int) -> FailureClass | None:
         """Name the rule that keeps a canonical URL out; None: it may come in.
 

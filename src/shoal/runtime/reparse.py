@@ -124,7 +124,7 @@ async def _open_pool(stack: AsyncExitStack, plan: ReparsePlan, source: SpiderSou
     procs = plan.settings.crawl.procs or max(1, os.cpu_count() or 1)
     pool = await stack.enter_async_context(ParsePool.open(source, procs=procs, limits=plan.settings.parse))
     settings = with_wishes(plan.settings, pool.description, plan.overrides)
-    # No host is in scope, so that no link is packed and sent; but nofollow means what it meant in the crawl.
+    # No host is in scope, so that no link is looked for; but nofollow means what it meant in the crawl.
     pool.configure(Scope(hosts=frozenset(), obey_nofollow=settings.crawl.robots))
     return pool
 

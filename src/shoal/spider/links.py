@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -18,14 +19,23 @@ _refresh = re.compile(r"""^\s*[\d.]+\s*[;,]\s*(?:url\s*=\s*)?["']?([^"']+)""", r
 
 
 class Links(Iterable[Request]):
-    """Requests for links, alike but for their URLs. They can be yielded one by one or, faster, as a whole."""
+    """Requests for links, alike but for their URLs. They can be yielded one by one or, faster, as a whole.
 
-    __slots__ = ("_priority", "_wishes", "urls")
+    The links are looked for when somebody wants them. That is half the work of a page, and when pages are
+    parsed again, nobody does.
+    """
 
-    def __init__(self, urls: Sequence[str], *, priority: int | None = None, **wishes: Any) -> None:
-        self.urls = urls  # canonical, each once
+    def __init__(
+        self, find: Callable[[], Sequence[str]], *, priority: int | None = None, **wishes: Any
+    ) -> None:
+        self._find = find
         self._priority = priority  # None: by what the URL looks like
         self._wishes = wishes
+
+    @cached_property
+    def urls(self) -> Sequence[str]:
+        """The links: canonical, each once."""
+        return self._find()
 
     def __iter__(self) -> Iterator[Request]:
         return map(self.request, self.urls)

@@ -226,21 +226,25 @@ class Page:
         pages, and deep pagination after them (`ranking`). `rel=nofollow` and the like are respected unless
         the crawl or this call says otherwise.
         """
-        urls: list[str] = []
         tree = self._tree
         obey = self._obey_nofollow if obey_nofollow is None else obey_nofollow
-        if tree is not None and not (obey and self.nofollow):
-            if selector is None:
-                hrefs: Iterable[str] = hrefs_of(tree, obey_nofollow=obey)
+        # What is wrong with a selector or an expression is said here, where the spider's author wrote it.
+        chosen = None if selector is None else self.css(selector)
+        wanted = None if follow is None else re.compile(follow)
+
+        def find() -> list[str]:
+            if tree is None or (obey and self.nofollow):
+                return []
+            if chosen is not None:
+                urls = web_links(hrefs_in(chosen, obey_nofollow=obey), self._resolver())
             else:
-                hrefs = hrefs_in(self.css(selector), obey_nofollow=obey)
-            urls = web_links(hrefs, self._resolver())
-            own = canonical_header(self._headers, self.url) if selector is None else None
-            if own is not None and own not in urls:
-                urls.append(own)
-        if follow is not None:
-            urls = [url for url in urls if re.search(follow, url)]
-        return Links(urls, priority=priority, route=route, data=data or {}, pool=pool)
+                urls = web_links(hrefs_of(tree, obey_nofollow=obey), self._resolver())
+                own = canonical_header(self._headers, self.url)
+                if own is not None and own not in urls:
+                    urls.append(own)
+            return urls if wanted is None else [url for url in urls if wanted.search(url)]
+
+        return Links(find, priority=priority, route=route, data=data or {}, pool=pool)
 
     def follow(
         self,

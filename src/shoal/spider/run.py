@@ -132,6 +132,8 @@ class Harvest:
 
     def follow_all(self, links: Links) -> None:
         """Take in the links of a page, without making requests of those that are known."""
+        if self._scope.shut:
+            return
         fresh = self._memory.unknown(links.urls)
         self.repeats += len(links.urls) - len(fresh)
         for url in fresh:

@@ -19,6 +19,7 @@ from shoal.model.page import ParseResult
 from shoal.model.request import Request, unpack
 from shoal.model.scope import Scope
 from shoal.model.url import fingerprint_of
+from shoal.spider.links import Links
 from shoal.spider.page import Page
 from shoal.spider.run import SAMPLE, Overflow, run
 from shoal.spider.spider import Handler, Spider
@@ -350,3 +351,19 @@ def test_no_bytes_make_it_raise(body: bytes, content_type: str) -> None:
     result = outcome(handler, b"<a href='" + body + b"'>" + body, content_type=content_type)
     assert result.fault is None, "".join(traceback.format_list([])) + str(result.fault)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(result), type=ParseResult) == result
+
+
+def test_links_are_not_looked_for_where_none_can_come_in() -> None:
+    def refuse() -> list[str]:
+        raise AssertionError("nobody wants to know")
+
+    shut = Scope(hosts=frozenset())
+    result = outcome(lambda page: [Links(refuse), page.links(), {"n": 1}], scope=shut)
+    assert rows(result) == [{"n": 1}]
+    assert (result.links, result.dropped) == ((), {})
+
+
+@pytest.mark.parametrize("wishes", [{"selector": "a["}, {"follow": "("}])
+def test_a_wrong_choice_of_links_is_a_fault_even_where_none_can_come_in(wishes: dict[str, Any]) -> None:
+    result = outcome(lambda page: page.links(**wishes), scope=Scope(hosts=frozenset()))
+    assert result.fault is not None
