@@ -9,6 +9,7 @@ its lease may have brought its links; they were on the page, and only come earli
 import itertools
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -22,6 +23,7 @@ from shoal.frontier.redis.packing import Held
 from shoal.frontier.redis.reader import SLICE, tags_of, view_of
 from shoal.frontier.redis.rota import Rota
 from shoal.frontier.redis.scripts import Scripts
+from shoal.frontier.redis.spill import LaneName, Spilling
 from shoal.frontier.rules import parsed_again
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
@@ -33,7 +35,6 @@ T = TypeVar("T")
 
 # The largest calls whose script stays within a few milliseconds, in which nobody else is served.
 MOST_LINKS, MOST_LEASES = 200, 100
-NOT_SET = -1  # in place of an interval, a burst or a concurrency: what the crawls say
 NOT_SET = -1  # instead of an interval, burst or concurrency: what the crawls say
 
 
@@ -45,9 +46,11 @@ class RedisFrontier(RedisCrawls):
         store: RedisStore,
         *,
         scripts: Scripts | None = None,
+        spilling: Spilling | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(store, scripts or Scripts())
+        self._spilling = spilling or Spilling(store, self._scripts)
         self._rota = Rota(store.shards, clock)
         self._calls = (f"{secrets.token_hex(8)}{number:x}" for number in itertools.count())
         self._held: dict[Held, float] = {}  # what we have leased -> deadline by our own clock
@@ -80,6 +83,9 @@ class RedisFrontier(RedisCrawls):
             new, duplicate = new + counted[0], duplicate + counted[1]
             if counted[2]:
                 raise Misconfigured("the crawl was dropped meanwhile")
+        await self._spilling.added(
+            tag, Counter(LaneName(crawl, link.pool, link.host) for crawl, link in links)
+        )
         self._rota.wake(self._store.shard_of(links[0][1].host))
         return Added(new, duplicate)
 
@@ -122,7 +128,7 @@ class RedisFrontier(RedisCrawls):
             int(suspect),
             *wanted,
         ]
-        token, leased_until, wait, best, granted, lost = await self._store.run(
+        token, leased_until, wait, best, granted, lost, short = await self._store.run(
             self._scripts.lease, tag, [*arguments, self._take_landed(tag)]
         )
         self._lose(lost)
@@ -133,6 +139,8 @@ class RedisFrontier(RedisCrawls):
         ]
         for lease in leases:
             self._held[self._id(lease)] = deadline
+        if short and await self._spilling.refill(tag, short):
+            self._rota.wake(shard)
         return leases
 
     @property

@@ -114,6 +114,7 @@ local leased_until = now + seconds
 local granted_at = told(now)
 local token = math.max(meta.token + 1, math.floor(now * 1e6))
 local records, granted, suspect_granted = {}, {}, false
+local short = {}  -- lanes with chunks that were served
 
 local function grant(lane)
   local index = (lane.served or 0) + 1
@@ -127,6 +128,7 @@ local function grant(lane)
   count(lane.crawl, 'leased', 1)
   take(lane.host, token)
   stamp(lane)
+  if lane.spilled then short[lane] = true end
   local _, following = waiting_at(lane, index + 1)
   lane.band = following and math.floor(following / RANK) or EMPTY
   if lane.suspect then suspects_allowed, suspect_granted = false, true end
@@ -171,6 +173,7 @@ local function wait_hint()
   end
   for _, crawl in ipairs(crawls) do consider(tag .. ':dl:' .. crawl) end
   consider(tag .. ':lx')
+  consider(tag .. ':rf')
   return math.max(first - now, 0)
 end
 
@@ -203,8 +206,10 @@ if not repeated() and limit > 0 then
       'PX', math.max(math.ceil(seconds * 1000), 1))
   end
   save()
+  for lane in pairs(short) do want_chunk(lane) end
 end
+local wanted = wanted_chunks()
 return {
   string.format('%.0f', token), exact(told(leased_until)), exact(wait_hint()), best and exact(best) or '',
-  granted, lost,
+  granted, lost, wanted,
 }

@@ -29,14 +29,14 @@ class Scripts:
         self.refill = self._script("refill", "spilled")
         self.replay = self._script("replay", "leases", "pages")
         self.purge = self._script("purge")
-        self.host_set = self._script("host_set", "leases", "views")
-        self.host_get = self._script("host_get", "leases", "views")
-        self.host_list = self._script("host_list", "leases", "views")
+        self.host_set = self._script("host_set", "leases", "spilled", "views")
+        self.host_get = self._script("host_get", "leases", "spilled", "views")
+        self.host_list = self._script("host_list", "leases", "spilled", "views")
         self.robots_get = self._script("robots_get")
         self.robots_set = self._script("robots_set")
         self.terms_set = self._script("terms_set")
         self.repace = self._script("repace")
-        self.drop = self._script("drop")
+        self.drop = self._script("drop", "spilled")
         self.drop_rest = self._script("drop_rest", "leases", "pages", "seen")
 
     def _script(self, name: str, *fragments: str, header: str = _ALWAYS) -> Script:

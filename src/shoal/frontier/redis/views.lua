@@ -7,7 +7,9 @@ local function view_of(host)
   local rest_until = host.rest_until > 0 and told(host.rest_until) or 0
   local waiting = {}
   for _, lane in ipairs(host.lanes) do
-    waiting[#waiting + 1], waiting[#waiting + 2] = lane.crawl, redis.call('ZCARD', queue_of(lane))
+    local number = redis.call('ZCARD', queue_of(lane))
+    if lane.spilled then number = number + spilled_from(lane) end
+    waiting[#waiting + 1], waiting[#waiting + 2] = lane.crawl, number
   end
   return {
     host.name, exact(host.interval), host.burst, host.concurrency, host.inflight, exact(told(host.ready)),

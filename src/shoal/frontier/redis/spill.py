@@ -1,0 +1,153 @@
+"""Spilling: what bounds the memory that one host's queue takes.
+
+The tail of a lane, the requests that will go last, is taken out of the server in chunks and brought back
+before it is their turn. Workers do that beside their other calls:
+
+ - who adds to a lane looks now and then how long it has become, and spills down to the high-water mark. The
+   chunk is written first; then one script registers it and removes its members, if all are still there;
+ - who leases is told which lanes run short, and brings back the chunk with the best score. Only the call that
+   finds the chunk registered adds its members.
+
+So a request is in the lane or in one registered chunk, whoever dies when. Chunks that are not registered,
+because their writer died or they are back, are deleted by age and never sooner: a script that is repeated
+after a lost reply may register a chunk again. Without a place for chunks they stay in the server, compressed.
+"""
+
+import logging
+import random
+import secrets
+import struct
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from shoal.frontier.redis import keys
+from shoal.frontier.redis.chunks import ChunkStore, Member, packed, unpacked
+from shoal.frontier.redis.scripts import Scripts
+from shoal.model.errors import Misconfigured, ShoalError
+from shoal.stores.redis import RedisStore
+
+log = logging.getLogger(__name__)
+
+HIGH_WATER = 20_000  # requests of a lane that stay in the server
+CHUNK = 500  # members; a thousand hold up everybody else for 3 ms
+CHUNKS_AT_ONCE = 8  # per look at a lane
+LOOK_EVERY = 1_000  # links added to a lane, on average, whoever adds them
+KEEP_LOOSE = 3600.0  # seconds; far beyond the patience of any call that could still register a chunk
+IN_STORE, IN_SERVER = b"@", b"="  # what a registered chunk begins with: where its body is
+
+
+class LaneName(NamedTuple):
+    crawl: int
+    pool: str
+    host: str
+
+    @classmethod
+    def parsed(cls, name: bytes) -> "LaneName":
+        """Read a name as `wanted_name` of spilled.lua packs it."""
+        crawl, length = struct.unpack_from(">IB", name)
+        return cls(crawl, name[5 : 5 + length].decode(), name[5 + length :].decode())
+
+
+class Spilling:
+    def __init__(
+        self,
+        store: RedisStore,
+        scripts: Scripts,
+        chunks: ChunkStore | None = None,
+        *,
+        high_water: int = HIGH_WATER,
+        chunk: int = CHUNK,
+        look_every: int = LOOK_EVERY,
+    ) -> None:
+        self._store = store
+        self._scripts = scripts
+        self._chunks = chunks
+        self._high_water = high_water
+        self._chunk = chunk
+        self._look_every = look_every
+
+    async def added(self, tag: str, links: Mapping[LaneName, int]) -> None:
+        """Look after lanes that links were just added to."""
+        for lane, number in links.items():
+            # By chance rather than by counting: that works out whether one worker adds or a thousand.
+            if random.random() * self._look_every < number:
+                await self.spill(tag, lane)
+
+    async def spill(self, tag: str, lane: LaneName) -> int:
+        """Take out what a lane holds beyond the high-water mark, a bounded part of it; return how much."""
+        queue, gone = keys.queue(tag, *lane), 0
+        for _ in range(CHUNKS_AT_ONCE):
+            if await self._store.do(tag, "ZCARD", queue) <= self._high_water:
+                break
+            tail = await self._store.do(tag, "ZRANGE", queue, -self._chunk, -1, "WITHSCORES")
+            members = [(int(float(score)), entry) for entry, score in zip(tail[::2], tail[1::2], strict=True)]
+            try:
+                number = await self._spill(tag, lane, members)
+            except (ShoalError, OSError) as error:
+                log.warning("frontier.spill_failed", extra={"host": lane.host, "why": str(error)})
+                break
+            if not number:  # the lane was leased from meanwhile; there will be another occasion
+                break
+            gone += number
+        return gone
+
+    async def _spill(self, tag: str, lane: LaneName, members: Sequence[Member]) -> int:
+        id = f"{len(members)}-{secrets.token_hex(8)}"
+        body = packed(members)
+        if self._chunks is None:
+            kept = IN_SERVER + body
+        else:
+            name = f"{self._store.namespace}/{tag[1:-1].rsplit(':', maxsplit=1)[-1]}/{lane.crawl}/{id}"
+            await self._chunks.put(name, body)
+            kept = IN_STORE + name.encode()
+        best = min(score for score, _ in members)
+        entries = [entry for _, entry in members]
+        return int(await self._store.run(self._scripts.spill, tag, [*lane, id, kept, best, *entries]))
+
+    async def refill(self, tag: str, wanted: Sequence[bytes]) -> int:
+        """Bring back the best chunks of the lanes that a lease said run short; return how many requests."""
+        return sum([await self._refill_lane(tag, LaneName.parsed(name)) for name in wanted])
+
+    async def _refill_lane(self, tag: str, lane: LaneName) -> int:
+        back, more = 0, True
+        while more:
+            found = await self._store.do(tag, "ZRANGE", keys.chunks(tag, *lane), 0, 0)
+            if not found:
+                break
+            [id] = found
+            try:
+                body = await self._body(tag, lane, id)
+            except (ShoalError, OSError) as error:
+                # The lane asks again in a few seconds, and whoever is asked then may have more luck.
+                log.error("frontier.refill_failed", extra={"host": lane.host, "why": str(error)})
+                break
+            if body is None:
+                break
+            arguments = [part for member in unpacked(body) for part in member]
+            number, more = await self._store.run(self._scripts.refill, tag, [*lane, id, *arguments])
+            back += number
+        return back
+
+    async def _body(self, tag: str, lane: LaneName, id: bytes) -> bytes | None:
+        """Read a chunk; None: somebody else has brought it back."""
+        kept: bytes | None = await self._store.do(tag, "HGET", keys.chunk_bodies(tag, lane.crawl), id)
+        if kept is None or kept.startswith(IN_SERVER):
+            return kept and kept[1:]
+        if self._chunks is None:
+            raise Misconfigured(f"chunk {id.decode()} lies in an object store that this worker has not")
+        return await self._chunks.get(kept[1:].decode())
+
+    async def collect(self, *, older: float = KEEP_LOOSE) -> int:
+        """Delete chunks that were written longer ago than `older` seconds and are not registered."""
+        deleted = 0
+        if self._chunks is None:
+            return deleted
+        async for name in self._chunks.older(older):
+            namespace, shard, crawl, id = name.rsplit("/", 3)
+            tag = f"{{{namespace}:{shard}}}"
+            if namespace != self._store.namespace:
+                continue
+            if not await self._store.do(tag, "HEXISTS", keys.chunk_bodies(tag, int(crawl)), id):
+                await self._chunks.delete(name)
+                deleted += 1
+        return deleted
