@@ -49,6 +49,7 @@ def listing(page):
 PAGES = [
     *sorted((ROOT / "docs" / "commands").glob("[a-z]*.md")),
     ROOT / "docs" / "cookbook.md",
+    ROOT / "docs" / "from-scrapy.md",
 ]
 """The pages that show sessions."""
 
