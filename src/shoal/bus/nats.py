@@ -1,0 +1,250 @@
+"""The bus on NATS JetStream: a work queue that the store's page streams are relayed into.
+
+The stream of a shard is an outbox. A relay, one at a time among all workers, publishes its entries under ids
+of their own and deletes them when the server has confirmed them; dying between the two it publishes again
+what the server recognises by its id. Nothing is lost on the way, and hardly anything comes twice.
+
+Which consumer has a page the store does not know here: of two that parse the same page, one too slow and its
+successor, the first to acknowledge is accepted and the other refused.
+
+`nats://host:4222/name` keeps fleets apart that share a server; without a name it is the store's namespace.
+"""
+
+import asyncio
+import logging
+import re
+import struct
+import zlib
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import groupby
+from urllib.parse import urlsplit
+
+import msgspec
+import nats.errors
+import nats.js.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.js.api import ConsumerConfig, RetentionPolicy, StorageType, StreamConfig
+from nats.js.client import JetStreamContext
+
+from shoal.bus.delivery import DEADLINE, Delivery, Lag
+from shoal.model.errors import Misconfigured, Unavailable
+from shoal.model.page import PageRecord
+from shoal.model.request import unpack
+from shoal.stores.redis import RedisStore
+from shoal.stores.redis.streams import Entry, ShardStreams
+
+log = logging.getLogger(__name__)
+
+DURABLE = "parse"
+RELAYED = 64  # entries of each shard that are under way at once
+TERM = 10.0  # seconds, after which a relay that has died gets a successor
+_CONNECT = 10.0  # seconds
+_CONFIRM = 5.0  # seconds for the server to confirm a page
+_RECOGNISED = 120.0  # seconds during which the server knows a page again that is published twice
+_AGAIN = 1.0
+
+
+class _Announced(msgspec.Struct, array_like=True, frozen=True):
+    """A page as it travels."""
+
+    crawl: str
+    fingerprint: int
+    request: bytes
+    page: PageRecord
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Announced).decode
+_decode_page = msgspec.msgpack.Decoder(PageRecord).decode
+
+
+class NatsBus:
+    """One consumer, and a relay if nobody else is; made by `open`."""
+
+    def __init__(
+        self, client: Client, store: RedisStore, *, consumer: str, deadline: float, name: str
+    ) -> None:
+        self._client = client
+        self._jetstream = client.jetstream(timeout=_CONFIRM)
+        self._store = store
+        self._streams = ShardStreams(store, "pages")
+        self._consumer = consumer
+        self._deadline = deadline
+        self._name = f"shoal-{name}"
+        self._subscription: JetStreamContext.PullSubscription | None = None
+        self._messages: dict[str, Msg] = {}  # by place, those that are not done
+        self._suspects: deque[Delivery] = deque()  # delivered before, waiting for their turn
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, address: str, store: RedisStore, *, consumer: str, deadline: float = DEADLINE
+    ) -> AsyncIterator["NatsBus"]:
+        """Connect, make the queue if it is not there, and join it."""
+        name = _spelled(urlsplit(address).path.strip("/") or store.namespace)
+        client = Client()
+        try:
+            with _translated():
+                async with asyncio.timeout(_CONNECT):
+                    await client.connect(
+                        address,
+                        name=consumer,
+                        error_cb=_told,
+                        max_reconnect_attempts=-1,  # also the first time: hence our own limit above
+                        reconnect_time_wait=1,
+                    )
+                bus = cls(client, store, consumer=consumer, deadline=deadline, name=name)
+                await bus._join()
+            yield bus
+        finally:
+            await client.close()
+
+    async def deliver(self, *, limit: int, wait: float) -> list[Delivery]:
+        """Take pages."""
+        if not self._suspects:
+            fresh = await self._fetch(limit, wait)
+            if fresh:
+                return fresh
+        # With a page that was delivered before comes nothing that could be blamed with it.
+        return [self._suspects.popleft()] if self._suspects else []
+
+    async def extend(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        """Stay in charge of pages. Nobody can tell here who has lost one: the store does, in the end."""
+        for delivery in [*deliveries, *self._suspects]:
+            if delivery.place in self._messages:
+                with _translated():
+                    await self._messages[delivery.place].in_progress()
+        return list(deliveries)
+
+    async def done(self, deliveries: Sequence[Delivery]) -> None:
+        """Take pages off the queue; if the server does not hear of it, they come again and are refused."""
+        for delivery in deliveries:
+            if (message := self._messages.pop(delivery.place, None)) is not None:
+                with _translated():
+                    await message.ack()
+
+    async def release(self, deliveries: Sequence[Delivery]) -> None:
+        """Give pages back. The server counts the next delivery all the same."""
+        for delivery in deliveries:
+            if (message := self._messages.pop(delivery.place, None)) is not None:
+                with _translated():
+                    await message.nak()
+
+    async def lag(self) -> Lag:
+        """Count pages, those included that are not relayed yet."""
+        with _translated():
+            told = await self._jetstream.consumer_info(self._name, DURABLE)
+        waiting = (told.num_pending or 0) + await self._streams.length()
+        return Lag(waiting, told.num_ack_pending or 0)
+
+    async def relay(self, stop: asyncio.Event) -> None:
+        """Bring announced pages into the queue whenever no other worker does, until `stop` is set."""
+        while not stop.is_set():
+            try:
+                pause = 0.0 if await self._is_relay() else TERM / 2
+                if not pause:
+                    await self._relay_once(stop)
+            except Unavailable as error:
+                log.warning("bus.waits", extra={"why": str(error)})
+                pause = _AGAIN
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await stop.wait()
+
+    async def _join(self) -> None:
+        try:
+            await self._jetstream.stream_info(self._name)
+        except nats.js.errors.NotFoundError:
+            await self._jetstream.add_stream(
+                StreamConfig(
+                    name=self._name,
+                    subjects=[f"{self._name}.pages.*"],
+                    retention=RetentionPolicy.WORK_QUEUE,
+                    storage=StorageType.FILE,
+                    duplicate_window=_RECOGNISED,
+                )
+            )
+        await self._jetstream.add_consumer(
+            self._name, ConsumerConfig(durable_name=DURABLE, ack_wait=self._deadline, max_ack_pending=-1)
+        )
+        self._subscription = await self._jetstream.pull_subscribe_bind(DURABLE, self._name)
+
+    async def _fetch(self, limit: int, wait: float) -> list[Delivery]:
+        assert self._subscription is not None
+        try:
+            messages = await self._subscription.fetch(limit, timeout=max(wait, 0.01))
+        except (nats.errors.Error, TimeoutError):  # nothing there, or nobody: that is the client's to mend
+            return []
+        deliveries = [self._delivery(message) for message in messages]
+        self._suspects.extend(delivery for delivery in deliveries if delivery.number > 1)
+        return [delivery for delivery in deliveries if delivery.number == 1]
+
+    def _delivery(self, message: Msg) -> Delivery:
+        announced, place = _decode(message.data), str(message.metadata.sequence.stream)
+        self._messages[place] = message
+        return Delivery(
+            crawl=announced.crawl,
+            fingerprint=announced.fingerprint,
+            request=unpack(announced.request),
+            page=announced.page,
+            number=message.metadata.num_delivered,
+            consumer="",
+            place=place,
+        )
+
+    async def _is_relay(self) -> bool:
+        """Be the relay for a while. Two at once, after a pause of one of them, only do needless work."""
+        tag, key = self._store.fleet_tag, f"{self._store.fleet_tag}:relay"
+        term_ms = int(TERM * 1000)
+        holder = await self._store.do(tag, "SET", key, self._consumer, "NX", "GET", "PX", term_ms)
+        if holder == self._consumer.encode():
+            await self._store.do(tag, "PEXPIRE", key, term_ms)
+        return holder in (None, self._consumer.encode())
+
+    async def _relay_once(self, stop: asyncio.Event) -> None:
+        entries = await self._streams.read({}, count=RELAYED)
+        if not entries:
+            await self._streams.wait({}, seconds=TERM / 3, stop=stop)
+            return
+        with _translated():
+            await asyncio.gather(*map(self._publish, entries))
+        for shard, group in groupby(entries, key=lambda entry: entry.shard):
+            ids = [entry.id for entry in group]
+            await self._store.do(self._store.tag(shard), "XDEL", self._streams.key(shard), *ids)
+
+    async def _publish(self, entry: Entry) -> None:
+        announced = _Announced(
+            entry.fields[b"crawl"].decode(),
+            struct.unpack(">Q", entry.fields[b"fp"])[0],
+            entry.fields[b"request"],
+            _decode_page(entry.fields[b"page"]),
+        )
+        await self._jetstream.publish(
+            f"{self._name}.pages.{entry.shard}",
+            _encode(announced),
+            headers={"Nats-Msg-Id": f"{entry.shard}-{entry.id}"},
+        )
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except nats.errors.AuthorizationError as error:
+        raise Misconfigured(f"bus: NATS: {error}") from error
+    except (nats.errors.Error, OSError, TimeoutError) as error:
+        raise Unavailable(f"bus: NATS: {str(error) or 'no answer'}") from error
+
+
+async def _told(error: Exception) -> None:
+    """Note what the client mends by itself; its own way is to print a traceback."""
+    log.debug("bus.connection", extra={"why": type(error).__name__})
+
+
+def _spelled(name: str) -> str:
+    """Spell a name as NATS takes it; different names stay different."""
+    spelled = re.sub(r"[^A-Za-z0-9_-]", "_", name)
+    return name if spelled == name else f"{spelled}-{zlib.crc32(name.encode()):08x}"

@@ -1,0 +1,27 @@
+"""A bus by its address."""
+
+from contextlib import AbstractAsyncContextManager
+
+from shoal.bus.delivery import DEADLINE, Bus
+from shoal.model.errors import Misconfigured
+from shoal.stores.redis import RedisStore
+
+
+def open_bus(
+    address: str, store: RedisStore, *, consumer: str, deadline: float = DEADLINE
+) -> AbstractAsyncContextManager[Bus]:
+    """Join the bus of a store as a consumer; an empty address: the store's own streams."""
+    scheme = address.partition("://")[0]
+    match scheme:
+        case "":
+            from shoal.bus.redis import RedisBus
+
+            return RedisBus.open(store, consumer=consumer, deadline=deadline)
+        case "nats" | "tls":
+            try:
+                from shoal.bus.nats import NatsBus
+            except ImportError as error:
+                raise Misconfigured("bus: for NATS, run  pip install 'shoal[nats]'  first") from error
+            return NatsBus.open(address, store, consumer=consumer, deadline=deadline)
+        case _:  # name the scheme only: an address may carry a password
+            raise Misconfigured(f"bus: nothing here speaks {scheme!r}; known: nats, tls, or none at all")

@@ -1,0 +1,186 @@
+"""The bus on Redis Streams: the page streams of the store's shards, and one group of consumers, `parse`.
+
+A page that was delivered is pending, under the name of its consumer, until it is acknowledged or silent for
+too long: then it belongs to whoever asks next. Acknowledging is the store's own step, in the same script that
+takes the items in; `done` here only removes what that step did not want.
+
+Waiting. On one server a consumer waits at the server, for all shards with one command, and each page wakes
+one consumer. On a cluster no command waits for several shards: there a consumer with nothing to do looks into
+a few shards now and then, so that with many consumers every shard is looked into often, and with few of them
+a page may have to wait for half a minute.
+"""
+
+import asyncio
+import random
+import struct
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from importlib import resources
+from itertools import groupby
+
+import msgspec
+
+from shoal.bus.delivery import DEADLINE, Delivery, Lag
+from shoal.model.page import PageRecord
+from shoal.model.request import unpack
+from shoal.stores.redis import RedisStore, Script, ScriptFault
+from shoal.stores.redis.streams import Entry, ShardStreams
+
+GROUP = "parse"
+_PROBED = 4  # shards of a cluster that one look of an idle consumer goes into
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+
+_unpack_page = msgspec.msgpack.Decoder(PageRecord).decode
+
+
+def _script(name: str) -> Script:
+    return Script(name, resources.files("shoal.bus").joinpath(f"{name}.lua").read_text())
+
+
+_JOIN, _RECOVER, _OWNED = _script("join"), _script("recover"), _script("owned")
+
+
+class RedisBus:
+    """One consumer; made by `open`."""
+
+    def __init__(self, store: RedisStore, *, consumer: str, deadline: float = DEADLINE) -> None:
+        self._store = store
+        self._streams = ShardStreams(store, "pages")
+        self._consumer = consumer
+        self._deadline = deadline
+        self._shards = list(range(store.shards))
+        random.shuffle(self._shards)  # consumers do not all begin with the same one
+        self._idle = False
+        self._look_after = 0.0  # monotonic: when to look for pages of silent consumers again
+        self._pause = _FIRST_PAUSE
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, store: RedisStore, *, consumer: str, deadline: float = DEADLINE
+    ) -> AsyncIterator["RedisBus"]:
+        """Join the group."""
+        bus = cls(store, consumer=consumer, deadline=deadline)
+        await bus._join()
+        yield bus
+
+    async def deliver(self, *, limit: int, wait: float) -> list[Delivery]:
+        """Take pages."""
+        until = time.monotonic() + wait
+        while True:
+            try:
+                found = await self._look(limit, until)
+            except ScriptFault as fault:
+                if "NOGROUP" not in str(fault):
+                    raise
+                await self._join()  # a server without persistence was restarted
+                found = []
+            if found or time.monotonic() >= until:
+                return found
+
+    async def extend(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        """Stay in charge of pages."""
+        own = await self._own("extend", deliveries)
+        return [delivery for delivery in deliveries if delivery.place in own]
+
+    async def done(self, deliveries: Sequence[Delivery]) -> None:
+        """Remove what the store's acknowledgement has left."""
+        await self._own("done", deliveries)
+
+    async def release(self, deliveries: Sequence[Delivery]) -> None:
+        """Give pages back."""
+        await self._own("release", deliveries)
+
+    async def lag(self) -> Lag:
+        """Count pages."""
+        delivered = 0
+        for shard in self._shards:
+            summary = await self._store.do(
+                self._store.tag(shard), "XPENDING", self._streams.key(shard), GROUP
+            )
+            delivered += summary[0]
+        return Lag(await self._streams.length() - delivered, delivered)
+
+    async def _join(self) -> None:
+        for tag in self._store.tags():
+            await self._store.run(_JOIN, tag, [GROUP], promised=True)
+
+    async def _look(self, limit: int, until: float) -> list[Delivery]:
+        if time.monotonic() >= self._look_after and (suspect := await self._recovered()):
+            return [suspect]
+        if not self._idle and (found := await self._sweep(self._shards, limit)):
+            return found
+        # An empty round is over: from here on waiting is enough.
+        seconds = max(0.001, min(until, self._look_after) - time.monotonic())
+        found = await (self._probe(limit, seconds) if self._store.dsn.cluster else self._wait(seconds))
+        self._idle = not found
+        return found
+
+    async def _recovered(self) -> Delivery | None:
+        """Look into one shard for a page whose consumer is silent."""
+        shard = self._shards[0]
+        self._shards.append(self._shards.pop(0))
+        arguments = (GROUP, self._consumer, int(self._deadline * 1000))
+        found = await self._store.run(_RECOVER, self._store.tag(shard), arguments)
+        if found is None:
+            # All shards once within a deadline, whether there is one consumer or a thousand.
+            self._look_after = time.monotonic() + self._deadline / len(self._shards)
+            return None
+        id, fields, number = found
+        [entry] = self._streams.entries([(self._streams.key(shard).encode(), [(id, fields)])])
+        return self._delivery(entry, number)
+
+    async def _sweep(self, shards: Sequence[int], limit: int) -> list[Delivery]:
+        found: list[Delivery] = []
+        for shard in shards:
+            if len(found) >= limit:
+                break
+            answer = await self._store.do(
+                self._store.tag(shard),
+                *self._group(limit - len(found)),
+                "STREAMS",
+                self._streams.key(shard),
+                ">",
+            )
+            found += [self._delivery(entry, 1) for entry in self._streams.entries(answer)]
+        self._shards.append(self._shards.pop(0))
+        return found
+
+    async def _wait(self, seconds: float) -> list[Delivery]:
+        keys = [self._streams.key(shard) for shard in self._shards]
+        block = ("BLOCK", max(1, int(seconds * 1000)))
+        answer = await self._store.block(
+            self._store.tag(0), seconds, *self._group(1), *block, "STREAMS", *keys, *(">" for _ in keys)
+        )
+        return [self._delivery(entry, 1) for entry in self._streams.entries(answer)]
+
+    async def _probe(self, limit: int, seconds: float) -> list[Delivery]:
+        await asyncio.sleep(min(self._pause, seconds))
+        found = await self._sweep(random.sample(self._shards, min(_PROBED, len(self._shards))), limit)
+        self._pause = _FIRST_PAUSE if found else min(self._pause * 2, _LONGEST_PAUSE)
+        return found
+
+    def _group(self, count: int) -> tuple[str | int, ...]:
+        return ("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", count)
+
+    def _delivery(self, entry: Entry, number: int) -> Delivery:
+        return Delivery(
+            crawl=entry.fields[b"crawl"].decode(),
+            fingerprint=struct.unpack(">Q", entry.fields[b"fp"])[0],
+            request=unpack(entry.fields[b"request"]),
+            page=_unpack_page(entry.fields[b"page"]),
+            number=number,
+            consumer=self._consumer,
+            place=f"{entry.shard}/{entry.id}",
+        )
+
+    async def _own(self, action: str, deliveries: Sequence[Delivery]) -> set[str]:
+        own: set[str] = set()
+        places = sorted(delivery.place.split("/") for delivery in deliveries)
+        for shard, group in groupby(places, key=lambda place: place[0]):
+            ids = [id for _, id in group]
+            arguments = [GROUP, self._consumer, action, str(int(self._deadline * 1000)), *ids]
+            kept = await self._store.run(_OWNED, self._store.tag(int(shard)), arguments)
+            own |= {f"{shard}/{id.decode()}" for id in kept}
+        return own

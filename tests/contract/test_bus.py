@@ -1,0 +1,330 @@
+"""What every bus promises: each announced page reaches a consumer, and counts once, whoever dies on the way."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.contract.frontiers import UNLIMITED, link, page
+from tests.servers.nats import NatsServer, nats_server
+from tests.servers.redis import RedisServer, valkey
+
+from shoal.bus import Bus, Delivery, Lag, open_bus
+from shoal.bus.nats import NatsBus
+from shoal.frontier.redis import RedisFrontier
+from shoal.model.errors import Misconfigured, Unavailable
+from shoal.model.outcome import Acknowledgement, Done, Fetched, Settlement
+from shoal.stores.redis import RedisStore
+
+DEADLINE = 0.5  # seconds of silence; short, so that the tests need not wait
+PATIENCE = 60.0  # for a machine that is busy with other things
+
+
+@dataclass
+class Bench:
+    """A store with its bus, and the servers behind them."""
+
+    store: RedisStore
+    frontier: RedisFrontier
+    address: str
+    server: RedisServer | NatsServer  # what the bus is made of
+    exact: bool  # it knows who has a page, and counts strikes only
+
+    @asynccontextmanager
+    async def consumer(self, name: str, deadline: float = DEADLINE) -> AsyncIterator[Bus]:
+        """Join the bus; the worker relays, too, if that is needed."""
+        async with AsyncExitStack() as stack:
+            bus = await stack.enter_async_context(
+                open_bus(self.address, self.store, consumer=name, deadline=deadline)
+            )
+            if isinstance(bus, NatsBus):
+                stop = asyncio.Event()
+                group = await stack.enter_async_context(asyncio.TaskGroup())
+                group.create_task(bus.relay(stop))
+                stack.callback(stop.set)
+            yield bus
+
+    async def announce(self, *paths: str) -> None:
+        """Fetch pages: settled and announced in one step of the store."""
+        await self.frontier.add("c", [link(path, host=f"{path}.test") for path in paths])
+        left = len(paths)
+        while left:
+            grant = await self.frontier.lease(holder="fetcher", limit=left, ttl=60.0)
+            await self.frontier.settle([Settlement(lease, Fetched(page(left))) for lease in grant.leases])
+            left -= len(grant.leases)
+
+    async def acknowledge(self, *deliveries: Delivery) -> list[str]:
+        """Say that pages are parsed; name those that were accepted."""
+        said = [
+            Acknowledgement(one.crawl, one.fingerprint, Done(one.page), host=one.host, consumer=one.consumer)
+            for one in deliveries
+        ]
+        committed = await self.frontier.acknowledge(said)
+        refused = {one.fingerprint for one in committed.refused}
+        return [path_of(one) for one in deliveries if one.fingerprint not in refused]
+
+
+def path_of(delivery: Delivery) -> str:
+    return delivery.request.url.rpartition("/")[2]
+
+
+async def collect(bus: Bus, count: int, *, limit: int = 10) -> list[Delivery]:
+    found: list[Delivery] = []
+    async with asyncio.timeout(PATIENCE):
+        while len(found) < count:
+            found += await bus.deliver(limit=limit, wait=1.0)
+    return found
+
+
+@asynccontextmanager
+async def on_streams(folder: Path) -> AsyncIterator[Bench]:
+    async with valkey(folder, "--appendonly", "yes") as server, RedisStore.open(server.dsn) as store:
+        yield Bench(store, RedisFrontier(store), "", server, exact=True)
+
+
+@asynccontextmanager
+async def on_nats(folder: Path) -> AsyncIterator[Bench]:
+    async with (
+        valkey(folder / "valkey") as redis,
+        nats_server(folder / "nats") as server,
+        RedisStore.open(redis.dsn) as store,
+    ):
+        yield Bench(store, RedisFrontier(store), server.address, server, exact=False)
+
+
+BACKENDS: dict[str, Callable[[Path], AbstractAsyncContextManager[Bench]]] = {
+    "streams": on_streams,
+    "nats": on_nats,
+}
+
+
+@pytest.fixture(params=BACKENDS)
+async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
+    async with BACKENDS[request.param](tmp_path) as opened:
+        await opened.frontier.open_crawl("c", pace=UNLIMITED)
+        yield opened
+
+
+async def test_a_page_is_delivered_as_it_was_announced(bench: Bench) -> None:
+    await bench.announce("a")
+    async with bench.consumer("w") as bus:
+        [delivery] = await collect(bus, 1)
+
+    assert delivery.crawl == "c"
+    assert delivery.request.url == "https://a.test/a"
+    assert delivery.fingerprint == link("a", host="a.test").fingerprint
+    assert delivery.page == page(1)
+    assert delivery.number == 1
+    assert delivery.host == "a.test"
+
+
+async def test_no_page_is_given_to_two_consumers_at_once(bench: Bench) -> None:
+    await bench.announce(*(f"p{n}" for n in range(30)))
+    async with bench.consumer("w1", 60.0) as one, bench.consumer("w2", 60.0) as two:
+        found = await collect(one, 5, limit=5) + await collect(two, 5, limit=5)
+        while len(found) < 30:
+            found += await one.deliver(limit=3, wait=0.2) + await two.deliver(limit=3, wait=0.2)
+
+    assert sorted(map(path_of, found)) == sorted(f"p{n}" for n in range(30))
+
+
+async def test_a_consumer_that_waits_is_woken(bench: Bench) -> None:
+    async with bench.consumer("w") as bus:
+        waiting = asyncio.create_task(bus.deliver(limit=1, wait=PATIENCE))
+        await asyncio.sleep(0.2)
+        await bench.announce("a")
+        [delivery] = await waiting
+
+    assert path_of(delivery) == "a"
+
+
+async def test_waiting_for_nothing_ends(bench: Bench) -> None:
+    async with bench.consumer("w") as bus:
+        assert await bus.deliver(limit=1, wait=0.1) == []
+
+
+async def test_a_page_that_is_acknowledged_and_done_never_comes_again(bench: Bench) -> None:
+    await bench.announce("a", "b")
+    async with bench.consumer("w") as bus:
+        found = await collect(bus, 2)
+        assert sorted(await bench.acknowledge(*found)) == ["a", "b"]
+        await bus.done(found)
+        await bus.done(found)  # saying it again changes nothing
+        assert await bus.deliver(limit=10, wait=DEADLINE * 2) == []
+
+    assert (await bench.frontier.counts("c")).done == 2
+
+
+async def test_lag_is_what_waits_and_what_is_being_parsed(bench: Bench) -> None:
+    async with bench.consumer("w", 60.0) as bus:
+        assert await bus.lag() == Lag(0, 0)
+        await bench.announce("a", "b", "c")
+        assert await bus.lag() == Lag(3, 0)
+        found = await collect(bus, 1, limit=1)
+        assert await bus.lag() == Lag(2, 1)
+        await bench.acknowledge(*found)
+        await bus.done(found)
+        async with asyncio.timeout(PATIENCE):
+            while await bus.lag() != Lag(2, 0):  # noqa: ASYNC110 (the server takes its time)
+                await asyncio.sleep(0.02)
+
+
+async def test_a_page_that_is_extended_stays_where_it_is(bench: Bench) -> None:
+    await bench.announce("a")
+    async with bench.consumer("w1") as one, bench.consumer("w2") as two:
+        found = await collect(one, 1)
+        for _ in range(6):
+            assert await one.extend(found) == found
+            assert await two.deliver(limit=1, wait=DEADLINE / 4) == []
+        assert await bench.acknowledge(*found) == ["a"]
+
+
+async def test_a_page_whose_consumer_is_silent_comes_again_alone_and_counted(bench: Bench) -> None:
+    await bench.announce("a", "b", "c")
+    async with bench.consumer("w1") as one, bench.consumer("w2") as two:
+        await collect(one, 3)
+        again: list[Delivery] = []
+        async with asyncio.timeout(PATIENCE):
+            while len(again) < 3:
+                batch = await two.deliver(limit=10, wait=1.0)
+                assert len(batch) <= 1
+                again += batch
+                await two.extend(again)
+
+    assert sorted(map(path_of, again)) == ["a", "b", "c"]
+    assert {delivery.number for delivery in again} == {2}
+
+
+async def test_a_page_that_kills_every_consumer_is_counted_each_time(bench: Bench) -> None:
+    await bench.announce("poison")
+    for number in range(1, 4):
+        async with bench.consumer(f"w{number}") as bus:
+            [delivery] = await collect(bus, 1)
+            assert delivery.number == number
+
+
+async def test_of_two_consumers_with_one_page_only_one_is_heard(bench: Bench) -> None:
+    await bench.announce("a")
+    async with bench.consumer("w1") as slow, bench.consumer("w2") as heir:
+        [lost] = await collect(slow, 1)
+        [again] = await collect(heir, 1)
+        if bench.exact:
+            assert await slow.extend([lost]) == []
+            assert await bench.acknowledge(lost) == []
+            await slow.done([lost])  # does not take it away from the other
+        assert await bench.acknowledge(again) == ["a"]
+        assert await bench.acknowledge(lost) == []
+        await heir.done([again])
+        await slow.done([lost])
+        assert await heir.deliver(limit=1, wait=DEADLINE * 2) == []
+
+    assert (await bench.frontier.counts("c")).done == 1
+
+
+async def test_a_page_that_is_released_comes_again_without_a_strike(bench: Bench) -> None:
+    await bench.announce("a")
+    async with bench.consumer("w1") as one, bench.consumer("w2") as two:
+        await one.release(await collect(one, 1))
+        [again] = await collect(two, 1)
+
+    assert path_of(again) == "a"
+    assert again.number == (1 if bench.exact else 2)
+
+
+async def test_pages_of_a_crawl_that_was_dropped_go_away(bench: Bench) -> None:
+    await bench.announce("a")
+    async with bench.consumer("w") as bus:
+        found = await collect(bus, 1)
+        async with RedisStore.open(str(bench.store.dsn)) as store:
+            await RedisFrontier(store).drop_crawl("c")
+        await bench.frontier.open_crawl("d", pace=UNLIMITED)
+        await bus.done(found)
+        assert await bus.deliver(limit=1, wait=DEADLINE * 2) == []
+
+
+async def test_a_server_that_is_killed_and_started_again_still_delivers_everything(bench: Bench) -> None:
+    names = [f"p{n}" for n in range(20)]
+    await bench.announce(*names[:10])
+    async with bench.consumer("w") as bus:
+        parsed = []
+        for delivery in await collect(bus, 3, limit=3):
+            parsed += await bench.acknowledge(delivery)
+            await bus.done([delivery])
+        bench.server.kill()
+        await bench.server.begin()
+        await bench.announce(*names[10:])
+        async with asyncio.timeout(PATIENCE):
+            while len(parsed) < 20:
+                for delivery in await bus.deliver(limit=5, wait=1.0):
+                    parsed += await bench.acknowledge(delivery)
+                    await bus.done([delivery])
+
+    assert sorted(parsed) == sorted(names)
+
+
+async def test_pages_of_a_process_that_is_killed_are_parsed_by_another(bench: Bench) -> None:
+    names = [f"p{n}" for n in range(12)]
+    await bench.announce(*names)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.contract.test_bus", str(bench.store.dsn), bench.address),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert int(await process.stdout.readline()) >= 5
+    process.kill()
+    await process.wait()
+    parsed: list[str] = []
+    async with bench.consumer("heir") as bus, asyncio.timeout(PATIENCE):
+        while len(parsed) < len(names):
+            for delivery in await bus.deliver(limit=5, wait=1.0):
+                parsed += await bench.acknowledge(delivery)
+                await bus.done([delivery])
+
+    assert sorted(parsed) == sorted(names)
+
+
+async def test_consumers_with_nothing_to_do_ask_nothing_of_the_store(tmp_path: Path) -> None:
+    async with on_streams(tmp_path) as bench, AsyncExitStack() as stack:
+        assert isinstance(bench.server, RedisServer)
+        crowd = [await stack.enter_async_context(bench.consumer(f"w{n}", 60.0)) for n in range(50)]
+        async with asyncio.TaskGroup() as group:
+            waiting = [group.create_task(bus.deliver(limit=1, wait=PATIENCE)) for bus in crowd]
+            async with asyncio.timeout(PATIENCE):
+                while int((await bench.server.info())["blocked_clients"]) < len(crowd):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            before = int((await bench.server.info())["total_commands_processed"])
+            await asyncio.sleep(1.0)
+            after = int((await bench.server.info())["total_commands_processed"])
+            for task in waiting:
+                task.cancel()
+
+    assert after - before < len(crowd) * 2
+
+
+async def test_a_bus_that_is_not_there_is_said_to_be_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.bus.nats._CONNECT", 0.3)
+    async with on_streams(tmp_path) as bench:
+        with pytest.raises(Misconfigured, match="nothing here speaks 'kafka'"):
+            open_bus("kafka://user:secret@127.0.0.1", bench.store, consumer="w")
+        with pytest.raises(Unavailable, match="NATS: no answer"):
+            async with open_bus("nats://127.0.0.1:9", bench.store, consumer="w"):
+                pass
+
+
+async def hold(arguments: Sequence[str]) -> None:
+    """Take pages and sit on them."""
+    dsn, address = arguments
+    async with RedisStore.open(dsn) as store:
+        frontier = RedisFrontier(store)
+        async with Bench(store, frontier, address, None, exact=False).consumer("victim") as bus:  # type: ignore[arg-type]
+            print(len(await collect(bus, 5, limit=5)), flush=True)
+            await asyncio.sleep(PATIENCE)
+
+
+if __name__ == "__main__":
+    asyncio.run(hold(sys.argv[1:]))
