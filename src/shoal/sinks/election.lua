@@ -3,24 +3,27 @@
 -- ARGV: number of the crawl, output, holder, ms (0: let go), node ('': any), a name for the output if it is new.
 -- Answers ms to wait (0: the holder is the writer; -1: it belongs to another node) and the output's name.
 
-local key = string.sub(KEYS[1], 1, -3) .. ':writer:' .. ARGV[1] .. ':' .. ARGV[2]
+local writers = string.sub(KEYS[1], 1, -3) .. ':writer:' .. ARGV[1]
+local NODE, NAME, HOLDER, DEADLINE = 'node ' .. ARGV[2], 'name ' .. ARGV[2], 'holder ' .. ARGV[2], 'until ' .. ARGV[2]
 local now = redis.call('TIME')
 now = now[1] * 1000 + math.floor(now[2] / 1000)
 
-if ARGV[5] ~= '' and redis.call('HSETNX', key, 'node', ARGV[5]) == 0
-    and redis.call('HGET', key, 'node') ~= ARGV[5] then
-  return {-1, redis.call('HGET', key, 'node')}
+if ARGV[5] ~= '' then
+  redis.call('HSETNX', writers, NODE, ARGV[5])
+  local node = redis.call('HGET', writers, NODE)
+  if node ~= ARGV[5] then
+    return {-1, node}
+  end
 end
-redis.call('HSETNX', key, 'name', ARGV[6])
-local name = redis.call('HGET', key, 'name')
-local holder, deadline = unpack(redis.call('HMGET', key, 'holder', 'until'))
+redis.call('HSETNX', writers, NAME, ARGV[6])
+local name, holder, deadline = unpack(redis.call('HMGET', writers, NAME, HOLDER, DEADLINE))
 local left = (tonumber(deadline) or 0) - now
 if holder and holder ~= ARGV[3] and left > 0 then
   return {left, name}
 end
 if tonumber(ARGV[4]) > 0 then
-  redis.call('HSET', key, 'holder', ARGV[3], 'until', string.format('%.0f', now + ARGV[4]))
+  redis.call('HSET', writers, HOLDER, ARGV[3], DEADLINE, string.format('%.0f', now + ARGV[4]))
 else
-  redis.call('HDEL', key, 'holder', 'until')
+  redis.call('HDEL', writers, HOLDER, DEADLINE)
 end
 return {0, name}

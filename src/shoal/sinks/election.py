@@ -29,6 +29,7 @@ class Election:
         self, store: RedisStore, crawl: int, output: str, *, holder: str, node: str, term: float = TERM
     ) -> None:
         self._store = store
+        self._tag = store.tag(crawl % store.shards)
         self._crawl = crawl
         self._output = name_of(output)
         self._holder = holder
@@ -62,7 +63,7 @@ class Election:
 
     async def _ask(self, term: float) -> float:
         asked = (self._crawl, self._output, self._holder, int(term * 1000), self._node, os.urandom(8).hex())
-        wait_ms, answer = await self._store.run(_SCRIPT, self._store.fleet_tag, asked)
+        wait_ms, answer = await self._store.run(_SCRIPT, self._tag, asked)
         if wait_ms < 0:
             log.info("output.elsewhere", extra={"output": self._output, "node": answer.decode()})
             return _ELSEWHERE
