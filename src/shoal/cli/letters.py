@@ -51,9 +51,9 @@ def failure_class(text: str | None) -> FailureClass | None:
     try:
         return FailureClass(text)
     except ValueError:
-        close = get_close_matches(text, list(FailureClass), n=1, cutoff=0.4)
-        advice = f"; did you mean {close[0]}?" if close else ""
-        raise Misconfigured(f"--class {text!r}: no such failure class{advice}") from None
+        close = get_close_matches(text, list(FailureClass), n=1)
+        advice = f"did you mean {close[0]}?" if close else f"there are {', '.join(FailureClass)}"
+        raise Misconfigured(f"--class {text!r}: no such failure class; {advice}") from None
 
 
 def age(flag: str, text: str | None) -> float | None:

@@ -67,7 +67,9 @@ def open_database(
 def connect_for_reading(path: Path) -> sqlite3.Connection:
     """Open without ever writing, next to an owner that does."""
     if not path.is_file():
-        raise Misconfigured(f"there is no store at {path.parent}")
+        raise Misconfigured(
+            f"there is no store at {path.parent}; shoal crawl makes one, --store names another"
+        )
     with translated(path):
         return sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro",
