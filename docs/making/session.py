@@ -58,6 +58,8 @@ _BLOCK = re.compile(r"^(?P<open>```console\n)(?P<lines>.*?)(?=^```$)", _WHOLE)
 _BEFORE = re.compile(r"^<!-- before: (.+) -->$", re.MULTILINE)
 _SAMPLE = "<!-- sample -->\n"
 
+_PROGRESS = re.compile(r"^\S+Z info crawl\.progress .*\n", re.MULTILINE)  # on a machine that is slow today
+
 # No two runs share these. What is counted (pages, items, letters) is not among them.
 _VARIES = re.compile(
     r"""\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ | \b1[789]\d{8}\.\d+          # times
@@ -105,7 +107,7 @@ class Shop:
             (f"{gethostname()}-", "laptop-"),  # a holder: host and process
         ):
             printed = printed.replace(here, there)
-        return printed
+        return _PROGRESS.sub("", printed)
 
     @property
     def host(self) -> str:

@@ -14,6 +14,7 @@ async def shop() -> AsyncIterator[Shop]:
         yield shop
 
 
+@pytest.mark.timeout(300)  # the cookbook types some twenty commands
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 async def test_a_page_shows_what_is_printed(page: Path, shop: Shop, tmp_path: Path) -> None:
     # In threads: the name server that the commands ask lives on this loop.
