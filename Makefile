@@ -5,7 +5,7 @@ PY ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test check hostile corpora format docs chaos bench lock clean help
+.PHONY: setup demo test check hostile corpora format docs chaos bench bench-frontier lock clean help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ chaos: setup ## the kill test at full size: 20,000 pages, 30 kills
 
 bench: setup ## speed beside Scrapy and a minimal crawler, in one run
 	@$(BIN)/python -m bench
+
+bench-frontier: setup ## what the frontier costs on Redis, beside designs often seen
+	@$(BIN)/python -m bench.fleet
 
 PIN := uv pip compile -q --upgrade --generate-hashes --no-header --no-emit-index-url --python-version 3.11
 FLEET := content metrics nats parquet postgres redis s3
