@@ -22,6 +22,7 @@ from shoal.archive.reader import ArchiveReader, StoredPage
 from shoal.frontier.sqlite import Reader
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item, ParseResult, ParseTask
+from shoal.model.request import Request
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool, Poisoned
@@ -157,7 +158,7 @@ async def _draft(stack: AsyncExitStack, reader: Reader, plan: ReparsePlan, crawl
 
 async def _pages(
     reader: Reader, archive: ArchiveReader, selection: Selection, report: Reparsed, items: Path | None
-) -> AsyncGenerator[tuple[Kept, StoredPage], None]:
+) -> AsyncGenerator[tuple[Kept, StoredPage, Request], None]:
     left = selection.limit
     async with aclosing(kept_pages(reader, report.crawl, selection, items)) as pages:
         async for kept in pages:
@@ -167,23 +168,34 @@ async def _pages(
                 continue
             try:
                 stored = archive.read(kept.page.ref)
-                stored.request  # noqa: B018 - raises if it cannot be read
+                request = stored.request
             except PageUnreadable:
                 report.unreadable += 1
                 continue
             if selection.takes_url(stored.url):
                 left = None if left is None else left - 1
-                yield kept, stored
+                yield kept, stored, request
 
 
 async def _parsed(
-    pages: AsyncIterator[tuple[Kept, StoredPage]], new: ParsePool, old: ParsePool | None
+    pages: AsyncIterator[tuple[Kept, StoredPage, Request]], new: ParsePool, old: ParsePool | None
 ) -> AsyncGenerator[_Again, None]:
     """Have pages parsed by one or both spiders, and give them back in order."""
     waiting: deque[_Task] = deque()
     ids, held = count(1), 0
-    async for kept, stored in pages:
-        waiting.append(_Task(kept, stored, number := next(ids), new, old))
+    async for kept, stored, request in pages:
+        number = next(ids)
+        task = ParseTask(
+            number,
+            kept.fingerprint,
+            request,
+            stored.url,
+            stored.status,
+            stored.headers,
+            stored.body,
+            stored.fetched_at,
+        )
+        waiting.append(_Task(task, kept.items, new, old))
         held += len(stored.body)
         if number % BREATH == 0:
             await asyncio.sleep(0)
@@ -199,21 +211,11 @@ class _Task:
     """A page on its way through the children."""
 
     def __init__(
-        self, kept: Kept, stored: StoredPage, id: int, new: ParsePool, old: ParsePool | None
+        self, task: ParseTask, before: Sequence[bytes] | None, new: ParsePool, old: ParsePool | None
     ) -> None:
-        self.size = len(stored.body)
-        self._url = stored.url
-        self._before = kept.items
-        task = ParseTask(
-            id,
-            kept.fingerprint,
-            stored.request,
-            stored.url,
-            stored.status,
-            stored.headers,
-            stored.body,
-            stored.fetched_at,
-        )
+        self.size = len(task.body)
+        self._url = task.url
+        self._before = before
         self._new = _submit(new, task)
         self._old = _submit(old, task) if old else None
 
