@@ -109,14 +109,7 @@ class GraphCrawl:
         return {"accepted": crawl["accepted"], **crawl["counts"]}
 
     def archived(self) -> Counter[str]:
-        """Count the archived answers with status 200, by URL."""
-        urls: Counter[str] = Counter()
-        for segment in sorted((self.folder / "store").rglob("*.warc.gz")):
-            with segment.open("rb") as stream:
-                for record in ArchiveIterator(stream, record_types=WarcRecordType.response):
-                    if record.http_headers.status_code == 200:
-                        urls[record.headers["WARC-Target-URI"]] += 1
-        return urls
+        return archived_in(self.folder / "store")
 
     def items(self, name: str) -> list[dict[str, Any]]:
         """Read an output back; a torn line or an unreadable part raises."""
@@ -139,6 +132,17 @@ class GraphCrawl:
                 parts = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
                 return [row for part in parts for row in pyarrow.parquet.read_table(part).to_pylist()]
         raise ValueError(name)
+
+
+def archived_in(folder: Path) -> Counter[str]:
+    """Count the archived answers with status 200, by URL."""
+    urls: Counter[str] = Counter()
+    for segment in sorted(folder.rglob("*.warc.gz")):
+        with segment.open("rb") as stream:
+            for record in ArchiveIterator(stream, record_types=WarcRecordType.response):
+                if record.http_headers.status_code == 200:
+                    urls[record.headers["WARC-Target-URI"]] += 1
+    return urls
 
 
 def assert_same(what: str, found: Iterable[Any], expected: Iterable[Any]) -> None:

@@ -19,8 +19,10 @@ from shoal.cli import (
     reparse,
     shell,
     status,
+    submit,
     trace,
     verify,
+    worker,
 )
 from shoal.cli.options import examples
 
@@ -37,6 +39,8 @@ app = typer.Typer(
     ),
 )
 app.command("crawl", epilog=crawl.EXAMPLES)(crawl.command)
+app.command("submit", epilog=submit.EXAMPLES)(submit.command)
+app.command("worker", epilog=worker.EXAMPLES)(worker.command)
 app.command("status", epilog=status.EXAMPLES)(status.command)
 app.command("verify", epilog=verify.EXAMPLES)(verify.command)
 app.command("trace", epilog=trace.EXAMPLES)(trace.command)

@@ -1,6 +1,8 @@
 """`shoal crawl`: what can be said on the command line, and nothing more; `running` does it."""
 
+import inspect
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
@@ -109,37 +111,18 @@ def command(
 
     A crawl that was interrupted goes on where it stopped: type the same command again.
     """
-    from shoal.cli.planning import Asked, plan_of
+    from shoal.cli.planning import asked_of, plan_of
 
-    flags = {
-        "store": store,
-        "crawl.follow": follow,
-        "crawl.same_host": same_host,
-        "crawl.depth": depth,
-        "crawl.max_pages": max_pages,
-        "crawl.rate": rate,
-        "crawl.per_host": per_host,
-        "crawl.concurrency": concurrency,
-        "crawl.robots": robots,
-        "crawl.allow_private": allow_private,
-        "crawl.user_agent": user_agent,
-        "crawl.procs": procs,
-        "crawl.max_dead": max_dead,
-    }
-    asked = Asked(
-        targets=target,
-        items=item or (),
-        sitemaps=sitemap or (),
-        outputs=out or (),
-        crawl=crawl or "",
-        fresh=not resume,
-        flags={key: value for key, value in flags.items() if value is not None},
-        config=config,
-    )
-    plan = plan_of(asked)
+    plan = plan_of(asked_of(locals()))
 
     # Only now what takes a while to load: a mistyped flag is answered at once.
     from shoal.cli.report import again
     from shoal.cli.running import Shown, run_plan
 
     return run_plan(plan, Shown(quiet=quiet, json=json, verbose=verbose), resume=again(sys.argv[1:]))
+
+
+def like_crawl(other: Callable[..., int]) -> Callable[..., int]:
+    """Let another command take what `shoal crawl` takes, flag by flag, so that the two never differ."""
+    other.__signature__ = inspect.signature(command)  # type: ignore[attr-defined]
+    return other

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from shoal.cli.layers import load_settings
 from shoal.cli.target import read_target
@@ -20,6 +21,33 @@ class Asked:
     fresh: bool = False
     flags: Mapping[str, object] = field(default_factory=dict)
     config: str | None = None
+
+
+# The flags that set something, and what.
+_SETTINGS = {
+    "store": "store",
+    **{
+        name: f"crawl.{name}"
+        for name in (
+            *("follow", "same_host", "depth", "max_pages", "rate", "per_host", "concurrency", "robots"),
+            *("allow_private", "user_agent", "procs", "max_dead"),
+        )
+    },
+}
+
+
+def asked_of(given: Mapping[str, Any]) -> Asked:
+    """Gather what was given after `shoal crawl`, or a command that takes the same."""
+    return Asked(
+        targets=given["target"],
+        items=given["item"] or (),
+        sitemaps=given["sitemap"] or (),
+        outputs=given["out"] or (),
+        crawl=given["crawl"] or "",
+        fresh=not given["resume"],
+        flags={key: given[name] for name, key in _SETTINGS.items() if given[name] is not None},
+        config=given["config"],
+    )
 
 
 def plan_of(asked: Asked) -> CrawlPlan:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from shoal.cli.figures import by_count, count, counted, table
+from shoal.cli.fleet_figures import fleet_lines, stages_json, workers_json
 from shoal.cli.options import Config, Json, Store, examples
 from shoal.cli.patterns import pattern_lines, patterns_json
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     ("The store in this folder", "shoal status"),
     ("For a script", "shoal status --store /data/shop --json"),
+    ("A fleet, with its workers", "shoal status --store redis://queue.example"),
 )
 
 
@@ -39,7 +41,7 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> N
 def status_json(status: "StoreStatus") -> dict[str, object]:
     return {
         "store": status.store,
-        "running": status.owner is not None,
+        "running": status.owner is not None or bool(status.fleet and status.fleet.workers),
         "crawls": [
             {
                 "crawl": crawl.name,
@@ -54,15 +56,19 @@ def status_json(status: "StoreStatus") -> dict[str, object]:
                 "quarantined": patterns_json(crawl.quarantined),
                 "lookalikes": patterns_json(crawl.lookalikes),
                 "paused": crawl.paused,
+                **({"stages": stages_json(status.fleet, crawl.name)} if status.fleet else {}),
             }
             for crawl in status.crawls
         ],
+        **({"workers": workers_json(status.fleet)} if status.fleet else {}),
     }
 
 
 def status_lines(status: "StoreStatus") -> Iterator[str]:
     """Lay the crawls out as a table that leaves out the states nothing is in."""
     owner = f"in use by {status.owner}" if status.owner else "not in use"
+    if status.fleet:
+        owner = counted(len(status.fleet.workers), "worker")
     yield f"{status.store}: {counted(len(status.crawls), 'crawl')}, {owner}"
     if not status.crawls:
         return
@@ -88,3 +94,5 @@ def status_lines(status: "StoreStatus") -> Iterator[str]:
             yield f"left to canonical pages in {crawl.name}: {counted(crawl.withheld, 'item')}"
         if crawl.hook_faults:
             yield f"on_error hooks that failed in {crawl.name}: {count(crawl.hook_faults)}; the log says why"
+    if status.fleet:
+        yield from fleet_lines(status.fleet)

@@ -51,6 +51,7 @@ class Committer:
         self._settlements: list[tuple[Settlement, ParseResult | None]] = []
         self._acknowledgements: list[tuple[Acknowledgement, ParseResult | None]] = []
         self._lost: Counter[int] = Counter()  # pages settled too late whose parse is still to come
+        self._committing = 0
         self._first = asyncio.Event()
         self._full = asyncio.Event()
 
@@ -66,6 +67,11 @@ class Committer:
         self._first.set()
         if len(self._settlements) + len(self._acknowledgements) >= MOST:
             self._full.set()
+
+    @property
+    def pending(self) -> int:
+        """Count what was handed in and is not durable yet."""
+        return len(self._settlements) + len(self._acknowledgements) + self._committing
 
     async def run(self) -> None:
         """Commit group after group until cancelled."""
@@ -86,6 +92,7 @@ class Committer:
         self._full.clear()
         if not settlements and not acknowledgements:
             return
+        self._committing = len(settlements) + len(acknowledgements)
         # A lease that ran out while its page was in hand belongs to somebody else now, and so do its items.
         held = [entry for entry in settlements if self._store.holds(entry[0].lease)]
         if len(held) < len(settlements):
@@ -100,6 +107,7 @@ class Committer:
         acknowledged = [self._told(acknowledgement, result) for acknowledgement, result in acknowledgements]
         durable = self._outlet.flush()
         await self._store.commit(settled, acknowledged, durable.checkpoints, durable.crawl_state)
+        self._committing = 0
         self._on_commit()
 
     def _told(self, ended: Ended, result: ParseResult | None) -> Ended:

@@ -22,6 +22,7 @@ from shoal.frontier import answers
 from shoal.model.errors import ShoalError
 from shoal.model.outcome import Acknowledgement, Dead, Lease, Released, Settlement, internal
 from shoal.model.page import ParseResult
+from shoal.runtime import sums
 from shoal.runtime.commit import MOST, Committer
 from shoal.runtime.finished import is_finished
 from shoal.runtime.lookalikes import Lookalikes
@@ -157,8 +158,7 @@ class Crawl:
         for lease in list(self._out.values()):
             self.settle(Settlement(lease, Released(), sent=False))
         await self._committer.flush()
-        if not self._stations.shared:
-            await self._save()
+        await self._save()
         await self._stations.frontier.commit(checkpoints=self._stations.outlet.finish().checkpoints)
 
     async def _ending(self) -> Ending:
@@ -210,12 +210,14 @@ class Crawl:
         backlog = self._stations.parser.backlog
         if backlog.pages >= PARSE_BACKLOG or backlog.bytes >= PARSE_BACKLOG_BYTES:
             return 0
+        # A store that takes its time must not let more pile up than a kill may cost.
+        owed = len(self._out) + self._committer.pending
         room = min(
-            self._settings.concurrency + MOST - len(self._out),
+            self._settings.concurrency + MOST - owed,
             self._settings.concurrency + PREFETCH - self._active - self._queue.qsize(),
         )
         if self._part is not None:
-            room = min(room, self._part() + MOST - len(self._out))
+            room = min(room, self._part() + MOST - owed)
         if self._settings.max_pages and room > 0:
             counts = await self._stations.frontier.counts(self._stations.crawl)
             room = min(room, self._settings.max_pages - counts.done - counts.parsing - counts.leased)
@@ -340,6 +342,7 @@ class Crawl:
             while True:
                 await asyncio.sleep(lease_time / 4)
                 await self._extend(list(self._out.values()))
+                await self._save()
         while True:
             await asyncio.sleep(min(lease_time / 4, PATIENCE / 2))
             soon = time.time() + lease_time / 2
@@ -354,11 +357,17 @@ class Crawl:
                     self._out[renewed.fingerprint] = renewed
 
     async def _save(self) -> None:
-        """Keep what else a resumed crawl should find as it was: cookies, and hosts that seeds led to."""
+        """Keep what else a resumed crawl should find as it was: cookies, and hosts that seeds led to.
+
+        The workers of a fleet have cookies of their own; what they keep is what they have counted.
+        """
         stations = self._stations
-        state = {"cookies": stations.jar.dump()}
-        if stations.border.hosts is not None:
-            state["hosts"] = msgspec.json.encode(sorted(stations.border.hosts))
+        if stations.shared:
+            state = {f"{sums.PART}{stations.holder}": stations.totals.dump()}
+        else:
+            state = {"cookies": stations.jar.dump()}
+            if stations.border.hosts is not None:
+                state["hosts"] = msgspec.json.encode(sorted(stations.border.hosts))
         if state != self._saved:
             await stations.frontier.commit(crawl_state={stations.crawl: state})
             self._saved = state

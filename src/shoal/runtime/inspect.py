@@ -4,11 +4,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
+from shoal.frontier import Counts
 from shoal.frontier.sqlite import Reader, SqliteFrontier
 from shoal.model.failure import FailureClass
 from shoal.runtime import sums
+from shoal.stores.address import is_redis
 from shoal.stores.folder import StoreFolder
+
+if TYPE_CHECKING:
+    from shoal.fleet.workers import Heartbeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +34,27 @@ class CrawlStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of a fleet's crawl: what lies before it, and what it has in hand."""
+
+    waiting: int
+    in_hand: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What only a store with many workers has."""
+
+    workers: Sequence["Heartbeat"]
+    stages: Mapping[str, Mapping[str, Stage]]  # crawl -> "fetch", "parse", "sink"
+
+
+@dataclass(frozen=True, slots=True)
 class StoreStatus:
     store: str
     owner: str | None  # who has the store right now, for people; None: nobody
     crawls: Sequence[CrawlStatus]
+    fleet: Fleet | None = None  # None: the store is a folder
 
 
 @asynccontextmanager
@@ -43,28 +66,42 @@ async def peeking(store: str) -> AsyncIterator[Reader]:
 
 async def status(store: str) -> StoreStatus:
     """Count the requests of every crawl of a store by state, as of its last transaction."""
+    if is_redis(store):
+        from shoal.runtime.fleet_view import fleet_status
+
+        return await fleet_status(store)
     async with peeking(store) as reader:
-        crawls = []
-        for name in await reader.crawls():
-            counts = await reader.counts(name)
-            totals = sums.Sums.load(await reader.crawl_get(name, sums.KEY))
-            crawls.append(
-                CrawlStatus(
-                    name=name,
-                    accepted=counts.accepted,
-                    counts=counts.by_state(),
-                    dead_by_class=counts.dead_by_class,
-                    filtered_by_rule=counts.filtered_by_rule,
-                    links_filtered_by_rule=_with_budget(totals.links, counts.over_budget),
-                    rejected=totals.rejected,
-                    withheld=totals.withheld,
-                    hook_faults=totals.hook_faults,
-                    quarantined=totals.quarantined,
-                    lookalikes=totals.lookalikes,
-                    paused=await reader.paused(name),
-                )
-            )
+        crawls = [
+            await crawl_status(reader, name, sums.Sums.load(await reader.crawl_get(name, sums.KEY)))
+            for name in await reader.crawls()
+        ]
         return StoreStatus(store, StoreFolder(Path(store)).owner(), crawls)
+
+
+class Counter(Protocol):
+    """The part of a frontier that counting needs."""
+
+    async def counts(self, crawl: str) -> Counts: ...
+    async def paused(self, crawl: str) -> bool: ...
+
+
+async def crawl_status(reader: Counter, name: str, totals: sums.Sums) -> CrawlStatus:
+    """Put together what is counted in a frontier and what is summed up beside it."""
+    counts = await reader.counts(name)
+    return CrawlStatus(
+        name=name,
+        accepted=counts.accepted,
+        counts=counts.by_state(),
+        dead_by_class=counts.dead_by_class,
+        filtered_by_rule=counts.filtered_by_rule,
+        links_filtered_by_rule=_with_budget(totals.links, counts.over_budget),
+        rejected=totals.rejected,
+        withheld=totals.withheld,
+        hook_faults=totals.hook_faults,
+        quarantined=totals.quarantined,
+        lookalikes=totals.lookalikes,
+        paused=await reader.paused(name),
+    )
 
 
 def _with_budget(links: Mapping[str, int], over_budget: int) -> Mapping[str, int]:

@@ -4,12 +4,15 @@ No request was ever made of the links that a rule keeps out, and no page account
 frontier counts neither.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from shoal.model.outcome import Done, Outcome
 from shoal.model.page import ParseResult
 
 KEY = "sums"
+PART = "sums/"  # and the worker's name: what one worker of a fleet has counted
 
 
 class Closed(msgspec.Struct, frozen=True):
@@ -56,6 +59,21 @@ class Sums(msgspec.Struct):
         for rule, count in result.dropped.items():
             self.links[rule] = self.links.get(rule, 0) + count
         return True
+
+
+def total(parts: Iterable[Sums]) -> Sums:
+    """Add up what the workers of a fleet have counted, each for itself."""
+    whole = Sums()
+    for part in parts:
+        whole.rejected += part.rejected
+        whole.withheld += part.withheld
+        whole.hook_items += part.hook_items
+        whole.hook_faults += part.hook_faults
+        whole.quarantined |= part.quarantined
+        whole.lookalikes |= part.lookalikes
+        for rule, count in part.links.items():
+            whole.links[rule] = whole.links.get(rule, 0) + count
+    return whole
 
 
 def _beyond(closed: dict[str, Closed], most: int) -> dict[str, Closed]:

@@ -3,7 +3,8 @@
 import pytest
 
 from shoal.model.errors import Misconfigured
-from shoal.stores.redis.dsn import Address, Login, is_redis, parse
+from shoal.stores.address import is_redis
+from shoal.stores.redis.dsn import Address, Login, parse
 
 SECRET = "hunter2"
 

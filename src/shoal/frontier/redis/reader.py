@@ -54,6 +54,12 @@ class RedisReader:
         found: bytes | None = await self._store.do(tag, "HGET", f"{tag}:v:{await self.number(crawl)}", key)
         return found
 
+    async def crawl_values(self, crawl: str) -> dict[str, bytes]:
+        """Read everything that is kept with a crawl."""
+        tag = self._store.tag_of(crawl)
+        found = await self._store.do(tag, "HGETALL", f"{tag}:v:{await self.number(crawl)}")
+        return {key.decode(): value for key, value in zip(found[::2], found[1::2], strict=True)}
+
     async def checkpoint(self, name: str) -> bytes | None:
         """Read back what the last commit recorded under `name`."""
         found: bytes | None = await self._store.do(self._home, "HGET", f"{self._home}:checkpoints", name)

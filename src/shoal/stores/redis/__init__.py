@@ -8,7 +8,7 @@ sentinels, in a cluster), `failures` is the table of what can go wrong, `health`
 `store` puts them together.
 """
 
-from shoal.stores.redis.dsn import Dsn, is_redis, parse
+from shoal.stores.redis.dsn import Dsn, parse
 from shoal.stores.redis.failures import Full, ScriptFault
 from shoal.stores.redis.store import EPOCH, RedisStore, Script, ScriptArgument
 
@@ -20,6 +20,5 @@ __all__ = [
     "Script",
     "ScriptArgument",
     "ScriptFault",
-    "is_redis",
     "parse",
 ]

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from shoal.model.errors import Misconfigured
+from shoal.stores.address import REDIS
 
-SCHEMES = ("redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster")
 OPTIONS = (
     "namespace",
     "db",
@@ -78,12 +78,6 @@ class Dsn:
         return self.scheme == "redis+cluster"
 
 
-def is_redis(store: str) -> bool:
-    """Tell a DSN of this kind from the path of a folder."""
-    scheme, separator, _ = store.partition("://")
-    return bool(separator) and scheme.lower() in SCHEMES
-
-
 def parse(text: str) -> Dsn:
     """Read a DSN; `Misconfigured` says which part is wrong, never its text."""
     try:
@@ -92,8 +86,8 @@ def parse(text: str) -> Dsn:
     except ValueError:
         raise Misconfigured("store: the DSN cannot be read") from None
     scheme = parts.scheme
-    if scheme not in SCHEMES:
-        raise Misconfigured(f"store: no backend for {scheme!r}; known: a folder, {', '.join(SCHEMES)}")
+    if scheme not in REDIS:
+        raise Misconfigured(f"store: no backend for {scheme!r}; known: a folder, {', '.join(REDIS)}")
     if unknown := options.keys() - set(OPTIONS):
         raise Misconfigured(f"store: unknown option {min(unknown)!r}; known: {', '.join(OPTIONS)}")
     login, _, hosts = parts.netloc.rpartition("@")

@@ -34,7 +34,7 @@ from typing import Any, Final, TypeVar
 
 from shoal.model.errors import Misconfigured
 from shoal.stores.redis import health
-from shoal.stores.redis.dsn import Dsn, parse
+from shoal.stores.redis.dsn import Address, Dsn, parse
 from shoal.stores.redis.failures import Failed, Remedy
 from shoal.stores.redis.link import Argument
 from shoal.stores.redis.servers import CALL_TIMEOUT, Server, Servers
@@ -86,11 +86,18 @@ class RedisStore:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, dsn: str | Dsn, *, timeout: float = CALL_TIMEOUT) -> AsyncIterator["RedisStore"]:
-        """Connect, see that the server is fit for a frontier, and find out how it is sharded."""
+    async def open(
+        cls, dsn: str | Dsn, *, timeout: float = CALL_TIMEOUT, advise: bool = True
+    ) -> AsyncIterator["RedisStore"]:
+        """Connect, see that the server is fit for a frontier, and find out how it is sharded.
+
+        `advise`: warn about what a server could do better.
+        """
         store = cls(dsn if isinstance(dsn, Dsn) else parse(dsn), timeout=timeout)
         try:
-            await store._check_health()
+            for address, advice in await store._check_health():
+                if advise:
+                    log.warning("store.health", extra={"where": str(address), "advice": advice})
             await store._settle_shards()
             yield store
         finally:
@@ -213,17 +220,18 @@ class RedisStore:
 
     # The first words with a store.
 
-    async def _check_health(self) -> None:
-        async def attempt(_: Server) -> None:
+    async def _check_health(self) -> list[tuple[Address, str]]:
+        async def attempt(_: Server) -> list[tuple[Address, str]]:
+            advice = []
             for address in await self._servers.masters():
                 link = await self._servers.dial(address)
                 try:
-                    for warning in await health.check(link):
-                        log.warning("store.health", extra={"where": str(address), "advice": warning})
+                    advice += [(address, one) for one in await health.check(link)]
                 finally:
                     link.close()
+            return advice
 
-        await self._persist(self.fleet_tag, attempt)
+        return await self._persist(self.fleet_tag, attempt)
 
     async def _settle_shards(self) -> None:
         meta, tag = f"{{{self.namespace}}}:meta", f"{{{self.namespace}}}"

@@ -1,0 +1,63 @@
+"""What a fleet is doing, for people and for programs."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from shoal.cli.figures import count, table
+
+if TYPE_CHECKING:
+    from shoal.runtime.inspect import Fleet
+
+
+def stages_json(fleet: "Fleet", crawl: str) -> dict[str, object]:
+    """Give what lies before each stage of a crawl."""
+    stages = fleet.stages[crawl]
+    return {name: {"waiting": stage.waiting, "in_hand": stage.in_hand} for name, stage in stages.items()}
+
+
+def workers_json(fleet: "Fleet") -> list[dict[str, object]]:
+    return [
+        {
+            "worker": worker.worker,
+            "host": worker.host,
+            "pid": worker.pid,
+            "roles": list(worker.roles),
+            "shoal": worker.shoal,
+            "doing": worker.doing,
+            "started_at": worker.started_at,
+            "beaten_at": worker.beaten_at,
+            "crawls": [
+                {
+                    "crawl": at.crawl,
+                    "version": at.version,
+                    "in_flight": at.in_flight,
+                    "pages": at.pages,
+                    "pages_per_s": round(at.rate, 2),
+                }
+                for at in worker.crawls
+            ],
+        }
+        for worker in fleet.workers
+    ]
+
+
+def fleet_lines(fleet: "Fleet") -> Iterator[str]:
+    """Lay out the stages that have something before them, and the workers."""
+    for crawl, stages in fleet.stages.items():
+        busy = [f"{name} {count(stage.waiting)}" for name, stage in stages.items() if stage.waiting]
+        if busy:
+            yield f"before the stages of {crawl}: {', '.join(busy)}"
+    if not fleet.workers:
+        return
+    rows: list[Sequence[str]] = [
+        [
+            worker.worker,
+            ",".join(worker.roles),
+            worker.doing,
+            count(sum(at.in_flight for at in worker.crawls)),
+            f"{sum(at.rate for at in worker.crawls):,.1f}",
+            " ".join(f"{at.crawl}@{at.version}" for at in worker.crawls),
+        ]
+        for worker in fleet.workers
+    ]
+    yield from table(["worker", "roles", "doing", "in flight", "pages/s", "crawls"], rows)

@@ -1,0 +1,72 @@
+"""`shoal submit`: hand a crawl to a fleet. It takes what `shoal crawl` takes, and fetches nothing."""
+
+from typing import TYPE_CHECKING, Any
+
+from shoal.cli.crawl import like_crawl
+from shoal.cli.figures import counted
+from shoal.cli.options import examples
+
+if TYPE_CHECKING:
+    from shoal.runtime.plan import CrawlPlan
+    from shoal.runtime.submit import Submitted
+
+EXAMPLES = examples(
+    ("A spider; its file travels with it", "shoal submit books.py --store redis://queue.example"),
+    ("A site, into a database", "shoal submit https://a.example/ --store redis://queue.example"),
+    ("Then, on any machine", "shoal worker --store redis://queue.example"),
+)
+
+
+@like_crawl
+def command(**given: Any) -> int:
+    """Hand a crawl to a fleet, with its settings, outputs and start URLs.
+
+    Workers take it up by themselves. Submitting the same again adds nothing twice.
+    """
+    from shoal.cli.planning import asked_of, plan_of
+
+    plan = plan_of(asked_of(given))
+
+    import uvloop
+
+    from shoal.cli.exits import Exit
+    from shoal.cli.log import start_logging
+    from shoal.cli.output import put, put_json
+
+    start_logging(verbose=given["verbose"], quiet=given["quiet"] or given["json"])
+    submitted = uvloop.run(_submit(plan))
+    if given["json"]:
+        put_json(_json(submitted))
+    elif not given["quiet"]:
+        put(_text(submitted))
+    return Exit.FINISHED
+
+
+async def _submit(plan: "CrawlPlan") -> "Submitted":
+    from shoal.runtime.submit import submit
+    from shoal.stores.redis import RedisStore, parse
+
+    async with RedisStore.open(parse(plan.settings.store)) as store:
+        return await submit(store, plan)
+
+
+def _json(submitted: "Submitted") -> dict[str, object]:
+    return {
+        "crawl": submitted.crawl,
+        "resumed": submitted.resumed,
+        "changed": submitted.changed,
+        "added": submitted.added,
+        "outputs": list(submitted.outputs),
+        "version": submitted.version,
+    }
+
+
+def _text(submitted: "Submitted") -> str:
+    what = "goes on" if submitted.resumed else "is new"
+    return "\n".join(
+        [
+            f"crawl {submitted.crawl} {what}: {counted(submitted.added, 'start URL')} added",
+            f"items go to {', '.join(submitted.outputs)}",
+            "Next: shoal worker   (on any machine, with the same --store)",
+        ]
+    )

@@ -1,0 +1,91 @@
+"""`shoal worker`: serve the crawls of a fleet."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shoal.cli.options import Config, Quiet, Verbose, examples, option
+
+if TYPE_CHECKING:
+    from shoal.runtime.worker import WorkerPlan
+    from shoal.stores.redis import Dsn
+
+EXAMPLES = examples(
+    ("Serve every crawl of the store, until Ctrl-C", "shoal worker --store redis://queue.example"),
+    ("Until nothing is left to do", "shoal worker --store redis://queue.example --until-done"),
+    ("Without the password on the command line", "SHOAL_STORE=redis://:secret@queue.example shoal worker"),
+)
+
+Store = Annotated[str | None, option("--store", "DSN", "The fleet's store.", default="SHOAL_STORE")]
+Roles = Annotated[
+    str | None,
+    option("--roles", "LIST", "What to do: fetch, parse, sink, with commas between.", default="all"),
+]
+Concurrency = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Requests at once, over all crawls. [dim]Default: 64.[/dim]",
+        show_default=False,
+    ),
+]
+UntilDone = Annotated[bool, option("--until-done", "", "End when no crawl has work left.")]
+
+
+def command(
+    *,
+    store: Store = None,
+    roles: Roles = None,
+    concurrency: Concurrency = 64,
+    until_done: UntilDone = False,
+    config: Config = None,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> int:
+    """Serve every crawl of a fleet's store, next to any number of other workers.
+
+    The first Ctrl-C finishes what is in hand, the second ends at once. What a killed worker had is taken over
+    by others.
+    """
+    from shoal.cli.layers import chosen_store
+    from shoal.stores.redis import parse
+
+    dsn = parse(chosen_store(store, config=config))
+    wanted = _roles(roles)
+
+    import uvloop
+
+    from shoal.cli.log import start_logging
+    from shoal.runtime.worker import WorkerPlan
+
+    start_logging(verbose=verbose if quiet else verbose + 1, quiet=quiet)
+    plan = WorkerPlan(roles=wanted, concurrency=concurrency, until_done=until_done)
+    return uvloop.run(_work(dsn, plan))
+
+
+def _roles(text: str | None) -> frozenset[str]:
+    from shoal.model.errors import Misconfigured
+    from shoal.runtime.worker import ROLES
+
+    wanted = frozenset(ROLES if text is None else (role.strip() for role in text.split(",")))
+    if unknown := wanted - set(ROLES):
+        raise Misconfigured(f"--roles: there is no role {min(unknown)!r}; known: {', '.join(ROLES)}")
+    return wanted
+
+
+async def _work(dsn: "Dsn", plan: "WorkerPlan") -> int:
+    from shoal.cli.exits import Exit
+    from shoal.cli.output import tell
+    from shoal.cli.report import again
+    from shoal.cli.signals import stopped_by_signals
+    from shoal.runtime.plan import Stop
+    from shoal.runtime.worker import Worker
+    from shoal.stores.redis import RedisStore
+
+    stop = Stop()
+    async with RedisStore.open(dsn) as store:
+        with stopped_by_signals(stop, tell, resume=again(sys.argv[1:])):
+            await Worker(store, plan, stop).run()
+    return Exit.INTERRUPTED if plan.until_done and stop.drain.is_set() else Exit.FINISHED

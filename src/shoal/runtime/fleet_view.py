@@ -1,0 +1,33 @@
+"""Looking at a fleet's store from outside: its crawls, its stages and its workers."""
+
+from shoal.fleet.workers import Workers
+from shoal.frontier.redis import RedisFrontier
+from shoal.runtime import sums
+from shoal.runtime.inspect import CrawlStatus, Fleet, Stage, StoreStatus, crawl_status
+from shoal.runtime.outputs import on_their_way
+from shoal.stores.redis import RedisStore
+
+
+async def fleet_status(dsn: str) -> StoreStatus:
+    """Count the requests of every crawl by state, what waits between the stages, and who is at work."""
+    async with RedisStore.open(dsn, advise=False) as store:
+        frontier = RedisFrontier(store)
+        crawls = [await _crawl(frontier, name) for name in await frontier.crawls()]
+        stages = {crawl.name: await _stages(store, crawl) for crawl in crawls}
+        fleet = Fleet(await Workers(store).all(), stages)
+        return StoreStatus(str(store.dsn), None, crawls, fleet)
+
+
+async def _crawl(frontier: RedisFrontier, name: str) -> CrawlStatus:
+    kept = await frontier.crawl_values(name)
+    parts = [sums.Sums.load(value) for key, value in kept.items() if key.startswith(sums.PART)]
+    return await crawl_status(frontier, name, sums.total(parts))
+
+
+async def _stages(store: RedisStore, crawl: CrawlStatus) -> dict[str, Stage]:
+    counts = crawl.counts
+    return {
+        "fetch": Stage(counts["waiting"] + counts["delayed"], counts["leased"]),
+        "parse": Stage(counts["parsing"]),
+        "sink": Stage(await on_their_way(store, crawl.name)),  # pages whose items are not in every output
+    }

@@ -1,0 +1,107 @@
+"""Submitting a crawl to a fleet: everything that its workers need goes into the store.
+
+Submitting twice is harmless: seeds that are known are not added again, and the record is replaced.
+"""
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from shoal.archive.names import file_name
+from shoal.fetch.cookies import CookieJar
+from shoal.fleet.crawls import CrawlRecord, Crawls
+from shoal.frontier import Opened
+from shoal.frontier.redis import RedisFrontier
+from shoal.model.errors import Misconfigured
+from shoal.model.request import Link
+from shoal.model.scope import Scope
+from shoal.model.settings import Settings
+from shoal.parse.pool import ParsePool
+from shoal.runtime.host_blocks import host_paces, pace_of
+from shoal.runtime.plan import CrawlPlan
+from shoal.runtime.wiring import cookies_of, seeds_of, with_wishes
+from shoal.sinks.names import STDOUT, is_database
+from shoal.spider.source import SpiderFile, SpiderSource
+from shoal.stores.redis import RedisStore
+
+FOLDER = "shoal-data"  # where a fleet's files go that were given no place
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    crawl: str
+    resumed: bool  # False: it did not exist before
+    changed: bool  # False: it had been submitted exactly like this
+    added: int  # seeds that were new
+    outputs: tuple[str, ...]
+    version: str  # of the spider's code
+
+
+async def submit(store: RedisStore, plan: CrawlPlan) -> Submitted:
+    """Put a crawl into the store; raises before anything is written if the plan cannot work."""
+    async with ParsePool.open(plan.source, procs=1, limits=plan.settings.parse) as parser:
+        spider = parser.description
+    settings = with_wishes(plan.settings, spider, plan.overrides)
+    name = plan.name or spider.name
+    seeds = seeds_of(plan, spider)
+    urls = [seed.url for seed in seeds]
+    scope = Scope.of(settings.crawl, urls, hosts=spider.hosts, limits=settings.links)
+    jar = CookieJar()
+    jar.put(cookies_of(settings.crawl, seeds), time.time())
+    outputs = tuple(map(_output, plan.outputs or (f"{FOLDER}/items/{file_name(name)}.jsonl",)))
+    crawls = Crawls(store)
+    frontier = RedisFrontier(store)
+    if plan.fresh:
+        await frontier.drop_crawl(name)
+    opened = await open_in(frontier, name, settings)
+    added = await frontier.add(name, [Link.to(seed) for seed in seeds])
+    known = await crawls.get(name)
+    hosts = None if scope.hosts is None else set(scope.hosts)
+    if hosts is not None and known is not None and known.hosts is not None and not plan.fresh:
+        hosts |= set(known.hosts)  # what earlier seeds led to is still queued
+    changed = await crawls.submit(
+        CrawlRecord(
+            name=name,
+            source=_portable(plan),
+            text=_text(plan),
+            version=spider.version,
+            settings=msgspec.to_builtins(replace(settings, store="")),  # a DSN may carry a password
+            hosts=None if hosts is None else tuple(sorted(hosts)),
+            cookies=jar.dump(),
+            outputs=outputs,
+            overwrite=plan.fresh,
+            submitted_at=time.time(),
+        )
+    )
+    return Submitted(name, opened.resumed, changed, added.new, outputs, spider.version)
+
+
+async def open_in(frontier: RedisFrontier, name: str, settings: Settings) -> Opened:
+    """Begin a crawl in a store, or take it up, on the terms of its settings."""
+    return await frontier.open_crawl(
+        name,
+        pace=pace_of(settings.crawl),
+        max_crashes=settings.crawl.max_crashes,
+        slowdown=settings.slowdown,
+        host_budget=settings.links.per_host,
+        hosts=host_paces(settings),
+    )
+
+
+def _portable(plan: CrawlPlan) -> SpiderSource:
+    if isinstance(plan.source, SpiderFile):
+        return msgspec.structs.replace(plan.source, path=Path(plan.source.path).name)
+    return plan.source
+
+
+def _text(plan: CrawlPlan) -> bytes:
+    return Path(plan.source.path).read_bytes() if isinstance(plan.source, SpiderFile) else b""
+
+
+def _output(output: str) -> str:
+    """Spell a file so that it is the same one from every folder."""
+    if output == STDOUT:
+        raise Misconfigured("output -: a fleet has no standard output; name a file or a database")
+    return output if is_database(output) else str(Path(output).absolute())

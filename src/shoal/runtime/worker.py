@@ -1,0 +1,220 @@
+"""A worker of a fleet: serves every crawl of a store, next to any number of others.
+
+Each crawl that has work gets a loop of its own, the same that runs an embedded crawl, and the worker's
+concurrency is shared out among them. The loop of a crawl that has come to its end is closed, and opened again
+when there is news. Outputs are written by whichever worker was elected.
+
+Nothing here recovers anything. A worker that dies leaves leases that run out, and outputs whose next writer
+goes on from the note beside them.
+"""
+
+import asyncio
+import logging
+import math
+import os
+import secrets
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shoal import __version__
+from shoal.fleet.crawls import CrawlRecord, Crawls
+from shoal.fleet.workers import EVERY, CrawlAt, Heartbeat, Workers
+from shoal.frontier.redis import RedisFrontier
+from shoal.model.errors import Misconfigured
+from shoal.runtime.crawl import Crawl
+from shoal.runtime.finished import is_finished
+from shoal.runtime.joining import join_crawl
+from shoal.runtime.outputs import Outputs, on_their_way
+from shoal.runtime.plan import Stop
+from shoal.runtime.submit import FOLDER
+from shoal.stores.redis import RedisStore
+
+log = logging.getLogger(__name__)
+
+ROLES = ("fetch", "parse", "sink")
+LOOK_EVERY = 2.0  # seconds between two looks at what was submitted
+LOOK_AGAIN = 60.0  # seconds after which a crawl that had nothing to do is asked again without any news
+ALMOST = 0.3  # seconds between two looks when all that is missing is the end
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    roles: frozenset[str] = frozenset(ROLES)
+    concurrency: int = 64  # requests at once, over all crawls
+    until_done: bool = False
+    only: str = ""  # the one crawl to serve; empty: all
+    folder: Path = Path(FOLDER)  # where this worker's files go
+
+
+@dataclass(slots=True)
+class Desk:
+    """One crawl at this worker."""
+
+    record: CrawlRecord
+    outputs: Outputs
+    stop: Stop = field(default_factory=Stop)
+    running: bool = False
+    crawl: Crawl | None = None  # while it runs
+    asked_at: float = -math.inf  # monotonic: when it last turned out to be finished
+    written: bool = False  # and all its items were in their outputs
+    refused: str = ""  # why it cannot be served here
+
+
+class Worker:
+    def __init__(self, store: RedisStore, plan: WorkerPlan, stop: Stop) -> None:
+        self.id = f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(2)}"
+        self._store = store
+        self._plan = plan
+        self._stop = stop
+        self._desks: dict[str, Desk] = {}
+        self._news = -1
+        self._wake = asyncio.Event()
+        self._started_at = time.time()
+
+    async def run(self) -> None:
+        """Serve until asked to stop, or, with `until_done`, until no crawl has work left."""
+        workers = Workers(self._store)
+        try:
+            async with asyncio.TaskGroup() as group:
+                chores = [
+                    group.create_task(self._beat(workers), name="heartbeat"),
+                    group.create_task(self._heed(self._stop), name="stop"),
+                ]
+                await self._serve(group)
+                await self._close()
+                for chore in chores:
+                    chore.cancel()
+        finally:
+            await workers.leave(self.id)
+
+    # --- crawls ----------------------------------------------------------------------------------
+
+    async def _serve(self, group: asyncio.TaskGroup) -> None:
+        crawls = Crawls(self._store)
+        while not self._stop.drain.is_set():
+            if (news := await crawls.news()) != self._news:
+                self._update(await crawls.all())
+                self._news = news
+            for desk in self._desks.values():
+                await self._tend(group, desk)
+            if self._plan.until_done and self._is_done():
+                return
+            await self._sleep(ALMOST if self._plan.until_done and not self._busy else LOOK_EVERY)
+
+    def _update(self, records: list[CrawlRecord]) -> None:
+        """Take note of what was submitted; a crawl that is to run otherwise from now on is begun again."""
+        for record in records:
+            if self._plan.only not in ("", record.name):
+                continue
+            known = self._desks.get(record.name)
+            if known is None:
+                self._desks[record.name] = Desk(record, Outputs(self._store, worker=self.id))
+                continue
+            if known.record.revision != record.revision:
+                known.stop.ask()
+            known.record, known.refused = record, ""
+            known.asked_at, known.written = -math.inf, False
+
+    async def _tend(self, group: asyncio.TaskGroup, desk: Desk) -> None:
+        if not desk.running and not desk.refused and time.monotonic() - desk.asked_at > LOOK_AGAIN:
+            if await is_finished(RedisFrontier(self._store), desk.record.name):
+                desk.asked_at = time.monotonic()
+            elif "fetch" in self._plan.roles and not self._stop.drain.is_set():
+                desk.running, desk.stop = True, Stop()
+                group.create_task(self._run(desk), name=f"crawl.{desk.record.name}")
+        if "sink" in self._plan.roles and not desk.written:
+            if not desk.outputs.open:
+                await desk.outputs.attend(group, desk.record)
+            if _ended(desk) and not await on_their_way(self._store, desk.record.name):
+                await desk.outputs.leave()
+                desk.written = True
+
+    async def _run(self, desk: Desk) -> None:
+        """Run a crawl's loop to its end, whichever that is."""
+        about = {"crawl": desk.record.name, "version": desk.record.version}
+        log.info("worker.serves", extra=about)
+        plan = self._plan
+        try:
+            async with join_crawl(
+                desk.record, self._store, worker=self.id, folder=plan.folder, concurrency=plan.concurrency
+            ) as stations:
+                desk.crawl = Crawl(stations, self._part)
+                ending = await desk.crawl.run(desk.stop, None)
+            log.info("worker.served", extra={**about, "ending": ending.value})
+        except Misconfigured as error:
+            # Other workers may have what this one lacks, and other crawls may lack nothing.
+            desk.refused = str(error)
+            log.error("worker.cannot_serve", extra={**about, "why": desk.refused})
+        finally:
+            desk.running, desk.crawl = False, None
+            self._wake.set()
+
+    @property
+    def _busy(self) -> int:
+        return sum(desk.running for desk in self._desks.values())
+
+    def _part(self) -> int:
+        """Say how many requests each crawl may have in hand."""
+        return max(1, self._plan.concurrency // max(1, self._busy))
+
+    def _is_done(self) -> bool:
+        desks = self._desks.values()
+        if refused := [desk.refused for desk in desks if desk.refused]:
+            raise Misconfigured(refused[0])
+        return all(_ended(desk) and (desk.written or "sink" not in self._plan.roles) for desk in desks)
+
+    # --- ending ----------------------------------------------------------------------------------
+
+    async def _close(self) -> None:
+        """Wait for the loops, then complete what this worker writes."""
+        while self._busy:
+            await self._sleep(LOOK_EVERY)
+        for desk in self._desks.values():
+            await desk.outputs.leave()
+
+    async def _heed(self, stop: Stop) -> None:
+        """Pass requests to stop on to every crawl, those that begin meanwhile included."""
+        await stop.drain.wait()
+        self._wake.set()
+        for desk in self._desks.values():
+            desk.stop.drain.set()
+        await stop.now.wait()
+        for desk in self._desks.values():
+            desk.stop.now.set()
+
+    async def _sleep(self, seconds: float) -> None:
+        self._wake.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+
+    # --- signs of life ---------------------------------------------------------------------------
+
+    async def _beat(self, workers: Workers) -> None:
+        while True:
+            await workers.beat(self._heartbeat())
+            await asyncio.sleep(EVERY)
+
+    def _heartbeat(self) -> Heartbeat:
+        running = [(desk.record, desk.crawl) for desk in self._desks.values() if desk.crawl is not None]
+        doing = "draining" if self._stop.drain.is_set() else "working" if running else "idle"
+        return Heartbeat(
+            worker=self.id,
+            host=os.uname().nodename,
+            pid=os.getpid(),
+            roles=tuple(role for role in ROLES if role in self._plan.roles),
+            shoal=__version__,
+            started_at=self._started_at,
+            beaten_at=time.time(),
+            doing=doing,
+            crawls=tuple(
+                CrawlAt(record.name, record.version, crawl.in_flight, crawl.pages, crawl.rate)
+                for record, crawl in running
+            ),
+        )
+
+
+def _ended(desk: Desk) -> bool:
+    return not desk.running and desk.asked_at > -math.inf

@@ -1,0 +1,95 @@
+"""A crawl of the test graph by a fleet: workers as processes of their own, on one store."""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.command import SHOAL, Ran, records, shoal, surroundings
+from tests.graph_crawl import FIELDS, LONGEST_RUN, POLL, SPIDER, archived_in, assert_same
+from tests.site.graph import Graph
+from tests.site.server import ServedSite
+
+LEASE = 5.0  # seconds after which what a killed worker had is given to others
+
+
+@dataclass
+class Fleet:
+    """A store, a folder for what the workers write, and the workers."""
+
+    dsn: str
+    folder: Path
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"SHOAL_STORE": self.dsn, "SHOAL_CRAWL_LEASE": str(LEASE)}
+
+    def submit(self, start: str, *options: str, spider: Path = SPIDER) -> Ran:
+        quick = ("--any-host", "--allow-private", "--rate", "0", "--per-host", "8", "--out", "items.jsonl")
+        return shoal("submit", str(spider), start, *quick, "--json", *options, cwd=self.folder, env=self.env)
+
+    def start(self, *options: str) -> subprocess.Popen[bytes]:
+        """Start one more worker, in a process group of its own."""
+        with (self.folder / f"worker-{len(self.workers)}.log").open("ab") as log:
+            worker = subprocess.Popen(
+                [*SHOAL, "worker", "--concurrency", "16", *options],
+                cwd=self.folder,
+                env=surroundings(self.env),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.workers.append(worker)
+        return worker
+
+    async def ended(self, worker: subprocess.Popen[bytes]) -> int:
+        return await asyncio.to_thread(worker.wait, LONGEST_RUN)
+
+    def kill(self, worker: subprocess.Popen[bytes]) -> None:
+        """Kill a worker and its children, the hard way."""
+        with suppress(ProcessLookupError):
+            os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait()
+
+    def __enter__(self) -> "Fleet":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self.workers:
+            self.kill(worker)
+
+    def status(self) -> Any:
+        return shoal("status", "--json", cwd=self.folder, env=self.env).json
+
+    def counts(self) -> Mapping[str, int]:
+        """Give the number of requests in each state of the one crawl there is."""
+        [crawl] = self.status()["crawls"]
+        return {"accepted": crawl["accepted"], **crawl["counts"]}
+
+    def archived(self) -> Counter[str]:
+        return archived_in(self.folder / "shoal-data")
+
+    def logs(self) -> str:
+        return "\n".join(log.read_text() for log in sorted(self.folder.glob("worker-*.log")))
+
+
+async def until_served(site: ServedSite, pages: int) -> None:
+    """Wait until so many pages have been served."""
+    async with asyncio.timeout(LONGEST_RUN):
+        while await site.served() < pages:  # noqa: ASYNC110 - the server is another process
+            await asyncio.sleep(POLL)
+
+
+def assert_fleet_items(fleet: Fleet, graph: Graph) -> None:
+    """The output holds exactly the items of the graph, each of them once."""
+    expected = [tuple(item[field] for field in FIELDS) for item in graph.expected().items]
+    found = [tuple(row[field] for field in FIELDS) for row in records(fleet.folder / "items.jsonl")]
+    assert_same("items.jsonl", found, expected)
