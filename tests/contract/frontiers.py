@@ -5,7 +5,11 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import Protocol
 
+from tests.contract.clock import START, ManualClock
+from tests.contract.redis_frontiers import redis_bench
+
 from shoal.frontier.memory import MemoryFrontier
+from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Lease, Outcome, Settlement
@@ -17,20 +21,8 @@ TIMEOUT = Failure(FailureClass.TIMEOUT, "no answer")
 BLOCKED = Failure(FailureClass.IP_BLOCKED, "403", status=403)
 BROKEN = Failure(FailureClass.PARSE_ERROR, "the spider raised", status=200)
 UNLIMITED = Pace(interval=0.0, burst=1, concurrency=1000)
-START = 1_000_000.0
 
-AnyFrontier = MemoryFrontier | SqliteFrontier
-
-
-class ManualClock:
-    def __init__(self) -> None:
-        self.now = START
-
-    def __call__(self) -> float:
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        self.now += seconds
+AnyFrontier = MemoryFrontier | SqliteFrontier | RedisFrontier
 
 
 class Bench(Protocol):
@@ -93,10 +85,21 @@ async def sqlite(folder: Path) -> AsyncIterator[Bench]:
         await bench.close()
 
 
+def valkey(_: Path) -> AbstractAsyncContextManager[Bench]:
+    return redis_bench("valkey", ManualClock())
+
+
+def redis(_: Path) -> AbstractAsyncContextManager[Bench]:
+    return redis_bench("redis", ManualClock())
+
+
 BACKENDS: dict[str, Callable[[Path], AbstractAsyncContextManager[Bench]]] = {
     "memory": memory,
     "sqlite": sqlite,
+    "valkey": valkey,
+    "redis": redis,
 }
+FLEETS = {"valkey", "redis"}  # backends without an owner, whose death would be an event
 
 
 def link(path: str, *, host: str = "a.test", priority: int = 5, pool: str = "http", depth: int = 0) -> Link:

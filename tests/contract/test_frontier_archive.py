@@ -1,10 +1,10 @@
 """The frontier's contract: what has ended, and how it comes back: dead letters, pages, generations."""
 
 import pytest
+from tests.contract.clock import START
 from tests.contract.frontiers import (
     BLOCKED,
     BROKEN,
-    START,
     TIMEOUT,
     UNLIMITED,
     AnyFrontier,
@@ -29,6 +29,8 @@ from shoal.model.outcome import (
     Released,
     Retry,
 )
+
+NO_RECORD = "its store keeps no record of a page that is done: the archive has it"
 
 # --- dead letters --------------------------------------------------------------------------------
 
@@ -178,6 +180,7 @@ async def test_an_open_crawl_cannot_be_dropped(frontier: AnyFrontier) -> None:
         await frontier.drop_crawl("c")
 
 
+@pytest.mark.embedded(NO_RECORD)
 async def test_the_next_generation_can_ask_what_has_changed(bench: Bench) -> None:
     await crawled(bench, {"1": Done(page(1)), "2": Done(page(2)), "3": Gone(404)})
     await bench.frontier.drop_crawl("c")
@@ -197,6 +200,7 @@ async def test_the_next_generation_can_ask_what_has_changed(bench: Bench) -> Non
     assert await bench.frontier.validators("other", fps) == {}
 
 
+@pytest.mark.embedded(NO_RECORD)
 async def test_a_finished_generation_replaces_the_one_before(bench: Bench) -> None:
     await crawled(bench, {"1": Done(page(1)), "2": Done(page(2))})
     await bench.frontier.drop_crawl("c")
@@ -208,6 +212,7 @@ async def test_a_finished_generation_replaces_the_one_before(bench: Bench) -> No
     assert {fp: kept.etag for fp, kept in found.items()} == {link("2").fingerprint: '"20"'}
 
 
+@pytest.mark.embedded(NO_RECORD)
 async def test_a_generation_that_was_cut_short_adds_to_the_one_before(bench: Bench) -> None:
     await crawled(bench, {"1": Done(page(1)), "2": Done(page(2))})
     await bench.frontier.drop_crawl("c")
@@ -219,6 +224,7 @@ async def test_a_generation_that_was_cut_short_adds_to_the_one_before(bench: Ben
     assert sorted(kept.etag for kept in found.values()) == ['"1"', '"20"']
 
 
+@pytest.mark.embedded(NO_RECORD)
 async def test_pages_can_be_listed(bench: Bench, frontier: AnyFrontier) -> None:
     await frontier.add("c", [link(str(number)) for number in range(700)])
     for number, lease in enumerate(await taken(frontier, 700)):

@@ -1,7 +1,7 @@
 """Two frontiers side by side: whatever is done to both, the durable one answers what the model answers.
 
-The model (`frontier/memory/`) looks at everything each time it is asked; the other keeps heaps, arrays, logs and
-deferred deletes. Hypothesis looks for a sequence of calls, deaths and clock jumps that tells them apart. After
+The model (`frontier/memory/`) looks at everything each time it is asked; the others keep heaps, arrays, logs and
+deferred deletes, or sorted sets and packed records on a server. Hypothesis looks for a sequence of calls, deaths and clock jumps that tells them apart. After
 every step the accounts of both must be in order, and politeness is judged by the grants alone.
 
 More examples: SHOAL_MODEL_EXAMPLES=5000 pytest tests/contract/test_frontier_model.py
@@ -22,9 +22,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.contract.frontiers import AnyFrontier, ManualClock, link, page
+from msgspec import structs
+from tests.contract.clock import ManualClock
+from tests.contract.frontiers import AnyFrontier, link, page
+from tests.contract.redis_frontiers import redis_bench
 
-from shoal.frontier.answers import Unparsed
+from shoal.frontier.answers import Committed, Unparsed
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.failure import Failure, FailureClass
@@ -121,6 +124,7 @@ class Sides(RuleBasedStateMachine):
         self.latest = self.clock.now
         self.model = MemoryFrontier(self.clock)
         self.stack = AsyncExitStack()
+        self.other: AnyFrontier
         self.leases: list[tuple[Lease, Lease]] = []  # every lease ever given, by the model and by the other
         self.pages: list[tuple[str, int]] = []  # everything that was ever settled as fetched
         self.ended: set[tuple[str, int]] = set()
@@ -141,11 +145,12 @@ class Sides(RuleBasedStateMachine):
         self.add("a", a)
         self.add("b", b)
 
+    async def connect(self) -> None:
+        """Open the other side, which may have been open before."""
+        raise NotImplementedError
+
     async def reopen(self) -> None:
-        path = Path(self.folder.name) / "store.db"
-        self.other = await self.stack.enter_async_context(
-            SqliteFrontier.open(path, clock=self.clock, sweep_every=4)
-        )
+        await self.connect()
         for side in (self.model, self.other):
             for crawl, pace in PACES.items():
                 await side.open_crawl(crawl, pace=pace, max_crashes=2, slowdown=SLOWDOWN)
@@ -206,7 +211,7 @@ class Sides(RuleBasedStateMachine):
         chosen = [(*self.latest_lease(pick.number), pick) for pick in picks if self.leases]
         for lease, other, _ in chosen:
             assert self.other.holds(other) == self.model.holds(lease)
-        told = self.run(self.model.settle([settlement(lease, pick) for lease, _, pick in chosen]))
+        told = self.run(self.settle_model([settlement(lease, pick) for lease, _, pick in chosen]))
         found = self.run(self.other.settle([settlement(other, pick) for _, other, pick in chosen]))
         assert (found.new, found.duplicate) == (told.new, told.duplicate)
         assert [seen(lease) for lease in found.stale] == [seen(lease) for lease in told.stale]
@@ -222,6 +227,9 @@ class Sides(RuleBasedStateMachine):
             if not pick.sent:  # no host can complain of a request that never left
                 self.sent[lease.host] = [grant for grant in self.sent[lease.host] if grant[1] is not lease]
 
+    async def settle_model(self, settlements: list[Settlement]) -> Committed:
+        return await self.model.settle(settlements)
+
     @rule(number=numbers, good=st.booleans(), links=links)
     def acknowledge(self, number: int, good: bool, links: list[Link]) -> None:
         if self.pages:
@@ -229,13 +237,6 @@ class Sides(RuleBasedStateMachine):
             outcome = Done(page(5)) if good else Dead(Failure(FailureClass.PARSE_ERROR, "raised"))
             told, found = self.both("acknowledge", [Acknowledgement(crawl, fp, outcome, links)])
             assert found == told
-
-    @rule(crawl=crawls)
-    def take_up_a_page(self, crawl: str) -> None:
-        told, found = (self.run(first_page(side, crawl)) for side in (self.model, self.other))
-        assert found == told
-        if told is not None:
-            self.pages.append((crawl, told.fingerprint))
 
     @rule(crawl=crawls, kind=st.sampled_from((None, FailureClass.TIMEOUT, FailureClass.POISON)))
     def replay(self, crawl: str, kind: FailureClass | None) -> None:
@@ -298,19 +299,18 @@ class Sides(RuleBasedStateMachine):
         self.clock.advance(seconds)
         self.latest = max(self.latest, self.clock.now)
 
-    @rule(seconds=st.sampled_from((0.3, 5.0, 3600.0)))
-    def set_clock_back(self, seconds: float) -> None:
+    def set_back(self, seconds: float) -> None:
         self.clock.advance(-seconds)
         self.sent.clear()
 
     @rule()
     def die(self) -> None:
-        """Let the owner die: the file is opened again as it was, a little later."""
+        """Let a process die and another one come, a little later."""
         self.clock.now = self.latest = max(self.latest, self.clock.now) + 1.0
-        self.run(self.stack.aclose())
-        self.model.restart()
-        self.run(self.reopen())
-        self.sent.clear()
+        self.run(self.succeed())
+
+    async def succeed(self) -> None:
+        raise NotImplementedError
 
     # --- what must hold after every step ---------------------------------------------------------
 
@@ -348,6 +348,68 @@ class Sides(RuleBasedStateMachine):
                 assert len(grants) - number <= math.floor(allowed + 1e-6)
 
 
+class SqliteSides(Sides):
+    """One owner, whose death is an event: its leases are crashes, and every host rests."""
+
+    async def connect(self) -> None:
+        path = Path(self.folder.name) / "store.db"
+        self.other = await self.stack.enter_async_context(
+            SqliteFrontier.open(path, clock=self.clock, sweep_every=4)
+        )
+
+    async def succeed(self) -> None:
+        await self.stack.aclose()
+        self.model.restart()
+        await self.reopen()
+        self.sent.clear()
+
+    @rule(crawl=crawls)
+    def take_up_a_page(self, crawl: str) -> None:
+        told, found = (self.run(first_page(side, crawl)) for side in (self.model, self.other))
+        assert found == told
+        if told is not None:
+            self.pages.append((crawl, told.fingerprint))
+
+    @rule(seconds=st.sampled_from((0.3, 5.0, 3600.0)))
+    def set_clock_back(self, seconds: float) -> None:
+        self.set_back(seconds)
+
+
+class RedisSides(Sides):
+    """No owner: a worker dies, its leases run out, and nothing else happens."""
+
+    async def connect(self) -> None:
+        self.bench = await self.stack.enter_async_context(redis_bench("valkey", self.clock))
+        self.other = self.bench.frontier
+
+    async def succeed(self) -> None:
+        await self.bench.kill()
+        self.other = self.bench.frontier
+        state = self.model._state
+        state.crash(list(state.leased()), state.clock.now())
+        for crawl in CRAWLS:
+            await self.other.open_crawl(crawl)
+
+    async def settle_model(self, settlements: list[Settlement]) -> Committed:
+        """Bring links first, as a fleet does: they go to the shards of their hosts, the settlement to its own."""
+        links: dict[str, list[Link]] = {}
+        settled: set[tuple[int, str, int]] = set()
+        for one in settlements:
+            held = (one.lease.token, one.lease.crawl, one.lease.fingerprint)
+            if self.model.holds(one.lease) and held not in settled:
+                settled.add(held)
+                links.setdefault(one.lease.crawl, []).extend(one.links)
+        added = [await self.model.add(crawl, several) for crawl, several in links.items()]
+        committed = await self.model.settle([structs.replace(one, links=()) for one in settlements])
+        return Committed(sum(one.new for one in added), sum(one.duplicate for one in added), committed.stale)
+
+    @rule()
+    def set_clock_back(self) -> None:
+        """Let it tremble. Where it is set back for good, a shard goes on in its own time, unlike the model."""
+        if self.latest - self.clock.now < 0.6:
+            self.set_back(0.3)
+
+
 def merged(counts: Mapping[str, int]) -> dict[str, int]:
     """Take waiting and delayed together: from the data alone only the clock could tell them apart."""
     rest = {state: count for state, count in counts.items() if state not in ("waiting", "delayed")}
@@ -379,8 +441,9 @@ async def first_page(side: AnyFrontier, crawl: str) -> Unparsed | None:
         await pages.aclose()  # type: ignore[attr-defined]
 
 
-TestSides = Sides.TestCase
-TestSides.settings = settings(
+TestSqlite = SqliteSides.TestCase
+TestRedis = RedisSides.TestCase
+TestSqlite.settings = TestRedis.settings = settings(
     max_examples=int(os.environ.get("SHOAL_MODEL_EXAMPLES", "50")),
     stateful_step_count=30,
     deadline=None,

@@ -3,9 +3,10 @@
 import asyncio
 
 import msgspec
+import pytest
+from tests.contract.clock import START
 from tests.contract.frontiers import (
     BROKEN,
-    START,
     UNLIMITED,
     AnyFrontier,
     Bench,
@@ -26,6 +27,8 @@ from shoal.model.outcome import (
     Released,
     Settlement,
 )
+
+BY_ITS_BUS = "its bus hands pages out, counts deliveries and notices dead parsers"
 
 # --- leases that run out -------------------------------------------------------------------------
 
@@ -274,6 +277,7 @@ async def test_only_pages_can_be_acknowledged(frontier: AnyFrontier) -> None:
     assert await states(frontier) == {"leased": 1}
 
 
+@pytest.mark.embedded(BY_ITS_BUS)
 async def test_pages_of_a_dead_process_are_handed_out_with_all_that_parsing_needs(
     bench: Bench, frontier: AnyFrontier
 ) -> None:
@@ -292,6 +296,7 @@ async def test_pages_of_a_dead_process_are_handed_out_with_all_that_parsing_need
     assert await states(bench.frontier) == {"done": 1}
 
 
+@pytest.mark.embedded(BY_ITS_BUS)
 async def test_pages_with_a_strike_are_handed_out_one_at_a_time(bench: Bench, frontier: AnyFrontier) -> None:
     await frontier.add("c", [link(str(number)) for number in range(3)])
     leases = await taken(frontier)
@@ -313,6 +318,7 @@ async def test_pages_with_a_strike_are_handed_out_one_at_a_time(bench: Bench, fr
     assert third.strikes == 1
 
 
+@pytest.mark.embedded(BY_ITS_BUS)
 async def test_only_what_was_being_parsed_is_charged_when_the_process_dies(
     bench: Bench, frontier: AnyFrontier
 ) -> None:
@@ -329,6 +335,7 @@ async def test_only_what_was_being_parsed_is_charged_when_the_process_dies(
     assert (await bench.frontier.counts("c")).crashes == 3
 
 
+@pytest.mark.embedded(BY_ITS_BUS)
 async def test_a_page_that_keeps_killing_its_process_is_poison(bench: Bench) -> None:
     await bench.frontier.open_crawl("c", pace=UNLIMITED, max_crashes=3)
     await bench.frontier.add("c", [link("1")])

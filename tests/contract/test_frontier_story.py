@@ -5,17 +5,8 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
-from tests.contract.frontiers import (
-    BROKEN,
-    START,
-    TIMEOUT,
-    UNLIMITED,
-    ManualClock,
-    SqliteBench,
-    link,
-    page,
-    taken,
-)
+from tests.contract.clock import START, ManualClock
+from tests.contract.frontiers import BROKEN, TIMEOUT, UNLIMITED, SqliteBench, link, page, taken
 
 from shoal.frontier.answers import HostQueue, Story
 from shoal.frontier.sqlite import SqliteFrontier
