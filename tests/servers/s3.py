@@ -22,7 +22,11 @@ class S3Server(ServerProcess):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a program needs to find the store."""
+        """What a program needs to find the store.
+
+        No program may be pointed at a bucket without all of it: a client that has no credentials looks for
+        them at the cloud's own address, and tests never leave this machine.
+        """
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ACCESS_KEY_ID": "tester",

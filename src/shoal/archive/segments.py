@@ -8,11 +8,10 @@ from datetime import date
 from pathlib import Path
 from typing import Protocol
 
-from shoal.archive.names import SegmentName, file_name
+from shoal.archive.names import SegmentName
 from shoal.model.errors import Misconfigured, Rejected, Unavailable
 
 EXPIRED = ".expired"
-_STORES = ("s3", "gs", "az")
 
 # A human has to change these; the rest (disk full, I/O error) may pass.
 _LASTING = {
@@ -51,20 +50,6 @@ class Segments(Protocol):
     def was_expired(self, segment: SegmentName) -> bool: ...
     def mark_expired(self, until: date) -> None: ...
     def close(self) -> None: ...
-
-
-def open_segments(location: str, crawl: str) -> Segments:
-    """Find the segments of a crawl below a folder, or below a prefix of an object store."""
-    scheme, is_address, _ = location.partition("://")
-    if not is_address:
-        return SegmentFolder(Path(location) / file_name(crawl))
-    if scheme not in _STORES:  # name the scheme only: an address may carry a password
-        raise Misconfigured(f"archive: nothing here speaks {scheme!r}; known: {', '.join(_STORES)}")
-    try:
-        from shoal.archive.bucket import SegmentBucket
-    except ImportError as error:
-        raise Misconfigured("archive: for object stores, run  pip install 'shoal[s3]'  first") from error
-    return SegmentBucket(f"{location.rstrip('/')}/{file_name(crawl)}")
 
 
 class SegmentFolder:

@@ -72,6 +72,9 @@ class HostSettings:
 class ArchiveSettings:
     """How raw pages are kept."""
 
+    location: Annotated[
+        str, "Where archived pages go: a folder, or s3://bucket/prefix; empty: into the store's folder."
+    ] = ""
     segment_bytes: Annotated[int, "Size at which a segment of the archive ends."] = 1 << 30
     keep_days: Annotated[int, "Days that archived pages are kept; 0: for ever."] = 0
 

@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from shoal.archive.names import file_name
+from shoal.archive.places import open_segments
 from shoal.archive.reader import ArchiveReader
-from shoal.archive.segments import SegmentFolder
 from shoal.archive.writer import ArchiveWriter, WriteRules
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.decode import decode_archived
@@ -57,7 +57,7 @@ async def join_crawl(
         rejects = Sinks([str(rejects_file)] if spider.models else [])
         stack.callback(rejects.close)
         rejects.restore(None)
-        segments = SegmentFolder(folder / "archive" / file_name(record.name))
+        segments = open_segments(settings.archive.location or str(folder / "archive"), record.name)
         rules = WriteRules(
             record.name,
             writer=worker,

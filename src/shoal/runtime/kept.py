@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.archive.names import file_name
+from shoal.archive.places import segments_in
 from shoal.archive.reader import ArchiveReader
-from shoal.archive.segments import SegmentFolder
 from shoal.fetch.decode import decode_archived
 from shoal.frontier.sqlite import Reader
 from shoal.model.errors import Misconfigured, Rejected
@@ -63,7 +63,7 @@ def is_parsed(page: PageRecord) -> bool:
 
 
 def archive_reader(store: StoreFolder, crawl: str) -> ArchiveReader:
-    return ArchiveReader(SegmentFolder(store.archive / file_name(crawl)), decode_archived)
+    return ArchiveReader(segments_in(store.archive / file_name(crawl)), decode_archived)
 
 
 async def kept_pages(

@@ -62,7 +62,7 @@ class Stations:
     border: "Border"
     outputs: Sequence[str]
     store: str  # for people
-    archive: Path
+    archive: Path | str
     rejects: Path
     shared: bool = False  # other workers run this crawl, too
 

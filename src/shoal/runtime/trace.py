@@ -10,8 +10,8 @@ from pathlib import Path
 
 from shoal.archive.errors import PageUnreadable
 from shoal.archive.names import file_name
+from shoal.archive.places import segments_in
 from shoal.archive.reader import ArchiveReader, StoredPage
-from shoal.archive.segments import SegmentFolder
 from shoal.fetch.decode import decode_archived
 from shoal.frontier.answers import HostView, Story
 from shoal.frontier.sqlite import Reader
@@ -86,4 +86,4 @@ def _request_of(store: StoreFolder, story: Story) -> Request | None:
 
 
 def _stored(store: StoreFolder, crawl: str, page: PageRecord) -> StoredPage:
-    return ArchiveReader(SegmentFolder(store.archive / file_name(crawl)), decode_archived).read(page.ref)
+    return ArchiveReader(segments_in(store.archive / file_name(crawl)), decode_archived).read(page.ref)

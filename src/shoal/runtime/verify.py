@@ -14,8 +14,9 @@ from pathlib import Path
 
 from shoal.archive.errors import PageExpired, PageUnreadable
 from shoal.archive.names import SegmentName, file_name
+from shoal.archive.places import segments_in
 from shoal.archive.reader import ArchiveReader
-from shoal.archive.segments import SegmentFolder
+from shoal.archive.segments import Segments
 from shoal.fetch.decode import decode_archived
 from shoal.frontier.sqlite import Reader
 from shoal.model.errors import Rejected
@@ -65,7 +66,7 @@ async def verify(store: str, crawl: str | None, *, deep: bool) -> VerifyReport:
 async def _verify_crawl(reader: Reader, store: StoreFolder, crawl: str, deep: bool) -> CrawlReport:
     audit = await reader.audit(crawl)
     checkpoint = await reader.checkpoint(sinks_key(crawl))
-    shelf = _Shelf(SegmentFolder(store.archive / file_name(crawl)), deep=deep)
+    shelf = _Shelf(segments_in(store.archive / file_name(crawl)), deep=deep)
     pages = items = 0
     async for fingerprint, page in reader.pages(crawl):
         pages += 1
@@ -97,7 +98,7 @@ async def _verify_crawl(reader: Reader, store: StoreFolder, crawl: str, deep: bo
 class _Shelf:
     """A crawl's archive, asked page by page."""
 
-    segments: SegmentFolder
+    segments: Segments
     deep: bool
     problems: list[str] = field(default_factory=list)
     _sizes: dict[str, int | None] = field(default_factory=dict)

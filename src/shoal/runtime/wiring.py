@@ -23,9 +23,9 @@ from typing import Protocol
 import msgspec
 
 from shoal.archive.names import file_name
+from shoal.archive.places import place_segments
 from shoal.archive.reader import ArchiveReader
 from shoal.archive.retention import expire
-from shoal.archive.segments import SegmentFolder
 from shoal.archive.writer import ArchiveWriter, WriteRules
 from shoal.fetch.attempt import Fetcher, Refuse
 from shoal.fetch.client import HttpClient
@@ -101,7 +101,7 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
         )
         stack.callback(rejects.close)
         rejects.restore(await frontier.checkpoint(rejects_key(name)))
-        segments = SegmentFolder(store.archive / file_name(name))
+        segments = place_segments(store.archive / file_name(name), settings.archive.location, name)
         if settings.archive.keep_days:
             expire(segments, keep_days=settings.archive.keep_days, today=datetime.now(UTC).date())
         archive = ArchiveWriter.open(
@@ -160,7 +160,7 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             border=border,
             outputs=tuple(map(shown, outputs)),
             store=str(store.path),
-            archive=store.archive / file_name(name),
+            archive=segments.path,
             rejects=rejects_file(store, name),
         )
 

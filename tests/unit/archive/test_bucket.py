@@ -20,7 +20,8 @@ from shoal.archive import (
 )
 from shoal.archive.bucket import SegmentBucket
 from shoal.archive.names import SegmentName
-from shoal.archive.segments import SegmentFolder, Segments, open_segments
+from shoal.archive.places import open_segments, place_segments, segments_in
+from shoal.archive.segments import SegmentFolder, Segments
 from shoal.model.errors import Misconfigured, Unavailable
 
 
@@ -194,3 +195,34 @@ def test_what_a_person_has_to_change_is_said_without_secrets() -> None:
 
 def test_a_location_without_a_scheme_is_a_folder(tmp_path: Path) -> None:
     assert open_segments(str(tmp_path), "a/b").path == tmp_path / "a%2Fb"
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_crawls_folder_says_where_its_pages_are(tmp_path: Path) -> None:
+    folder, location = tmp_path / "books", f"s3://{BUCKET}/placed"
+    writer = opened(place_segments(folder, location, "books"))
+    ref = append(writer, text(1))
+    writer.close()
+
+    assert reader_of(segments_in(folder)).read(ref).body == text(1)
+    assert place_segments(folder, "", "books").path == f"{location}/books"
+    assert place_segments(folder, location, "books").path == f"{location}/books"
+    with pytest.raises(Misconfigured, match=f"are in {location}/books"):
+        place_segments(folder, f"s3://{BUCKET}/elsewhere", "books")
+
+
+def test_pages_can_go_to_another_folder(tmp_path: Path) -> None:
+    place_segments(tmp_path / "crawl", str(tmp_path / "large disk"), "books")
+
+    assert segments_in(tmp_path / "crawl").path == tmp_path / "large disk" / "books"
+
+
+@pytest.mark.usefixtures("environment")
+def test_an_archive_cannot_be_in_two_places(tmp_path: Path) -> None:
+    writer = opened(place_segments(tmp_path, "", "books"))
+    append(writer, text(1))
+    writer.close()
+
+    assert segments_in(tmp_path).path == tmp_path
+    with pytest.raises(Misconfigured, match="give the crawl another store"):
+        place_segments(tmp_path, f"s3://{BUCKET}/placed", "books")
