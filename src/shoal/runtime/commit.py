@@ -105,7 +105,7 @@ class Committer:
         acknowledgements = [entry for entry in acknowledgements if not self._is_lost(entry[0].fingerprint)]
         settled = [self._told(settlement, result) for settlement, result in held]
         acknowledged = [self._told(acknowledgement, result) for acknowledgement, result in acknowledgements]
-        durable = self._outlet.flush()
+        durable = await self._outlet.flush()
         await self._store.commit(settled, acknowledged, durable.checkpoints, durable.crawl_state)
         self._committing = 0
         self._on_commit()

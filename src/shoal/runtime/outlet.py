@@ -26,6 +26,7 @@ class Durable(NamedTuple):
 
 class Archive(Protocol):
     def flush(self) -> None: ...
+    async def flush_aside(self) -> None: ...
     def checkpoint(self) -> bytes: ...
 
 
@@ -39,7 +40,7 @@ class Outlet(Protocol):
     def put(self, ended: Ended, result: ParseResult) -> Ended:
         """Take what a page brought, and say how the store is told of its end."""
 
-    def flush(self) -> Durable:
+    async def flush(self) -> Durable:
         """Make durable what was put and archived so far."""
 
     def finish(self) -> Durable:
@@ -65,7 +66,8 @@ class OwnOutputs:
         self._changed |= self._totals.add(ended.outcome, result)
         return ended
 
-    def flush(self) -> Durable:
+    async def flush(self) -> Durable:
+        # In one go: what the checkpoints say has to be true of archive and outputs alike.
         self._write(self._sinks, self._items)
         self._archive.flush()
         checkpoints = {
@@ -100,8 +102,8 @@ class Streamed:
         self._rejects.write(result.rejected)
         return msgspec.structs.replace(ended, items=result.items)
 
-    def flush(self) -> Durable:
-        self._archive.flush()
+    async def flush(self) -> Durable:
+        await self._archive.flush_aside()
         self._rejects.flush()
         return Durable()
 

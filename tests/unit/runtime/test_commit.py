@@ -70,6 +70,9 @@ class Witness:
             raise OSError("disk full")
         self.calls.append("archive")
 
+    async def flush_aside(self) -> None:
+        self.flush()
+
     def checkpoint(self) -> bytes:
         return b"archive-position"
 
