@@ -3,9 +3,7 @@
 Then its pages are parsed again by a changed spider, and the log must show nothing at all.
 """
 
-import json
 import os
-import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from bench.web_server import serving
 from tests.corpora.packages import missing
 from tests.corpora.trees import OPENJDK, POSTGRESQL, WHOLE
 from tests.corpora.walk import walk
-from tests.e2e.command import SHOAL, Ran, records, surroundings
+from tests.e2e.command import records, shoal
 
 TREE, LEAST = (OPENJDK, 10_000) if WHOLE else (POSTGRESQL, 1_000)
 LONGEST_RUN = 1500.0  # seconds, on a machine that is busy with other things
@@ -35,19 +33,6 @@ BEFORE = SPIDER % '"title": title, "paragraphs": len(page.css("p"))'
 AFTER = SPIDER % '"title": title + "!", "first": page.css("p::text").get()'
 
 
-def shoal(*arguments: str, cwd: Path) -> Ran:
-    done = subprocess.run(
-        [*SHOAL, *arguments],
-        cwd=cwd,
-        env=surroundings(),
-        capture_output=True,
-        text=True,
-        timeout=LONGEST_RUN,
-        check=False,
-    )
-    return Ran(done.returncode, done.stdout, done.stderr)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_a_real_site_is_crawled_whole_and_parsed_again_without_a_request(tmp_path: Path) -> None:
@@ -58,9 +43,9 @@ def test_a_real_site_is_crawled_whole_and_parsed_again_without_a_request(tmp_pat
             missing("a real site needs a real server: install nginx")
         start = f"{server.url}index.html"
         options = ("--allow-private", "--rate", "0", "--per-host", "16", "--out", "pages.jsonl", "--quiet")
-        crawl = shoal("crawl", "spider.py", start, *options, cwd=tmp_path)
+        crawl = shoal("crawl", "spider.py", start, *options, cwd=tmp_path, timeout=LONGEST_RUN)
         crawled = server.take_log()
-        again = shoal("reparse", "changed.py", "--diff", "--json", cwd=tmp_path)
+        again = shoal("reparse", "changed.py", "--diff", "--json", cwd=tmp_path, timeout=LONGEST_RUN)
         asked_again = server.take_log()
         walked = walk(start)
 
@@ -76,7 +61,7 @@ def test_a_real_site_is_crawled_whole_and_parsed_again_without_a_request(tmp_pat
 
     assert again.code == 0, again.err
     assert asked_again == Counter()
-    fields = json.loads(again.out)["differences"]["fields"]
+    fields = again.json["differences"]["fields"]
     assert {name: (one["added"], one["removed"], one["changed"]) for name, one in fields.items()} == {
         "title": (0, 0, len(pages)),
         "paragraphs": (0, len(pages), 0),

@@ -50,7 +50,7 @@ def surroundings(extra: Mapping[str, str] = {}) -> dict[str, str]:
     return {**kept, "LANG": "C.UTF-8", "PYTHONWARNINGS": "error", **extra}
 
 
-def shoal(*arguments: str, cwd: Path, env: Mapping[str, str] = {}) -> Ran:
+def shoal(*arguments: str, cwd: Path, env: Mapping[str, str] = {}, timeout: float = TIMEOUT) -> Ran:
     """Run a command to its end."""
     done = subprocess.run(
         [*SHOAL, *arguments],
@@ -59,7 +59,7 @@ def shoal(*arguments: str, cwd: Path, env: Mapping[str, str] = {}) -> Ran:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=TIMEOUT,
+        timeout=timeout,
         check=False,
     )
     return Ran(done.returncode, done.stdout, done.stderr)
