@@ -4,17 +4,16 @@ from tests.site.server import Answer, Site
 
 BOOKS = 30
 PER_PAGE = 10
-MISSING = (404, 500)  # books that a troubled shop lists and does not have: the status is their number
 
 
 def build(spec: str, authorities: list[str]) -> Site:
-    """Make the site; the server process calls this. "troubled" has links that lead nowhere."""
-    return BookSite(MISSING if spec == "troubled" else ())
+    """Make the site; the server process calls this."""
+    return BookSite()
 
 
 class BookSite:
-    def __init__(self, missing: tuple[int, ...]) -> None:
-        self._missing = missing
+    def __init__(self, missing: tuple[int, ...] = ()) -> None:
+        self._missing = missing  # listed, but not to be had
 
     def answer(self, host: int, path: str, now: float) -> Answer:
         match path.strip("/").split("/"):

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from urllib.parse import parse_qs, urlsplit
 
-from tests.site.books import MISSING, BookSite
+from tests.site.books import BookSite
 from tests.site.server import Answer
 
 TITLES = ("Nets", "Lamps", "Knots", "Charts", "Whales", "Tides")
@@ -27,7 +27,7 @@ class Bookshop(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Visit)
-        self.books = BookSite(MISSING)
+        self.books = BookSite(missing=(404, 500))  # each is answered with its number
         self.visits: Counter[str] = Counter()
 
     def get(self, path: str, cookie: str) -> Answer:
