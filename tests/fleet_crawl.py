@@ -31,9 +31,10 @@ class Fleet:
     def env(self) -> dict[str, str]:
         return {"SHOAL_STORE": self.dsn, "SHOAL_CRAWL_LEASE": str(LEASE)}
 
-    def submit(self, start: str, *options: str, spider: Path = SPIDER) -> Ran:
-        quick = ("--any-host", "--allow-private", "--rate", "0", "--per-host", "8", "--out", "items.jsonl")
-        return shoal("submit", str(spider), start, *quick, "--json", *options, cwd=self.folder, env=self.env)
+    def submit(self, start: str, *options: str, spider: Path | None = SPIDER) -> Ran:
+        target = (start,) if spider is None else (str(spider), start, "--any-host")
+        quick = ("--allow-private", "--rate", "0", "--per-host", "8", "--out", "items.jsonl", "--json")
+        return shoal("submit", *target, *quick, *options, cwd=self.folder, env=self.env)
 
     def start(self, *options: str) -> subprocess.Popen[bytes]:
         """Start one more worker, in a process group of its own."""

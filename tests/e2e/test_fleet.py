@@ -1,11 +1,14 @@
 """A fleet on a web whose answer is known: several workers, one store, every page and every item once."""
 
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.e2e.command import DONE, HASTY, PAGES, QUICK, records, shoal
 from tests.fleet_crawl import Fleet, assert_fleet_items, until_served
 from tests.graph_crawl import assert_same, serving_graph
+from tests.servers.process import free_port
 from tests.servers.redis import RedisServer, valkey
 from tests.site.access_log import fetches
 from tests.site.graph import Shape
@@ -74,3 +77,57 @@ async def test_what_a_killed_worker_had_is_done_by_the_others(server: RedisServe
             assert_same("fetched", set(asked), expected.fetched)
             assert asked.total() - len(expected.fetched) <= CONCURRENCY + GROUP_COMMIT
             assert_fleet_items(fleet, graph)
+
+
+async def test_crawl_does_every_role_on_a_shared_store(server: RedisServer, folder: Path, shop: str) -> None:
+    env = {"SHOAL_STORE": server.dsn, **HASTY}
+    first = shoal("crawl", shop, *QUICK, "--out", "items.jsonl", "--json", cwd=folder, env=env)
+    again = shoal("crawl", shop, *QUICK, "--out", "items.jsonl", cwd=folder, env=env)
+
+    assert first.code == 0, first.err
+    assert (first.json["ending"], first.json["counts"]["done"]) == ("finished", DONE)
+    assert len(records(folder / "items.jsonl")) == PAGES
+    assert again.code == 0, again.err
+    assert "resuming crawl" in again.err
+    assert len(records(folder / "items.jsonl")) == PAGES
+
+
+async def test_a_worker_serves_until_it_is_asked_to_stop_and_is_seen_meanwhile(
+    server: RedisServer, folder: Path, shop: str
+) -> None:
+    with Fleet(server.dsn, folder) as fleet:
+        assert fleet.submit(shop, "--crawl", "shop", spider=None).code == 0
+        worker = fleet.start()
+        while not (seen := fleet.status())["workers"] or seen["crawls"][0]["counts"]["done"] < DONE:
+            assert worker.poll() is None, fleet.logs()
+        worker.send_signal(signal.SIGTERM)
+
+        assert await fleet.ended(worker) == 0, fleet.logs()
+        [beaten] = seen["workers"]
+        assert (beaten["pid"], beaten["roles"]) == (worker.pid, ["fetch", "parse", "sink"])
+        assert fleet.status()["workers"] == []
+        assert len(records(folder / "items.jsonl")) == PAGES
+
+
+async def test_what_cannot_be_submitted_is_refused_before_anything_is_written(
+    server: RedisServer, folder: Path
+) -> None:
+    (folder / "broken.py").write_text("import shoal\nspider = shoal.Spider(")
+    for target, option, complaint in (
+        ("broken.py", "--quiet", "broken.py:2: SyntaxError"),
+        ("https://a.test/", "--out=-", "a fleet has no standard output"),
+        ("https://a.test/", "--store=folder", "no backend for ''"),
+    ):
+        ran = shoal("submit", target, option, cwd=folder, env={"SHOAL_STORE": server.dsn})
+        assert ran.code == 1
+        assert complaint in ran.complaint
+    assert shoal("status", "--json", cwd=folder, env={"SHOAL_STORE": server.dsn}).json["crawls"] == []
+
+
+async def test_a_store_that_cannot_be_asked_ends_a_command_with_4(folder: Path) -> None:
+    nobody = {"SHOAL_STORE": f"redis://:secret@127.0.0.1:{free_port()}?patience_s=0.2"}
+    for command in (("worker",), ("submit", "https://a.test/"), ("status",)):
+        ran = shoal(*command, cwd=folder, env=nobody)
+        assert ran.code == 4
+        assert "cannot be reached" in ran.complaint
+        assert "secret" not in ran.err

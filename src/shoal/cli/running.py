@@ -15,6 +15,7 @@ from shoal.runtime.crawl import crawl
 from shoal.runtime.letters import Choice, DeadLetter, dead_letters
 from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.snapshot import Opening, Summary
+from shoal.stores.address import is_redis
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,12 @@ async def _watched(plan: CrawlPlan, shown: Shown, resume: str) -> tuple[Summary,
             watch.say(line)
 
     with watch, stopped_by_signals(stop, watch.say, resume=resume):
-        summary = await crawl(plan, stop=stop, opened=announce, watch=None if shown.silent else watch.show)
+        show = None if shown.silent else watch.show
+        if is_redis(plan.settings.store):
+            from shoal.runtime.together import crawl_on_fleet
+
+            return await crawl_on_fleet(plan, stop=stop, opened=announce, watch=show), []
+        summary = await crawl(plan, stop=stop, opened=announce, watch=show)
     if summary.snapshot.counts.get("done"):
         return summary, []
     return summary, await dead_letters(summary.store, Choice(summary.snapshot.crawl, limit=1))

@@ -59,22 +59,7 @@ async def crawl(
         running = Crawl(stations)
         if opened is not None:
             opened(await running.opening())
-        ending = await running.run(stop, watch)
-        counts = await stations.frontier.counts(stations.crawl)
-        limit = stations.settings.crawl.max_dead
-        return Summary(
-            ending=ending,
-            snapshot=await running.snapshot(draining=False),
-            resumed=stations.resumed,
-            outputs=stations.outputs,
-            rejects=str(stations.rejects) if stations.totals.rejected else "",
-            archive=str(stations.archive),
-            store=stations.store,
-            dead_by_class=dict(counts.dead_by_class),
-            max_dead_exceeded=limit is not None and counts.dead > limit,
-            quarantined=stations.totals.quarantined,
-            lookalikes=stations.totals.lookalikes,
-        )
+        return await running.summary(await running.run(stop, watch))
 
 
 class Crawl:
@@ -399,6 +384,25 @@ class Crawl:
             outputs=stations.outputs,
             archive=str(stations.archive),
             store=stations.store,
+        )
+
+    async def summary(self, ending: Ending) -> Summary:
+        """Say what has become of the crawl."""
+        stations = self._stations
+        counts = await stations.frontier.counts(stations.crawl)
+        limit = self._settings.max_dead
+        return Summary(
+            ending=ending,
+            snapshot=await self.snapshot(draining=False),
+            resumed=stations.resumed,
+            outputs=stations.outputs,
+            rejects=str(stations.rejects) if stations.totals.rejected else "",
+            archive=str(stations.archive),
+            store=stations.store,
+            dead_by_class=dict(counts.dead_by_class),
+            max_dead_exceeded=limit is not None and counts.dead > limit,
+            quarantined=stations.totals.quarantined,
+            lookalikes=stations.totals.lookalikes,
         )
 
     async def snapshot(self, *, draining: bool) -> Snapshot:

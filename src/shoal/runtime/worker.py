@@ -14,6 +14,7 @@ import math
 import os
 import secrets
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ from shoal.runtime.finished import is_finished
 from shoal.runtime.joining import join_crawl
 from shoal.runtime.outputs import Outputs, on_their_way
 from shoal.runtime.plan import Stop
+from shoal.runtime.snapshot import Ending, Snapshot, Summary
 from shoal.runtime.submit import FOLDER
 from shoal.stores.redis import RedisStore
 
@@ -57,17 +59,27 @@ class Desk:
     stop: Stop = field(default_factory=Stop)
     running: bool = False
     crawl: Crawl | None = None  # while it runs
-    asked_at: float = -math.inf  # monotonic: when it last turned out to be finished
+    asked_at: float = -math.inf  # monotonic: when it last turned out that there is nothing to do
     written: bool = False  # and all its items were in their outputs
     refused: str = ""  # why it cannot be served here
 
 
 class Worker:
-    def __init__(self, store: RedisStore, plan: WorkerPlan, stop: Stop) -> None:
+    """`watch` is told four times a second how a crawl goes."""
+
+    def __init__(
+        self,
+        store: RedisStore,
+        plan: WorkerPlan,
+        stop: Stop,
+        watch: Callable[[Snapshot], None] | None = None,
+    ) -> None:
+        self.summaries: dict[str, Summary] = {}  # of crawls that were run, where one was asked for
         self.id = f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(2)}"
         self._store = store
         self._plan = plan
         self._stop = stop
+        self._watch = watch
         self._desks: dict[str, Desk] = {}
         self._news = -1
         self._wake = asyncio.Event()
@@ -93,13 +105,13 @@ class Worker:
 
     async def _serve(self, group: asyncio.TaskGroup) -> None:
         crawls = Crawls(self._store)
-        while not self._stop.drain.is_set():
+        while True:
             if (news := await crawls.news()) != self._news:
                 self._update(await crawls.all())
                 self._news = news
             for desk in self._desks.values():
                 await self._tend(group, desk)
-            if self._plan.until_done and self._is_done():
+            if self._stop.drain.is_set() or (self._plan.until_done and self._is_done()):
                 return
             await self._sleep(ALMOST if self._plan.until_done and not self._busy else LOOK_EVERY)
 
@@ -119,10 +131,14 @@ class Worker:
 
     async def _tend(self, group: asyncio.TaskGroup, desk: Desk) -> None:
         if not desk.running and not desk.refused and time.monotonic() - desk.asked_at > LOOK_AGAIN:
-            if await is_finished(RedisFrontier(self._store), desk.record.name):
+            # Whoever wants one crawl wants to hear of it, even if nothing is left to do.
+            owed = bool(self._plan.only) and desk.record.name not in self.summaries
+            if await is_finished(RedisFrontier(self._store), desk.record.name) and not owed:
                 desk.asked_at = time.monotonic()
-            elif "fetch" in self._plan.roles and not self._stop.drain.is_set():
+            elif "fetch" in self._plan.roles and (owed or not self._stop.drain.is_set()):
                 desk.running, desk.stop = True, Stop()
+                if self._stop.drain.is_set():
+                    desk.stop.ask()
                 group.create_task(self._run(desk), name=f"crawl.{desk.record.name}")
         if "sink" in self._plan.roles and not desk.written:
             if not desk.outputs.open:
@@ -141,7 +157,11 @@ class Worker:
                 desk.record, self._store, worker=self.id, folder=plan.folder, concurrency=plan.concurrency
             ) as stations:
                 desk.crawl = Crawl(stations, self._part)
-                ending = await desk.crawl.run(desk.stop, None)
+                ending = await desk.crawl.run(desk.stop, self._watch)
+                if self._plan.only:
+                    self.summaries[desk.record.name] = await desk.crawl.summary(ending)
+            if ending is Ending.LIMITED:  # more is waiting, and is not wanted
+                desk.asked_at = time.monotonic()
             log.info("worker.served", extra={**about, "ending": ending.value})
         except Misconfigured as error:
             # Other workers may have what this one lacks, and other crawls may lack nothing.
