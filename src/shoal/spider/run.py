@@ -32,7 +32,7 @@ from shoal.spider.spider import SITEMAP, Route, Spider
 
 _OURS = str(Path(shoal.__file__).parent)
 _DETAIL = 4000  # characters kept of a traceback
-SAMPLE = 32  # pages of which one is compared with others: hashing takes two thirds of what parsing takes
+SAMPLE = 64  # pages of which one is compared with others: hashing takes two thirds of what parsing takes
 _LISTED = 50_000  # links taken from a sitemap: what the protocol allows
 
 
