@@ -36,13 +36,13 @@ _END_OPTIONAL = frozenset(
 )
 
 
-def drop_first_line_break(root: etree._Element, text: str) -> None:
+def drop_first_line_break(root: etree._Element) -> None:
     for element in root.iter("pre", "textarea", "listing"):
         if element.text:
             element.text = re.sub(r"^\r?\n", "", element.text) or None
 
 
-def add_tbody(root: etree._Element, text: str) -> None:
+def add_tbody(root: etree._Element) -> None:
     for table in root.iter("table"):
         body = None
         for child in list(table):
@@ -55,7 +55,7 @@ def add_tbody(root: etree._Element, text: str) -> None:
                 body = None
 
 
-def empty_wbr(root: etree._Element, text: str) -> None:
+def empty_wbr(root: etree._Element) -> None:
     for element in list(root.iter("wbr")):
         last = element
         for child in list(element):
@@ -65,22 +65,10 @@ def empty_wbr(root: etree._Element, text: str) -> None:
         element.tail, element.text = (element.text or "") + (element.tail or ""), None
 
 
-def keep_space_behind_body(root: etree._Element, text: str) -> None:
-    found = re.search(r"</body\s*>(\s*)(?:</html\s*>)?(\s*)$", text, re.IGNORECASE)
-    body = root.find("body")
-    if found and body is not None:
-        space = found[1] + found[2]
-        if len(body):
-            body[-1].tail = (body[-1].tail or "") + space
-        else:
-            body.text = (body.text or "") + space
-
-
-RULES: dict[str, Callable[[etree._Element, str], None]] = {
+RULES: dict[str, Callable[[etree._Element], None]] = {
     "the first line break in <pre> is not part of it": drop_first_line_break,
     "rows right below <table> get a <tbody>": add_tbody,
     "<wbr> is always empty": empty_wbr,
-    "white space behind </body> belongs to the body": keep_space_behind_body,
 }
 
 

@@ -74,10 +74,10 @@ def _explained(text: str, ask: Ask, answer: list[str]) -> str:
     browsers = next(iter(mirror(LexborHTMLParser(text)).values()))
     if ask(parsel.Selector(root=browsers, type="html")) != answer:
         return UNEXPLAINED
-    for chosen in (rules for size in range(1, len(RULES)) for rules in combinations(RULES, size)):
+    for chosen in (rules for size in range(1, len(RULES) + 1) for rules in combinations(RULES, size)):
         mended = parsel.Selector(text=text, type="html")
         for rule in chosen:
-            RULES[rule](mended.root, text)
+            RULES[rule](mended.root)
         if ask(mended) == answer:
             return "; ".join(chosen)
     return BROKEN if is_broken(text) else UNEXPLAINED

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
+import pytest
+from tests.corpora.browser_rules import is_broken
 from tests.corpora.links import links_by_lxml
 from tests.corpora.selectors import QUERIES, UNEXPLAINED, differences
 from tests.corpora.trees import CUT, TREES, WHOLE
@@ -36,6 +38,21 @@ def test_selectors_find_what_parsel_finds() -> None:
 def test_a_selector_that_finds_something_else_is_noticed() -> None:
     wrong = {"p": lambda page: ["a"] if isinstance(page, Page) else ["b"]}
     assert list(differences(b"<p>fine</p>", wrong)) == [("p", UNEXPLAINED)]
+
+
+@pytest.mark.parametrize(
+    ("markup", "broken"),
+    [
+        ("<ul><li>a<li>b</ul><p>c<br><p>d", False),
+        ("<!doctype html><title>t</title><p><b>x</b></p>", False),
+        ("<b><i>x</b></i>", True),
+        ("<h2>never closed<p>x", True),
+        ("<p>x</p></div>", True),
+        ("<a name=x />", True),
+    ],
+)
+def test_only_markup_that_is_not_nested_counts_as_broken(markup: str, broken: bool) -> None:
+    assert is_broken(markup) is broken
 
 
 def test_links_are_those_that_lxml_finds() -> None:
