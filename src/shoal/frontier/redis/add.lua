@@ -23,8 +23,11 @@ local function crawl_of(id)
   local crawl = crawls[id]
   if crawl == nil then
     local terms = terms_of(id)
-    crawl = terms and {id = id, budget = terms.budget, fresh = {}, brought = {}}
-    if crawl then crawl.accepted = tonumber(redis.call('HGET', tag .. ':n:' .. id, 'accepted')) or 0 end
+    crawl = terms and {id = id, budget = terms.budget, fresh = {}, brought = {}, duplicate = 0}
+    if crawl then
+      crawl.before = tonumber(redis.call('HGET', tag .. ':n:' .. id, 'accepted')) or 0
+      crawl.accepted = crawl.before
+    end
     crawls[id] = crawl
   end
   return crawl
@@ -53,7 +56,7 @@ for _ = 1, number do
     homeless = homeless + 1
   elseif crawl.fresh[decimal] or seen_has(tag, lane.crawl, decimal) then
     duplicate = duplicate + 1
-    count(lane.crawl, 'duplicate', 1)
+    crawl.duplicate = crawl.duplicate + 1
   elseif over_budget(crawl, lane.host) then
     count(lane.crawl, 'over_budget', 1)
   else
@@ -63,12 +66,17 @@ for _ = 1, number do
     fresh[#fresh + 1], fresh[#fresh + 2] = lane.crawl, decimal
     local to = lane.to or lane_of(host_of(lane.host), lane.crawl, lane.pool, false)
     lane.to = to
-    wait(to, crawl.accepted, struct.pack('>HBHBc8', 0, 0, 0, priority, fp) .. request, priority, 0)
-    count(lane.crawl, 'accepted', 1)
-    count(lane.crawl, 'waiting', 1)
+    wait(to, crawl.accepted, struct.pack(ENTRY, 0, 0, 0, priority, fp, crawl.accepted) .. request)
   end
 end
 
+for id, crawl in pairs(crawls) do
+  if crawl then
+    count(id, 'accepted', crawl.accepted - crawl.before)
+    count(id, 'waiting', crawl.accepted - crawl.before)
+    count(id, 'duplicate', crawl.duplicate)
+  end
+end
 save()
 for id, crawl in pairs(crawls) do
   for host, brought in pairs(crawl and crawl.brought or {}) do

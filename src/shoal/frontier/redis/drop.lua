@@ -13,7 +13,7 @@ end
 local cursor, found = unpack(redis.call('HSCAN', tag .. ':h', ARGV[2], 'COUNT', ARGV[3]))
 for i = 1, #found, 2 do
   local host = unpack_host(found[i], found[i + 1])
-  for _, lane in ipairs(host.strays) do
+  for _, lane in ipairs(host.strays or {}) do
     if lane.crawl == crawl then
       redis.call('UNLINK', queue_of(lane), roster(lane, 'el'), roster(lane, 'co'), chunks_of(lane))
       redis.call('ZREM', tag .. ':rf', wanted_name(lane))

@@ -3,7 +3,7 @@
 -- One HMGET reads all hosts of a call and one HSET writes them back. The arithmetic is that of
 -- `model/pace.py` and `frontier/governor.py`, step by step, in the same units.
 
-local HOST, LANE = '>ddddddHHHIIHBB', '>IBBdBc0'
+local HOST, LANE = 'ddddddHHHIIHBB', 'IBBdBc0'
 local PAUSED, HAS_OVERRIDES, HAS_ANSWERS = 1, 2, 4
 local SUSPECT, SPILLED, ELIGIBLE, COOLING = 1, 2, 4, 8
 local EMPTY = 255
@@ -80,37 +80,53 @@ local function follow(host)
   touch(host)
 end
 
-local function unpack_lanes(host, packed, position, number)
-  for _ = 1, number do
-    local lane, flags = {host = host}
-    lane.crawl, flags, lane.band, lane.stamp, lane.pool, position = struct.unpack(LANE, packed, position)
+-- Tables are made in one piece: one that grows field by field is moved five times.
+local function read_lane(host, crawl, flags, band, stamp, pool)
+  local lane = {
+    host = host, crawl = crawl, band = band, stamp = stamp, pool = pool, suspect = false, spilled = false,
+    place = false, changed = false, queue = false,
+  }
+  if flags ~= COOLING and flags ~= ELIGIBLE then  -- as most are
     lane.suspect, lane.spilled = flag(flags, SUSPECT), flag(flags, SPILLED)
-    lane.place = flag(flags, ELIGIBLE) and ELIGIBLE or flag(flags, COOLING) and COOLING or nil
-    local lanes = terms_of(lane.crawl) and host.lanes or host.strays
-    lanes[#lanes + 1] = lane
+    flags = flags - flags % ELIGIBLE
+  end
+  if flags > 0 then lane.place = flags end
+  if terms_of(crawl) then
+    host.lanes[#host.lanes + 1] = lane
+  else
+    host.strays = host.strays or {}
+    host.strays[#host.strays + 1] = lane
   end
 end
 
 local function unpack_host(name, packed)
-  local host = {name = name, lanes = {}, strays = {}}  -- strays: lanes of crawls that were dropped
+  local tat, last, rest_until, token, interval, slow, burst, concurrency, inflight, failures, version, clear,
+    flags, number, position = -math.huge, -math.huge, 0, 0, 0.5, 1, 1, 4, 0, 0, meta.version, 0, 0, 0
+  if packed then
+    tat, last, rest_until, token, interval, slow, burst, concurrency, inflight, failures, version, clear, flags,
+      number, position = struct.unpack('>' .. HOST, packed)
+  end
+  local host = {
+    name = name, tat = tat, last = last, rest_until = rest_until, token = token, interval = interval,
+    slow = slow, burst = burst, concurrency = concurrency, inflight = inflight, failures = failures,
+    version = version, clear = clear, ready = 0, shown = 0, lanes = {}, touched = false, paused = false,
+    has_overrides = false, has_answers = false, answers = false, new = not packed,
+    strays = false,  -- lanes of crawls that were dropped
+  }
   hosts[name] = host
-  if not packed then
-    host.tat, host.last, host.rest_until, host.token = -math.huge, -math.huge, 0, 0
-    host.interval, host.slow, host.burst, host.concurrency, host.inflight, host.failures = 0.5, 1, 1, 4, 0, 0
-    host.clear, host.version, host.new = 0, meta.version, true
-  else
-    local flags, number, position
-    host.tat, host.last, host.rest_until, host.token, host.interval, host.slow, host.burst, host.concurrency,
-      host.inflight, host.failures, host.version, host.clear, flags, number, position =
-      struct.unpack(HOST, packed)
+  if flags > 0 then
     host.paused, host.has_overrides = flag(flags, PAUSED), flag(flags, HAS_OVERRIDES)
     host.has_answers = flag(flags, HAS_ANSWERS)
-    unpack_lanes(host, packed, position, number)
+  end
+  for _ = 1, number do
+    local crawl, lane_flags, band, stamp, pool
+    crawl, lane_flags, band, stamp, pool, position = struct.unpack('>' .. LANE, packed, position)
+    read_lane(host, crawl, lane_flags, band, stamp, pool)
   end
   aim(host)
   host.shown = host.ready  -- the score of its cooling lanes
-  if host.version ~= meta.version then follow(host) end
-  if host.last < meta.rested then
+  if version ~= meta.version then follow(host) end
+  if last < meta.rested then
     host.last = meta.rested
     spend(host)
     aim(host)
@@ -188,37 +204,68 @@ local function hear(host, blocked)
   end
 end
 
+local roster_names = {}  -- the same few names are wanted for every lane
+
 local function roster(lane, set)
-  return tag .. (lane.suspect and ':x' or ':') .. set .. ':' .. lane.crawl .. ':' .. lane.pool
+  local crawl = roster_names[lane.crawl]
+  if not crawl then
+    crawl = {}
+    roster_names[lane.crawl] = crawl
+  end
+  local pool = crawl[lane.pool]
+  if not pool then
+    pool = {}
+    for _, one in ipairs({'el', 'co', 'xel', 'xco'}) do
+      pool[one] = tag .. ':' .. one .. ':' .. lane.crawl .. ':' .. lane.pool
+    end
+    crawl[lane.pool] = pool
+  end
+  if lane.suspect then return set == 'el' and pool.xel or pool.xco end
+  return pool[set]
 end
 
--- Put the lanes of a host where they belong.
+-- Put the lanes of a host where they belong. One that was put to cool may have been moved to `el` since, when
+-- its time had come, without a word in its host's state: that would be another write for each turn.
 local function place(host)
-  local open, due = is_open(host), host.ready <= now
+  local wanted = is_open(host) and (host.ready <= now and ELIGIBLE or COOLING)
   for _, lane in ipairs(host.lanes) do
-    local wanted = nil
-    if open and lane.band ~= EMPTY then wanted = due and ELIGIBLE or COOLING end
-    if wanted == ELIGIBLE and (lane.place ~= ELIGIBLE or lane.changed) then
+    local from, to = lane.place, lane.band ~= EMPTY and wanted
+    local moved = from == COOLING and host.shown <= now
+    if to == ELIGIBLE and (from ~= ELIGIBLE or lane.changed) then
       push(added, roster(lane, 'el'), lane.band * RANK + lane.stamp, host.name)
-    elseif wanted == COOLING and (lane.place ~= COOLING or host.shown ~= host.ready) then
+    elseif to == COOLING and (from ~= COOLING or host.shown ~= host.ready) then
       push(added, roster(lane, 'co'), host.ready, host.name)
     end
-    if lane.place and lane.place ~= wanted then
-      push(removed, roster(lane, lane.place == ELIGIBLE and 'el' or 'co'), host.name)
-    end
-    lane.place, lane.changed = wanted, false
+    if to ~= ELIGIBLE and (from == ELIGIBLE or moved) then push(removed, roster(lane, 'el'), host.name) end
+    if to ~= COOLING and from == COOLING then push(removed, roster(lane, 'co'), host.name) end
+    lane.place, lane.changed = to, false
   end
   host.shown = host.ready
 end
 
+local function lane_flags(lane)
+  local flags = lane.place or 0
+  if lane.suspect then flags = flags + SUSPECT end
+  if lane.spilled then flags = flags + SPILLED end
+  return flags
+end
+
 local function pack_host(host)
-  local flags = (host.paused and PAUSED or 0) + (host.has_overrides and HAS_OVERRIDES or 0)
-    + (host.has_answers and HAS_ANSWERS or 0)
-  local parts = {struct.pack(HOST, host.tat, host.last, host.rest_until, host.token, host.interval, host.slow,
-    host.burst, host.concurrency, host.inflight, host.failures, host.version, host.clear, flags, #host.lanes)}
-  for _, lane in ipairs(host.lanes) do
-    local lane_flags = (lane.suspect and SUSPECT or 0) + (lane.spilled and SPILLED or 0) + (lane.place or 0)
-    parts[#parts + 1] = struct.pack(LANE, lane.crawl, lane_flags, lane.band, lane.stamp, #lane.pool, lane.pool)
+  local lanes, flags = host.lanes, 0
+  if host.paused then flags = flags + PAUSED end
+  if host.has_overrides then flags = flags + HAS_OVERRIDES end
+  if host.has_answers then flags = flags + HAS_ANSWERS end
+  local first = lanes[1]
+  if #lanes == 1 then  -- as most have: one string, and no pieces of it
+    return struct.pack('>' .. HOST .. LANE, host.tat, host.last, host.rest_until, host.token, host.interval,
+      host.slow, host.burst, host.concurrency, host.inflight, host.failures, host.version, host.clear, flags, 1,
+      first.crawl, lane_flags(first), first.band, first.stamp, #first.pool, first.pool)
+  end
+  local parts = {struct.pack('>' .. HOST, host.tat, host.last, host.rest_until, host.token, host.interval,
+    host.slow, host.burst, host.concurrency, host.inflight, host.failures, host.version, host.clear, flags, #lanes)}
+  for i, lane in ipairs(lanes) do
+    parts[i + 1] = struct.pack('>' .. LANE, lane.crawl, lane_flags(lane), lane.band, lane.stamp, #lane.pool,
+      lane.pool)
   end
   return table.concat(parts)
 end

@@ -62,8 +62,8 @@ in exactly one of the two.
 Packed values are big-endian, because then members of one score sort by their ordinal; `s1` stands for a byte
 with the length and so many bytes, `s2` and `s4` for the same with two and four.
 
-    ENTRY      >HBHB   attempts, crashes, rests, priority; fp; if attempts + rests > 0: >d first leased at;
-                       the packed request (`Link.packed`)
+    ENTRY      >HBHB   attempts, crashes, rests, priority; fp; its ordinal in six bytes; if attempts + rests
+                       > 0: >d first leased at; the packed request (`Link.packed`)
     RECORD     >dI     ordinal, C; s1 host; s1 pool; ENTRY
     LEASED     >ddB    deadline, granted at, 1 if landed; RECORD
     PAGE       >HI     length of the stream entry's id, length of the page; both; s1 holder; RECORD

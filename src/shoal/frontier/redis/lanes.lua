@@ -8,17 +8,31 @@ local function fingerprint_of(entry)
   return string.sub(entry, 7, 14)
 end
 
+-- Where its ordinal is: a score would have to be printed and read again, which costs more than the rest.
+local ENTRY = '>HBHBc8I6'
+local ORDINAL_AT = 15
+
+local function ordinal_of(entry)
+  return (struct.unpack('>I6', entry, ORDINAL_AT))
+end
+
+local function is_suspect(entry)
+  return string.byte(entry, 3) > 0  -- its crashes
+end
+
 local function unpack_entry(packed)
-  local entry, position = {}
-  entry.attempts, entry.crashes, entry.rests, entry.priority, entry.fp, position =
-    struct.unpack('>HBHBc8', packed)
-  if entry.attempts + entry.rests > 0 then entry.first_at, position = struct.unpack('>d', packed, position) end
-  entry.request = string.sub(packed, position)
-  return entry
+  local attempts, crashes, rests, priority, fp, ordinal, position = struct.unpack(ENTRY, packed)
+  local first_at = nil
+  if attempts + rests > 0 then first_at, position = struct.unpack('>d', packed, position) end
+  return {
+    attempts = attempts, crashes = crashes, rests = rests, priority = priority, fp = fp, ordinal = ordinal,
+    first_at = first_at, request = string.sub(packed, position),
+  }
 end
 
 local function pack_entry(entry)
-  local head = struct.pack('>HBHBc8', entry.attempts, entry.crashes, entry.rests, entry.priority, entry.fp)
+  local head = struct.pack(ENTRY, entry.attempts, entry.crashes, entry.rests, entry.priority, entry.fp,
+    entry.ordinal)
   if entry.attempts + entry.rests > 0 then head = head .. struct.pack('>d', entry.first_at) end
   return head .. entry.request
 end
@@ -35,7 +49,11 @@ local function unpack_record(record)
 end
 
 local function queue_of(lane)
-  return tag .. (lane.suspect and ':x:' or ':q:') .. lane.crawl .. ':' .. lane.pool .. ':' .. lane.host.name
+  if not lane.queue then
+    local kind = lane.suspect and ':x:' or ':q:'
+    lane.queue = tag .. kind .. lane.crawl .. ':' .. lane.pool .. ':' .. lane.host.name
+  end
+  return lane.queue
 end
 
 local function find_lane(host, crawl, pool, suspect)
@@ -48,7 +66,9 @@ end
 local function lane_of(host, crawl, pool, suspect)
   local lane = find_lane(host, crawl, pool, suspect)
   if not lane then
-    lane = {host = host, crawl = crawl, pool = pool, suspect = suspect, band = EMPTY, stamp = 0}
+    lane = {
+      host = host, crawl = crawl, pool = pool, suspect = suspect, band = EMPTY, stamp = 0, place = false,
+    }
     host.lanes[#host.lanes + 1] = lane
     follow(host)
   end
@@ -61,13 +81,14 @@ local function stamp(lane)
   touch(lane.host)
 end
 
-local function band_of(priority, attempts)
-  return math.min(priority + attempts, LOWEST_BAND)
+local function band_of(entry)
+  local high, low, _, _, _, priority = string.byte(entry, 1, 6)
+  return math.min(priority + high * 256 + low, LOWEST_BAND)
 end
 
 -- Let a request wait in its lane: one class lower for every attempt it has cost.
-local function wait(lane, ordinal, entry, priority, attempts)
-  local band = band_of(priority, attempts)
+local function wait(lane, ordinal, entry)
+  local band = band_of(entry)
   push(added, queue_of(lane), band * RANK + ordinal, entry)
   if lane.band == EMPTY then
     lane.band = band

@@ -2,14 +2,15 @@
 --
 -- ARGV     holder, call, limit, seconds, epoch of the server process, 1 if the holder may have a suspect,
 --          crawls (>I each), pools (s1 each), what has landed (leases.lua)
--- returns  token, deadline, seconds to wait, score of the best that is left, the requests (>dH interval and burst
---          of the host, then LEASED), the leases that were taken back (>dc12 token and id)
+-- returns  token, deadline, seconds to wait, score of the best that is left, the requests (each with the interval
+--          and burst of its host: LEASED), the leases that were taken back (>dc12 token and id), lanes that want a
+--          chunk back (spilled.lua)
 --
 -- Best band first; in a band the lane that was served least recently. `el` is in that order already; lanes that
 -- have cooled down join in. What is looked at is bounded by what can be handed out, however much waits.
 
 local holder, call, limit, seconds, epoch = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
-local MORE = 32  -- lanes looked at beyond the limit: some of their hosts will have been served by then
+local MORE = 8  -- lanes looked at beyond the limit: some of their hosts will have been served by then
 local CHORES = 64  -- leases taken back and delays ended per call
 
 -- Another server process may have lost the last turns that hosts took: each of them rests for an interval.
@@ -49,115 +50,149 @@ for _, crawl in ipairs(crawls) do
   end
 end
 
-local queue = {}  -- candidates, best first
+local lines = {}  -- lanes that may be served, in several lists, each with the best first
 local more = false  -- whether there may be others that nobody looked at
 
-local function gather(wanted)
-  local cooled, names = {}, {}
-  for _, one in ipairs(rosters) do
-    if suspects_allowed or not one.suspect then
-      local eligible = redis.call('ZRANGE', roster(one, 'el'), 0, wanted - 1, 'WITHSCORES')
-      for i = 1, #eligible, 2 do
-        queue[#queue + 1] = {score = tonumber(eligible[i + 1]), name = eligible[i], roster = one}
-      end
-      local due = redis.call('ZRANGEBYSCORE', roster(one, 'co'), '-inf', now, 'LIMIT', 0, wanted)
-      for _, name in ipairs(due) do
-        names[#names + 1] = name
-        cooled[#cooled + 1] = {name = name, roster = one}
-      end
-      more = more or #eligible == 2 * wanted or #due == wanted
-    end
+-- Give the list that has the best lane, and its score.
+local function best_line()
+  local best, score
+  for _, line in ipairs(lines) do
+    local head = line[line.at]
+    if head and (not best or head.score < score) then best, score = line, head.score end
   end
-  load_hosts(names)
-  for _, candidate in ipairs(cooled) do
-    local host = hosts[candidate.name]
-    touch(host)  -- moves to `el`, unless it is served
-    local lane = find_lane(host, candidate.roster.crawl, candidate.roster.pool, candidate.roster.suspect)
-    if lane then
-      candidate.score = lane.band * RANK + lane.stamp
-      queue[#queue + 1] = candidate
-    end
-  end
-  table.sort(queue, function(one, other) return one.score < other.score end)
-  names = {}
-  for i = 1, math.min(limit, #queue) do names[i] = queue[i].name end
-  load_hosts(names)
+  return best, score
 end
 
+-- Find the lanes behind names of hosts, which they are listed by.
+local function candidates(names, one, set)
+  local line = {at = 1}
+  for _, name in ipairs(names) do
+    local lane = find_lane(hosts[name], one.crawl, one.pool, one.suspect)
+    if lane and lane.band ~= EMPTY then
+      line[#line + 1] = {score = lane.band * RANK + lane.stamp, lane = lane, set = set}
+    else
+      push(removed, roster(one, set), name)  -- left there by a script that was cut short
+    end
+  end
+  return line
+end
+
+-- Look at the best lanes of each roster: those that are eligible, and those that have cooled down by now.
+local function gather(wanted)
+  local found, names = {}, {}
+  local function read(one, set, listed)
+    more = more or #listed == wanted
+    if #listed == 0 then return end
+    found[#found + 1] = {names = listed, one = one, set = set}
+    for _, name in ipairs(listed) do names[#names + 1] = name end
+  end
+  for _, one in ipairs(rosters) do
+    if suspects_allowed or not one.suspect then
+      read(one, 'el', redis.call('ZRANGE', roster(one, 'el'), 0, wanted - 1))
+      read(one, 'co', redis.call('ZRANGEBYSCORE', roster(one, 'co'), '-inf', now, 'LIMIT', 0, wanted))
+    end
+  end
+  load_hosts(names)
+  for _, list in ipairs(found) do
+    local line = candidates(list.names, list.one, list.set)
+    if list.set == 'co' then table.sort(line, function(one, other) return one.score < other.score end) end
+    lines[#lines + 1] = line
+  end
+end
+
+-- What has cooled down and was not served stands in `el` from now on. Its host's state stays as it is: see place.
+local function move_cooled()
+  for _, line in ipairs(lines) do
+    for _, candidate in ipairs(line) do
+      local lane = candidate.lane
+      if candidate.set == 'co' and not lane.host.touched then
+        push(added, roster(lane, 'el'), candidate.score, lane.host.name)
+        push(removed, roster(lane, 'co'), lane.host.name)
+      end
+    end
+  end
+end
+
+local again = {at = 1}  -- lanes that were served and can be served again
+
 -- Let a lane stand in line again, behind those of its band.
-local function stand(candidate, first)
-  local low, high = first, #queue + 1
+local function stand(candidate)
+  local low, high = again.at, #again + 1
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if queue[middle].score <= candidate.score then low = middle + 1 else high = middle end
+    if again[middle].score <= candidate.score then low = middle + 1 else high = middle end
   end
-  table.insert(queue, low, candidate)
+  table.insert(again, low, candidate)
 end
 
 -- --- granting --------------------------------------------------------------------------------------
 
--- Give the member of a lane's queue at `index` and its score.
+-- Give the member of a lane's queue at `index`.
 local function waiting_at(lane, index)
   local read = lane.read or {}
-  if index * 2 > #read and (not lane.read or lane.rest) then
+  if index > #read and (not lane.read or lane.rest) then
     -- One more than will be taken: the band of the next one is the lane's.
     local wanted = lane.read and 16 or (lane.host.interval > 0 and lane.host.burst == 1 and 2 or 8)
-    local from = #read / 2
-    local found = redis.call('ZRANGE', queue_of(lane), from, from + wanted - 1, 'WITHSCORES')
-    for _, value in ipairs(found) do read[#read + 1] = value end
-    lane.read, lane.rest = read, #found == 2 * wanted
+    local found = redis.call('ZRANGE', queue_of(lane), #read, #read + wanted - 1)
+    for _, entry in ipairs(found) do read[#read + 1] = entry end
+    lane.read, lane.rest = read, #found == wanted
   end
-  return read[index * 2 - 1], tonumber(read[index * 2])
+  return read[index]
 end
 
 local leased_until = now + seconds
 local granted_at = told(now)
 local token = math.max(meta.token + 1, math.floor(now * 1e6))
-local records, granted, suspect_granted = {}, {}, false
+local records, granted, given, suspect_granted = {}, {}, {}, false  -- given: how many, by crawl
 local short = {}  -- lanes with chunks that were served
 
 local function grant(lane)
   local index = (lane.served or 0) + 1
-  local entry, score = waiting_at(lane, index)
+  local entry = waiting_at(lane, index)
   lane.served = index
-  local record = struct.pack(LEASED, leased_until, granted_at, 0) .. pack_record(score % RANK, lane, entry)
+  local name, pool = lane.host.name, lane.pool
+  local record = struct.pack(LEASED, leased_until, granted_at, 0, ordinal_of(entry), lane.crawl, #name, name,
+    #pool, pool) .. entry
   records[#records + 1], records[#records + 2] = lease_id(lane.crawl, fingerprint_of(entry)), record
-  granted[#granted + 1] = struct.pack('>dH', lane.host.interval, lane.host.burst) .. record
+  granted[#granted + 1] = {exact(lane.host.interval), lane.host.burst, record}
   push(removed, queue_of(lane), entry)
-  count(lane.crawl, 'waiting', -1)
-  count(lane.crawl, 'leased', 1)
+  given[lane.crawl] = (given[lane.crawl] or 0) + 1
   take(lane.host, token)
   stamp(lane)
   if lane.spilled then short[lane] = true end
-  local _, following = waiting_at(lane, index + 1)
-  lane.band = following and math.floor(following / RANK) or EMPTY
+  local following = waiting_at(lane, index + 1)
+  lane.band = following and band_of(following) or EMPTY
   if lane.suspect then suspects_allowed, suspect_granted = false, true end
 end
 
 local function serve()
-  local first = 1
-  while #granted < limit and queue[first] do
-    local candidate = queue[first]
-    local one = candidate.roster
-    first = first + 1
-    local host = host_of(candidate.name)
-    local lane = find_lane(host, one.crawl, one.pool, one.suspect)
-    if not lane or lane.band == EMPTY then
-      push(removed, roster(one, 'el'), candidate.name)  -- left there by a script that was cut short
-    elseif not is_open(host) or host.ready > now then
+  lines[#lines + 1] = again
+  while #granted < limit do
+    local line = best_line()
+    if not line then break end
+    local candidate = line[line.at]
+    line.at = line.at + 1
+    local lane = candidate.lane
+    local host = lane.host
+    if not is_open(host) or host.ready > now then
       touch(host)  -- another lane took its turn, or it rests
     elseif not waiting_at(lane, (lane.served or 0) + 1) then
-      lane.band = EMPTY  -- as above
+      lane.band = EMPTY  -- a script was cut short
       touch(host)
-    elseif suspects_allowed or not one.suspect then
+    elseif suspects_allowed or not lane.suspect then
       grant(lane)
       if lane.band ~= EMPTY and is_open(host) and host.ready <= now then
         candidate.score = lane.band * RANK + lane.stamp
-        stand(candidate, first)
+        stand(candidate)
       end
     end
   end
-  return queue[first] and queue[first].score
+  for crawl, number in pairs(given) do
+    count(crawl, 'waiting', -number)
+    count(crawl, 'leased', number)
+  end
+  local _, score = best_line()
+  return score
 end
 
 -- Say when asking again can help.
@@ -183,9 +218,8 @@ local function repeated()
   if not latest or string.sub(latest, 9) ~= call then return false end
   token = struct.unpack('>d', latest)
   for _, record in pairs(load_batch(token).records) do
-    local _, _, name = unpack_record(string.sub(record, LEASED_SIZE + 1))
-    local host = host_of(name)
-    granted[#granted + 1] = struct.pack('>dH', host.interval, host.burst) .. record
+    local host = host_of(unpack_leased(record).name)
+    granted[#granted + 1] = {exact(host.interval), host.burst, record}
     leased_until = deadline_of(record)
   end
   return true
@@ -195,6 +229,7 @@ local best = false
 if not repeated() and limit > 0 then
   gather(limit + MORE)
   best = serve()
+  move_cooled()
   if #granted > 0 then
     meta.token = token
     local key, member = batch_key(token), string.format('%.0f', token)

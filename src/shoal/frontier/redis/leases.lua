@@ -6,8 +6,8 @@
 -- other check is needed. Each request has a deadline of its own, because a worker may extend some of a batch;
 -- T:lx has the earliest, and whether they differ is noted with the batch, so that the usual case costs nothing.
 
-local LEASED = '>ddB'
-local LEASED_SIZE = 17
+local LEASED = '>ddBdIBc0Bc0'  -- with the RECORD in it, but for its entry
+local LEASED_SIZE = 17  -- without it
 local LANDED_AT = 17  -- the byte that says so
 
 local batches = {}  -- token -> {holder, mixed, records, ended}; as far as this call has come
@@ -56,9 +56,12 @@ local function load_batch(token)
   return batch
 end
 
-local function unpack_leased(record)
-  local leased_until, granted_at, landed = struct.unpack(LEASED, record)
-  return leased_until, granted_at, landed == 1, string.sub(record, LEASED_SIZE + 1)
+local function unpack_leased(packed)
+  local _, granted_at, landed, ordinal, crawl, name, pool, position = struct.unpack(LEASED, packed)
+  return {
+    granted_at = granted_at, landed = landed == 1, ordinal = ordinal, crawl = crawl, name = name, pool = pool,
+    entry = string.sub(packed, position),
+  }
 end
 
 local function deadline_of(record)
@@ -117,7 +120,7 @@ local function put_back(host, crawl, pool, ordinal, entry, delay)
     push(added, tag .. ':dl:' .. crawl, now + delay, pack_record(ordinal, lane, packed))
     count(crawl, 'delayed', 1)
   else
-    wait(lane_of(host, crawl, pool, entry.crashes > 0), ordinal, packed, entry.priority, entry.attempts)
+    wait(lane_of(host, crawl, pool, entry.crashes > 0), ordinal, packed)
     count(crawl, 'waiting', 1)
   end
 end
@@ -135,15 +138,14 @@ end
 
 -- Charge a request whose holder died or overran.
 local function crash(batch, id)
-  local _, granted_at, landed, record = unpack_leased(batch.records[id])
-  local ordinal, crawl, name, pool, packed = unpack_record(record)
-  local host, terms = host_of(name), terms_of(crawl)
+  local leased = unpack_leased(batch.records[id])
+  local crawl, ordinal, pool = leased.crawl, leased.ordinal, leased.pool
+  local host, terms, entry = host_of(leased.name), terms_of(crawl), unpack_entry(leased.entry)
   end_lease(batch, id)
-  let_go(host, landed)
-  local entry = unpack_entry(packed)
+  let_go(host, leased.landed)
   if entry.crashes > 0 then hold_suspect(batch.holder, -1) end
   if not terms then return end  -- dropped
-  entry.first_at = entry.first_at or granted_at
+  entry.first_at = entry.first_at or leased.granted_at
   entry.attempts = math.min(entry.attempts + 1, MOST_ATTEMPTS)
   entry.crashes = math.min(entry.crashes + 1, MOST_CRASHES)
   count(crawl, 'leased', -1)
@@ -200,9 +202,7 @@ local function promote(crawl, limit)
   local key = tag .. ':dl:' .. crawl
   for _, record in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, limit)) do
     local ordinal, _, name, pool, packed = unpack_record(record)
-    local entry = unpack_entry(packed)
-    local lane = lane_of(host_of(name), crawl, pool, entry.crashes > 0)
-    wait(lane, ordinal, packed, entry.priority, entry.attempts)
+    wait(lane_of(host_of(name), crawl, pool, is_suspect(packed)), ordinal, packed)
     push(removed, key, record)
     count(crawl, 'delayed', -1)
     count(crawl, 'waiting', 1)
@@ -221,8 +221,7 @@ local function land(frame)
     for _, id in ipairs(several) do
       local record = batch.records[id]
       if record and string.byte(record, LANDED_AT) == 0 then
-        local _, _, name = unpack_record(string.sub(record, LEASED_SIZE + 1))
-        let_go(host_of(name), false)
+        let_go(host_of(unpack_leased(record).name), false)
         record = string.sub(record, 1, LANDED_AT - 1) .. '\1' .. string.sub(record, LANDED_AT + 1)
         batch.records[id] = record
         landed[#landed + 1], landed[#landed + 2] = id, record

@@ -35,9 +35,8 @@ _double = struct.Struct(">d")
 _held = struct.Struct(">dI8s")
 _dated = struct.Struct(">d8s")
 _record = struct.Struct(">dI")
-_entry = struct.Struct(">HBHB8s")
+_entry = struct.Struct(">HBHB8s6x")  # without the ordinal, which a score or a record has, too
 _leased = struct.Struct(">ddB")
-_pace = struct.Struct(">dH")
 _settlement = struct.Struct(">dI8sBBd")
 _letter = struct.Struct(">dHI")
 _fingerprint = struct.Struct(">Q")
@@ -244,11 +243,12 @@ def unpack_leased(packed: bytes, position: int = 0) -> Leased:
     return Leased(leased_until, bool(landed), unpack_record(packed, position + _leased.size))
 
 
-def unpack_grants(granted: Sequence[bytes], token: int, leased_until: float) -> Iterator[tuple[int, Lease]]:
-    """Give what lease.lua handed out, each with the number of its crawl, whose name it has yet to learn."""
-    for packed in granted:
-        interval, burst = _pace.unpack_from(packed)
-        record = unpack_leased(packed, _pace.size).record
+def unpack_grants(
+    granted: Sequence[tuple[bytes, int, bytes]], token: int, leased_until: float
+) -> Iterator[tuple[int, Lease]]:
+    """Give what lease.lua handed out, each with the number of its crawl instead of the name."""
+    for interval, burst, packed in granted:
+        record = unpack_leased(packed).record
         entry = record.entry
         yield (
             record.crawl,
@@ -262,7 +262,7 @@ def unpack_grants(granted: Sequence[bytes], token: int, leased_until: float) -> 
                 entry.crashes,
                 entry.rests,
                 leased_until,
-                interval,
+                float(interval),
                 burst,
             ),
         )

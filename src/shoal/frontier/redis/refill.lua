@@ -11,7 +11,7 @@ if not lane or not redis.call('ZSCORE', chunks_of(lane), id) then return {0, 0} 
 for i = 5, #ARGV, 2 do
   local score = tonumber(ARGV[i])
   local band = math.floor(score / RANK)
-  wait(lane, score - band * RANK, ARGV[i + 1], band, 0)
+  wait(lane, score - band * RANK, ARGV[i + 1])
 end
 save()
 

@@ -22,10 +22,10 @@ local PAYLOAD = {
 }
 
 local function read_settlement(frame, position)
-  local settlement = {}
-  settlement.token, settlement.id, settlement.outcome, settlement.flags, settlement.interval, position =
-    struct.unpack('>dc12BBd', frame, position)
-  local payload = PAYLOAD[settlement.outcome]
+  local token, id, outcome, flags, interval
+  token, id, outcome, flags, interval, position = struct.unpack('>dc12BBd', frame, position)
+  local settlement = {token = token, id = id, outcome = outcome, flags = flags, interval = interval, items = ''}
+  local payload = PAYLOAD[outcome]
   if payload then
     local values = {struct.unpack(payload[1], frame, position)}
     for i = 2, #payload do settlement[payload[i]] = values[i - 1] end
@@ -35,61 +35,62 @@ local function read_settlement(frame, position)
   return settlement, position
 end
 
--- What is left of a request once its attempt has ended.
-local function conclude(settlement, batch, host, crawl, pool, ordinal, entry)
-  local outcome = settlement.outcome
-  local function record()
-    return pack_record(ordinal, {host = host, crawl = crawl, pool = pool}, pack_entry(entry))
-  end
+-- What is left of a request once its attempt has ended; most leave nothing but a number.
+local function conclude(settlement, batch, host, leased)
+  local outcome, crawl, ordinal = settlement.outcome, leased.crawl, leased.ordinal
   if outcome == DONE then
     count(crawl, 'done', 1)
+    return
   elseif outcome == GONE then
     count(crawl, 'gone', 1)
+    return
   elseif outcome == FILTERED then
     count(crawl, 'filtered', 1)
     count(crawl, 'filtered.' .. settlement.rule, 1)
-  elseif outcome == FETCHED then
-    entry.attempts = math.min(entry.attempts + 1, MOST_ATTEMPTS)
-    announce(crawl, entry, record(), settlement.page, batch.holder)
-  elseif outcome == DEAD then
-    host.failures = host.failures + 1
-    entry.attempts = math.min(entry.attempts + 1, MOST_ATTEMPTS)
-    settlement.holder = batch.holder
-    die(crawl, ordinal, entry, record(), settlement)
-  elseif outcome == RETRY then
-    host.failures = host.failures + 1
-    count(crawl, 'retries', 1)
-    if settlement.charged == 1 then
-      entry.attempts = math.min(entry.attempts + 1, MOST_ATTEMPTS)
-    else
-      entry.rests = math.min(entry.rests + 1, MOST_ATTEMPTS)
-    end
-    if settlement.rest > 0 then rest(host, now + settlement.rest) end
-    put_back(host, crawl, pool, ordinal, entry, settlement.delay)
+    return
+  end
+  local entry = unpack_entry(leased.entry)
+  if outcome == RELEASED then
+    put_back(host, crawl, leased.pool, ordinal, entry, settlement.delay)
+    return
+  end
+  entry.first_at = entry.first_at or leased.granted_at
+  if outcome == RETRY and settlement.charged == 0 then
+    entry.rests = math.min(entry.rests + 1, MOST_ATTEMPTS)
   else
-    put_back(host, crawl, pool, ordinal, entry, settlement.delay)
+    entry.attempts = math.min(entry.attempts + 1, MOST_ATTEMPTS)
+  end
+  local lane = {host = host, crawl = crawl, pool = leased.pool}
+  if outcome == FETCHED then
+    announce(crawl, entry, pack_record(ordinal, lane, pack_entry(entry)), settlement.page, batch.holder)
+    return
+  end
+  host.failures = host.failures + 1
+  if outcome == RETRY then
+    count(crawl, 'retries', 1)
+    if settlement.rest > 0 then rest(host, now + settlement.rest) end
+    put_back(host, crawl, leased.pool, ordinal, entry, settlement.delay)
+  else
+    settlement.holder = batch.holder
+    die(crawl, ordinal, entry, pack_record(ordinal, lane, pack_entry(entry)), settlement)
   end
 end
 
-local function settle(settlement, batch)
-  local leased = batch.records[settlement.id]
-  local _, granted_at, landed, record = unpack_leased(leased)
-  local ordinal, crawl, name, pool, packed = unpack_record(record)
-  local host, entry, terms = host_of(name), unpack_entry(packed), terms_of(crawl)
+local function settle(settlement, batch, leased)
+  local host, crawl = host_of(leased.name), leased.crawl
   end_lease(batch, settlement.id)
-  let_go(host, landed)
+  let_go(host, leased.landed)
   touch(host)
   if not flag(settlement.flags, SENT) then
     give_back(host, settlement.token, settlement.interval)
   elseif flag(settlement.flags, ANSWERED) then
     hear(host, flag(settlement.flags, BLOCKED))
   end
-  if entry.crashes > 0 then hold_suspect(batch.holder, -1) end
-  if not terms then return false end  -- dropped
-  if settlement.outcome ~= RELEASED then entry.first_at = entry.first_at or granted_at end
+  if is_suspect(leased.entry) then hold_suspect(batch.holder, -1) end
+  if not terms_of(crawl) then return false end  -- dropped
   count(crawl, 'leased', -1)
-  conclude(settlement, batch, host, crawl, pool, ordinal, entry)
-  bring_items(crawl, entry.fp, settlement.items)
+  conclude(settlement, batch, host, leased)
+  bring_items(crawl, fingerprint_of(leased.entry), settlement.items)
   return true
 end
 
@@ -102,10 +103,13 @@ end
 
 local names = {}
 for token, several in pairs(ids) do
-  for _, record in pairs(load_leased(token, several).records) do
-    if record then
-      local _, _, name = unpack_record(string.sub(record, LEASED_SIZE + 1))
-      names[#names + 1] = name
+  local batch = load_leased(token, several)
+  batch.leased = {}
+  for _, id in ipairs(several) do
+    if batch.records[id] then
+      local leased = unpack_leased(batch.records[id])
+      batch.leased[id] = leased
+      names[#names + 1] = leased.name
     end
   end
 end
@@ -114,7 +118,8 @@ load_hosts(names)
 local accepted = {}
 for i, settlement in ipairs(settlements) do
   local batch = batch_of(settlement.token)
-  accepted[i] = batch.records[settlement.id] and settle(settlement, batch) and '1' or '0'
+  local there = batch.records[settlement.id]
+  accepted[i] = there and settle(settlement, batch, batch.leased[settlement.id]) and '1' or '0'
 end
 save()
 save_batches()

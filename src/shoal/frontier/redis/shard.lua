@@ -42,24 +42,25 @@ local function call_with(command, key, arguments)
   end
 end
 
-local function push(lists, key, ...)
+-- Append one value, or two, to the list under a key.
+local function push(lists, key, one, other)
   local list = lists[key]
   if not list then
     list = {}
     lists[key] = list
   end
-  for _, value in ipairs({...}) do list[#list + 1] = value end
+  list[#list + 1] = one
+  if other then list[#list + 1] = other end
 end
 
 local added, removed = {}, {}  -- key of a sorted set -> arguments of ZADD, of ZREM
-local counted = {}  -- key of a crawl's counters -> counter -> by how much
+local counted = {}  -- crawl -> counter -> by how much
 
 local function count(crawl, counter, by)
-  local key = tag .. ':n:' .. crawl
-  local changes = counted[key]
+  local changes = counted[crawl]
   if not changes then
     changes = {}
-    counted[key] = changes
+    counted[crawl] = changes
   end
   changes[counter] = (changes[counter] or 0) + by
 end
@@ -67,9 +68,9 @@ end
 -- Write what was gathered: additions first.
 local function save_sets()
   for key, arguments in pairs(added) do call_with('ZADD', key, arguments) end
-  for key, changes in pairs(counted) do
+  for crawl, changes in pairs(counted) do
     for counter, by in pairs(changes) do
-      if by ~= 0 then redis.call('HINCRBY', key, counter, by) end
+      if by ~= 0 then redis.call('HINCRBY', tag .. ':n:' .. crawl, counter, by) end
     end
   end
   redis.call('HSET', KEYS[1], 'latest', now, 'offset', meta.offset, 'token', meta.token, 'stamp', meta.stamp)

@@ -19,6 +19,6 @@ redis.call('HSET', tag .. ':spb:' .. crawl, id, ARGV[5])
 redis.call('ZADD', chunks_of(lane), best, id)
 lane.spilled = true
 touch(lane.host)
-push(removed, queue, unpack(members))
+for _, member in ipairs(members) do push(removed, queue, member) end
 save()
 return #members
