@@ -2,7 +2,7 @@
 
 A Secure cookie is neither taken nor sent over plain HTTP, and goes back only to the port it came from. A
 cookie for a public suffix (`co.uk`) is refused. Servers cannot make the jar grow: a cookie has a greatest
-size, a domain a number of cookies, the jar a number of domains, and the header we send a length.
+size, a domain a number of cookies, the jar a number of domains and of bytes, and the header we send a length.
 """
 
 from collections.abc import Iterable
@@ -17,6 +17,7 @@ from shoal.fetch.httpdate import http_date
 
 PER_DOMAIN = 50
 DOMAINS = 5_000
+JAR_BYTES = 8 << 20  # names, values and paths; a jar is written to the store whenever it has changed
 COOKIE_BYTES = 4096  # name and value
 LINE_BYTES = 2 * COOKIE_BYTES  # a whole Set-Cookie line; a longer one is not even looked at
 HEADER_BYTES = 8192  # of cookies in one request
@@ -32,12 +33,17 @@ class Cookie(msgspec.Struct, frozen=True, omit_defaults=True):
     host_only: bool = True
     secure: bool = False
 
+    @property
+    def size(self) -> int:
+        return len(self.name) + len(self.value) + len(self.path)
+
 
 class CookieJar:
     """Keeps cookies and finds those for a URL."""
 
     def __init__(self) -> None:
         self._domains: dict[str, dict[tuple[str, str], Cookie]] = {}  # domain -> (path, name) -> cookie
+        self._bytes = 0
         self.version = 0  # grows with every change: what is worth saving
         self.dropped = 0  # cookies refused, for whatever reason
 
@@ -89,6 +95,7 @@ class CookieJar:
         jar = cls()
         for cookie in msgspec.json.decode(dumped, type=list[Cookie]):
             jar._domains.setdefault(cookie.domain, {})[cookie.path, cookie.name] = cookie
+            jar._bytes += cookie.size
         return jar
 
     def _keep(self, cookie: Cookie, place: "_Place", now: float) -> bool:
@@ -99,19 +106,24 @@ class CookieJar:
             return False  # plain HTTP must not overwrite what came over TLS
         if cookie.expires is not None and cookie.expires <= now:
             if old is not None:  # the usual way to delete one
-                del kept[key]
+                self._drop(kept, key)
                 self.version += 1
             return True
         if old is None and len(kept) >= PER_DOMAIN:
             gone = [key for key, other in kept.items() if other.expires is not None and other.expires <= now]
             for expired in gone or [next(iter(kept))]:
-                del kept[expired]
-        if cookie.domain not in self._domains and len(self._domains) >= DOMAINS:
-            del self._domains[next(iter(self._domains))]
+                self._drop(kept, expired)
         if old is None or old != cookie:
             self.version += 1
+        self._bytes += cookie.size - (0 if old is None else old.size)
         self._domains.setdefault(cookie.domain, kept)[key] = cookie
+        while len(self._domains) > DOMAINS or self._bytes > JAR_BYTES:
+            oldest = self._domains.pop(next(iter(self._domains)))
+            self._bytes -= sum(one.size for one in oldest.values())
         return True
+
+    def _drop(self, kept: dict[tuple[str, str], Cookie], key: tuple[str, str]) -> None:
+        self._bytes -= kept.pop(key).size
 
 
 class _Place(msgspec.Struct, frozen=True):

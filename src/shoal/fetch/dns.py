@@ -19,7 +19,7 @@ from shoal.model.failure import Failure, FailureClass
 
 Answer = tuple[str, ...] | Failure
 
-NAMES = 50_000  # about 20 MB
+NAMES = 25_000  # 28 MB, if all of them are long and have as many addresses as are kept
 ADDRESSES = 8
 SHORTEST, LONGEST = 5.0, 3600.0  # bounds of a time to live: neither a question per page nor stale for days
 NEGATIVE = 5.0

@@ -1,5 +1,7 @@
 """Cookies that a user gives to a crawl: by name and value, or in a `cookies.txt`."""
 
+import logging
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -7,6 +9,8 @@ from urllib.parse import urlsplit
 from shoal.fetch.cookies import COOKIE_BYTES, Cookie
 from shoal.fetch.guard import DEFAULT_PORTS
 from shoal.model.errors import Misconfigured
+
+log = logging.getLogger(__name__)
 
 _LARGEST_FILE = 4 << 20
 _HTTP_ONLY = "#HttpOnly_"  # a comment to old readers, a cookie to others
@@ -25,8 +29,14 @@ def for_seeds(cookies: Mapping[str, str], seeds: Iterable[str]) -> Iterator[Cook
 def from_file(path: str) -> list[Cookie]:
     """Read a `cookies.txt`. A complaint names the line and never shows what is on it."""
     try:
-        if Path(path).stat().st_size > _LARGEST_FILE:
+        found = Path(path).stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise Misconfigured(f"crawl.cookie_file: {path}: not a file")
+        if found.st_size > _LARGEST_FILE:
             raise Misconfigured(f"crawl.cookie_file: {path}: larger than any cookie file can be")
+        if found.st_mode & stat.S_IROTH:
+            # Not refused: secrets that a container is given are often mounted like that.
+            log.warning("cookies.readable_by_all", extra={"file": path, "mend_with": f"chmod 600 {path}"})
         text = Path(path).read_text("utf-8")
     except OSError as error:
         raise Misconfigured(f"crawl.cookie_file: {path}: {error.strerror}") from None
@@ -37,6 +47,8 @@ def from_file(path: str) -> list[Cookie]:
         line = line.removeprefix(_HTTP_ONLY)
         if line.strip() and not line.startswith("#"):
             cookies.append(_read(line.split("\t"), f"crawl.cookie_file: {path}:{number}"))
+    if not cookies:
+        raise Misconfigured(f"crawl.cookie_file: {path}: no cookie in it")
     return cookies
 
 

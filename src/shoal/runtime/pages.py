@@ -11,6 +11,8 @@ from shoal.archive.writer import ArchiveWriter
 from shoal.model.page import PageRecord, PageRef, Response
 from shoal.model.request import Request
 
+VALIDATOR_BYTES = 1024  # of an ETag or a date: a longer one is neither kept for every page nor sent back
+
 _NOT_MODIFIED = 304
 
 Headers = Sequence[tuple[str, str]]
@@ -60,20 +62,26 @@ class Pages:
                     fetched_at=response.fetched_at,
                     elapsed=response.elapsed,
                     wire_bytes=len(response.wire),
-                    etag=response.header("etag", before.etag),  # a 304 repeats validators only if it likes
-                    modified=response.header("last-modified", before.modified),
+                    # A 304 repeats validators only if it likes.
+                    etag=_validator(response, "etag") or before.etag,
+                    modified=_validator(response, "last-modified") or before.modified,
                 )
         ref, digest = self._writer.append(request, sent, response)
         return PageRecord(
             ref,
             response.status,
             response.fetched_at,
-            etag=response.header("etag"),
-            modified=response.header("last-modified"),
+            etag=_validator(response, "etag"),
+            modified=_validator(response, "last-modified"),
             digest=digest,
             elapsed=response.elapsed,
             wire_bytes=len(response.wire),
         )
+
+
+def _validator(page: Response | StoredPage, name: str) -> str:
+    value = page.header(name)
+    return value if len(value) <= VALIDATOR_BYTES else ""
 
 
 def _record_of(stored: StoredPage) -> PageRecord:
@@ -81,7 +89,7 @@ def _record_of(stored: StoredPage) -> PageRecord:
         stored.original or stored.ref,
         stored.status,
         stored.fetched_at,
-        etag=stored.header("etag"),
-        modified=stored.header("last-modified"),
+        etag=_validator(stored, "etag"),
+        modified=_validator(stored, "last-modified"),
         digest=stored.digest,
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.fetch.cookies import COOKIE_BYTES, DOMAINS, HEADER_BYTES, PER_DOMAIN, CookieJar
+from shoal.fetch.cookies import COOKIE_BYTES, DOMAINS, HEADER_BYTES, JAR_BYTES, PER_DOMAIN, CookieJar
 
 NOW = 1_800_000_000.0
 SITE = "https://www.example.com/shop/list"
@@ -181,3 +181,21 @@ def test_the_version_grows_only_when_something_changes() -> None:
     assert jar.version == before
     jar.store(SITE, ["a=2"], NOW)
     assert jar.version > before
+
+
+def test_the_bytes_of_a_jar_are_bounded_and_what_is_deleted_or_replaced_makes_room() -> None:
+    jar = CookieJar()
+    large = "v" * (COOKIE_BYTES - 10)
+    for n in range(60):
+        for number in range(PER_DOMAIN):
+            jar.store(f"https://{n}.test/", [f"c{number}={large}"], NOW)
+    assert len(jar.dump()) < 2 * JAR_BYTES
+    assert jar.header("https://59.test/", NOW)
+    assert not jar.header("https://0.test/", NOW)
+
+    one = CookieJar()
+    for _ in range(3 * JAR_BYTES // COOKIE_BYTES):
+        one.store("https://a.test/", [f"c={large}"], NOW)
+        one.store("https://b.test/", [f"c={large}"], NOW)
+        one.store("https://b.test/", ["c=; Max-Age=0"], NOW)
+    assert len(CookieJar.load(one.dump())) == 1

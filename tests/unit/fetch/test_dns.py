@@ -3,8 +3,11 @@
 import asyncio
 import socket
 import struct
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -148,6 +151,26 @@ async def test_of_very_many_addresses_only_a_few_are_used() -> None:
         answer = await resolver.resolve("many.test")
     # An answer this long does not fit into a datagram; a resolver may also refuse it altogether.
     assert isinstance(answer, Failure) or len(answer) <= ADDRESSES
+
+
+async def test_N11_the_answers_for_a_hundred_thousand_hosts_stay_small() -> None:
+    loop = asyncio.get_running_loop()
+    question: Any = loop.create_future()
+    nodes = [
+        SimpleNamespace(addr=(b"2001:db8:1111:2222:3333:4444:5555:%04d" % n, 0), ttl=60) for n in range(8)
+    ]
+    question.set_result(SimpleNamespace(nodes=nodes))
+    async with Resolver() as resolver:
+        tracemalloc.start()
+        try:
+            for n in range(100_000):
+                host = f"{n}.{'x' * 63}.{'y' * 63}.test"
+                asked = resolver._asked[host] = loop.create_future()
+                resolver._keep(host, question, asked)
+            size, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert size <= 32 << 20
 
 
 async def test_the_cache_is_bounded() -> None:

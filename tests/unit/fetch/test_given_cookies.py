@@ -63,3 +63,30 @@ def test_a_line_that_is_no_cookie_is_named_and_not_shown(tmp_path: Path, line: s
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match=r"crawl\.cookie_file: .*none\.txt: No such file"):
         from_file(str(tmp_path / "none.txt"))
+
+
+def test_C05_a_file_that_cannot_be_a_file_of_cookies_is_refused(tmp_path: Path) -> None:
+    empty, huge = tmp_path / "empty.txt", tmp_path / "huge.txt"
+    empty.touch()
+    with huge.open("wb") as file:
+        file.truncate(1 << 30)
+    for path, told in (
+        (empty, "no cookie in it"),
+        (huge, "larger than any cookie file can be"),
+        (tmp_path, "not a file"),
+        (Path("/dev/zero"), "not a file"),
+    ):
+        with pytest.raises(Misconfigured, match=rf"crawl\.cookie_file: {path}: {told}"):
+            from_file(str(path))
+
+
+@pytest.mark.parametrize(("mode", "told"), [(0o600, 0), (0o640, 0), (0o644, 1)])
+def test_C05_a_file_that_everybody_can_read_is_told_with_the_mend(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, told: int
+) -> None:
+    file = tmp_path / "cookies.txt"
+    file.write_text("a.test\tTRUE\t/\tFALSE\t0\tn\tsecret\n")
+    file.chmod(mode)
+    assert len(from_file(str(file))) == 1
+    assert [record.message for record in caplog.records] == ["cookies.readable_by_all"] * told
+    assert "secret" not in caplog.text
