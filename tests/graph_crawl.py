@@ -88,6 +88,23 @@ class GraphCrawl:
         await crawling
         return alive
 
+    async def run_and_stop(self, site: ServedSite, served: Iterable[int], *, for_s: float) -> int:
+        """Run it to its end, but stop all its processes for a while each time so many pages were served."""
+        process = self._start_group()
+        crawling = asyncio.ensure_future(asyncio.to_thread(process.wait))
+        stops = 0
+        for pages in served:
+            while await site.served() < pages and not crawling.done():
+                await asyncio.wait([crawling], timeout=POLL)
+            if crawling.done():
+                break
+            os.killpg(process.pid, signal.SIGSTOP)
+            await asyncio.sleep(for_s)
+            os.killpg(process.pid, signal.SIGCONT)
+            stops += 1
+        assert await crawling == 0, (self.folder / "log").read_text()
+        return stops
+
     def _start_group(self) -> subprocess.Popen[bytes]:
         with (self.folder / "log").open("ab") as log:  # for whoever looks into a failure
             return subprocess.Popen(

@@ -73,6 +73,10 @@ class Committer:
         """Count what was handed in and is not durable yet."""
         return len(self._settlements) + len(self._acknowledgements) + self._committing
 
+    def late(self, now: float) -> bool:
+        """Tell whether a lease that was handed in has run out: then this process was stopped in between."""
+        return any(settlement.lease.leased_until <= now for settlement, _ in self._settlements)
+
     async def run(self) -> None:
         """Commit group after group until cancelled."""
         while True:
