@@ -58,7 +58,7 @@ async def test_a_request_is_followed_from_its_acceptance_to_its_page(bench: Sqli
     assert (await told(bench)).state == "waiting"
     [lease] = await taken(bench.frontier, holder="me", ttl=10.0)
     leased = await told(bench)
-    assert (leased.state, leased.holder) == ("leased", "me")
+    assert (leased.state, leased.holder, leased.leased_at) == ("leased", "me", START)
 
     bench.clock.advance(1.0)
     await bench.frontier.settle([Settlement(lease, Retry(TIMEOUT, delay=8.0), elapsed=0.5)])

@@ -122,6 +122,18 @@ def test_a_spider_that_cannot_be_loaded_is_named_with_the_line(tmp_path: Path, c
     assert ran.complaint.startswith(told)
 
 
+def test_one_bad_seed_among_many_is_named_and_nothing_is_touched(tmp_path: Path) -> None:
+    seeds = [f"https://a.test/{n}" for n in range(1000)]
+    seeds[500] = "https://a.test:99999/"
+    (tmp_path / "spider.toml").write_text(
+        f'name = "x"\nstart = {seeds!r}\n[[page]]\n[page.item]\ntitle = "title::text"\n'
+    )
+    ran = shoal("crawl", "spider.toml", cwd=tmp_path)
+    assert ran.code == 1
+    assert "https://a.test:99999/" in ran.complaint
+    assert not (tmp_path / "shoal-data").exists()
+
+
 def test_a_spider_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "spider.py").mkdir()
     ran = shoal("crawl", "spider.py", cwd=tmp_path)

@@ -1,5 +1,6 @@
 """`shoal trace` after a crawl of a shop with a page that fails at first, one that is gone and one that moved."""
 
+import re
 from pathlib import Path
 
 from tests.e2e.command import HASTY, QUICK, records, shoal
@@ -10,7 +11,11 @@ def test_a_url_is_followed_from_where_it_was_found_to_what_it_brought(shop: str,
     urls = [item["url"] for item in records(tmp_path / "items.jsonl")]
 
     [seed] = shoal("trace", shop, "--json", cwd=tmp_path).json["traces"]
-    assert (seed["state"], seed["found_on"], seed["failed_attempts"]) == ("done", None, [])
+    assert (seed["state"], seed["found_on"], [one["status"] for one in seed["attempts"]]) == (
+        "done",
+        None,
+        [200],
+    )
     [last] = shoal("trace", urls[-1], "--json", cwd=tmp_path).json["traces"]
     assert last["found_on"]["url"] in urls
     assert last["page"]["items"] == 1
@@ -33,6 +38,57 @@ def test_failed_attempts_are_remembered(shop: str, tmp_path: Path) -> None:
     shoal("crawl", shop, *QUICK, "--quiet", cwd=tmp_path)
 
     [trace] = shoal("trace", letter["url"], "--json", cwd=tmp_path).json["traces"]
-    [tried] = trace["failed_attempts"]
-    assert (tried["class"], tried["status"], trace["state"]) == ("target_error", 503, "done")
-    assert tried["elapsed_s"] > 0
+    assert [(one["class"], one["status"]) for one in trace["attempts"]] == [
+        ("target_error", 503),
+        (None, 200),
+    ]
+    assert trace["state"] == "done"
+    assert all(one["elapsed_s"] > 0 for one in trace["attempts"])
+    first, second = (one["started_at"] for one in trace["attempts"])
+    assert first < second
+
+
+SPIDER = """
+import shoal
+
+spider = shoal.Spider("shop", start=[{start!r}], max_pages={pages})
+
+
+@spider.page()
+def anything(page):
+    yield {{"url": page.url, "note": {note!r}}}
+    yield page.links()
+"""
+
+
+def test_C08_a_page_knows_the_version_of_the_spider_that_parsed_it(shop: str, tmp_path: Path) -> None:
+    """The same crawl goes on with a changed spider; then its pages are parsed again with a third one."""
+
+    def crawl(note: str, pages: int) -> None:
+        (tmp_path / "spider.py").write_text(SPIDER.format(start=shop, note=note, pages=pages))
+        shoal("crawl", "spider.py", *QUICK, "--out", "items.jsonl", "--quiet", cwd=tmp_path, env=HASTY)
+
+    def parsed_by(url: str) -> str:
+        [trace] = shoal("trace", url, "--json", cwd=tmp_path).json["traces"]
+        return str(trace["parsed_by"]["version"])
+
+    crawl("first", 5)
+    early = len(records(tmp_path / "items.jsonl"))
+    crawl("second", 1000)
+    items = records(tmp_path / "items.jsonl")
+    assert early < len(items)
+    assert {item["note"] for item in items[:early]} == {"first"}
+    assert {item["note"] for item in items[early:]} == {"second"}
+    old, new = items[0]["url"], items[-1]["url"]
+    assert parsed_by(old) != parsed_by(new)
+
+    (tmp_path / "third.py").write_text(SPIDER.format(start=shop, note="third", pages=9))
+    shoal("reparse", "third.py", "--commit", "--out", "third.jsonl", "--match", re.escape(new), cwd=tmp_path)
+    [trace] = shoal("trace", new, "--json", cwd=tmp_path).json["traces"]
+    [again] = trace["parsed_again"]
+    assert again["version"] not in (parsed_by(old), parsed_by(new))
+    assert again["out"] == str(tmp_path / "third.jsonl")
+    [seed] = shoal("trace", shop, "--json", cwd=tmp_path).json["traces"]
+    assert seed["parsed_again"] == []  # not one of those that were chosen
+    assert "  parsed    by version " in shoal("trace", old, cwd=tmp_path).out
+    assert shoal("verify", cwd=tmp_path).code == 0

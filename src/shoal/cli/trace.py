@@ -13,7 +13,7 @@ from shoal.cli.options import Config, Crawl, Json, Store, examples
 from shoal.model.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from shoal.runtime.trace import HostView, Story, Trace
+    from shoal.runtime.trace import HostView, Story, Trace, Try
 
 EXAMPLES = examples(
     ("Why is this page not in my data?", "shoal trace https://shop.example/item/7"),
@@ -63,15 +63,15 @@ def trace_json(trace: "Trace") -> dict[str, object]:
         "state": story.state,
         "found_on": None if origin is None else {"url": origin.url, "trace": f"{origin.fingerprint:016x}"},
         "accepted_at": None if origin is None else origin.at,
-        "failed_attempts": [
+        "attempts": [
             {
-                "at": tried.at,
+                "started_at": tried.started_at,
                 "elapsed_s": tried.elapsed,
                 "status": tried.status,
-                "class": tried.kind.value,
+                "class": tried.kind or None,
                 "reason": tried.reason,
             }
-            for tried in story.tried
+            for tried in trace.tries
         ],
         "ended_at": story.ended_at,
         "status": page.status if page else story.status,
@@ -89,8 +89,16 @@ def trace_json(trace: "Trace") -> dict[str, object]:
             "items": page.items,
             "links": page.links,
         },
+        "parsed_by": None
+        if trace.version is None
+        else {"version": trace.version.digest, "since": trace.version.since},
+        "parsed_again": [
+            {"version": again.digest, "at": again.at, "out": again.out, "limit": again.limit}
+            for again in trace.again
+        ],
         "due": story.due,
         "holder": story.holder,
+        "leased_at": story.leased_at,
     }
 
 
@@ -104,23 +112,32 @@ def trace_lines(trace: "Trace", now: float) -> Iterator[str]:
             yield f"  accepted  {instant(origin.at)}"
     elif trace.url and (story.page or story.request or story.found_on is not None):
         yield "  found on  nowhere: a start URL"
-    for number, tried in enumerate(story.tried, 1):
-        status = f" {tried.status}" if tried.status else ""
-        yield (
-            f"  try {number:<5} {instant(tried.at)}  {tried.kind.value}{status}"
-            f" after {duration(tried.elapsed)}; {shown(tried.reason)}"
-        )
+    for number, tried in enumerate(trace.tries, 1):
+        yield f"  try {number:<5} {instant(tried.started_at)}  {_told(tried)}"
     if (page := story.page) is not None:
         yield (
-            f"  fetched   {instant(page.fetched_at)}  {page.status}"
-            f" in {duration(page.elapsed)}, {size(page.wire_bytes)}"
+            f"  archived  {page.ref.segment} at {page.ref.offset}, {counted(page.ref.length, 'byte')}"
+            f" for {size(page.wire_bytes)} of body"
         )
-        yield f"  archived  {page.ref.segment} at {page.ref.offset}, {counted(page.ref.length, 'byte')}"
+        if trace.version is not None:
+            used_since = instant(trace.version.since)
+            yield f"  parsed    by version {trace.version.digest}, in use since {used_since}"
         if story.state == "done":
             yield f"  brought   {counted(page.items, 'item')}, {counted(page.links, 'link')}"
+    for again in trace.again:
+        some = "" if again.limit is None else f" (if among the first {counted(again.limit, 'page')})"
+        yield f"  reparsed  {instant(again.at)}  by version {again.digest} into {shown(again.out)}{some}"
     yield f"  now       {_standing(story, now)}"
     if trace.host is not None and story.state in ("waiting", "delayed", "leased"):
         yield f"  host      {host_line(trace.host, now)}"
+
+
+def _told(tried: "Try") -> str:
+    if not tried.kind:
+        return f"{tried.status} in {duration(tried.elapsed)}"
+    status = f" {tried.status}" if tried.status else ""
+    reason = f"; {shown(tried.reason)}" if tried.reason else ""
+    return f"{tried.kind}{status} after {duration(tried.elapsed)}{reason}"
 
 
 def _standing(story: "Story", now: float) -> str:
@@ -128,7 +145,8 @@ def _standing(story: "Story", now: float) -> str:
         case "delayed" if story.due is not None:
             return f"delayed: tried again in {duration(max(story.due - now, 0.0))}, at {instant(story.due)}"
         case "leased" | "parsing":
-            return f"{story.state} by {story.holder}"
+            since = "" if story.leased_at is None else f", since {instant(story.leased_at)}"
+            return f"{story.state} by {story.holder}{since}"
         case "waiting":
             return "waiting for its host's turn"
     reason = ": ".join(text for text in (story.rule, shown(story.reason) if story.reason else "") if text)

@@ -167,6 +167,7 @@ class Story:
     reason: str = ""
     due: float | None = None  # epoch seconds before which it may not be leased
     holder: str = ""  # who has it, or had it last
+    leased_at: float | None = None  # when the lease that is out was granted
 
     @property
     def trace(self) -> str:

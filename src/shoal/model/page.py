@@ -48,10 +48,11 @@ class PageRecord(msgspec.Struct, frozen=True):
     digest: str = ""
     elapsed: float = 0.0  # seconds that fetching took
     wire_bytes: int = 0  # of the body, as sent
+    version: int = 0  # of the spider that parsed it, by the crawl's own count; 0: not parsed
 
-    def parsed(self, *, items: int, links: int) -> "PageRecord":
-        """Say what the page brought."""
-        return msgspec.structs.replace(self, items=items, links=links)
+    def parsed(self, *, items: int, links: int, version: int = 0) -> "PageRecord":
+        """Say what the page brought, and to which version of the spider."""
+        return msgspec.structs.replace(self, items=items, links=links, version=version)
 
 
 class GivenUp(msgspec.Struct, frozen=True, array_like=True):

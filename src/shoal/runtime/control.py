@@ -18,6 +18,7 @@ import msgspec
 from shoal.frontier.answers import HostView
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+from shoal.runtime.versions import KEY, Reparse, Versions
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,14 @@ class PauseCrawl(msgspec.Struct, frozen=True, tag="pause_crawl"):
     paused: bool
 
 
-Command = ShowHost | SetHost | ClearHost | PauseCrawl
+class NoteReparse(msgspec.Struct, frozen=True, tag="note_reparse"):
+    """Remember with a crawl that its pages were parsed again."""
+
+    crawl: str
+    reparse: Reparse
+
+
+Command = ShowHost | SetHost | ClearHost | PauseCrawl | NoteReparse
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,6 +88,11 @@ async def obey(frontier: SqliteFrontier, command: Command) -> Answer:
             return Answer(host=changed)
         case ClearHost(host):
             return Answer(host=await frontier.host_clear(host))
+        case NoteReparse(crawl, reparse):
+            versions = Versions.load(await frontier.crawl_get(crawl, KEY))
+            versions.note(reparse)
+            await frontier.crawl_set(crawl, KEY, versions.dump())
+            return Answer()
         case PauseCrawl(crawl, paused):
             await (frontier.pause(crawl) if paused else frontier.resume(crawl))
             return Answer()

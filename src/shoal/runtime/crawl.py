@@ -37,6 +37,7 @@ from shoal.runtime.wiring import open_stations
 log = logging.getLogger(__name__)
 
 LEASE_BATCH = 32
+SOON = 1.0  # seconds before its end at which a lease counts as run out: nobody reclaims it sooner
 PREFETCH = 32  # leases that wait for a slot: enough to keep all of them busy between two calls for work
 PARSE_BACKLOG = 512  # pages in the parse stage at which fetching pauses
 PARSE_BACKLOG_BYTES = 64 << 20
@@ -92,6 +93,7 @@ class Crawl:
             quarantine=Quarantine(links.per_pattern, stations.totals.quarantined),
             lookalikes=Lookalikes(links.lookalikes, stations.totals.lookalikes, stations.border.watch),
             hooks=stations.parser.description.hooks,
+            version=stations.version,
         )
 
     @property
@@ -163,6 +165,7 @@ class Crawl:
             wait = IDLE
             room = await self._room()
             if room > 0:
+                await self._commit_late()
                 grant = await frontier.lease(
                     holder=self._stations.holder,
                     limit=min(room, LEASE_BATCH),
@@ -335,8 +338,14 @@ class Crawl:
             self._parsing.settle_slow()
             await self._save()
 
+    async def _commit_late(self) -> None:
+        """Commit before leases are reclaimed whose pages are archived: they would be archived again."""
+        if not self._stations.shared and self._committer.late(time.time() + SOON):
+            await self._committer.flush()
+
     async def _extend(self, leases: Sequence[Lease]) -> None:
         if leases:
+            await self._commit_late()
             for renewed in await self._stations.frontier.extend(leases, self._settings.lease):
                 if renewed.fingerprint in self._out:
                     self._out[renewed.fingerprint] = renewed

@@ -63,6 +63,7 @@ class Parsing:
         quarantine: Quarantine,
         lookalikes: Lookalikes,
         hooks: Set[FailureClass] = frozenset(),
+        version: int = 0,
     ) -> None:
         self._crawl = crawl
         self._parser = parser
@@ -72,6 +73,7 @@ class Parsing:
         self._quarantine = quarantine
         self._lookalikes = lookalikes
         self._hooks = hooks
+        self._version = version  # of the spider
         self._in_hand: dict[int, Arrived | Archived | Failed] = {}  # by task id
         self._ids = itertools.count(1)
         self._fewer = asyncio.Event()
@@ -188,10 +190,10 @@ class Parsing:
         links = () if result is None else result.links
         match hand:
             case Arrived(attempt=attempt):
-                outcome = _outcome(self._keep(hand), failure, result)
+                outcome = self._outcome(self._keep(hand), failure, result)
                 self._ledger.settle(Settlement(attempt.lease, outcome, attempt.links + links), result)
             case Archived(fingerprint=fingerprint, page=page):
-                outcome = _outcome(page, failure, result)
+                outcome = self._outcome(page, failure, result)
                 self._ledger.acknowledge(Acknowledgement(self._crawl, fingerprint, outcome, links), result)
             case Barren(settlement=settlement):
                 self._ledger.settle(msgspec.structs.replace(settlement, links=links), result)
@@ -208,16 +210,15 @@ class Parsing:
         dropped = Counter(result.dropped) + Counter({FailureClass.TRAP.value: len(result.links) - len(links)})
         return msgspec.structs.replace(result, links=tuple(links), dropped=dict(dropped))
 
+    def _outcome(self, page: PageRecord, failure: Failure | None, result: ParseResult | None) -> Done | Dead:
+        if failure is not None:
+            return Dead(failure, page.parsed(items=0, links=0, version=self._version))
+        assert result is not None
+        return Done(page.parsed(items=len(result.items), links=len(result.links), version=self._version))
+
     def _keep(self, arrived: Arrived) -> PageRecord:
         attempt = arrived.attempt
         return self._pages.keep(attempt.lease.request, attempt.headers, arrived.response, arrived.earlier)
-
-
-def _outcome(page: PageRecord, failure: Failure | None, result: ParseResult | None) -> Done | Dead:
-    if failure is not None:
-        return Dead(failure, page)
-    assert result is not None
-    return Done(page.parsed(items=len(result.items), links=len(result.links)))
 
 
 def _task(id: int, fingerprint: int, request: Request, page: Response | StoredPage) -> ParseTask:

@@ -2,7 +2,7 @@
 
 Nothing of the crawl changes: its state, its items and its archive stay as they are. What the new spider makes
 of the pages is compared with what the crawl has written (or with what another spider makes of the same
-pages), and goes to an output of its own if that is asked for.
+pages), and goes to an output of its own if that is asked for; then the crawl remembers that, for `trace`.
 
 Pages are read, parsed and compared in order, at most `WINDOW` of them at a time: memory does not depend on
 how many there are. Only items count here; links are not even collected.
@@ -10,6 +10,7 @@ how many there are. Only items count here; links are not even collected.
 
 import asyncio
 import os
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing
@@ -31,6 +32,8 @@ from shoal.runtime.draft import DraftItems, drafting_items
 from shoal.runtime.inspect import peeking
 from shoal.runtime.kept import Kept, Selection, archive_reader, is_parsed, kept_pages, own_items, refuse_own
 from shoal.runtime.outlet import sinks_key
+from shoal.runtime.steer import note_reparse
+from shoal.runtime.versions import Reparse
 from shoal.runtime.wiring import with_wishes
 from shoal.spider.source import SpiderSource
 from shoal.stores.folder import StoreFolder
@@ -105,7 +108,17 @@ async def reparse(plan: ReparsePlan) -> Reparsed:
                     _take(report, page, new.description.key, draft)
             for watch in watches:
                 watch.cancel()
+    if plan.out:
+        await note_reparse(str(store.path), crawl, _note(plan, new.description.version))
     return report
+
+
+def _note(plan: ReparsePlan, version: str) -> Reparse:
+    chosen = plan.selection
+    where = plan.out if plan.out == "-" else str(Path(plan.out).absolute())
+    return Reparse(
+        version, time.time(), where, chosen.match, chosen.status, chosen.since, chosen.until, chosen.limit
+    )
 
 
 def _take(report: Reparsed, page: _Again, key: Sequence[str], draft: DraftItems | None) -> None:

@@ -65,6 +65,7 @@ class Stations:
     archive: Path | str
     rejects: Path
     shared: bool = False  # other workers run this crawl, too
+    version: int = 0  # of the spider, by the crawl's own count
 
 
 class Border:

@@ -8,11 +8,22 @@ from pathlib import Path
 
 from shoal.frontier.answers import HostView
 from shoal.frontier.sqlite import SqliteFrontier
-from shoal.runtime.control import Answer, ClearHost, Command, PauseCrawl, SetHost, ShowHost, ask, obey
+from shoal.runtime.control import (
+    Answer,
+    ClearHost,
+    Command,
+    NoteReparse,
+    PauseCrawl,
+    SetHost,
+    ShowHost,
+    ask,
+    obey,
+)
 from shoal.runtime.inspect import chosen, peeking
+from shoal.runtime.versions import Reparse
 from shoal.stores.folder import StoreBusy, StoreFolder
 
-__all__ = ["HostView", "pause_crawls", "set_host", "show_host"]
+__all__ = ["HostView", "note_reparse", "pause_crawls", "set_host", "show_host"]
 
 
 async def show_host(store: str, host: str) -> HostView | None:
@@ -38,6 +49,11 @@ async def pause_crawls(store: str, crawl: str | None, *, paused: bool) -> list[s
         names = await chosen(reader, crawl)
     await _steer(store, [PauseCrawl(name, paused) for name in names])
     return names
+
+
+async def note_reparse(store: str, crawl: str, reparse: Reparse) -> None:
+    """Remember with a crawl that its pages were parsed again into another output."""
+    await _steer(store, [NoteReparse(crawl, reparse)])
 
 
 async def _steer(store: str, commands: Sequence[Command]) -> list[Answer]:

@@ -5,6 +5,7 @@ missing there is read from the archived page.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +20,11 @@ from shoal.model.page import PageRecord
 from shoal.model.request import Link, Request
 from shoal.model.url import host_key
 from shoal.runtime.inspect import chosen, peeking
+from shoal.runtime.kept import Selection, is_parsed
+from shoal.runtime.versions import KEY, Reparse, Version, Versions
 from shoal.stores.folder import StoreFolder
 
-__all__ = ["FoundOn", "HostView", "Story", "Trace", "trace"]
+__all__ = ["FoundOn", "HostView", "Story", "Trace", "Try", "trace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,17 @@ class FoundOn:
 
 
 @dataclass(frozen=True, slots=True)
+class Try:
+    """One attempt, whatever came of it."""
+
+    started_at: float
+    elapsed: float
+    status: int
+    kind: str = ""  # failure class; empty: it brought a page
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """One request of one crawl."""
 
@@ -41,6 +55,9 @@ class Trace:
     url: str  # empty: only its fingerprint is left
     found_on: FoundOn | None  # None: a seed
     host: HostView | None
+    tries: Sequence[Try] = ()  # in order
+    version: Version | None = None  # of the spider that parsed its page; None: not parsed, or forgotten
+    again: Sequence[Reparse] = ()  # how it was parsed since, into other outputs
 
 
 async def trace(store: str, crawl: str | None, asked: str) -> list[Trace]:
@@ -59,12 +76,36 @@ async def _trace(reader: Reader, store: StoreFolder, story: Story, asked: str) -
     origin = story.found_on
     if origin is None:
         origin = request.found_on if request is not None else 0
+    versions = Versions.load(await reader.crawl_get(story.crawl, KEY))
+    page = story.page
     return Trace(
         story,
         url,
         await _found_on(reader, store, story.crawl, origin) if origin else None,
         await reader.host(host_key(url)) if url else None,
+        tries_of(story),
+        versions.known.get(page.version) if page is not None else None,
+        [one for one in versions.again if page is not None and _covers(one, page, url)],
     )
+
+
+def tries_of(story: Story) -> list[Try]:
+    """Put the attempts that failed and the one that ended the story in order."""
+    tries = [
+        Try(tried.at - tried.elapsed, tried.elapsed, tried.status, tried.kind.value, tried.reason)
+        for tried in story.tried
+    ]
+    page = story.page
+    if page is not None and story.state != "dead":  # the page of a dead one failed, and is there already
+        tries.append(Try(page.fetched_at - page.elapsed, page.elapsed, page.status))
+    elif story.state == "gone" and story.ended_at is not None:
+        tries.append(Try(story.ended_at - story.elapsed, story.elapsed, story.status, story.state))
+    return sorted(tries, key=lambda one: one.started_at)
+
+
+def _covers(reparse: Reparse, page: PageRecord, url: str) -> bool:
+    chosen = Selection(reparse.match, reparse.status, reparse.since, reparse.until)
+    return is_parsed(page) and page.fetched_at < reparse.at and chosen.takes(page) and chosen.takes_url(url)
 
 
 async def _found_on(reader: Reader, store: StoreFolder, crawl: str, fingerprint: int) -> FoundOn:

@@ -52,6 +52,8 @@ from shoal.runtime.outlet import OwnOutputs, archive_key, rejects_key, sinks_key
 from shoal.runtime.pages import Pages
 from shoal.runtime.plan import CrawlPlan
 from shoal.runtime.stations import Border, Stations
+from shoal.runtime.versions import KEY as VERSIONS
+from shoal.runtime.versions import Versions
 from shoal.sinks import Sinks
 from shoal.sinks.names import shown
 from shoal.spider.source import SpiderDescription
@@ -60,6 +62,7 @@ from shoal.stores.folder import StoreFolder
 
 log = logging.getLogger(__name__)
 
+SEEDS_AT_ONCE = 10_000
 USER_AGENT_TOKEN = "Shoal"  # noqa: S105 - the product token that robots.txt files know us by
 
 
@@ -115,6 +118,8 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             ),
         )
         stack.callback(archive.close)
+        versions = Versions.load(await frontier.crawl_get(name, VERSIONS))
+        version = versions.number(spider.version, time.time())
         totals = sums.Sums.load(await frontier.crawl_get(name, sums.KEY))
         totals.reopen(per_pattern=settings.links.per_pattern, lookalikes=settings.links.lookalikes)
         # From here on the outputs count as this crawl's own: a kill before the first page must not make the
@@ -125,7 +130,7 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
                 rejects_key(name): rejects.flush(),
                 archive_key(name): archive.checkpoint(),
             },
-            crawl_state={name: {sums.KEY: totals.dump()}},
+            crawl_state={name: {sums.KEY: totals.dump(), VERSIONS: versions.dump()}},
         )
         jar = CookieJar.load(await frontier.crawl_get(name, "cookies") or b"[]")
         jar.put(cookies, time.time())
@@ -141,7 +146,10 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
         scope = msgspec.structs.replace(scope, lookalikes=frozenset(totals.lookalikes))
         border = Border(scope, parser)
         fetcher = await open_crawl_fetcher(stack, settings, frontier, jar, border)
-        await frontier.add(name, [Link.to(seed) for seed in seeds])
+        # Piece by piece: a spider may start from a million URLs.
+        for begin in range(0, len(seeds), SEEDS_AT_ONCE):
+            piece = seeds[begin : begin + SEEDS_AT_ONCE]
+            await frontier.add(name, [Link.to(seed) for seed in piece])
         if await frontier.paused(name):
             log.warning("crawl.paused", extra={"crawl": name, "go_on_with": f"shoal resume {name}"})
         await stack.enter_async_context(steerable(store.path, frontier))
@@ -157,6 +165,7 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
             pages=Pages(archive, ArchiveReader(segments, decode_archived, limits=settings.fetch)),
             parser=parser,
             totals=totals,
+            version=version,
             border=border,
             outputs=tuple(map(shown, outputs)),
             store=str(store.path),

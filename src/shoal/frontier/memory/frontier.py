@@ -97,8 +97,8 @@ class MemoryFrontier(MemoryReader):
         return True
 
     async def crawl_set(self, crawl: str, key: str, value: bytes) -> None:
-        """Keep a value with a crawl."""
-        await self.commit(crawl_state={crawl: {key: value}})
+        """Keep a value with a crawl, open or not."""
+        self._state.known(crawl).values[key] = value
 
     async def pause(self, crawl: str) -> None:
         """Lease nothing more from a crawl until `resume`."""

@@ -41,8 +41,8 @@ _DIE = """
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _PAGE = """
     INSERT INTO ended(crawl, fp, state, ended_at, status,
-      segment, offset, length, fetched_at, items, links, etag, modified, digest, elapsed, wire_bytes)
-    VALUES (?, ?, 'done', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+      segment, offset, length, fetched_at, items, links, etag, modified, digest, elapsed, wire_bytes, version)
+    VALUES (?, ?, 'done', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _END = """
     INSERT INTO ended(crawl, fp, state, ended_at, status, rule, reason, elapsed, found_on)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""

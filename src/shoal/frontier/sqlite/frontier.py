@@ -88,8 +88,10 @@ class SqliteFrontier(Owner):
         return Committed(new, duplicate, stale, refused)
 
     async def crawl_set(self, crawl: str, key: str, value: bytes) -> None:
-        """Keep a value with a crawl."""
-        await self.commit(crawl_state={crawl: {key: value}})
+        """Keep a value with a crawl, open or not."""
+        id = self.crawl_id(crawl)
+        with self._changing() as changes:
+            changes.crawl_state.append((id, key, value))
 
     async def settle(self, settlements: Sequence[Settlement]) -> Committed:
         """End attempts."""

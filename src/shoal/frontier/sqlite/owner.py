@@ -27,7 +27,7 @@ from shoal.model.pace import Pace
 from shoal.model.slowdown import SlowdownRules
 from shoal.stores.sqlite import check, connect_for_reading, open_database, transaction, translate, translated
 
-MIGRATIONS = ("schema.sql",)  # each leads one version further
+MIGRATIONS = ("schema.sql", "versions.sql")  # each leads one version further
 ROBOTS_KEPT = 5000  # hosts whose robots.txt is remembered; those that expire first make room
 ROBOTS_SWEEP = 64  # rows written between two sweeps
 

@@ -9,7 +9,25 @@ import msgspec
 from shoal.model.page import PageRecord, PageRef
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[PageRef, int, float, int, int, str, str, str, float, int]).decode
+
+
+class _Packed(msgspec.Struct, array_like=True):
+    """A page's record in the order of its fields; those that came later have defaults."""
+
+    ref: PageRef
+    status: int
+    fetched_at: float
+    items: int
+    links: int
+    etag: str
+    modified: str
+    digest: str
+    elapsed: float
+    wire_bytes: int
+    version: int = 0
+
+
+_decode = msgspec.msgpack.Decoder(_Packed).decode
 
 
 def packed(numbers: Iterable[int]) -> bytes:
@@ -30,21 +48,8 @@ def _ordered(numbers: "array[int]") -> "array[int]":
 
 
 def packed_page(page: PageRecord) -> bytes:
-    return _encode(
-        (
-            page.ref,
-            page.status,
-            page.fetched_at,
-            page.items,
-            page.links,
-            page.etag,
-            page.modified,
-            page.digest,
-            page.elapsed,
-            page.wire_bytes,
-        )
-    )
+    return _encode(msgspec.structs.astuple(page))
 
 
 def unpacked_page(blob: bytes) -> PageRecord:
-    return PageRecord(*_decode(blob))
+    return PageRecord(*msgspec.structs.astuple(_decode(blob)))

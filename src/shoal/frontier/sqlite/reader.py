@@ -116,8 +116,9 @@ class Reader:
         last = 0
         while rows := self._rows(
             "SELECT number, fp, segment, offset, length,"
-            " status, fetched_at, items, links, etag, modified, digest, elapsed, wire_bytes"
-            " FROM ended WHERE crawl = ? AND state = 'done' AND number > ? ORDER BY number LIMIT ?",
+            " status, fetched_at, items, links, etag, modified, digest, elapsed, wire_bytes,"
+            " coalesce(version, 0) FROM ended"
+            " WHERE crawl = ? AND state = 'done' AND number > ? ORDER BY number LIMIT ?",
             (id, last, _CHUNK),
         ):
             for _, fp, segment, offset, length, *facts in rows:

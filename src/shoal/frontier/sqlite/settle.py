@@ -214,6 +214,7 @@ def _page_row(crawl: Crawl, fp: int, page: PageRecord, now: float) -> tuple[obje
         page.digest,
         page.elapsed,
         page.wire_bytes,
+        page.version or None,
     )
 
 

@@ -42,14 +42,15 @@ class _Sought:
 
     def queued(self, now: float) -> Iterator[Story]:
         spent = spent_ids(self.database)
-        holders = {id: holder for holder, ids in _leases(self.database) for id in ids}
+        leases = {id: (holder, at) for holder, at, ids in _leases(self.database) for id in ids}
         for id, due, blob in self.database.execute(
             "SELECT id, due, request FROM request WHERE id BETWEEN ? AND ? AND fp = ?",
             (*id_range(self.crawl_id), self.fp),
         ):
             if id in spent:
                 continue
-            state = "leased" if id in holders else "delayed" if due is not None and due > now else "waiting"
+            holder, leased_at = leases.get(id, ("", None))
+            state = "leased" if holder else "delayed" if due is not None and due > now else "waiting"
             request = unpack(blob)
             yield Story(
                 self.crawl,
@@ -59,7 +60,8 @@ class _Sought:
                 request,
                 found_on=request.found_on,
                 due=due if state == "delayed" else None,
-                holder=holders.get(id, ""),
+                holder=holder,
+                leased_at=leased_at,
             )
 
     def parsing(self) -> Iterator[Story]:
@@ -104,8 +106,8 @@ class _Sought:
     def ended(self) -> Iterator[Story]:
         for state, ended_at, rule, reason, found_on, segment, offset, length, *facts in self.database.execute(
             "SELECT state, ended_at, rule, reason, found_on, segment, offset, length,"
-            " status, fetched_at, items, links, etag, modified, digest, elapsed, wire_bytes"
-            " FROM ended WHERE crawl = ? AND fp = ?",
+            " status, fetched_at, items, links, etag, modified, digest, elapsed, wire_bytes,"
+            " coalesce(version, 0) FROM ended WHERE crawl = ? AND fp = ?",
             (self.crawl_id, self.fp),
         ):
             page = PageRecord(PageRef(segment, offset, length), *facts) if state == "done" else None
@@ -118,15 +120,15 @@ class _Sought:
                 found_on=found_on,
                 ended_at=ended_at,
                 status=facts[0] or 0,
-                elapsed=facts[-2] or 0.0,
+                elapsed=facts[-3] or 0.0,
                 rule=rule or "",
                 reason=reason or "",
             )
 
 
-def _leases(database: sqlite3.Connection) -> Iterator[tuple[str, list[int]]]:
-    for holder, ids in database.execute("SELECT holder, ids FROM lease"):
-        yield holder, list(unpacked(ids))
+def _leases(database: sqlite3.Connection) -> Iterator[tuple[str, float, list[int]]]:
+    for holder, granted_at, ids in database.execute("SELECT holder, granted_at, ids FROM lease"):
+        yield holder, granted_at, list(unpacked(ids))
 
 
 def host_at_rest(database: sqlite3.Connection, name: str) -> HostView | None:
@@ -151,7 +153,7 @@ def host_at_rest(database: sqlite3.Connection, name: str) -> HostView | None:
     rules = terms[0].slowdown if terms else SlowdownRules()
     pace = applied_pace(record, [term.pace_at(name) for term in terms], rules)
     spent = spent_ids(database)
-    leased = {id for _, ids in _leases(database) for id in ids}
+    leased = {id for _, _, ids in _leases(database) for id in ids}
     queued = {
         id
         for [id] in database.execute(

@@ -48,6 +48,8 @@ class Checkpointer:
         # No waiting: holding the writer's lock while waiting for a reader would hold up the owner.
         database = sqlite3.connect(self._path, isolation_level=None, timeout=0.0)
         try:
+            # SQLite opens the file with the first statement: now, so that a crawl's open files do not grow.
+            database.execute("PRAGMA schema_version").fetchone()
             while self._wake.wait() and not self._stop:
                 self._wake.clear()
                 try:
