@@ -23,7 +23,7 @@ def main() -> int:
     for name, group in GROUPS.items():
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
-            crawled = asyncio.run(run(group.cases, Path(folder), robots=group.robots))
+            crawled = asyncio.run(run(group.cases, Path(folder), group.terms))
             bad = list(complaints(crawled, group.cases))
         found += bad
         held |= {case.id: not any(line.startswith(f"{case.id}: ") for line in bad) for case in group.cases}

@@ -1,5 +1,6 @@
 """One case: what is served, where the crawler is sent, and how each of its requests must end."""
 
+import re
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -14,6 +15,8 @@ ATTEMPTS = 3  # of what is tried again
 CONCURRENCY = 128  # requests at once, in all
 PLACES: dict[bytes, bytes] = {}  # what stands for something that is only known once servers run
 HTML = (("Content-Type", "text/html"),)
+
+_PLACE = re.compile(rb"\{canary\}|\{at [^}]+\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +77,8 @@ def links(*hrefs: str) -> bytes:
 
 
 def filled(response: bytes) -> bytes:
-    """Put in what is known by now; neither is longer than the other, so lengths stay true."""
-    for mark, value in PLACES.items():
-        response = response.replace(mark, value)
-    return response
+    """Put in what is known by now. `{canary}` is as long as its value, so it may stand in a body, too."""
+    return _PLACE.sub(lambda found: PLACES[found[0]], response)
 
 
 def once(response: bytes) -> Handler:

@@ -57,21 +57,34 @@ max_rests = 1000
 [slowdown]
 ceiling = 0.1
 [fetch]
-connect = 2.0
-tls = 2.0
-first_byte = 3.0
+connect = 4.0
+tls = 5.0
+first_byte = {first_byte}
 idle = 3.0
 total = 20.0
 slow_after = 2.0
 [links]
-per_host = 100
+per_host = {budget}
 [parse]
 cpu = 2.0
-wall = 5.0
+wall = 10.0
 memory_bytes = 134_217_728
 output_bytes = 4_194_304
 items = 5_000
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a crawl of cases is told to do."""
+
+    robots: bool = False  # whether it asks for robots.txt
+    concurrency: int = CONCURRENCY
+    first_byte: float = 3.0  # seconds
+    budget: int = 100  # requests that one host may bring
+
+
+USUAL = Terms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +110,8 @@ class Crawled:
     before: Sample
     after: Sample
     peak: int
+    most_files: int
+    concurrency: int
     canary: RawServer
     good: list[str]  # URLs of the well-behaved hosts
     evidence: dict[str, Evidence] = field(default_factory=dict)  # by case id
@@ -135,7 +150,7 @@ class Conductor:
         return self.pages[path]
 
 
-async def run(cases: Sequence[Case], folder: Path, *, robots: bool = False) -> Crawled:
+async def run(cases: Sequence[Case], folder: Path, terms: Terms = USUAL) -> Crawled:
     """Crawl all cases at once and gather what came of it."""
     async with AsyncExitStack() as stack:
         REBOUND.clear()
@@ -149,7 +164,8 @@ async def run(cases: Sequence[Case], folder: Path, *, robots: bool = False) -> C
         hostile = await stack.enter_async_context(AsyncExitStack())
         for number, case in enumerate(cases):
             address = case.bind or f"127.1.{number // 200}.{1 + number % 200}"
-            servers[case.id] = await _serve(hostile, case, address, authority)
+            servers[case.id] = server = await _serve(hostile, case, address, authority)
+            PLACES[f"{{at {case.id}}}".encode()] = f"{server.host}:{server.port}".encode()
         conductor = Conductor()
         leader = await stack.enter_async_context(raw_server(site({"*": conductor}), host="127.0.0.1"))
         good = [
@@ -167,14 +183,17 @@ async def run(cases: Sequence[Case], folder: Path, *, robots: bool = False) -> C
         conductor.released.add("/")
         (folder / "shoal.toml").write_text(
             SETTINGS.format(
-                robots="true" if robots else "false",
+                robots="true" if terms.robots else "false",
                 ca_file=authority.file,
                 nameservers=nameserver,
                 secret=SECRET,
-                concurrency=CONCURRENCY,
+                concurrency=terms.concurrency,
+                first_byte=terms.first_byte,
+                budget=terms.budget,
             )
         )
         crawled = await _crawl(folder, leader.url("/"), conductor, hostile, canary, good)
+        crawled.concurrency = terms.concurrency
         crawled.ended = read_ends(crawled.store)
         items = [json.loads(line) for line in (folder / "items.jsonl").read_text("utf-8").splitlines()]
         elsewhere = {f"{server.host}:{server.port}" for server in (*servers.values(), leader)}
@@ -261,11 +280,11 @@ async def _crawl(
             stderr=err,
         )
         watched = psutil.Process(process.pid)
-        peaks: list[int] = []
+        samples: list[Sample] = []
 
         async def watch() -> None:
             while True:
-                peaks.append(sample(watched).memory)
+                samples.append(sample(watched))
                 await asyncio.sleep(0.1)
 
         try:
@@ -294,7 +313,9 @@ async def _crawl(
         err=(folder / "err").read_text(),
         before=before,
         after=after,
-        peak=max(peaks),
+        peak=max(one.memory for one in samples),
+        most_files=max(one.files for one in samples),
+        concurrency=CONCURRENCY,
         canary=canary,
         good=good,
     )

@@ -3,14 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.hostile import http, network, pages, robots, sitemaps, tls, urls
+from tests.hostile import beyond, http, network, pages, robots, sitemaps, tls, urls
 from tests.hostile.case import Case
+from tests.hostile.crawling import USUAL, Terms
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     cases: Sequence[Case]
-    robots: bool = False  # whether the crawl asks for robots.txt
+    terms: Terms = USUAL
 
     @property
     def cut(self) -> list[Case]:
@@ -19,8 +20,11 @@ class Group:
 
 GROUPS: Mapping[str, Group] = {
     "web": Group([*network.CASES, *http.CASES, *tls.CASES, *urls.CASES, *sitemaps.CASES]),
-    "pages": Group(pages.CASES),
-    "robots": Group(robots.CASES, robots=True),
+    "beyond": Group(beyond.CASES),
+    "pages": Group([*pages.CASES, *beyond.PAGES]),
+    "robots": Group([*robots.CASES, *beyond.ROBOTS], Terms(robots=True)),
+    "crowd": Group(network.CROWDED, Terms(concurrency=1000, first_byte=1.0)),
+    "crashes": Group([pages.crashing(3000)], Terms(budget=4000)),
 }
 
 
@@ -36,10 +40,34 @@ class Elsewhere:
 
 ELSEWHERE = [
     Elsewhere(
+        "N11",
+        "100,000 names, each with more addresses than are kept",
+        "no more than 32 MiB of answers are remembered",
+        "tests/unit/fetch/test_dns.py::test_N11_the_answers_for_a_hundred_thousand_hosts_stay_small",
+    ),
+    Elsewhere(
+        "C05",
+        "a cookie file that is missing, empty, of 1 GiB, or no file",
+        "refused with the reason; one that everybody can read: a warning with the mend",
+        "tests/unit/fetch/test_given_cookies.py::test_C05_a_file_that_cannot_be_a_file_of_cookies_is_refused",
+    ),
+    Elsewhere(
+        "C06",
+        "one bad seed among a thousand",
+        "named, nothing touched",
+        "tests/e2e/test_bad_input.py::test_one_bad_seed_among_many_is_named_and_nothing_is_touched",
+    ),
+    Elsewhere(
         "C07",
         "a spider that cannot be loaded",
         "refused with file and line, nothing touched",
         "tests/e2e/test_bad_input.py::test_a_spider_that_cannot_be_loaded_is_named_with_the_line",
+    ),
+    Elsewhere(
+        "C08",
+        "a crawl that goes on with a changed spider",
+        "every page knows the version that parsed it",
+        "tests/e2e/test_cli_trace.py::test_C08_a_page_knows_the_version_of_the_spider_that_parsed_it",
     ),
     Elsewhere(
         "C09",
@@ -70,6 +98,12 @@ ELSEWHERE = [
         "no terminal, another locale, another time zone",
         "the same bytes",
         "tests/e2e/test_cli_crawl.py::test_surroundings_do_not_change_a_byte_of_what_is_extracted",
+    ),
+    Elsewhere(
+        "L07",
+        "`dlq replay` and `dlq purge` of everything",
+        "asks, or needs `--yes`",
+        "tests/e2e/test_cli_dlq.py::test_a_letter_is_shown_exported_and_thrown_away",
     ),
     Elsewhere(
         "E02",

@@ -170,6 +170,34 @@ def refresh_loop(peer: Peer, request: bytes) -> bytes:
     return page("<title>again</title>", ("Refresh", f"0; url=/{number + 1}"))
 
 
+def markup_loop(peer: Peer, request: bytes) -> bytes:
+    number = int(re.findall(rb"\d+", request.split(b" ", 2)[1])[0])
+    return page(f'<meta http-equiv="refresh" content="0; url=/{number + 1}">')
+
+
+class Changing:
+    """Break off in the middle the first time, and have other bytes the next."""
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    async def __call__(self, peer: Peer) -> None:
+        await peer.request()
+        self._asked += 1
+        if self._asked > 1:
+            await peer.send(page("<title>whole</title>", ("ETag", '"2"')))
+            return
+        head = 'HTTP/1.1 200 X\r\nETag: "1"\r\nAccept-Ranges: bytes\r\nContent-Type: text/html\r\n'
+        await peer.send(f"{head}Content-Length: 100000\r\n\r\n<title>half".encode())
+        await asyncio.sleep(0.05)
+        peer.reset()
+
+
+def never_spliced(evidence: Evidence) -> None:
+    assert not any(b"\r\nrange:" in request.lower() for request in evidence.server.requests)
+    assert [item["title"] for item in evidence.items] == ["whole"], evidence.items
+
+
 CASES = [
     Case(
         "H04",
@@ -262,7 +290,25 @@ CASES = [
         "done",
     ),
     Case(
-        "H16",
+        "H15 longer",
+        "a content type of 1 MiB",
+        once(page("x", ("Content-Type", "text/html;" + "x" * MIB))),
+        "dead too_large",
+    ),
+    Case(
+        "H15 more charsets",
+        "10,000 charsets in one content type",
+        once(page("x", ("Content-Type", "text/html" + ";charset=" * 10_000))),
+        "dead too_large",
+    ),
+    Case(
+        "H16 flood",
+        "10,000 cookies at once",
+        once(page("x", *(("Set-Cookie", f"c{n}=v") for n in range(10_000)))),
+        "dead too_large",
+    ),
+    Case(
+        "H16 kept",
         "200 cookies at once: 50 are kept",
         site(
             {
@@ -274,7 +320,13 @@ CASES = [
         check=cookies_kept,
     ),
     Case(
-        "H17",
+        "H17 longer",
+        "a cookie of 1 MiB",
+        once(page("x", ("Set-Cookie", "c=" + "v" * MIB))),
+        "dead too_large",
+    ),
+    Case(
+        "H17 kept",
         "a cookie of 32 KB: none is kept",
         site({"/": page('<a href="/second">x</a>', ("Set-Cookie", "c=" + "v" * 32_000)), "/second": page()}),
         {"http://{at}/": "done", "http://{at}/second": "done"},
@@ -310,7 +362,35 @@ CASES = [
         bind="0.0.0.0",
     ),
     Case(
-        "H22",
+        "H22 scheme",
+        "a redirect from https to http at another port, credentials in hand",
+        site(
+            {
+                "/ask/secret": page("<title>ask</title>"),
+                "/first": answer(
+                    b"",
+                    status=302,
+                    headers=(
+                        ("Location", "http://{at H22 plain}/landed"),
+                        ("Set-Cookie", "session=1; Secure"),
+                    ),
+                ),
+            }
+        ),
+        {"https://{at}/ask/secret": "done", "https://{at}/first": "done"},
+        bind="127.0.0.1",
+        tls=lambda authority: authority.server("IP:127.0.0.1"),
+    ),
+    Case(
+        "H22 plain",
+        "where it leads to: neither header nor Secure cookie arrives",
+        site({"*": page()}),
+        {"http://{at}/": "done", "http://{at}/landed": "done"},
+        bind="127.0.0.1",
+        check=credentials_stay,
+    ),
+    Case(
+        "H22 host",
         "a redirect to another host, credentials in hand",
         site(
             {
@@ -378,6 +458,13 @@ CASES = [
         once(page('<meta http-equiv="refresh" content="0;url=/">')),
         "done",
         check=requests_at_most(1),
+    ),
+    Case(
+        "H26 chain",
+        "pages whose markup refreshes to the next for ever",
+        site({"*": markup_loop}),
+        {"http://{at}/0": "done"},
+        check=requests_at_most(41),
     ),
     Case(
         "H27",
@@ -452,10 +539,24 @@ CASES = [
         "done",
     ),
     Case(
+        "H33 more trailing",
+        "gzip with 100 MiB of junk behind it",
+        pouring(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + layered(b"x", 1), b"j" * 65536, 1600),
+        "dead too_large",
+        check=sent_at_most(16 * MIB),
+    ),
+    Case(
         "H33 members",
-        "100,000 gzip members",
-        once(page(layered(b"x", 1) * 100_000, GZIP)),
+        "750,000 gzip members, as many as fit",
+        once(page(layered(b"x", 1) * 750_000, GZIP)),
         "dead decode|dead bomb",
+    ),
+    Case(
+        "H33 more members",
+        "1,000,000 gzip members",
+        pouring(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n", layered(b"x", 1) * 10_000, 100),
+        "dead too_large",
+        check=sent_at_most(16 * MIB),
     ),
     Case("H34 404", "a bomb in a 404", once(page(gzip_bomb(1024), GZIP, status=404)), "dead bomb"),
     Case(
@@ -463,6 +564,17 @@ CASES = [
         "a bomb in a redirect",
         once(page(gzip_bomb(1024), GZIP, ("Location", "/x"), status=302)),
         "dead bomb",
+    ),
+    Case(
+        "H34 drain",
+        "a bomb behind the announcement of 1 GB",
+        pouring(
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 1000000000\r\n\r\n",
+            gzip_bomb(64),
+            4000,
+        ),
+        "dead too_large",
+        check=sent_at_most(64 * 1024),
     ),
     Case(
         "H36 frames",
@@ -491,5 +603,12 @@ CASES = [
         ),
         "done",
         check=unparsed,
+    ),
+    Case(
+        "H39",
+        "a body that breaks off, and is another one the next time",
+        Changing(),
+        "done",
+        check=never_spliced,
     ),
 ]

@@ -15,6 +15,8 @@ from tests.hostile.crawling import SECRET, Crawled, ends_of, fingerprint
 from shoal.model.failure import POLICY, Action, FailureClass
 
 ROOM = 256 << 20  # bytes that a crawl may need on top of what it needs when idle
+SPARE_FILES = 64  # that it may have open on top of its connections
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # what makes a terminal lie
 
 
 def complaints(crawled: Crawled, cases: Sequence[Case]) -> Iterator[str]:
@@ -31,6 +33,10 @@ def _crawl_complaints(crawled: Crawled) -> Iterator[str]:
         ended = crawled.ended.get(fingerprint(url))
         if ended is None or ended.state != "done":
             yield f"a well-behaved page is not done: {url}: {ended}"
+    if crawled.most_files > crawled.before.files + crawled.concurrency + SPARE_FILES:
+        yield f"files: {crawled.most_files} at once, {crawled.before.files} when idle"
+    if found := CONTROL.search(crawled.out + crawled.err):
+        yield f"a control character in the output: {found[0]!r}"
     if crawled.canary.connections:
         yield f"the forbidden server was contacted: {crawled.canary.requests}"
     if crawled.peak > crawled.before.memory + ROOM:
@@ -65,7 +71,7 @@ def _case_complaints(crawled: Crawled, case: Case) -> Iterator[str]:
     if case.check is not None:
         try:
             case.check(evidence)
-        except AssertionError as error:
+        except (AssertionError, ValueError) as error:
             yield f"{getattr(case.check, '__name__', '')}: {str(error)[:500]}"
 
 

@@ -41,11 +41,11 @@ CASES = [
     ),
     Case(
         "R05 rules",
-        "a robots.txt of 20,000 rules",
-        site(with_rules(PRIVATE + "".join(f"Disallow: /x{n}\n" for n in range(20_000)))),
+        "a robots.txt of 1,000,000 rules, of which the first 500 KiB count",
+        site(with_rules(PRIVATE + "".join(f"Disallow:/{n:x}\n" for n in range(1_000_000)))),
         TWO,
     ),
-    Case("R05 line", "a rule of 400 KB", site(with_rules(PRIVATE + "Disallow: /" + "x" * 400_000)), TWO),
+    Case("R05 line", "a rule of 500 KiB", site(with_rules(PRIVATE + "Disallow: /" + "x" * 512_000)), TWO),
     Case(
         "R05 stars",
         "a rule made to backtrack",

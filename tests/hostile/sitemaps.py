@@ -1,5 +1,7 @@
 """Sitemaps: bombs, floods, halves, and lists of what no crawler should visit."""
 
+import zlib
+
 from tests.hostile.case import Case, Evidence, Route, filled, page, site
 from tests.site.bombs import gzip_bomb
 from tests.site.raw import Peer, answer
@@ -22,6 +24,19 @@ def listed(body: str | bytes, kind: str = "application/xml") -> Route:
 
 def served(route: Route) -> dict[str, Route]:
     return {"/ask/sitemap": ASKING, "/sitemap.xml": route, "*": page()}
+
+
+def encoded(body: bytes) -> bytes:
+    return answer(body, headers=(("Content-Type", "application/xml"), ("Content-Encoding", "gzip")))
+
+
+def million() -> bytes:
+    """List a million pages in a file of 3 MB that becomes 33 MB."""
+    locs = "".join(f"<url><loc>/{n}</loc></url>" for n in range(1_000_000))
+    return answer(
+        zlib.compress(f"<urlset>{locs}</urlset>".encode(), 1, wbits=31),
+        headers=(("Content-Type", "application/gzip"),),
+    )
 
 
 def urlset(*locs: str) -> str:
@@ -52,9 +67,15 @@ CASES = [
         {LISTED: "done", ITSELF: "dead bomb"},
     ),
     Case(
+        "H34 sitemap",
+        "a sitemap with a content encoding that becomes 1 GB",
+        site(served(encoded(gzip_bomb(1024)))),
+        {LISTED: "done", ITSELF: "dead bomb"},
+    ),
+    Case(
         "S04",
-        "100,000 addresses from a host that may bring 100",
-        site(served(listed(urlset(*(f"http://HERE/{n}" for n in range(100_000)))))),
+        "1,000,000 addresses from a host that may bring 100",
+        site(served(million())),
         {LISTED: "done", ITSELF: "done"},
         check=within_the_budget,
     ),

@@ -5,6 +5,7 @@ from tests.hostile.network import accept_only
 from tests.site.raw import Peer, bare_closing_server
 
 HERE = "IP:127.0.0.1"
+PRIMES = (2**11_213 - 1, 3 * 2**5169 + 481)  # make a key of 16,384 bits, the largest that OpenSSL takes
 GOOD = site({"/": page("<title>secure</title>")})
 
 
@@ -94,6 +95,15 @@ CASES = [
         "done",
         bind="127.0.0.1",
         tls=lambda ca: ca.server(",".join([HERE, *(f"DNS:n{n}.test" for n in range(1000))])),
+    ),
+    Case(
+        "T07 key",
+        "an RSA key of 16,384 bits",
+        page(),
+        "done",
+        # In a thread: signing takes a second, and the servers of all other cases share this one.
+        opened=lambda ca: bare_closing_server(ca.server(HERE, primes=PRIMES), page("<title>signed</title>")),
+        slow=True,
     ),
     Case(
         "T07 chain",

@@ -40,12 +40,13 @@ class Authority:
         start: str = "20200101000000Z",
         end: str = "20900101000000Z",
         padding: int = 0,
+        primes: tuple[int, int] | None = None,
     ) -> ssl.SSLContext:
         """Make a server's context for `names` (as in subjectAltName), valid from `start` to `end`.
 
-        `padding`: needless certificates sent along.
+        `padding`: needless certificates sent along. `primes`: of an RSA key, in place of an elliptic curve.
         """
-        certificate, key = self.issue(names, start=start, end=end, padding=padding)
+        certificate, key = self.issue(names, start=start, end=end, padding=padding, primes=primes)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         return context
@@ -57,9 +58,10 @@ class Authority:
         start: str = "20200101000000Z",
         end: str = "20900101000000Z",
         padding: int = 0,
+        primes: tuple[int, int] | None = None,
     ) -> tuple[str, str]:
         """Make a server's certificate and key, like `server`, as files."""
-        slug = sha256(f"{names}-{start}-{end}-{padding}".encode()).hexdigest()
+        slug = sha256(f"{names}-{start}-{end}-{padding}-{primes}".encode()).hexdigest()
         key, request, certificate = (self.folder / f"{slug}.{kind}" for kind in ("key", "csr", "pem"))
         if not certificate.exists():
             self._run(
@@ -69,11 +71,13 @@ class Authority:
                 "/CN=test",
                 "-addext",
                 f"subjectAltName={names}",
-                "-keyout",
-                str(key),
                 "-out",
                 str(request),
-                *_KEY,
+                *(
+                    ("-keyout", str(key), *_KEY)
+                    if primes is None
+                    else ("-key", str(self._rsa_key(key, *primes)))
+                ),
             )
             self._run(
                 "ca",
@@ -118,9 +122,22 @@ class Authority:
         context.load_cert_chain(certificate, key)
         return context
 
+    def _rsa_key(self, path: Path, p: int, q: int) -> Path:
+        """Write a key down: finding primes of that size would take minutes, knowing them takes none."""
+        secret = pow(EXPONENT, -1, (p - 1) * (q - 1))
+        numbers = (0, p * q, EXPONENT, secret, p, q, secret % (p - 1), secret % (q - 1), pow(q, -1, p))
+        lines = [f"n{place} = INTEGER:{number:#x}" for place, number in enumerate(numbers)]
+        config, der = path.with_suffix(".asn1"), path.with_suffix(".der")
+        config.write_text("\n".join(["asn1 = SEQUENCE:key", "[key]", *lines]))
+        self._run("asn1parse", "-genconf", str(config), "-noout", "-out", str(der))
+        self._run("rsa", "-inform", "DER", "-in", str(der), "-out", str(path))
+        return path
+
     def _run(self, *arguments: str) -> None:
         subprocess.run(["openssl", *arguments], check=True, capture_output=True)
 
+
+EXPONENT = 65_537  # of RSA keys
 
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
