@@ -35,6 +35,7 @@ from shoal.model.page import PageRecord
 from shoal.model.request import unpack
 from shoal.stores.redis import RedisStore
 from shoal.stores.redis.streams import Entry, ShardStreams
+from shoal.stores.redis.together import together
 
 log = logging.getLogger(__name__)
 
@@ -210,7 +211,7 @@ class NatsBus:
             await self._streams.wait({}, seconds=TERM / 3, stop=stop)
             return
         with _translated():
-            await asyncio.gather(*map(self._publish, entries))
+            await together(map(self._publish, entries))
         for shard, group in groupby(entries, key=lambda entry: entry.shard):
             ids = [entry.id for entry in group]
             await self._store.do(self._store.tag(shard), "XDEL", self._streams.key(shard), *ids)

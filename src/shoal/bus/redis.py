@@ -15,21 +15,24 @@ import random
 import struct
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib import resources
 from itertools import groupby
 
 import msgspec
 
 from shoal.bus.delivery import DEADLINE, Delivery, Lag
+from shoal.model.errors import Unavailable
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack
 from shoal.stores.redis import RedisStore, Script, ScriptFault
 from shoal.stores.redis.streams import Entry, ShardStreams
+from shoal.stores.redis.together import together
 
 GROUP = "parse"
 _PROBED = 4  # shards of a cluster that one look of an idle consumer goes into
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_GOODBYE = 2.0  # seconds
 
 _unpack_page = msgspec.msgpack.Decoder(PageRecord).decode
 
@@ -38,7 +41,7 @@ def _script(name: str) -> Script:
     return Script(name, resources.files("shoal.bus").joinpath(f"{name}.lua").read_text())
 
 
-_JOIN, _RECOVER, _OWNED = _script("join"), _script("recover"), _script("owned")
+_JOIN, _LEAVE, _RECOVER, _OWNED = map(_script, ("join", "leave", "recover", "owned"))
 
 
 class RedisBus:
@@ -60,10 +63,13 @@ class RedisBus:
     async def open(
         cls, store: RedisStore, *, consumer: str, deadline: float = DEADLINE
     ) -> AsyncIterator["RedisBus"]:
-        """Join the group."""
+        """Join the group, and leave it."""
         bus = cls(store, consumer=consumer, deadline=deadline)
         await bus._join()
-        yield bus
+        try:
+            yield bus
+        finally:
+            await bus._leave()
 
     async def deliver(self, *, limit: int, wait: float) -> list[Delivery]:
         """Take pages."""
@@ -94,17 +100,23 @@ class RedisBus:
 
     async def lag(self) -> Lag:
         """Count pages."""
-        delivered = 0
-        for shard in self._shards:
-            summary = await self._store.do(
-                self._store.tag(shard), "XPENDING", self._streams.key(shard), GROUP
-            )
-            delivered += summary[0]
+        summaries = await together(
+            self._store.do(self._store.tag(shard), "XPENDING", self._streams.key(shard), GROUP)
+            for shard in self._shards
+        )
+        delivered = sum(summary[0] for summary in summaries)
         return Lag(await self._streams.length() - delivered, delivered)
 
     async def _join(self) -> None:
-        for tag in self._store.tags():
-            await self._store.run(_JOIN, tag, [GROUP], promised=True)
+        await together(self._store.run(_JOIN, tag, [GROUP], promised=True) for tag in self._store.tags())
+
+    async def _leave(self) -> None:
+        """Leave nothing behind; a consumer that cannot say goodbye is a name that nobody answers to."""
+        with suppress(Unavailable, TimeoutError):
+            async with asyncio.timeout(_GOODBYE):
+                await together(
+                    self._store.run(_LEAVE, tag, [GROUP, self._consumer]) for tag in self._store.tags()
+                )
 
     async def _look(self, limit: int, until: float) -> list[Delivery]:
         if time.monotonic() >= self._look_after and (suspect := await self._recovered()):

@@ -26,6 +26,12 @@ _PASSING = {"08", "40", "53", "55", "57"}
 _ITEM = {"22", "23", "54"}
 _CONNECT = 10.0  # seconds
 _ANSWER = 120.0
+# A writer that is stopped in the middle of a transaction must not keep its successor out for ever.
+_SETTINGS = {
+    "application_name": "shoal",
+    "idle_in_transaction_session_timeout": "30s",
+    "lock_timeout": "10s",
+}
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
 
 
@@ -79,7 +85,7 @@ class Session:
                     self._dsn,
                     timeout=_CONNECT,
                     command_timeout=_ANSWER,
-                    server_settings={"application_name": "shoal"},
+                    server_settings=_SETTINGS,
                 )
             return await work(self._connection)
         except asyncpg.PostgresError as error:

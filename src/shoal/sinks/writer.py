@@ -37,6 +37,7 @@ from shoal.sinks.names import name_of
 from shoal.sinks.noted import Note, NotedSink, open_noted
 from shoal.stores.redis import RedisStore, Script
 from shoal.stores.redis.streams import START, Entry, ShardStreams
+from shoal.stores.redis.together import together
 
 log = logging.getLogger(__name__)
 
@@ -160,12 +161,10 @@ class OutputWriter:
             self._told[shard] = position
 
         positions = {shard: self._positions.get(shard, START) for shard in shards}
-        await asyncio.gather(
-            *(
-                tell(shard, position)
-                for shard, position in positions.items()
-                if promised or self._told.get(shard) != position
-            )
+        await together(
+            tell(shard, position)
+            for shard, position in positions.items()
+            if promised or self._told.get(shard) != position
         )
 
 

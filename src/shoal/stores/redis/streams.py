@@ -14,6 +14,7 @@ from typing import Any
 from shoal.model.errors import Unavailable
 from shoal.stores.redis.link import Argument
 from shoal.stores.redis.store import RedisStore
+from shoal.stores.redis.together import together
 
 START = "0-0"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0  # seconds between two looks at the shards of a cluster
@@ -40,9 +41,7 @@ class ShardStreams:
         """Return up to `count` entries of each shard that come after a position; shards not named: all."""
         if not self.store.dsn.cluster:
             return await self._read(range(self.store.shards), after, count)
-        parts = await asyncio.gather(
-            *(self._read([shard], after, count) for shard in range(self.store.shards))
-        )
+        parts = await together(self._read([shard], after, count) for shard in range(self.store.shards))
         return [entry for part in parts for entry in part]
 
     async def wait(self, after: Mapping[int, str], *, seconds: float, stop: asyncio.Event) -> None:
@@ -56,11 +55,9 @@ class ShardStreams:
 
     async def length(self) -> int:
         """Count the entries of all shards."""
-        lengths = await asyncio.gather(
-            *(
-                self.store.do(self.store.tag(shard), "XLEN", self.key(shard))
-                for shard in range(self.store.shards)
-            )
+        lengths: list[int] = await together(
+            self.store.do(self.store.tag(shard), "XLEN", self.key(shard))
+            for shard in range(self.store.shards)
         )
         return sum(lengths)
 
