@@ -285,6 +285,29 @@ async def test_links_arrive_with_their_page(frontier: AnyFrontier) -> None:
     assert paths(await taken(frontier)) == ["a.test/2"]
 
 
+@pytest.mark.parametrize("outcome", [Dead(TIMEOUT), Gone(404)])
+async def test_links_arrive_with_the_end_of_a_request_that_failed(
+    frontier: AnyFrontier, outcome: Outcome
+) -> None:
+    await frontier.add("c", [link("1")])
+    [lease] = await taken(frontier)
+    committed = await frontier.settle([Settlement(lease, outcome, [link("2"), link("1")])])
+
+    assert (committed.new, committed.duplicate) == (1, 1)
+    assert paths(await taken(frontier)) == ["a.test/2"]
+
+
+async def test_links_arrive_with_the_end_of_a_page_that_could_not_be_parsed(frontier: AnyFrontier) -> None:
+    await frontier.add("c", [link("1")])
+    [lease] = await taken(frontier)
+    await settle(frontier, lease, Fetched(page()))
+    unparsable = Dead(Failure(FailureClass.PARSE_ERROR, "it raised"), page())
+    committed = await frontier.acknowledge([Acknowledgement("c", lease.fingerprint, unparsable, [link("2")])])
+
+    assert committed.new == 1
+    assert paths(await taken(frontier)) == ["a.test/2"]
+
+
 async def test_a_settlement_is_accepted_once(frontier: AnyFrontier) -> None:
     await frontier.add("c", [link("1")])
     [lease] = await taken(frontier)
