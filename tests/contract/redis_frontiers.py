@@ -36,11 +36,14 @@ class ClockedStore(RedisStore):
     """A store whose shards are told what time it is."""
 
     clock: ManualClock
+    told: dict[str, float]  # tag -> what time it was when the shard was last told
 
     async def run(
         self, script: Script, tag: str, args: Sequence[ScriptArgument], *, promised: bool = False
     ) -> Any:
-        await self.do(tag, "SET", f"{tag}:clock", repr(self.clock()))
+        if self.told.get(tag) != self.clock():
+            self.told[tag] = self.clock()
+            await self.do(tag, "SET", f"{tag}:clock", repr(self.clock()))
         return await super().run(script, tag, args, promised=promised)
 
 
@@ -55,26 +58,32 @@ async def server(kind: str) -> RedisServer:
 
 
 class RedisBench:
-    """A frontier of one shard, whose order is exact; across shards it is approximate."""
+    """A frontier of one shard, if not told otherwise: its order is exact, across shards it is approximate."""
 
     durable = True
 
-    def __init__(self, kind: str, clock: ManualClock) -> None:
+    def __init__(self, kind: str, clock: ManualClock, *, shards: int = 1) -> None:
         self.clock = clock
+        self._shards = shards
+        self._told: dict[str, float] = {}
         self._kind = kind
         self._namespace = next(_namespaces)
         self._stack = AsyncExitStack()
 
     async def open(self) -> None:
+        self.frontier = await self.another()
+
+    async def another(self) -> RedisFrontier:
+        """Let one more worker come, with a connection and knowledge of its own."""
         found = await server(self._kind)
-        await found.ask("HSETNX", f"{{{self._namespace}}}:meta", "shards", 1)
+        await found.ask("HSETNX", f"{{{self._namespace}}}:meta", "shards", self._shards)
         store = await self._stack.enter_async_context(
             ClockedStore.open(f"{found.dsn}?namespace={self._namespace}")
         )
         assert isinstance(store, ClockedStore)
-        store.clock = self.clock
-        self._store = store
-        self.frontier = RedisFrontier(store, scripts=SCRIPTS, clock=self.clock)
+        store.clock, store.told = self.clock, self._told
+        self.store = store
+        return RedisFrontier(store, scripts=SCRIPTS, clock=self.clock)
 
     async def close(self) -> None:
         await self._stack.aclose()
@@ -86,21 +95,21 @@ class RedisBench:
         """
         await self.close()
         await self.open()
-        for tag in self._store.tags():
-            for token in await self._store.do(tag, "ZRANGE", f"{tag}:lx", 0, -1):
+        for tag in self.store.tags():
+            for token in await self.store.do(tag, "ZRANGE", f"{tag}:lx", 0, -1):
                 batch = f"{tag}:l:{token.decode()}"
-                held = await self._store.do(tag, "HGETALL", batch)
+                held = await self.store.do(tag, "HGETALL", batch)
                 for field, record in zip(held[::2], held[1::2], strict=True):
                     if field != b"_":
                         over = struct.pack(">d", self.clock()) + record[8:]
-                        await self._store.do(tag, "HSET", batch, field, over)
-                await self._store.do(tag, "ZADD", f"{tag}:lx", self.clock(), token)
+                        await self.store.do(tag, "HSET", batch, field, over)
+                await self.store.do(tag, "ZADD", f"{tag}:lx", self.clock(), token)
         await self.frontier.reclaim()
 
 
 @asynccontextmanager
-async def redis_bench(kind: str, clock: ManualClock) -> AsyncIterator[RedisBench]:
-    bench = RedisBench(kind, clock)
+async def redis_bench(kind: str, clock: ManualClock, *, shards: int = 1) -> AsyncIterator[RedisBench]:
+    bench = RedisBench(kind, clock, shards=shards)
     await bench.open()
     try:
         yield bench

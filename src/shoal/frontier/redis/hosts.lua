@@ -101,7 +101,7 @@ end
 
 local function unpack_host(name, packed)
   local tat, last, rest_until, token, interval, slow, burst, concurrency, inflight, failures, version, clear,
-    flags, number, position = -math.huge, -math.huge, 0, 0, 0.5, 1, 1, 4, 0, 0, meta.version, 0, 0, 0
+    flags, number, position = meta.rested + 0.5, meta.rested, 0, 0, 0.5, 1, 1, 4, 0, 0, meta.version, 0, 0, 0
   if packed then
     tat, last, rest_until, token, interval, slow, burst, concurrency, inflight, failures, version, clear, flags,
       number, position = struct.unpack('>' .. HOST, packed)
@@ -125,13 +125,11 @@ local function unpack_host(name, packed)
   end
   aim(host)
   host.shown = host.ready  -- the score of its cooling lanes
-  if version ~= meta.version then follow(host) end
-  if last < meta.rested then
-    host.last = meta.rested
+  if version < meta.rested_version then
+    host.last = math.max(last, meta.rested)
     spend(host)
-    aim(host)
-    touch(host)
   end
+  if version ~= meta.version then follow(host) end
   return host
 end
 

@@ -6,7 +6,8 @@ cluster. `KEYS[1]` is always `T:m`; a script makes the other names from its tag.
 a crawl that is dropped and begun again has another number, so what is left of the old one can be swept away
 in slices. `P` is a pool.
 
-    T:m            hash    meta: latest, offset (shard.lua), token, stamp, version of the terms, epoch, rested
+    T:m            hash    meta: latest, offset (shard.lua), token, stamp, version of the terms; epoch (of the
+                           server process), rested (when it last changed), rested_version
     T:c            hash    C -> terms of a crawl (TERMS)
     T:n:C          hash    counters of a crawl in this shard: the states, duplicate, over_budget, retries,
                            crashes, purged, `dead.<class>`, `filtered.<rule>`

@@ -17,8 +17,9 @@ local CHORES = 64  -- leases taken back and delays ended per call
 local known = redis.call('HGET', KEYS[1], 'epoch')
 if known ~= epoch then
   if known then
-    meta.rested = now
-    redis.call('HSET', KEYS[1], 'rested', now)
+    meta.version = meta.version + 1
+    meta.rested, meta.rested_version = now, meta.version
+    redis.call('HSET', KEYS[1], 'rested', now, 'version', meta.version, 'rested_version', meta.version)
   end
   redis.call('HSET', KEYS[1], 'epoch', epoch)
 end

@@ -3,11 +3,12 @@
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-from shoal.frontier.answers import Audit, Counts, DeadLetter, HostView, Robots, Unparsed, Validator
+from shoal.frontier.answers import Audit, Counts, DeadLetter, HostView, Robots, Story, Unparsed, Validator
 from shoal.frontier.redis import keys
 from shoal.frontier.redis.audit import audit
 from shoal.frontier.redis.packing import unpack_fp, unpack_letter, unpack_parsing
 from shoal.frontier.redis.scripts import Scripts
+from shoal.frontier.redis.story import StorySearch
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord
@@ -169,6 +170,11 @@ class RedisReader:
     async def audit(self, crawl: str) -> Audit:
         """Count every set again from the data and compare."""
         return await audit(self._store, await self.number(crawl))
+
+    async def story(self, crawl: str, fingerprint: int) -> Story | None:
+        """Tell what became of one request, by looking through everything; None: it was never accepted."""
+        number = await self.number(crawl)
+        return await StorySearch(self._store, self._scripts, crawl, number, fingerprint).run()
 
     async def validators(self, crawl: str, fingerprints: Sequence[int]) -> dict[int, Validator]:
         """Find nothing: a fleet keeps no record of pages that are done."""

@@ -34,6 +34,7 @@ class Scripts:
         self.host_list = self._script("host_list", "leases", "spilled", "views")
         self.robots_get = self._script("robots_get")
         self.robots_set = self._script("robots_set")
+        self.seen_get = self._script("seen_get", "seen")
         self.terms_set = self._script("terms_set")
         self.repace = self._script("repace")
         self.drop = self._script("drop", "spilled")

@@ -9,11 +9,13 @@ local SET_BACK = 1.0  -- seconds; a clock that steps back by less stands still u
 
 local meta = {}
 do
-  local fields = redis.call('HMGET', KEYS[1], 'latest', 'offset', 'token', 'stamp', 'version', 'rested')
+  local fields = redis.call('HMGET', KEYS[1], 'latest', 'offset', 'token', 'stamp', 'version', 'rested',
+    'rested_version')
   meta.latest, meta.offset = tonumber(fields[1]) or 0, tonumber(fields[2]) or 0
   meta.token, meta.stamp = tonumber(fields[3]) or 0, tonumber(fields[4]) or 0
   meta.version = tonumber(fields[5]) or 1
-  meta.rested = tonumber(fields[6]) or -math.huge  -- when the data was last rolled back, for all we know
+  -- When the data was rolled back, for all we know, and the version with which hosts learn that.
+  meta.rested, meta.rested_version = tonumber(fields[6]) or -math.huge, tonumber(fields[7]) or 0
 end
 
 -- The shard's own time never goes back: where the server's clock is set back, it goes on from where it was.

@@ -1,0 +1,123 @@
+"""One request, looked for in every shard: slow, and no index that every page would pay for.
+
+What has ended for good leaves only its fingerprint, among those that were seen: the archive has the page.
+"""
+
+from collections.abc import AsyncIterator
+
+from shoal.frontier.answers import Story
+from shoal.frontier.redis.audit import unpack_host
+from shoal.frontier.redis.packing import (
+    Record,
+    pack_fp,
+    unpack_entry,
+    unpack_leased,
+    unpack_letter,
+    unpack_parsing,
+    unpack_record,
+)
+from shoal.frontier.redis.scripts import Scripts
+from shoal.model.request import unpack
+from shoal.stores.redis import RedisStore
+
+SLICE = 500
+FP_AT = 6  # bytes of an ENTRY before the fingerprint
+
+
+class StorySearch:
+    """Looks for one request of a crawl."""
+
+    def __init__(self, store: RedisStore, scripts: Scripts, crawl: str, number: int, fp: int) -> None:
+        self._store = store
+        self._scripts = scripts
+        self._crawl = crawl
+        self._number = number
+        self._fp = fp
+        self._packed = pack_fp(fp)
+
+    async def run(self) -> Story | None:
+        """Find it; None: the crawl has never accepted it."""
+        for tag in self._store.tags():
+            for look in (self._parsing, self._dead, self._leased, self._delayed, self._waiting):
+                if (story := await look(tag)) is not None:
+                    return story
+        for tag in self._store.tags():
+            if await self._store.run(self._scripts.seen_get, tag, [self._number, str(self._fp)]):
+                return Story(self._crawl, self._fp, "done", ())
+        return None
+
+    async def _parsing(self, tag: str) -> Story | None:
+        packed = await self._store.do(tag, "HGET", f"{tag}:pg:{self._number}", self._packed)
+        if packed is None:
+            return None
+        page, holder, record = unpack_parsing(packed)
+        request = unpack(record.entry.packed)
+        return Story(self._crawl, self._fp, "parsing", (), request, page, request.found_on, holder=holder)
+
+    async def _dead(self, tag: str) -> Story | None:
+        packed = await self._store.do(tag, "HGET", f"{tag}:d:{self._number}", self._packed)
+        if packed is None:
+            return None
+        _, letter = unpack_letter(self._crawl, packed)
+        return Story(
+            self._crawl,
+            self._fp,
+            "dead",
+            (),
+            letter.request,
+            letter.page,
+            letter.request.found_on,
+            ended_at=letter.died_at,
+            status=letter.status,
+            rule=letter.kind.value,
+            reason=letter.reason,
+            holder=letter.holder,
+        )
+
+    async def _leased(self, tag: str) -> Story | None:
+        field = self._number.to_bytes(4, "big") + self._packed
+        for token in await self._store.do(tag, "ZRANGE", f"{tag}:lx", 0, -1):
+            batch = f"{tag}:l:{token.decode()}"
+            leased, head = await self._store.do(tag, "HMGET", batch, field, "_")
+            if leased is not None:
+                return self._queued("leased", unpack_leased(leased).record, holder=head[1:].decode())
+        return None
+
+    async def _delayed(self, tag: str) -> Story | None:
+        offset = float(await self._store.do(tag, "HGET", f"{tag}:m", "offset") or 0.0)
+        async for packed, due in self._scan(tag, f"{tag}:dl:{self._number}", "*"):
+            record = unpack_record(packed)
+            if record.entry.fingerprint == self._fp:
+                return self._queued("delayed", record, due=due - offset)
+        return None
+
+    async def _waiting(self, tag: str) -> Story | None:
+        pattern = b"?" * FP_AT + b"".join(b"\\" + bytes((byte,)) for byte in self._packed) + b"*"
+        cursor = b"0"
+        while True:
+            cursor, found = await self._store.do(tag, "HSCAN", f"{tag}:h", cursor, "COUNT", SLICE)
+            for name, state in zip(found[::2], found[1::2], strict=True):
+                host = unpack_host(name.decode(), state)
+                for lane in host.lanes:
+                    if lane.crawl != self._number:
+                        continue
+                    async for entry, _ in self._scan(tag, lane.key(tag, host.name), pattern):
+                        record = Record(0.0, lane.crawl, host.name, lane.pool, unpack_entry(entry))
+                        return self._queued("waiting", record)
+            if cursor == b"0":
+                return None
+
+    async def _scan(self, tag: str, key: str, pattern: bytes | str) -> AsyncIterator[tuple[bytes, float]]:
+        cursor = b"0"
+        while True:
+            cursor, found = await self._store.do(tag, "ZSCAN", key, cursor, "MATCH", pattern, "COUNT", SLICE)
+            for member, score in zip(found[::2], found[1::2], strict=True):
+                yield member, float(score)
+            if cursor == b"0":
+                return
+
+    def _queued(self, state: str, record: Record, *, due: float | None = None, holder: str = "") -> Story:
+        request = unpack(record.entry.packed)
+        return Story(
+            self._crawl, self._fp, state, (), request, found_on=request.found_on, due=due, holder=holder
+        )

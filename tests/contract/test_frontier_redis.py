@@ -1,0 +1,338 @@
+"""What only a frontier that many share can promise: answers that got lost, holders that meet, servers replaced."""
+
+import math
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+from tests.contract.clock import START, ManualClock
+from tests.contract.frontiers import BROKEN, TIMEOUT, UNLIMITED, link, page, paths, settle, states, taken
+from tests.contract.redis_frontiers import SCRIPTS, RedisBench, redis_bench
+
+from shoal.frontier.redis import keys, packing
+from shoal.frontier.redis.reader import PARSERS
+from shoal.model.errors import Misconfigured
+from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Gone, Grant, Outcome, Retry, Settlement
+from shoal.model.pace import Pace
+from shoal.model.page import Item
+from shoal.stores.redis import EPOCH, Full, ScriptArgument
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[RedisBench]:
+    """A shard with one open crawl, `c`, that no host slows down."""
+    async with redis_bench("valkey", ManualClock()) as opened:
+        await opened.frontier.open_crawl("c", pace=UNLIMITED)
+        yield opened
+        for crawl in await opened.frontier.crawls():
+            assert (await opened.frontier.audit(crawl)).problems == []
+
+
+async def items_of(bench: RedisBench, crawl: str = "c") -> list[str]:
+    """Read the keys of all items that were brought, page by page."""
+    number = await bench.frontier.number(crawl)
+    found = []
+    for tag in bench.store.tags():
+        for _, fields in await bench.store.do(tag, "XRANGE", keys.items(tag, number), "-", "+"):
+            found += [item.key for item in packing.unpack_items(fields[3])]
+    return found
+
+
+async def announced(bench: RedisBench) -> list[tuple[str, int]]:
+    entries = await bench.store.do(bench.store.tag(0), "XRANGE", keys.pages(bench.store.tag(0)), "-", "+")
+    return [(fields[1].decode(), packing.unpack_fp(fields[3])) for _, fields in entries]
+
+
+# --- answers that got lost -----------------------------------------------------------------------
+
+
+async def test_a_call_for_work_that_is_repeated_gets_the_same_batch(bench: RedisBench) -> None:
+    await bench.frontier.add("c", [link(str(number)) for number in range(9)])
+    crawl = packing.pack_crawls([await bench.frontier.number("c")])
+    arguments: list[ScriptArgument] = [
+        "w",
+        "call-1",
+        4,
+        60.0,
+        EPOCH,
+        1,
+        crawl,
+        packing.pack_names(["http"]),
+        b"",
+    ]
+
+    async def ask() -> tuple[bytes, set[bytes]]:
+        token, _, _, _, granted, *_ = await bench.store.run(SCRIPTS.lease, bench.store.tag(0), arguments)
+        return token, {record for _, _, record in granted}
+
+    first = await ask()
+    assert await ask() == first
+    assert len(first[1]) == 4
+    assert await states(bench.frontier) == {"waiting": 5, "leased": 4}
+    arguments[1] = "call-2"
+    assert (await ask())[1].isdisjoint(first[1])
+
+
+async def test_a_settlement_that_is_repeated_has_its_effect_once(bench: RedisBench) -> None:
+    await bench.frontier.add("c", [link("1"), link("2")])
+    fetched, done = await taken(bench.frontier)
+    number = await bench.frontier.number("c")
+    settlements = [
+        Settlement(fetched, Fetched(page(1))),
+        Settlement(done, Done(page(2)), items=[Item("a", b"{}"), Item("b", b"{}")]),
+    ]
+    frame = packing.pack_settlements([(number, one) for one in settlements])
+
+    assert await bench.store.run(SCRIPTS.settle, bench.store.tag(0), [frame]) == b"11"
+    assert await bench.store.run(SCRIPTS.settle, bench.store.tag(0), [frame]) == b"00"
+    assert await states(bench.frontier) == {"parsing": 1, "done": 1}
+    assert await items_of(bench) == ["a", "b"]
+    assert await announced(bench) == [("c", fetched.fingerprint)]
+
+
+# --- holders that meet ---------------------------------------------------------------------------
+
+
+async def test_workers_never_hold_the_same_request(bench: RedisBench) -> None:
+    other = await bench.another()
+    await other.open_crawl("c")
+    await bench.frontier.add("c", [link(str(number)) for number in range(10)])
+    mine = await taken(bench.frontier, 6, holder="one")
+    theirs = await taken(other, 6, holder="other")
+
+    assert len(mine) == 6
+    assert len(theirs) == 4
+    assert {lease.fingerprint for lease in mine}.isdisjoint(lease.fingerprint for lease in theirs)
+
+
+async def test_a_holder_that_overran_brings_no_items_and_learns_that_it_lost(bench: RedisBench) -> None:
+    other = await bench.another()
+    await other.open_crawl("c")
+    await bench.frontier.add("c", [link("1")])
+    [slow] = await taken(bench.frontier, holder="slow", ttl=10.0)
+    bench.clock.advance(10.0)
+    [again] = await taken(other, holder="quick")
+
+    late = await bench.frontier.settle([Settlement(slow, Done(page(1)), items=[Item("late", b"{}")])])
+    assert late.stale == [slow]
+    await other.settle([Settlement(again, Done(page(1)), items=[Item("once", b"{}")])])
+    assert await items_of(bench) == ["once"]
+    assert await states(bench.frontier) == {"done": 1}
+
+
+async def test_holders_share_the_pace_of_a_host(bench: RedisBench) -> None:
+    other = await bench.another()
+    await other.open_crawl("c", pace=Pace(interval=2.0, burst=1, concurrency=9))
+    await bench.frontier.add("c", [link(str(number)) for number in range(9)])
+
+    for _ in range(3):
+        grants = [await taken(frontier, holder=str(id(frontier))) for frontier in (bench.frontier, other)]
+        assert sum(map(len, grants)) == 1
+        bench.clock.advance(2.0)
+
+
+async def test_only_whom_a_page_was_given_to_can_end_it(bench: RedisBench) -> None:
+    await bench.frontier.add("c", [link("1")])
+    [lease] = await taken(bench.frontier)
+    await settle(bench.frontier, lease, Fetched(page(1)))
+    tag = bench.store.tag(0)
+    stream = keys.pages(tag)
+    await bench.store.do(tag, "XGROUP", "CREATE", stream, PARSERS, "0")
+    await bench.store.do(tag, "XREADGROUP", "GROUP", PARSERS, "first", "STREAMS", stream, ">")
+    await bench.store.do(tag, "XAUTOCLAIM", stream, PARSERS, "second", 0, "0")
+
+    def ended_by(consumer: str) -> Acknowledgement:
+        items = [Item(consumer, b"{}")]
+        fp, host = lease.fingerprint, lease.host
+        return Acknowledgement("c", fp, Done(page(1)), items=items, host=host, consumer=consumer)
+
+    first, second = ended_by("first"), ended_by("second")
+    assert (await bench.frontier.acknowledge([first])).refused == [first]
+    assert (await bench.frontier.acknowledge([second])).refused == []
+    assert await items_of(bench) == ["second"]
+    assert await announced(bench) == []
+    assert (await bench.store.do(tag, "XPENDING", stream, PARSERS))[0] == 0
+
+
+async def test_a_dropped_crawl_leaves_nothing_behind(bench: RedisBench) -> None:
+    before = set(await bench.store.do(bench.store.tag(0), "KEYS", f"{bench.store.tag(0)}:*"))
+    worker = await bench.another()
+    await worker.open_crawl("d", pace=UNLIMITED, host_budget=1000, hosts={"a.test": Pace()})
+    await worker.add("d", [link(str(number), host=f"{number % 7}.test") for number in range(700)])
+    leases = await taken(worker, 50, crawls=["d"])
+    outcomes: list[Outcome] = [
+        Done(page()),
+        Fetched(page()),
+        Dead(TIMEOUT),
+        Dead(BROKEN, page()),
+        Retry(TIMEOUT, delay=9.0),
+    ]
+    for number, lease in enumerate(leases[:40]):
+        outcome = outcomes[number % len(outcomes)]
+        await worker.settle([Settlement(lease, outcome, items=[Item(str(number), b"{}")])])
+
+    assert await bench.frontier.drop_crawl("d")
+    late = await worker.settle([Settlement(leases[40], Done(page()))])
+    assert late.stale == [leases[40]]
+    bench.clock.advance(100.0)
+    await bench.frontier.reclaim()
+    after = set(await bench.store.do(bench.store.tag(0), "KEYS", f"{bench.store.tag(0)}:*"))
+    kept = {b"h", b"clock", b"pages", b"crawls"}  # hosts keep their pace; a stream keeps its last id
+    assert {key.rpartition(b"}:")[2] for key in after - before} <= kept | {b"ca:w"}
+    with pytest.raises(Misconfigured, match="dropped"):
+        await worker.add("d", [link("new")])
+
+
+# --- servers replaced and servers full -----------------------------------------------------------
+
+
+async def test_after_a_change_of_the_server_every_host_rests_one_interval(bench: RedisBench) -> None:
+    await bench.frontier.open_crawl("c", pace=Pace(interval=2.0, burst=3, concurrency=9))
+    await bench.frontier.add("c", [link(str(number), host=f"{number % 2}.test") for number in range(20)])
+    assert len(await taken(bench.frontier, 2)) == 2
+    tag = bench.store.tag(0)
+    await bench.store.do(tag, "HSET", f"{tag}:m", "epoch", "of a server that is gone")
+
+    assert await bench.frontier.lease(holder="w", limit=9, ttl=60.0) == Grant([], 2.0)
+    bench.clock.advance(2.0)
+    assert len(await taken(bench.frontier)) == 2
+
+
+async def test_a_store_that_was_rolled_back_keeps_its_accounts(bench: RedisBench) -> None:
+    """A replica that takes over may lack the last writes, all of them from some instant on."""
+    await bench.frontier.add("c", [link(str(number), host=f"{number % 3}.test") for number in range(30)])
+    early = await taken(bench.frontier, 10)
+    tag = bench.store.tag(0)
+    names = await bench.store.do(tag, "KEYS", f"{tag}:*")
+    snapshot = {name: await bench.store.do(tag, "DUMP", name) for name in names}
+    await bench.frontier.settle([Settlement(lease, Done(page())) for lease in early[:5]])
+    late = await taken(bench.frontier, 10)
+    await bench.frontier.add("c", [link("new")])
+
+    for name in await bench.store.do(tag, "KEYS", f"{tag}:*"):
+        await bench.store.do(tag, "DEL", name)
+    for name, value in snapshot.items():
+        await bench.store.do(tag, "RESTORE", name, 0, value)
+    await bench.store.do(tag, "HSET", f"{tag}:m", "epoch", "of a server that is gone")
+
+    assert (await bench.frontier.audit("c")).problems == []
+    # Leases that the store has forgotten are refused: their requests will be leased again.
+    refused = await bench.frontier.settle([Settlement(lease, Gone(404)) for lease in late])
+    assert refused.stale == late
+    assert (await bench.frontier.add("c", [link("new")])).new == 1
+    bench.clock.advance(100.0)
+    again = await taken(bench.frontier, 100, ttl=1000.0)
+    assert min(lease.token for lease in again) > max(lease.token for lease in late)
+    while again:
+        await bench.frontier.settle([Settlement(lease, Done(page())) for lease in again])
+        again = await taken(bench.frontier, 100, ttl=1000.0)
+    assert await states(bench.frontier) == {"done": 31}
+
+
+async def test_a_full_store_takes_nothing_new_and_lets_work_in_hand_end(bench: RedisBench) -> None:
+    await bench.frontier.add("c", [link(str(number)) for number in range(20)])
+    tag = bench.store.tag(0)
+    used = dict(
+        line.split(":", 1)
+        for line in (await bench.store.do(tag, "INFO", "memory")).decode().splitlines()
+        if ":" in line
+    )["used_memory"]
+    await bench.store.do(tag, "CONFIG", "SET", "maxmemory", int(used) // 2)
+    try:
+        with pytest.raises(Full):
+            await bench.frontier.add("c", [link("refused")])
+        [first, *others] = await taken(bench.frontier)
+        committed = await bench.frontier.settle([Settlement(first, Done(page()), [link("found")])])
+        assert (committed.new, committed.stale) == (1, [])
+        await bench.frontier.settle([Settlement(lease, Done(page())) for lease in others])
+        [found] = await taken(bench.frontier)
+        await settle(bench.frontier, found, Done(page()))
+    finally:
+        await bench.store.do(tag, "CONFIG", "SET", "maxmemory", 0)
+    assert await states(bench.frontier) == {"done": 21}
+
+
+async def test_a_shard_whose_clock_is_set_back_goes_on_in_its_own_time(bench: RedisBench) -> None:
+    await bench.frontier.add("c", [link("1"), link("2")])
+    first, second = await taken(bench.frontier, ttl=30.0)
+    await settle(bench.frontier, first, Retry(TIMEOUT, delay=5.0))
+    bench.clock.advance(-86_400.0)
+
+    assert (await bench.frontier.lease(holder="w", limit=9, ttl=30.0)).wait == pytest.approx(5.0)
+    bench.clock.advance(5.0)
+    [again] = await taken(bench.frontier, ttl=30.0)
+    assert again.leased_until == pytest.approx(START - 86_400.0 + 35.0)  # by the server's clock
+    bench.clock.advance(25.0)
+    assert await bench.frontier.reclaim() == 1
+    assert not bench.frontier.holds(second)
+
+
+# --- shards --------------------------------------------------------------------------------------
+
+
+async def test_a_crawl_over_many_shards_is_one_crawl() -> None:
+    async with redis_bench("valkey", ManualClock(), shards=16) as bench:
+        frontier = bench.frontier
+        await frontier.open_crawl("c", pace=Pace(interval=1.0, burst=1, concurrency=2), state={"k": b"v"})
+        links = [link(str(number), host=f"{number % 50}.test") for number in range(500)]
+        assert (await frontier.add("c", [*links, links[0]])).duplicate == 1
+        assert await frontier.crawl_get("c", "k") == b"v"
+
+        done: list[str] = []
+        for _ in range(10):
+            leases = await taken(frontier, 500)
+            assert len({lease.host for lease in leases}) == len(leases) == 50  # one each, and every host
+            done += paths(leases)
+            committed = await frontier.commit(
+                [
+                    Settlement(one, Fetched(page()) if one.request.url.endswith("1") else Done(page()))
+                    for one in leases
+                ]
+            )
+            assert committed.stale == []
+            grant = await frontier.lease(holder="w", limit=1, ttl=60.0)
+            assert (grant.leases, grant.wait) in (([], 1.0), ([], math.inf))
+            bench.clock.advance(1.0)
+
+        assert len(set(done)) == 500
+        waiting = [found async for found in frontier.parsing("c")]
+        assert {one.page for one in waiting} == {page()}
+        ended = [Acknowledgement("c", one.fingerprint, Done(page())) for one in waiting]
+        assert (await frontier.acknowledge(ended)).refused == []
+        assert await states(frontier) == {"done": 500}
+        assert (await frontier.audit("c")).problems == []
+        assert len(await frontier.hosts()) == 50
+
+
+# --- what can be told ----------------------------------------------------------------------------
+
+
+async def test_a_request_is_found_wherever_it_is(bench: RedisBench) -> None:
+    sought = link("sought?*[x]")
+
+    async def told() -> tuple[str, str]:
+        story = await bench.frontier.story("c", sought.fingerprint)
+        assert story is not None
+        return story.state, story.holder
+
+    assert await bench.frontier.story("c", sought.fingerprint) is None
+    await bench.frontier.add("c", [link("1"), sought, link("2")])
+    assert await told() == ("waiting", "")
+    [_, lease, _] = await taken(bench.frontier, holder="me")
+    assert await told() == ("leased", "me")
+    await settle(bench.frontier, lease, Retry(TIMEOUT, delay=3.0))
+    story = await bench.frontier.story("c", sought.fingerprint)
+    assert story is not None
+    assert (story.state, story.due) == ("delayed", START + 3.0)
+    bench.clock.advance(3.0)
+    [lease] = await taken(bench.frontier, holder="me")
+    await settle(bench.frontier, lease, Fetched(page(7)))
+    assert await told() == ("parsing", "me")
+    await bench.frontier.acknowledge([Acknowledgement("c", lease.fingerprint, Dead(BROKEN))])
+    dead = await bench.frontier.story("c", sought.fingerprint)
+    assert dead is not None
+    assert (dead.state, dead.rule, dead.reason, dead.page) == ("dead", "parse_error", BROKEN.reason, page(7))
+    assert dead.request == msgspec.structs.replace(lease.request)
+    await bench.frontier.replay("c")
+    await bench.frontier.acknowledge([Acknowledgement("c", lease.fingerprint, Done(page(7)))])
+    assert (await told())[0] == "done"
