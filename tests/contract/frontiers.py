@@ -85,21 +85,16 @@ async def sqlite(folder: Path) -> AsyncIterator[Bench]:
         await bench.close()
 
 
-def valkey(_: Path) -> AbstractAsyncContextManager[Bench]:
-    return redis_bench("valkey", ManualClock())
+def fleet(kind: str) -> Callable[[Path], AbstractAsyncContextManager[Bench]]:
+    return lambda _: redis_bench(kind, ManualClock())
 
 
-def redis(_: Path) -> AbstractAsyncContextManager[Bench]:
-    return redis_bench("redis", ManualClock())
-
-
+FLEETS = ("valkey", "redis", "sentinel", "cluster")  # without an owner, whose death would be an event
 BACKENDS: dict[str, Callable[[Path], AbstractAsyncContextManager[Bench]]] = {
     "memory": memory,
     "sqlite": sqlite,
-    "valkey": valkey,
-    "redis": redis,
+    **{kind: fleet(kind) for kind in FLEETS},
 }
-FLEETS = {"valkey", "redis"}  # backends without an owner, whose death would be an event
 
 
 def link(path: str, *, host: str = "a.test", priority: int = 5, pool: str = "http", depth: int = 0) -> Link:

@@ -270,8 +270,9 @@ async def test_a_shard_whose_clock_is_set_back_goes_on_in_its_own_time(bench: Re
 # --- shards --------------------------------------------------------------------------------------
 
 
-async def test_a_crawl_over_many_shards_is_one_crawl() -> None:
-    async with redis_bench("valkey", ManualClock(), shards=16) as bench:
+@pytest.mark.parametrize("kind", ["valkey", "cluster"])
+async def test_a_crawl_over_many_shards_is_one_crawl(kind: str) -> None:
+    async with redis_bench(kind, ManualClock(), shards=16) as bench:
         frontier = bench.frontier
         await frontier.open_crawl("c", pace=Pace(interval=1.0, burst=1, concurrency=2), state={"k": b"v"})
         links = [link(str(number), host=f"{number % 50}.test") for number in range(500)]
