@@ -22,7 +22,8 @@ acknowledgement; where a backend can tell, a consumer that has lost a page is re
 release(deliveries) gives pages back, so that they come again within one deadline at most, and without a
 strike where the backend can tell: a worker that stops on purpose is no reason to suspect a page.
 
-lag() says how many pages are waiting and how many are being worked at.
+lag() says how many pages are waiting and how many are being worked at, give or take those that are just
+changing from one to the other.
 
 After kill -9 of a consumer its pages come again within twice the deadline. After kill -9 of the server and a
 restart everything that was announced is still delivered.
