@@ -8,14 +8,39 @@
 
 local frame, position = ARGV[1], 1
 local lanes, names, number = {}, {}
+local before = {}  -- crawl and pool of the lane before: mostly those of all
 
 number, position = struct.unpack('>H', frame, position)
 for i = 1, number do
-  local lane = {}
-  lane.crawl, lane.host, lane.pool, position = struct.unpack('>IBc0Bc0', frame, position)
-  lanes[i], names[i] = lane, lane.host
+  local crawl, host, pool
+  crawl, host, pool, position = struct.unpack('>IBc0Bc0', frame, position)
+  if crawl ~= before.crawl or pool ~= before.pool then
+    before = {crawl = crawl, pool = pool, queues = tag .. ':q:' .. crawl .. ':' .. pool .. ':'}
+  end
+  lanes[i] = {
+    crawl = crawl, host = host, pool = pool, queue = before.queues .. host, packed = false, to = false,
+  }
+  names[i] = host
 end
-load_hosts(names)
+
+local HOST_SIZE, VERSION_AT = 66, 59  -- bytes of HOST, and where in it the version of the terms begins
+
+-- Give the band of a lane's head, if it can be told without unpacking its host. Most links join a lane that is
+-- waiting already, behind its head: that concerns nobody else, and should cost no more.
+local function head_of(lane, packed)
+  if string.byte(packed, HOST_SIZE) ~= 1 or struct.unpack('>I', packed, VERSION_AT) ~= meta.version then
+    return false
+  end
+  local crawl, flags, band, _, pool = struct.unpack('>IBBdBc0', packed, HOST_SIZE + 1)
+  if crawl ~= lane.crawl or pool ~= lane.pool or band == EMPTY or flag(flags, SUSPECT) then return false end
+  local _, last = struct.unpack('>dd', packed)
+  return last >= meta.rested and band
+end
+
+if number > 0 then
+  local packed = redis.call('HMGET', tag .. ':h', unpack(names))
+  for i = 1, number do lanes[i].packed = packed[i] end
+end
 
 local crawls = {}  -- crawl -> what it has accepted so far, and what of it is fresh
 
@@ -44,17 +69,21 @@ local function over_budget(crawl, host)
 end
 
 local new, duplicate, homeless = 0, 0, 0
-local fresh = {}  -- crawl and fingerprint, one after the other
+local fresh = {}  -- crawl, fingerprint and its place in the seen-set, for each that is new
 
 number, position = struct.unpack('>H', frame, position)
 for _ = 1, number do
   local lane, priority, decimal, fp, request
   lane, priority, decimal, fp, request, position = struct.unpack('>HBBc0c8Ic0', frame, position)
   lane = lanes[lane]
-  local crawl = crawl_of(lane.crawl)
+  local crawl, seen, place = crawl_of(lane.crawl)
+  if crawl then
+    seen = crawl.fresh[decimal]
+    if not seen then seen, place = seen_has(tag, lane.crawl, decimal) end
+  end
   if not crawl then
     homeless = homeless + 1
-  elseif crawl.fresh[decimal] or seen_has(tag, lane.crawl, decimal) then
+  elseif seen then
     duplicate = duplicate + 1
     crawl.duplicate = crawl.duplicate + 1
   elseif over_budget(crawl, lane.host) then
@@ -63,10 +92,17 @@ for _ = 1, number do
     new = new + 1
     crawl.accepted = crawl.accepted + 1
     crawl.fresh[decimal] = true
-    fresh[#fresh + 1], fresh[#fresh + 2] = lane.crawl, decimal
-    local to = lane.to or lane_of(host_of(lane.host), lane.crawl, lane.pool, false)
-    lane.to = to
-    wait(to, crawl.accepted, struct.pack(ENTRY, 0, 0, 0, priority, fp, crawl.accepted) .. request)
+    fresh[#fresh + 1] = {lane.crawl, decimal, place}
+    local entry = struct.pack(ENTRY, 0, 0, 0, priority, fp, crawl.accepted) .. request
+    if lane.head == nil then lane.head = lane.packed and head_of(lane, lane.packed) end
+    if lane.head and lane.head <= priority then
+      push(added, lane.queue, priority * RANK + crawl.accepted, entry)
+    else
+      local host = hosts[lane.host] or unpack_host(lane.host, lane.packed)
+      lane.to = lane.to or lane_of(host, lane.crawl, lane.pool, false)
+      wait(lane.to, crawl.accepted, entry)
+      lane.head = lane.to.band
+    end
   end
 end
 
@@ -83,6 +119,6 @@ for id, crawl in pairs(crawls) do
     redis.call('HSET', tag .. ':b:' .. id, host, brought)
   end
 end
-for i = 1, #fresh, 2 do seen_add(tag, fresh[i], fresh[i + 1]) end
+for i = 1, #fresh do seen_add(tag, unpack(fresh[i], 1, 3)) end
 seen_save()
 return {new, duplicate, homeless}
