@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.contract.frontiers import UNLIMITED, link, page
 from tests.servers.nats import NatsServer, nats_server
-from tests.servers.redis import RedisServer, valkey
+from tests.servers.redis import RedisServer, cluster, valkey
 
 from shoal.bus import Bus, Delivery, Lag, open_bus
 from shoal.bus.nats import NatsBus
@@ -307,6 +307,24 @@ async def test_consumers_with_nothing_to_do_ask_nothing_of_the_store(tmp_path: P
                 task.cancel()
 
     assert after - before < len(crowd) * 2
+
+
+async def test_a_cluster_delivers_all_the_same(tmp_path: Path) -> None:
+    names = [f"p{n}" for n in range(20)]
+    async with cluster(tmp_path) as servers, RedisStore.open(servers.dsn) as store:
+        bench = Bench(store, RedisFrontier(store), "", servers.servers[0], exact=True)
+        await bench.frontier.open_crawl("c", pace=UNLIMITED)
+        await bench.announce(*names)
+        parsed: list[str] = []
+        async with bench.consumer("dead") as lost:
+            await collect(lost, 3, limit=3)
+        async with bench.consumer("w") as bus, asyncio.timeout(PATIENCE):
+            while len(parsed) < len(names):
+                for delivery in await bus.deliver(limit=5, wait=1.0):
+                    parsed += await bench.acknowledge(delivery)
+                    await bus.done([delivery])
+
+    assert sorted(parsed) == sorted(names)
 
 
 async def test_a_bus_that_is_not_there_is_said_to_be_so(

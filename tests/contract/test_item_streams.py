@@ -13,7 +13,7 @@ import asyncpg
 import msgspec
 import pytest
 from tests.servers.postgres import postgres
-from tests.servers.redis import RedisServer, valkey
+from tests.servers.redis import RedisServer, cluster, valkey
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
@@ -202,6 +202,19 @@ async def test_an_idle_writer_asks_nothing_of_the_server(
     assert commands(await server.info()) - before <= 2  # our own question among them
     stop.set()
     await task
+
+
+async def test_a_cluster_feeds_an_output_all_the_same(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    async with cluster(tmp_path / "cluster") as servers, RedisStore.open(servers.dsn) as store:
+        for number in range(100):
+            await settle_page(store, [number])
+        async with running(writer_of(store, str(out))):
+            await drained(store)
+            await settle_page(store, [100])
+            await drained(store)
+
+    assert sorted(numbers_in(out)) == list(range(101))
 
 
 # Processes that are really killed and stopped
