@@ -67,6 +67,7 @@ _VARIES = re.compile(
     | \b[\d.,]+\ (?:pages/s|pages\ a\ second|at\ once\ will\ do)\b
     | \b\d{8}-\d+\.warc | (?<=\ at\ )[\d,]+\b                               # places in the archive
     | \b[0-9a-f]{16}\b | \blaptop-\d+                                       # trace ids and processes
+    | (?<=by\ version\ )[0-9a-f]{12}\b | (?<="version":\ ")[0-9a-f]{12}\b     # spiders, which name a port
     | (?<="elapsed_s":\ )[\d.e-]+ | (?<="pages_per_s":\ )[\d.]+
     | (?<="bytes":\ )\d+ | (?<="offset":\ )\d+ | (?<="length":\ )\d+""",
     re.VERBOSE,
