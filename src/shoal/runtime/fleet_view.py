@@ -9,13 +9,18 @@ from shoal.stores.redis import RedisStore
 
 
 async def fleet_status(dsn: str) -> StoreStatus:
-    """Count the requests of every crawl by state, what waits between the stages, and who is at work."""
+    """Look at a fleet's store."""
     async with RedisStore.open(dsn, advise=False) as store:
-        frontier = RedisFrontier(store)
-        crawls = [await _crawl(frontier, name) for name in await frontier.crawls()]
-        stages = {crawl.name: await _stages(store, crawl) for crawl in crawls}
-        fleet = Fleet(await Workers(store).all(), stages)
-        return StoreStatus(str(store.dsn), None, crawls, fleet)
+        return await look_at(store)
+
+
+async def look_at(store: RedisStore) -> StoreStatus:
+    """Count the requests of every crawl by state, what waits between the stages, and who is at work."""
+    frontier = RedisFrontier(store)
+    crawls = [await _crawl(frontier, name) for name in await frontier.crawls()]
+    stages = {crawl.name: await _stages(store, crawl) for crawl in crawls}
+    fleet = Fleet(await Workers(store).all(), stages)
+    return StoreStatus(str(store.dsn), None, crawls, fleet)
 
 
 async def _crawl(frontier: RedisFrontier, name: str) -> CrawlStatus:
