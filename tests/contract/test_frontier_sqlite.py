@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from shoal.frontier.sqlite.wal import EVERY
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Dead, Done, Fetched, Filtered, Gone, Outcome, Settlement
+from shoal.stores.sqlite import open_database
 
 
 @pytest.fixture
@@ -135,6 +137,23 @@ async def test_a_store_from_the_future_is_refused(path: Path) -> None:
 
 
 # --- readers beside the owner --------------------------------------------------------------------
+
+
+async def test_a_store_of_an_older_version_is_brought_up_to_date_by_its_next_owner(path: Path) -> None:
+    first = files("shoal.frontier.sqlite").joinpath("schema.sql").read_text()
+    with closing(open_database(path, [first], fsync=False)) as database:
+        database.execute("INSERT INTO crawl(name, settings, counts) VALUES ('c', '{}', '{}')")
+        database.execute(
+            "INSERT INTO ended(crawl, fp, state, ended_at, status, segment, offset, length, fetched_at,"
+            " items, links, etag, modified, digest, elapsed, wire_bytes)"
+            " VALUES (1, 7, 'done', 1.0, 200, 's', 0, 9, 1.0, 2, 3, '', '', '', 0.1, 5)"
+        )
+    with pytest.raises(Misconfigured, match="written by an older Shoal: shoal crawl brings it up to date"):
+        async with SqliteFrontier.peek(path):
+            pass
+    async with SqliteFrontier.open(path) as frontier:
+        [(fingerprint, kept)] = [found async for found in frontier.pages("c")]
+    assert (fingerprint, kept.items, kept.wire_bytes, kept.version) == (7, 2, 5, 0)
 
 
 async def test_a_reader_sees_the_last_transaction_while_the_owner_goes_on(path: Path) -> None:

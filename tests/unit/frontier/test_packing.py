@@ -1,5 +1,6 @@
 """Values inside one BLOB."""
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,3 +22,11 @@ def test_numbers_lie_little_end_first() -> None:
 def test_a_page_comes_back_as_it_was(text: str, number: int, instant: float) -> None:
     page = PageRecord(PageRef(text, number, 7), 200, instant, 3, 4, text, text, text)
     assert unpacked_page(packed_page(page)) == page
+
+
+def test_a_page_that_was_packed_before_there_were_versions_is_read() -> None:
+    page = PageRecord(PageRef("s", 1, 2), 200, 3.0, 4, 5, "e", "m", "d", 0.5, 6)
+    earlier = msgspec.msgpack.encode(msgspec.structs.astuple(page)[:-1])
+    assert unpacked_page(earlier) == page
+    later = msgspec.structs.replace(page, version=7)
+    assert unpacked_page(packed_page(later)).version == 7

@@ -83,7 +83,8 @@ class Owner(Reader):
         """Read a store without owning it, while its owner goes on."""
         database = connect_for_reading(path)
         try:
-            check(database, path, newest=len(MIGRATIONS))
+            if check(database, path, newest=len(MIGRATIONS)) < len(MIGRATIONS):
+                raise Misconfigured(f"{path} was written by an older Shoal: shoal crawl brings it up to date")
             yield Reader(database, path, clock)
         finally:
             database.close()

@@ -1,0 +1,26 @@
+"""What the store remembers of a page that was just archived."""
+
+from typing import Any
+
+import pytest
+
+from shoal.model.page import PageRef, Response
+from shoal.model.request import Request
+from shoal.runtime.pages import VALIDATOR_BYTES, Pages
+
+
+class Writer:
+    def append(self, *_: object) -> tuple[PageRef, str]:
+        return PageRef("segment", 0, 1), "sha1:x"
+
+
+@pytest.mark.parametrize(("length", "kept"), [(VALIDATOR_BYTES, True), (VALIDATOR_BYTES + 1, False)])
+def test_a_validator_is_kept_unless_it_is_longer_than_it_can_be_worth(length: int, kept: bool) -> None:
+    writer: Any = Writer()
+    value = "x" * length
+    headers = (("etag", value), ("last-modified", value))
+    response = Response("http://a.test/", 200, headers, b"", b"", fetched_at=1.0, elapsed=0.1)
+
+    page = Pages(writer, writer).keep(Request(url="http://a.test/"), (), response, None)
+
+    assert (page.etag, page.modified) == ((value, value) if kept else ("", ""))
