@@ -67,7 +67,7 @@ class PostgresSink:
         self._schema = f"{_quoted(schema)}." if schema else ""
         self._items = self._schema + _quoted(self._table)
         self._overwrite = overwrite
-        self._session = Session(dsn, name=self._name, patience=patience)
+        self._session = Session(dsn, name=self._name, patience=patience, first=BATCH)
         self._state = Checkpoint(b"", 0)
         self._note: bytes | None = None
         self._pending: list[Item] = []
@@ -174,16 +174,14 @@ class PostgresSink:
                     f"INSERT INTO {self._schema}_shoal_rejected VALUES ($1, $2, $3, $4, $5)",  # noqa: S608 (quoted)
                     [(self._table, number, row.key, row.reason, row.beginning) for row in unfit],
                 )
-            await connection.execute(
+            put = await connection.fetchrow(
                 self._spelled(PUT),
                 *(self._table, number, UNDO, batch.attempt, batch.note, len(batch.items)),
             )
-            found = await self._find(connection)
-        assert found
-        return found[0]
+        assert put
+        return Checkpoint(*put)
 
     async def _copy(self, rows: Sequence[Row], connection: Connection) -> None:
-        await connection.execute(BATCH)
         await connection.copy_records_to_table(
             "_shoal_batch", records=[(number, row.key, row.json) for number, row in enumerate(rows)]
         )

@@ -42,8 +42,10 @@ class Unstorable(ShoalError):
 class Session:
     """One connection at a time. Every call may be repeated on a new one, within `patience` seconds."""
 
-    def __init__(self, dsn: str, *, name: str, patience: float) -> None:
+    def __init__(self, dsn: str, *, name: str, patience: float, first: str) -> None:
+        """`first`: the statement that every connection begins with."""
         self._dsn = without_options(dsn, "table")
+        self._first = first
         self._name = name
         self._patience = patience
         self._connection: Connection | None = None
@@ -81,12 +83,7 @@ class Session:
     async def _once(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         try:
             if self._connection is None or self._connection.is_closed():
-                self._connection = await asyncpg.connect(
-                    self._dsn,
-                    timeout=_CONNECT,
-                    command_timeout=_ANSWER,
-                    server_settings=_SETTINGS,
-                )
+                self._connection = await self._connect()
             return await work(self._connection)
         except asyncpg.PostgresError as error:
             raise self._translated(error) from error
@@ -95,7 +92,18 @@ class Session:
                 self._connection.terminate()
             if isinstance(error, asyncpg.ClientConfigurationError):
                 raise Misconfigured(f"output {self._name}: {error}") from None
-            raise Unavailable(f"output {self._name}: {error or type(error).__name__}") from error
+            raise Unavailable(f"output {self._name}: {str(error) or type(error).__name__}") from error
+
+    async def _connect(self) -> Connection:
+        connection = await asyncpg.connect(
+            self._dsn, timeout=_CONNECT, command_timeout=_ANSWER, server_settings=_SETTINGS
+        )
+        try:
+            await connection.execute(self._first)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
 
     def _translated(self, error: asyncpg.PostgresError) -> ShoalError:
         kind, said = (error.sqlstate or "")[:2], f"output {self._name}: {error.args[0]}"

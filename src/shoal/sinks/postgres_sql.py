@@ -12,7 +12,7 @@ CREATE TABLE {items} (
 )
 """
 BATCH = """
-CREATE TEMPORARY TABLE IF NOT EXISTS _shoal_batch (
+CREATE TEMPORARY TABLE _shoal_batch (
     number bigint NOT NULL, _key text NOT NULL, item jsonb NOT NULL
 ) ON COMMIT DELETE ROWS
 """
@@ -41,6 +41,7 @@ WITH before AS (
 UPDATE {schema}_shoal_outputs
 SET flushes = $2, attempt = $4, note = coalesce($5, note), items = items + $6, rows = rows + new
 FROM counted WHERE output = $1
+RETURNING id, flushes, items, rows
 """
 TAKE_BACK = """
 WITH first AS (
