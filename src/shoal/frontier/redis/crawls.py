@@ -7,6 +7,7 @@ from shoal.frontier.answers import Opened
 from shoal.frontier.redis.packing import pack_paces
 from shoal.frontier.redis.reader import SLICE, RedisReader
 from shoal.frontier.redis.scripts import Scripts
+from shoal.frontier.redis.seen import Approximate
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
 from shoal.model.slowdown import SlowdownRules
@@ -37,11 +38,13 @@ class RedisCrawls(RedisReader):
         slowdown: SlowdownRules | None = None,
         host_budget: int | None = None,
         hosts: Mapping[str, Pace] | None = None,
+        approximate: Approximate | None = None,
         state: Mapping[str, bytes] | None = None,
     ) -> Opened:
         """Create a crawl or take it up again; what is not given stays as it was.
 
-        Others see a new crawl once every shard knows its terms, and not before.
+        Others see a new crawl once every shard knows its terms, and not before. Whether it remembers what it
+        has seen exactly or approximately is decided when it is new.
         """
         given = _given(pace, max_crashes, slowdown, host_budget)
         known = (await self._numbers()).get(name)
@@ -50,6 +53,14 @@ class RedisCrawls(RedisReader):
             self._set_terms(tag, number, name, given, self._named(tag, hosts)) for tag in self._store.tags()
         )
         if known is None:
+            if approximate is not None:
+                bloom = approximate.per_shard(self._store.shards)
+                await self._everywhere(
+                    self._store.do(
+                        tag, "HSET", f"{tag}:sm:{number}", "bits", bloom.bits, "hashes", bloom.hashes
+                    )
+                    for tag in self._store.tags()
+                )
             await self._values(name, number, state or {})
             # Of two that begin the same crawl at the same time, the second takes up the first one's.
             crawls = f"{self._home}:crawls"
@@ -62,6 +73,7 @@ class RedisCrawls(RedisReader):
                     slowdown=slowdown,
                     host_budget=host_budget,
                     hosts=hosts,
+                    approximate=approximate,
                 )
         self._opened[name] = number
         self._names[number] = name

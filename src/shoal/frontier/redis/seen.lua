@@ -85,23 +85,20 @@ local function seen_has(tag, crawl, fp)
   return redis.call('SISMEMBER', bucket, fp) == 1, bucket
 end
 
--- Take a fingerprint in; false: it was there.
+-- Take a fingerprint in that `seen_has` has not found; its place, if known, need not be found again.
 local function seen_add(tag, crawl, fp, bucket)
-  local seen, new = seen_known[crawl] or seen_open(tag, crawl)
+  local seen = seen_known[crawl] or seen_open(tag, crawl)
   if seen.bits then
-    new = not seen_bits(seen, fp, 'SET', 1)
+    seen_bits(seen, fp, 'SET', 1)
   else
     if not bucket or seen_splits > 0 then bucket = seen_bucket(seen, fp) end
-    new = redis.call('SADD', bucket, fp) == 1
+    redis.call('SADD', bucket, fp)
   end
-  if new then
-    seen.size, seen.grown = seen.size + 1, true
-    if seen.buckets and seen.size > SEEN_MEAN * seen.buckets and seen_splits < SEEN_SPLITS then
-      seen_split(seen)
-      seen_splits = seen_splits + 1
-    end
+  seen.size, seen.grown = seen.size + 1, true
+  if seen.buckets and seen.size > SEEN_MEAN * seen.buckets and seen_splits < SEEN_SPLITS then
+    seen_split(seen)
+    seen_splits = seen_splits + 1
   end
-  return new
 end
 
 -- Write down how much this call has added; to be called once, after the last `seen_add`.

@@ -6,9 +6,11 @@ loses that link. How often is computed from how full the filter is, and shown wi
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAX_BITS = 1 << 32  # a Redis string ends at 512 MiB
+SPREAD = 1.25  # hosts are not alike: a shard may get so much more than its share
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +29,24 @@ class Bloom:
     def false_positives(self, size: int) -> float:
         """Return the share of new links that are mistaken for seen ones when the filter holds `size`."""
         return float((1.0 - math.exp(-self.hashes * size / self.bits)) ** self.hashes)
+
+
+@dataclass(frozen=True, slots=True)
+class Approximate:
+    """How many links a crawl is expected to meet, and the share of new ones that it may mistake by then."""
+
+    links: int
+    rate: float = 0.001
+
+    def per_shard(self, shards: int) -> Bloom:
+        return Bloom.for_links(math.ceil(self.links / shards * SPREAD), self.rate)
+
+
+def mistaken(shards: Sequence[Sequence[bytes | None]]) -> float:
+    """Return the share of new links that a crawl mistakes, from size, bits and hashes of each shard."""
+    filters = [
+        (int(size or 0), Bloom(int(bits), int(hashes))) for size, bits, hashes in shards if bits and hashes
+    ]
+    held = sum(size for size, _ in filters)
+    # A link is as likely to fall to a shard as those before it were.
+    return sum(size * bloom.false_positives(size) for size, bloom in filters) / held if held else 0.0
