@@ -258,7 +258,7 @@ class Sides(RuleBasedStateMachine):
             self.model.landed([lease])
             self.other.landed([other])
 
-    @rule(numbers=st.lists(numbers, max_size=3), ttl=st.sampled_from((0.0, 5.0, 20.0)))
+    @rule(numbers=st.lists(numbers, min_size=1, max_size=3), ttl=st.sampled_from((0.0, 5.0, 20.0)))
     def extend(self, numbers: list[int], ttl: float) -> None:
         chosen = [self.latest_lease(number) for number in numbers if self.leases]
         told = self.run(self.model.extend([lease for lease, _ in chosen], ttl))

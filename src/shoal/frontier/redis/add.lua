@@ -18,29 +18,12 @@ for i = 1, number do
     before = {crawl = crawl, pool = pool, queues = tag .. ':q:' .. crawl .. ':' .. pool .. ':'}
   end
   lanes[i] = {
-    crawl = crawl, host = host, pool = pool, queue = before.queues .. host, packed = false, to = false,
+    crawl = crawl, host = host, pool = pool, queue = before.queues .. host, head = false, to = false,
   }
   names[i] = host
 end
 
-local HOST_SIZE, VERSION_AT = 66, 59  -- bytes of HOST, and where in it the version of the terms begins
-
--- Give the band of a lane's head, if it can be told without unpacking its host. Most links join a lane that is
--- waiting already, behind its head: that concerns nobody else, and should cost no more.
-local function head_of(lane, packed)
-  if string.byte(packed, HOST_SIZE) ~= 1 or struct.unpack('>I', packed, VERSION_AT) ~= meta.version then
-    return false
-  end
-  local crawl, flags, band, _, pool = struct.unpack('>IBBdBc0', packed, HOST_SIZE + 1)
-  if crawl ~= lane.crawl or pool ~= lane.pool or band == EMPTY or flag(flags, SUSPECT) then return false end
-  local _, last = struct.unpack('>dd', packed)
-  return last >= meta.rested and band
-end
-
-if number > 0 then
-  local packed = redis.call('HMGET', tag .. ':h', unpack(names))
-  for i = 1, number do lanes[i].packed = packed[i] end
-end
+peek_hosts(names)
 
 local crawls = {}  -- crawl -> what it has accepted so far, and what of it is fresh
 
@@ -94,12 +77,13 @@ for _ = 1, number do
     crawl.fresh[decimal] = true
     fresh[#fresh + 1] = {lane.crawl, decimal, place}
     local entry = struct.pack(ENTRY, 0, 0, 0, priority, fp, crawl.accepted) .. request
-    if lane.head == nil then lane.head = lane.packed and head_of(lane, lane.packed) end
-    if lane.head and lane.head <= priority then
+    -- Most links join a lane that is waiting already, behind its head: that concerns nobody else, and should
+    -- cost no more.
+    lane.head = lane.head or peek_lane(lane.host, lane.crawl, lane.pool) or EMPTY
+    if lane.head ~= EMPTY and lane.head <= priority then
       push(added, lane.queue, priority * RANK + crawl.accepted, entry)
     else
-      local host = hosts[lane.host] or unpack_host(lane.host, lane.packed)
-      lane.to = lane.to or lane_of(host, lane.crawl, lane.pool, false)
+      lane.to = lane.to or lane_of(host_of(lane.host), lane.crawl, lane.pool, false)
       wait(lane.to, crawl.accepted, entry)
       lane.head = lane.to.band
     end

@@ -4,12 +4,14 @@
 -- `model/pace.py` and `frontier/governor.py`, step by step, in the same units.
 
 local HOST, LANE = 'ddddddHHHIIHBB', 'IBBdBc0'
+local HOST_SIZE, VERSION_AT = 66, 59  -- bytes; its last one is the number of lanes
 local PAUSED, HAS_OVERRIDES, HAS_ANSWERS = 1, 2, 4
 local SUSPECT, SPILLED, ELIGIBLE, COOLING = 1, 2, 4, 8
 local EMPTY = 255
 local MOST_CLEAR = 65535
 
 local hosts = {}  -- name -> host, as far as this call has come
+local peeked = {}  -- name -> state as it was read, or false if there is none
 local touched = {}  -- those that have to be written back, in the order in which they changed
 
 local function flag(flags, bit)
@@ -133,23 +135,38 @@ local function unpack_host(name, packed)
   return host
 end
 
-local function load_hosts(names)
+-- Read hosts that are likely to be wanted, in one call, and leave them packed.
+local function peek_hosts(names)
   local missing = {}
   for _, name in ipairs(names) do
-    if hosts[name] == nil then
-      hosts[name] = false  -- asked for
+    if not hosts[name] and peeked[name] == nil then
+      peeked[name] = false  -- asked for
       missing[#missing + 1] = name
     end
   end
   for first = 1, #missing, 2000 do
     local last = math.min(first + 1999, #missing)
-    local packed = redis.call('HMGET', tag .. ':h', unpack(missing, first, last))
-    for i = first, last do unpack_host(missing[i], packed[i - first + 1]) end
+    local found = redis.call('HMGET', tag .. ':h', unpack(missing, first, last))
+    for i = first, last do peeked[missing[i]] = found[i - first + 1] end
   end
 end
 
 local function host_of(name)
-  return hosts[name] or unpack_host(name, redis.call('HGET', tag .. ':h', name))
+  if hosts[name] then return hosts[name] end
+  local packed = peeked[name]
+  if packed == nil then packed = redis.call('HGET', tag .. ':h', name) end
+  return unpack_host(name, packed)
+end
+
+-- Give band and stamp of a lane without unpacking its host, if the host has this lane only, as most have, and
+-- nothing to learn.
+local function peek_lane(name, crawl, pool)
+  local packed = not hosts[name] and peeked[name]
+  if not packed or string.byte(packed, HOST_SIZE) ~= 1 then return nil end
+  if struct.unpack('>I', packed, VERSION_AT) ~= meta.version then return nil end
+  local its_crawl, flags, band, stamp, its_pool = struct.unpack('>' .. LANE, packed, HOST_SIZE + 1)
+  if its_crawl ~= crawl or its_pool ~= pool or flag(flags, SUSPECT) then return nil end
+  return band, stamp
 end
 
 -- Let one request go.

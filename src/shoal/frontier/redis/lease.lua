@@ -64,13 +64,23 @@ local function best_line()
   return best, score
 end
 
--- Find the lanes behind names of hosts, which they are listed by.
+local function score_of(name, one)
+  local band, stamp = nil, nil
+  if not one.suspect then band, stamp = peek_lane(name, one.crawl, one.pool) end
+  if not band then
+    local lane = find_lane(host_of(name), one.crawl, one.pool, one.suspect)
+    if lane then band, stamp = lane.band, lane.stamp end
+  end
+  return band and band ~= EMPTY and band * RANK + stamp
+end
+
+-- Find the scores of lanes, which are listed by the names of their hosts.
 local function candidates(names, one, set)
   local line = {at = 1}
   for _, name in ipairs(names) do
-    local lane = find_lane(hosts[name], one.crawl, one.pool, one.suspect)
-    if lane and lane.band ~= EMPTY then
-      line[#line + 1] = {score = lane.band * RANK + lane.stamp, lane = lane, set = set}
+    local score = score_of(name, one)
+    if score then
+      line[#line + 1] = {score = score, name = name, roster = one, set = set}
     else
       push(removed, roster(one, set), name)  -- left there by a script that was cut short
     end
@@ -93,7 +103,7 @@ local function gather(wanted)
       read(one, 'co', redis.call('ZRANGEBYSCORE', roster(one, 'co'), '-inf', now, 'LIMIT', 0, wanted))
     end
   end
-  load_hosts(names)
+  peek_hosts(names)
   for _, list in ipairs(found) do
     local line = candidates(list.names, list.one, list.set)
     if list.set == 'co' then table.sort(line, function(one, other) return one.score < other.score end) end
@@ -105,10 +115,10 @@ end
 local function move_cooled()
   for _, line in ipairs(lines) do
     for _, candidate in ipairs(line) do
-      local lane = candidate.lane
-      if candidate.set == 'co' and not lane.host.touched then
-        push(added, roster(lane, 'el'), candidate.score, lane.host.name)
-        push(removed, roster(lane, 'co'), lane.host.name)
+      local host = hosts[candidate.name]
+      if candidate.set == 'co' and not (host and host.touched) then
+        push(added, roster(candidate.roster, 'el'), candidate.score, candidate.name)
+        push(removed, roster(candidate.roster, 'co'), candidate.name)
       end
     end
   end
@@ -173,8 +183,8 @@ local function serve()
     if not line then break end
     local candidate = line[line.at]
     line.at = line.at + 1
-    local lane = candidate.lane
-    local host = lane.host
+    local one, host = candidate.roster, host_of(candidate.name)
+    local lane = find_lane(host, one.crawl, one.pool, one.suspect)
     if not is_open(host) or host.ready > now then
       touch(host)  -- another lane took its turn, or it rests
     elseif not waiting_at(lane, (lane.served or 0) + 1) then

@@ -113,7 +113,7 @@ for token, several in pairs(ids) do
     end
   end
 end
-load_hosts(names)
+peek_hosts(names)
 
 local accepted = {}
 for i, settlement in ipairs(settlements) do
