@@ -221,12 +221,18 @@ def test_two_writers_of_one_table_cannot_both_go_on(dsn: str) -> None:
     assert numbers(dsn) == [2]
 
 
-def test_a_deadlock_is_survived(dsn: str) -> None:
-    sink = opened(dsn, patience=60.0)
+@pytest.mark.parametrize(
+    ("isolation", "then"),
+    [("read committed", "key-1"), ("repeatable read", "key-2")],
+    ids=["deadlock", "serialization failure"],
+)
+def test_a_transaction_that_the_server_gives_up_is_made_again(dsn: str, isolation: str, then: str) -> None:
+    sink = opened(f"{dsn}&default_transaction_isolation={isolation.replace(' ', '%20')}", patience=60.0)
     sink.write([item(1), item(2)])
     sink.flush()
 
     async def stand_in_the_way() -> None:
+        """Change a row that the sink wants to change, then one that it has changed, or none but that."""
         connection = await asyncpg.connect(dsn.partition("?")[0])
         try:
             async with connection.transaction():
@@ -239,7 +245,7 @@ def test_a_deadlock_is_survived(dsn: str) -> None:
                 while not await connection.fetch(blocked):
                     await asyncio.sleep(0.01)
                     await connection.execute("SELECT pg_stat_clear_snapshot()")
-                await connection.execute(change, "key-1")
+                await connection.execute(change, then)
         except asyncpg.DeadlockDetectedError:
             pass  # one of the two is chosen
         finally:
