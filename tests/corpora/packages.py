@@ -8,17 +8,17 @@ import os
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 import pytest
+from tests.corpora.apt import LONGEST, apt_get
 
 CACHE = Path(__file__).parents[2] / ".cache"
-LONGEST_FETCH = 300.0  # seconds; the largest package has 35 MB
 
 FEEDPARSER = "feedparser==6.0.14"
 GPYROBOTSTXT = "gpyrobotstxt==1.0.0"
@@ -49,12 +49,13 @@ def unpacked(package: str, folder: str) -> Path:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=path.parent) as temporary:
-            _obtain(package, ["apt-get", "download", "-q", package], temporary)
+            with _fetching(package, "apt-get"):
+                apt_get("download", package, folder=Path(temporary))
             [deb] = Path(temporary).glob("*.deb")
             contents = Path(temporary, "contents")
             contents.mkdir()
             unpack = f'dpkg-deb --fsys-tarfile "$0" | tar -x -C contents "./{folder}"'
-            _obtain(package, ["sh", "-c", unpack, str(deb)], temporary)
+            subprocess.run(["sh", "-c", unpack, str(deb)], cwd=temporary, check=True)
             with suppress(OSError):  # another test process may have been first
                 contents.rename(path)
     return path / folder
@@ -70,15 +71,20 @@ def _archive(package: str) -> Path:
         # Several test processes may want it at once: each fetches its own, and the last one stays.
         with TemporaryDirectory(dir=folder) as temporary:
             pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name]
-            _obtain(package, [*(["npm", "pack", "--silent"] if "@" in package else pip), package], temporary)
+            command = ["npm", "pack", "--silent"] if "@" in package else pip
+            with _fetching(package, command[0]):
+                subprocess.run(
+                    [*command, package], cwd=temporary, capture_output=True, timeout=LONGEST, check=True
+                )
             (Path(temporary) / path.name).replace(path)
     return path
 
 
-def _obtain(package: str, command: Sequence[str], folder: str) -> None:
-    print(f"fetching {package} ({command[0]})", file=sys.stderr, flush=True)
+@contextmanager
+def _fetching(package: str, tool: str) -> Iterator[None]:
+    print(f"fetching {package} ({Path(tool).name})", file=sys.stderr, flush=True)
     try:
-        subprocess.run(command, cwd=folder, capture_output=True, timeout=LONGEST_FETCH, check=True)
+        yield
     except (subprocess.SubprocessError, FileNotFoundError) as error:
         said = getattr(error, "stderr", None) or b""
         missing(f"{package} cannot be fetched: {error} {said.decode(errors='replace')[-300:]}")

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from tests.corpora.apt import apt_get
 from tests.corpora.packages import missing
 
 READY = 30.0  # seconds; every server here takes less than one, on a machine with nothing else to do
@@ -79,10 +80,8 @@ def program(name: str, package: str, *, folders: str = "") -> str:
 
     if (found := find()) is None and os.geteuid() == 0 and shutil.which("apt-get"):
         print(f"installing {package} (apt-get)", file=sys.stderr, flush=True)
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        command = ["apt-get", "install", "-y", "-q", package]
         try:
-            subprocess.run(command, env=environment, capture_output=True, timeout=300, check=True)
+            apt_get("install", "-y", package)
         except subprocess.SubprocessError as error:
             missing(f"{package} cannot be installed: {error}")
         found = find()
