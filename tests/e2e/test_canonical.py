@@ -6,6 +6,7 @@ from tests.e2e.command import QUICK, records, shoal
 from tests.site.written import Sheet, serving_written
 
 BOOK = Sheet('<h1>A book</h1><link rel=canonical href="/book">')
+CANONICAL_ONLY = {"SHOAL_CRAWL_CANONICAL_ONLY": "true"}
 SHEETS = {
     "/": Sheet('<a href="/book?ref=1">one</a><a href="/book?ref=2">two</a><a href="/book?ref=3">three</a>'),
     "/book": BOOK,
@@ -25,7 +26,12 @@ async def test_the_canonical_page_is_found_and_with_canonical_only_it_alone_yiel
         once = shoal(
             *(*crawl, "--crawl", "once", "--out", "once.jsonl"),
             cwd=tmp_path,
-            env={"SHOAL_CRAWL_CANONICAL_ONLY": "true"},
+            env=CANONICAL_ONLY,
+        )
+        again = shoal(
+            *("reparse", "--crawl", "once", "--item", "title=h1", "--diff", "--json"),
+            cwd=tmp_path,
+            env=CANONICAL_ONLY,
         )
 
     assert every.code == once.code == 0, every.err + once.err
@@ -35,3 +41,6 @@ async def test_the_canonical_page_is_found_and_with_canonical_only_it_alone_yiel
     assert (every.json["withheld"], once.json["withheld"], once.json["pages"]) == (0, 3, 5)
     assert "left to canonical pages in once: 3 items" in shoal("status", cwd=tmp_path).out
     assert shoal("verify", cwd=tmp_path).code == 0
+    assert again.code == 0, again.err
+    assert again.json["pages"] == 5
+    assert again.json["differences"]["pages_changed"] == 0

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+import msgspec
+
 from shoal.archive.errors import PageUnreadable
 from shoal.archive.reader import ArchiveReader, StoredPage
 from shoal.frontier.sqlite import Reader
@@ -29,13 +31,13 @@ from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool, Poisoned
 from shoal.runtime.differences import EXAMPLES, Differences
 from shoal.runtime.draft import DraftItems, drafting_items
-from shoal.runtime.inspect import peeking
 from shoal.runtime.kept import Kept, Selection, archive_reader, is_parsed, kept_pages, own_items, refuse_own
+from shoal.runtime.looking import peeking
 from shoal.runtime.outlet import sinks_key
 from shoal.runtime.steer import note_reparse
 from shoal.runtime.versions import Reparse
 from shoal.runtime.wiring import with_wishes
-from shoal.spider.source import SpiderSource
+from shoal.spider.source import SpiderDescription, SpiderSource
 from shoal.stores.folder import StoreFolder
 
 WINDOW = 256  # pages between reading and comparing
@@ -95,6 +97,9 @@ async def reparse(plan: ReparsePlan) -> Reparsed:
         new = await _open_pool(stack, plan, plan.source)
         old = await _open_pool(stack, plan, plan.against) if plan.against else None
         crawl = await _crawl_of(reader, plan.crawl, new.description.name)
+        for pool in (new, old):
+            if pool is not None:
+                pool.configure(await _scope(reader, crawl, plan, pool.description))
         report = Reparsed(crawl, out=plan.out)
         items = None if old else await _previous(reader, store, report, required=not plan.out)
         if old or items:
@@ -136,11 +141,19 @@ def _take(report: Reparsed, page: _Again, key: Sequence[str], draft: DraftItems 
 
 async def _open_pool(stack: AsyncExitStack, plan: ReparsePlan, source: SpiderSource) -> ParsePool:
     procs = plan.settings.crawl.procs or max(1, os.cpu_count() or 1)
-    pool = await stack.enter_async_context(ParsePool.open(source, procs=procs, limits=plan.settings.parse))
-    settings = with_wishes(plan.settings, pool.description, plan.overrides)
-    # No host is in scope, so that no link is looked for; but nofollow means what it meant in the crawl.
-    pool.configure(Scope(hosts=frozenset(), obey_nofollow=settings.crawl.robots))
-    return pool
+    return await stack.enter_async_context(ParsePool.open(source, procs=procs, limits=plan.settings.parse))
+
+
+async def _scope(reader: Reader, crawl: str, plan: ReparsePlan, spider: SpiderDescription) -> Scope:
+    """Let no host be in scope, so that no link is looked for; nofollow means what it meant in the crawl.
+
+    Where only canonical pages yield items, what they are depends on the hosts of the crawl.
+    """
+    settings = with_wishes(plan.settings, spider, plan.overrides)
+    if not settings.crawl.canonical_only:
+        return Scope(hosts=frozenset(), obey_nofollow=settings.crawl.robots)
+    hosts = msgspec.json.decode(await reader.crawl_get(crawl, "hosts") or b"[]", type=list[str])
+    return Scope.of(settings.crawl, (), hosts=[*spider.hosts, *hosts], limits=settings.links)
 
 
 async def _crawl_of(reader: Reader, asked: str, spider: str) -> str:
