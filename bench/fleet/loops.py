@@ -78,7 +78,7 @@ async def _loop(frontier: RedisFrontier, number: int, seen: Crowd, until: float)
         grant = await frontier.lease(holder=f"w{number}", limit=1, ttl=60.0)
         seen.calls.append(time.monotonic() - began)
         if not grant.leases:
-            await asyncio.sleep(min(grant.wait, frontier.next_look))
+            await asyncio.sleep(frontier.next_look)
             continue
         [lease] = grant.leases
         seen.hunger.append(time.monotonic() - hungry_since)
@@ -100,7 +100,7 @@ async def idle(workers: int, seconds: float) -> float:
                 while not stop.is_set():
                     grant = await frontier.lease(holder=f"w{number}", limit=64, ttl=60.0)
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(min(grant.wait, frontier.next_look)):
+                        async with asyncio.timeout(frontier.next_look):
                             await stop.wait()
 
         async with asyncio.TaskGroup() as group:

@@ -132,7 +132,7 @@ class RedisFrontier(RedisCrawls):
             self._scripts.lease, tag, [*arguments, self._take_landed(tag)]
         )
         self._lose(lost)
-        self._rota.heard(shard, wait=float(wait), best=float(best or "inf"))
+        self._rota.heard(shard, found=len(granted), wait=float(wait), best=float(best or "inf"))
         leases = [
             msgspec.structs.replace(lease, crawl=self._names[crawl])
             for crawl, lease in packing.unpack_grants(granted, int(token), float(leased_until))

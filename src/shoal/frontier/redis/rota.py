@@ -2,14 +2,19 @@
 
 Every shard keeps its own order, best priority first. Across shards the order is approximate: of two random
 shards that are due, the one whose best request is better goes first. A shard that has nothing says for how
-long; what others add there meanwhile is noticed when its turn comes again, after some seconds at most.
+long; what others add there meanwhile is noticed when its turn comes again, after some seconds at most. Where
+others are faster again and again, there are more workers than work, and asking more often would help nobody.
 """
 
 import math
 import random
 from collections.abc import Callable, Collection
 
-IDLE_FIRST, IDLE_LONGEST = 0.5, 8.0  # seconds between looks at a shard that has nothing, growing
+# Seconds between looks at a shard that has nothing, growing: an idle worker asks a little more than one of its
+# 16 shards in a second.
+IDLE_FIRST, IDLE_LONGEST = 0.5, 12.0
+# Seconds before the next look at a shard that has promised something which somebody else took, growing.
+OVERTAKEN_FIRST, OVERTAKEN_LONGEST = 0.02, 1.0
 
 
 class Rota:
@@ -20,6 +25,7 @@ class Rota:
         self._promised = [-math.inf] * shards  # when asking again helps, if nobody adds or settles
         self._best = [0.0] * shards
         self._idle = [IDLE_FIRST] * shards
+        self._overtaken = [OVERTAKEN_FIRST] * shards
 
     def pick(self, asked: Collection[int]) -> int | None:
         """Choose a shard; None: no other one is due. The first choice is never None."""
@@ -29,17 +35,21 @@ class Rota:
             return min(random.sample(due, min(len(due), 2)), key=self._best.__getitem__)
         return None if asked else min(self._shards, key=self._look.__getitem__)
 
-    def heard(self, shard: int, *, wait: float, best: float) -> None:
-        """Note what a shard answered."""
+    def heard(self, shard: int, *, found: int, wait: float, best: float) -> None:
+        """Note what a shard answered: how much it had, and in how many seconds it has something again."""
         now = self._clock()
+        overtaken = not found and -math.inf < self._promised[shard] <= now
         self._promised[shard], self._best[shard] = now + wait, best
-        if wait > 0:
-            # Workers that became idle together must not come back together.
-            idle = self._idle[shard] * random.uniform(0.75, 1.25)
-            self._idle[shard] = min(self._idle[shard] * 2, IDLE_LONGEST)
-            self._look[shard] = now + min(wait, idle)
-        else:
+        if wait == 0:
             self._look[shard], self._idle[shard] = now, IDLE_FIRST
+        else:
+            # Workers that became idle together must not come back together.
+            chance = random.uniform(0.75, 1.25)
+            least = self._overtaken[shard] * chance if overtaken else 0.0
+            self._look[shard] = now + min(max(wait, least), self._idle[shard] * chance)
+            self._idle[shard] = min(self._idle[shard] * 2, IDLE_LONGEST)
+        longer = min(self._overtaken[shard] * 2, OVERTAKEN_LONGEST)
+        self._overtaken[shard] = longer if overtaken else OVERTAKEN_FIRST
 
     def wake(self, shard: int) -> None:
         """Note that there is something new in a shard."""
