@@ -12,7 +12,7 @@ import os
 import time
 from importlib import resources
 
-from shoal.sinks.names import is_database, name_of
+from shoal.sinks.names import is_database, shown
 from shoal.stores.redis import RedisStore, Script
 
 log = logging.getLogger(__name__)
@@ -20,6 +20,14 @@ log = logging.getLogger(__name__)
 TERM = 15.0  # seconds, after which an output whose writer has died gets another one
 _ELSEWHERE = 60.0  # seconds; a file rarely moves to another machine
 _SCRIPT = Script("election", resources.files("shoal.sinks").joinpath("election.lua").read_text())
+
+
+async def who_writes(store: RedisStore, crawl: int, output: str) -> tuple[str, str]:
+    """Tell the node that an output belongs to and the output's name in the store; empty: nobody, none."""
+    tag, name = store.tag(crawl % store.shards), name_of(output)
+    found = await store.do(tag, "HMGET", f"{tag}:writer:{crawl}", f"node {name}", f"name {name}")
+    node, owner = (b"" if value is None else value for value in found)
+    return node.decode(), owner.decode()
 
 
 class Election:
@@ -31,7 +39,7 @@ class Election:
         self._store = store
         self._tag = store.tag(crawl % store.shards)
         self._crawl = crawl
-        self._output = name_of(output)
+        self._output = shown(output)
         self._holder = holder
         self._node = "" if is_database(output) else node
         self._term = term

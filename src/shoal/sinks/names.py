@@ -5,7 +5,6 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 STDOUT = "-"
 _DATABASES = ("postgres", "postgresql")
-_SECRET = {"password", "sslpassword", "passfile"}
 
 
 def is_database(output: str) -> bool:
@@ -27,6 +26,7 @@ def name_of(output: str) -> str:
     address = urlsplit(output)
     user, _, place = address.netloc.rpartition("@")
     user = user.partition(":")[0]
-    options = [(key, value) for key, value in parse_qsl(address.query) if key not in _SECRET]
+    # Which table it is, and not how to get there.
+    options = [(key, value) for key, value in parse_qsl(address.query) if key == "table"]
     netloc = f"{user}@{place}" if user else place
     return urlunsplit(("postgresql", netloc, address.path, urlencode(options, safe="/,."), ""))

@@ -11,6 +11,7 @@ else's work. A lock does not reach beyond a machine, nor surely across network f
 
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
@@ -48,6 +49,31 @@ def open_noted(output: str, *, fsync: bool = False, overwrite: bool = False) -> 
     return NotedFile(open_sink(output, fsync=fsync, overwrite=overwrite), Path(output), fsync=fsync)
 
 
+def peek(output: str) -> tuple[bytes, Note] | None:
+    """Read the checkpoint and the note of the last flush, and keep nobody from writing; None: there is none."""
+    if is_database(output):
+        with closing(open_postgres(output)) as sink:
+            kept = sink.kept()
+    else:
+        kept = _read(_beside(Path(output)))
+    return None if kept is None else (kept[0], msgspec.msgpack.decode(kept[1], type=Note))
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + ".shoal")
+
+
+def _read(path: Path) -> tuple[bytes, bytes] | None:
+    with translated(path):
+        try:
+            kept = msgspec.msgpack.decode(path.read_bytes(), type=_Kept)
+        except FileNotFoundError:
+            return None
+        except msgspec.MsgspecError:
+            raise Misconfigured(f"output {path}: not written by Shoal; move it away") from None
+    return kept.checkpoint, kept.note
+
+
 class _Kept(msgspec.Struct, frozen=True, array_like=True):
     checkpoint: bytes
     note: bytes
@@ -59,7 +85,7 @@ class NotedFile:
     def __init__(self, sink: Sink, path: Path, *, fsync: bool) -> None:
         self._sink = sink
         self._fsync = fsync
-        self._path = path.with_name(path.name + ".shoal")
+        self._path = _beside(path)
         self._lock = -1
 
     def kept(self) -> tuple[bytes, bytes] | None:
@@ -74,13 +100,7 @@ class NotedFile:
             except Misconfigured as error:  # a process that was stopped, or is not gone yet
                 self.close()
                 raise Unavailable(str(error)) from None
-            try:
-                kept = msgspec.msgpack.decode(self._path.read_bytes(), type=_Kept)
-            except FileNotFoundError:
-                return None
-            except msgspec.MsgspecError:
-                raise Misconfigured(f"output {self._path}: not written by Shoal; move it away") from None
-        return kept.checkpoint, kept.note
+        return _read(self._path)
 
     def restore(self, checkpoint: bytes | None) -> None:
         """Restore the sink."""

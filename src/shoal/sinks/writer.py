@@ -33,7 +33,7 @@ from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import Item
 from shoal.sinks.election import TERM, Election
 from shoal.sinks.files import refuse
-from shoal.sinks.names import name_of
+from shoal.sinks.names import shown
 from shoal.sinks.noted import Note, NotedSink, open_noted
 from shoal.stores.redis import RedisStore, Script
 from shoal.stores.redis.streams import START, Entry, ShardStreams
@@ -54,7 +54,7 @@ class Output:
     """One of the outputs of a crawl."""
 
     crawl: int  # its number in the store
-    output: str
+    output: str  # spelled alike on every machine, so a file by its full path
     all: Sequence[str]  # the crawl's outputs, this one included: entries stay until each of them has them
     fsync: bool = False
     overwrite: bool = False
@@ -73,7 +73,7 @@ class OutputWriter:
     ) -> None:
         self._store = store
         self._output = output
-        self._name = name_of(output.output)
+        self._name = shown(output.output)
         self._streams = item_streams(store, output.crawl)
         self._election = Election(store, output.crawl, output.output, holder=holder, node=node, term=term)
         self._patience = term / 3  # seconds of waiting for entries, so that the place is kept meanwhile
@@ -153,7 +153,7 @@ class OutputWriter:
 
     async def _tell(self, shards: Iterable[int], *, promised: bool = False) -> None:
         """Tell shards what the output has; `promised`: even if they know, for a replica's sake."""
-        names = [name_of(output) for output in self._output.all]
+        names = [shown(output) for output in self._output.all]
 
         async def tell(shard: int, position: str) -> None:
             arguments = [str(self._output.crawl), self._name, position, *names]

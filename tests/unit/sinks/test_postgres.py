@@ -335,6 +335,7 @@ def test_nobody_gets_to_see_a_password(server: Postgres, caplog: pytest.LogCaptu
         PostgresSink(wrong).restore(None)
 
     assert name_of(wrong) == f"postgresql://asked@{place}?table=t"
+    assert name_of(f"{wrong}&sslmode=disable&password=hunter2") == name_of(wrong)
     assert "hunter2" not in f"{caught.value} {caplog.text}"
 
 

@@ -1,0 +1,71 @@
+"""How an output of a fleet stands, seen from outside: what it holds, and what is still on its way there.
+
+Nothing is locked and nobody is held up. What an output holds is read before what is on its way: while a
+writer is at work, the two together can seem too few and never too many.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from shoal.model.errors import Rejected, ShoalError
+from shoal.sinks.election import who_writes
+from shoal.sinks.names import is_database, name_of
+from shoal.sinks.noted import peek
+from shoal.sinks.recount import recount
+from shoal.sinks.writer import item_streams
+from shoal.stores.redis import RedisStore
+
+_SLICE = 100  # entries of each shard that are looked at at once
+_unpack = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    waiting: int  # items on their way
+    held: int | None = None  # items counted in it; None: that cannot be done here
+    why: str = ""  # it cannot be counted
+    problem: str = ""
+
+
+async def standing(store: RedisStore, crawl: int, output: str, *, node: str) -> Standing:
+    """Count an output's items again, from a machine that need not be its own."""
+    home, owner = await who_writes(store, crawl, output)
+    if not owner:
+        return Standing(await _waiting(store, crawl, {}), held=0)
+    marks = await _marks(store, crawl, name_of(output))
+    if not is_database(output) and home != node:
+        return Standing(await _waiting(store, crawl, marks), why=f"a file of {home}")
+    try:
+        kept = peek(output)
+        if kept is None and not marks:
+            return Standing(await _waiting(store, crawl, {}), held=0)
+        if kept is None or kept[1].owner != owner:
+            raise Rejected(f"output {name_of(output)} is not what this crawl has left there")
+        checkpoint, note = kept
+        held = recount(output, checkpoint)
+    except Rejected as error:
+        return Standing(await _waiting(store, crawl, marks), problem=str(error))
+    except ShoalError as error:
+        return Standing(await _waiting(store, crawl, marks), why=str(error))
+    waiting = await _waiting(store, crawl, note.positions)
+    return Standing(waiting, held, "" if held is not None else "it cannot be reached from here")
+
+
+async def _marks(store: RedisStore, crawl: int, name: str) -> dict[int, str]:
+    """Read how far the shards know that an output has come."""
+    found = {}
+    for shard, tag in enumerate(store.tags()):
+        mark = await store.do(tag, "HGET", f"{tag}:written:{crawl}", name)
+        if mark is not None:
+            found[shard] = mark.decode()
+    return found
+
+
+async def _waiting(store: RedisStore, crawl: int, after: Mapping[int, str]) -> int:
+    streams, count = item_streams(store, crawl), 0
+    while entries := await streams.read(after, count=_SLICE):
+        count += sum(len(_unpack(entry.fields[b"items"])) for entry in entries)
+        after = {**after, **{entry.shard: entry.id for entry in entries}}
+    return count
