@@ -98,7 +98,7 @@ async def idle(workers: int, seconds: float) -> float:
             async with RedisFrontier.open(server.dsn) as frontier:
                 await frontier.open_crawl("bench")
                 while not stop.is_set():
-                    grant = await frontier.lease(holder=f"w{number}", limit=64, ttl=60.0)
+                    await frontier.lease(holder=f"w{number}", limit=64, ttl=60.0)
                     with suppress(TimeoutError):
                         async with asyncio.timeout(frontier.next_look):
                             await stop.wait()

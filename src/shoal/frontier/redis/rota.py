@@ -10,8 +10,8 @@ import math
 import random
 from collections.abc import Callable, Collection
 
-# Seconds between looks at a shard that has nothing, growing: an idle worker asks a little more than one of its
-# 16 shards in a second.
+# Seconds between looks at a shard that has nothing, growing: with 16 shards an idle worker asks a little more
+# than once a second.
 IDLE_FIRST, IDLE_LONGEST = 0.5, 12.0
 # Seconds before the next look at a shard that has promised something which somebody else took, growing.
 OVERTAKEN_FIRST, OVERTAKEN_LONGEST = 0.02, 1.0
