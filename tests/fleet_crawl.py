@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from tests.site.graph import Graph
 from tests.site.server import ServedSite
 
 LEASE = 5.0  # seconds after which what a killed worker had is given to others
+CONCURRENCY = 16  # of each worker
 
 
 @dataclass
@@ -25,22 +26,24 @@ class Fleet:
 
     dsn: str
     folder: Path
+    lease: float = LEASE
+    settings: Mapping[str, str] = field(default_factory=dict)  # as environment
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
     def env(self) -> dict[str, str]:
-        return {"SHOAL_STORE": self.dsn, "SHOAL_CRAWL_LEASE": str(LEASE)}
+        return {"SHOAL_STORE": self.dsn, "SHOAL_CRAWL_LEASE": str(self.lease), **self.settings}
 
     def submit(self, start: str, *options: str, spider: Path | None = SPIDER) -> Ran:
         target = (start,) if spider is None else (str(spider), start, "--any-host")
         quick = ("--allow-private", "--rate", "0", "--per-host", "8", "--out", "items.jsonl", "--json")
         return shoal("submit", *target, *quick, *options, cwd=self.folder, env=self.env)
 
-    def start(self, *options: str) -> subprocess.Popen[bytes]:
+    def start(self, *options: str, program: Sequence[str] = SHOAL) -> subprocess.Popen[bytes]:
         """Start one more worker, in a process group of its own."""
         with (self.folder / f"worker-{len(self.workers)}.log").open("ab") as log:
             worker = subprocess.Popen(
-                [*SHOAL, "worker", "--concurrency", "16", *options],
+                [*program, "worker", "--concurrency", str(CONCURRENCY), *options],
                 cwd=self.folder,
                 env=surroundings(self.env),
                 stdin=subprocess.DEVNULL,
@@ -53,6 +56,13 @@ class Fleet:
 
     async def ended(self, worker: subprocess.Popen[bytes]) -> int:
         return await asyncio.to_thread(worker.wait, LONGEST_RUN)
+
+    async def until_served(self, site: ServedSite, pages: int) -> None:
+        """Wait until so many pages have been served, as long as the workers live."""
+        async with asyncio.timeout(LONGEST_RUN):
+            while await site.served() < pages:
+                assert all(worker.poll() in (None, -signal.SIGKILL) for worker in self.workers), self.logs()
+                await asyncio.sleep(POLL)
 
     def kill(self, worker: subprocess.Popen[bytes]) -> None:
         """Kill a worker and its children, the hard way."""
@@ -80,13 +90,6 @@ class Fleet:
 
     def logs(self) -> str:
         return "\n".join(log.read_text() for log in sorted(self.folder.glob("worker-*.log")))
-
-
-async def until_served(site: ServedSite, pages: int) -> None:
-    """Wait until so many pages have been served."""
-    async with asyncio.timeout(LONGEST_RUN):
-        while await site.served() < pages:  # noqa: ASYNC110 - the server is another process
-            await asyncio.sleep(POLL)
 
 
 def assert_fleet_items(fleet: Fleet, graph: Graph) -> None:

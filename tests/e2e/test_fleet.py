@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.command import DONE, HASTY, PAGES, QUICK, records, shoal
-from tests.fleet_crawl import Fleet, assert_fleet_items, until_served
+from tests.fleet_crawl import Fleet, assert_fleet_items
 from tests.graph_crawl import assert_same, serving_graph
 from tests.servers.process import free_port
 from tests.servers.redis import RedisServer, valkey
@@ -65,9 +65,9 @@ async def test_what_a_killed_worker_had_is_done_by_the_others(server: RedisServe
         with Fleet(server.dsn, folder) as fleet:
             fleet.submit(graph.start)
             first = fleet.start("--until-done")
-            await until_served(site, SHAPE.pages // 4)
+            await fleet.until_served(site, SHAPE.pages // 4)
             others = [fleet.start("--until-done") for _ in range(2)]
-            await until_served(site, SHAPE.pages // 2)
+            await fleet.until_served(site, SHAPE.pages // 2)
             fleet.kill(first)
             codes = [await fleet.ended(worker) for worker in others]
             expected = graph.expected()
@@ -77,6 +77,29 @@ async def test_what_a_killed_worker_had_is_done_by_the_others(server: RedisServe
             assert_same("fetched", set(asked), expected.fetched)
             assert asked.total() - len(expected.fetched) <= CONCURRENCY + GROUP_COMMIT
             assert_fleet_items(fleet, graph)
+
+
+@pytest.mark.slow
+async def test_stages_apart_survive_the_death_of_a_parser_and_of_the_store(
+    server: RedisServer, folder: Path
+) -> None:
+    async with serving_graph(SHAPE) as (site, graph):
+        with Fleet(server.dsn, folder) as fleet:
+            fleet.submit(graph.start)
+            parser = fleet.start("--roles", "parse", "--until-done")
+            others = [fleet.start("--roles", roles, "--until-done") for roles in ("fetch", "parse,sink")]
+            await fleet.until_served(site, SHAPE.pages // 4)
+            server.kill()
+            await server.begin()
+            await fleet.until_served(site, SHAPE.pages // 2)
+            fleet.kill(parser)
+            codes = [await fleet.ended(worker) for worker in others]
+            expected = graph.expected()
+
+            assert codes == [0, 0], fleet.logs()
+            assert_same("fetched", set(fetches(await site.hits())), expected.fetched)
+            assert_fleet_items(fleet, graph)
+            assert fleet.counts()["done"] == len(expected.fetched) - len(expected.gone)
 
 
 async def test_crawl_does_every_role_on_a_shared_store(server: RedisServer, folder: Path, shop: str) -> None:

@@ -130,12 +130,12 @@ class RedisBus:
         return found
 
     async def _recovered(self) -> Delivery | None:
-        """Look into one shard for a page whose consumer is silent."""
+        """Look into one shard for a page whose consumer is silent; it had others there, as a rule."""
         shard = self._shards[0]
-        self._shards.append(self._shards.pop(0))
         arguments = (GROUP, self._consumer, int(self._deadline * 1000))
         found = await self._store.run(_RECOVER, self._store.tag(shard), arguments)
         if found is None:
+            self._shards.append(self._shards.pop(0))
             # All shards once within a deadline, whether there is one consumer or a thousand.
             self._look_after = time.monotonic() + self._deadline / len(self._shards)
             return None

@@ -49,10 +49,11 @@ def command(
     The first Ctrl-C finishes what is in hand, the second ends at once. What a killed worker had is taken over
     by others.
     """
-    from shoal.cli.layers import chosen_store
+    from shoal.cli.layers import load_settings
     from shoal.stores.redis import parse
 
-    dsn = parse(chosen_store(store, config=config))
+    settings = load_settings({} if store is None else {"store": store}, config=config).settings
+    dsn = parse(settings.store)
     wanted = _roles(roles)
 
     import uvloop
@@ -61,7 +62,9 @@ def command(
     from shoal.runtime.worker import WorkerPlan
 
     start_logging(verbose=verbose if quiet else verbose + 1, quiet=quiet)
-    plan = WorkerPlan(roles=wanted, concurrency=concurrency, until_done=until_done)
+    # A page that is only parsed takes less than half of what a request may take.
+    deadline = settings.crawl.lease / 2
+    plan = WorkerPlan(roles=wanted, concurrency=concurrency, deadline=deadline, until_done=until_done)
     return uvloop.run(_work(dsn, plan))
 
 

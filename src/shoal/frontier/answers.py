@@ -49,6 +49,7 @@ class Counts(msgspec.Struct, kw_only=True):
     over_budget: int = 0  # links not accepted because their host had brought enough
     retries: int = 0  # attempts that ended in another one
     crashes: int = 0  # leases that ran out, and parses that took their process along
+    mistaken: float = 0.0  # share of new links that are taken for seen ones; 0: the crawl remembers exactly
     dead_by_class: dict[str, int] = {}
     filtered_by_rule: dict[str, int] = {}
 
@@ -113,6 +114,7 @@ class Unparsed:
     request: Request
     page: PageRecord
     strikes: int  # times a process died while parsing it
+    consumer: str = ""  # whom a bus gave it to
 
 
 @dataclass(frozen=True, slots=True)

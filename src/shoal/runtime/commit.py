@@ -13,7 +13,7 @@ Many pages share one commit: it starts `GATHER` seconds after the first of them,
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from shoal.model.outcome import Acknowledgement, Fetched, Lease, Settlement
@@ -38,14 +38,24 @@ class Store(Protocol):
     ) -> object: ...
 
 
+Acknowledged = Callable[[Sequence[Acknowledgement]], Awaitable[None]]
+
+
 class Committer:
     """Collects what became of requests and makes it durable in groups."""
 
     def __init__(
-        self, store: Store, outlet: Outlet, *, on_commit: Callable[[], None], on_stale: Callable[[], None]
+        self,
+        store: Store,
+        outlet: Outlet,
+        *,
+        on_commit: Callable[[], None],
+        on_stale: Callable[[], None],
+        on_acknowledged: Acknowledged | None = None,
     ) -> None:
         self._store = store
         self._outlet = outlet
+        self._on_acknowledged = on_acknowledged
         self._on_commit = on_commit
         self._on_stale = on_stale
         self._settlements: list[tuple[Settlement, ParseResult | None]] = []
@@ -111,6 +121,8 @@ class Committer:
         acknowledged = [self._told(acknowledgement, result) for acknowledgement, result in acknowledgements]
         durable = await self._outlet.flush()
         await self._store.commit(settled, acknowledged, durable.checkpoints, durable.crawl_state)
+        if acknowledged and self._on_acknowledged is not None:
+            await self._on_acknowledged(acknowledged)
         self._committing = 0
         self._on_commit()
 

@@ -12,13 +12,13 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 
 import msgspec
 
 from shoal.archive.reader import StoredPage
-from shoal.frontier import answers
+from shoal.frontier import Unparsed, answers
 from shoal.model.errors import ShoalError
 from shoal.model.outcome import Acknowledgement, Dead, Lease, Released, Settlement, internal
 from shoal.model.page import ParseResult
@@ -43,6 +43,7 @@ PARSE_BACKLOG = 512  # pages in the parse stage at which fetching pauses
 PARSE_BACKLOG_BYTES = 64 << 20
 IDLE = 1.0  # longest sleep between two looks at the frontier
 WATCH_EVERY = 0.25
+COUNT_EVERY = 1.0  # seconds between two questions to every shard whether anything is left
 
 
 async def crawl(
@@ -76,12 +77,14 @@ class Crawl:
         self._active = 0
         self._wake = asyncio.Event()
         self._saved: dict[str, bytes] = {}
+        self._counted_at = -math.inf
         self._over_budget = 0  # links that hosts had brought in vain before this run
         self._committer = Committer(
             stations.frontier,
             stations.outlet,
             on_commit=self._wake.set,
             on_stale=stations.border.renew,
+            on_acknowledged=stations.on_acknowledged,
         )
         links = stations.settings.links
         self._parsing = Parsing(
@@ -93,6 +96,8 @@ class Crawl:
             quarantine=Quarantine(links.per_pattern, stations.totals.quarantined),
             lookalikes=Lookalikes(links.lookalikes, stations.totals.lookalikes, stations.border.watch),
             hooks=stations.parser.description.hooks,
+            elsewhere=not stations.parses,
+            max_crashes=self._settings.max_crashes,
             version=stations.version,
         )
 
@@ -128,15 +133,27 @@ class Crawl:
         return await self._ending()
 
     async def _work(self, stop: Stop) -> None:
+        stations = self._stations
+        unparsed = stations.unparsed or stations.frontier.parsing(stations.crawl)
         async with asyncio.TaskGroup() as group:
-            taking_up = group.create_task(
-                self._parsing.take_up(self._stations.frontier.parsing(self._stations.crawl)), name="take-up"
-            )
-            for n in range(self._settings.concurrency):
-                group.create_task(self._slot(), name=f"slot.{n}")
-            await self._feed(stop)
+            taking_up = group.create_task(self._take_up(unparsed), name="take-up")
+            if stations.fetches:
+                for n in range(self._settings.concurrency):
+                    group.create_task(self._slot(), name=f"slot.{n}")
+                await self._feed(stop)
+            else:
+                await self._attend(stop)
             taking_up.cancel()
         await self._parsing.until_empty()
+
+    async def _take_up(self, unparsed: AsyncIterator[Unparsed]) -> None:
+        if self._stations.parses:
+            await self._parsing.take_up(unparsed)
+
+    async def _attend(self, stop: Stop) -> None:
+        """Let pages come, until the crawl has come to its end."""
+        while not stop.drain.is_set() and not await self._finished(math.inf):
+            await self._sleep(IDLE, stop)
 
     async def _wind_up(self) -> None:
         """Hand back whatever the deadline cut off, so that it costs nobody an attempt, a crash or a fetch."""
@@ -149,9 +166,10 @@ class Crawl:
         await self._stations.frontier.commit(checkpoints=self._stations.outlet.finish().checkpoints)
 
     async def _ending(self) -> Ending:
-        counts = await self._stations.frontier.counts(self._stations.crawl)
-        if counts.open == 0:
+        frontier, crawl = self._stations.frontier, self._stations.crawl
+        if await is_finished(frontier, crawl):
             return Ending.FINISHED
+        counts = await frontier.counts(crawl)
         if self._settings.max_pages and counts.done >= self._settings.max_pages:
             return Ending.LIMITED
         return Ending.INTERRUPTED
@@ -195,6 +213,8 @@ class Crawl:
 
     async def _room(self) -> int:
         """Say how many more leases may be taken now."""
+        if self._stations.crowded is not None and self._stations.crowded():
+            return 0
         backlog = self._stations.parser.backlog
         if backlog.pages >= PARSE_BACKLOG or backlog.bytes >= PARSE_BACKLOG_BYTES:
             return 0
@@ -219,8 +239,10 @@ class Crawl:
             return True
         # Counting takes a question to every shard of a shared frontier. While it knows of anything to wait
         # for, be it another worker's lease, there is something left.
-        if self._stations.shared and math.isfinite(wait):
-            return False
+        if self._stations.shared:
+            if math.isfinite(wait) or time.monotonic() - self._counted_at < COUNT_EVERY:
+                return False
+            self._counted_at = time.monotonic()
         return await is_finished(frontier, crawl)
 
     async def _sleep(self, seconds: float, stop: Stop) -> None:

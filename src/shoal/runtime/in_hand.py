@@ -44,6 +44,7 @@ class Archived:
     request: Request
     page: PageRecord
     attempts: int = 0  # 0: an earlier run made them
+    consumer: str = ""  # whom a bus gave it to
 
     @property
     def status(self) -> int:

@@ -28,6 +28,7 @@ from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Lease, Settlement
 from shoal.model.page import PageRecord, ParseFault, ParseResult, ParseTask, Response
 from shoal.model.request import Request, trace_id
+from shoal.model.url import host_key
 from shoal.parse.pool import ParsePool, Poisoned
 from shoal.runtime.in_hand import Archived, Arrived, Barren, Failed, failure_of
 from shoal.runtime.lookalikes import Lookalikes
@@ -50,7 +51,10 @@ class Ledger(Protocol):
 
 
 class Parsing:
-    """Takes pages in, has them parsed, and hands in what became of them."""
+    """Takes pages in, has them parsed, and hands in what became of them.
+
+    `elsewhere`: pages that were just fetched are only archived here; the bus brings them to who parses them.
+    """
 
     def __init__(
         self,
@@ -63,6 +67,8 @@ class Parsing:
         quarantine: Quarantine,
         lookalikes: Lookalikes,
         hooks: Set[FailureClass] = frozenset(),
+        elsewhere: bool = False,
+        max_crashes: int,
         version: int = 0,
     ) -> None:
         self._crawl = crawl
@@ -73,6 +79,8 @@ class Parsing:
         self._quarantine = quarantine
         self._lookalikes = lookalikes
         self._hooks = hooks
+        self._elsewhere = elsewhere
+        self._max_crashes = max_crashes
         self._version = version  # of the spider
         self._in_hand: dict[int, Arrived | Archived | Failed] = {}  # by task id
         self._ids = itertools.count(1)
@@ -89,6 +97,10 @@ class Parsing:
             self._ledger.settle(Settlement(attempt.lease, Done(self._keep(arrived)), attempt.links))
             return
         lease = attempt.lease
+        if self._elsewhere:
+            self._tally.pages += 1
+            self._ledger.settle(Settlement(lease, Fetched(self._keep(arrived)), attempt.links))
+            return
         shown = self._pages.shown(attempt.response, earlier)
         self._submit(_task(next(self._ids), lease.fingerprint, lease.request, shown), arrived)
 
@@ -101,12 +113,15 @@ class Parsing:
         return True
 
     async def take_up(self, unparsed: AsyncIterator[Unparsed]) -> None:
-        """Take in the pages that an earlier run archived and did not parse, as fast as they are parsed."""
+        """Take in pages that an earlier run, or another worker, has archived, as fast as they are parsed."""
         async for waiting in unparsed:
             while self._parser.backlog.pages >= BACKLOG:
                 self._fewer.clear()
                 await self._fewer.wait()
-            archived = Archived(waiting.fingerprint, waiting.request, waiting.page)
+            archived = Archived(waiting.fingerprint, waiting.request, waiting.page, consumer=waiting.consumer)
+            if waiting.strikes >= self._max_crashes:
+                self._fail(archived, FailureClass.POISON, f"{waiting.strikes} workers died with it")
+                continue
             try:
                 shown = self._pages.recall(waiting.page.ref)
             except PageUnreadable as error:
@@ -192,9 +207,16 @@ class Parsing:
             case Arrived(attempt=attempt):
                 outcome = self._outcome(self._keep(hand), failure, result)
                 self._ledger.settle(Settlement(attempt.lease, outcome, attempt.links + links), result)
-            case Archived(fingerprint=fingerprint, page=page):
-                outcome = self._outcome(page, failure, result)
-                self._ledger.acknowledge(Acknowledgement(self._crawl, fingerprint, outcome, links), result)
+            case Archived(fingerprint=fingerprint, request=request, page=page, consumer=consumer):
+                acknowledgement = Acknowledgement(
+                    self._crawl,
+                    fingerprint,
+                    self._outcome(page, failure, result),
+                    links,
+                    host=host_key(request.url),
+                    consumer=consumer,
+                )
+                self._ledger.acknowledge(acknowledgement, result)
             case Barren(settlement=settlement):
                 self._ledger.settle(msgspec.structs.replace(settlement, links=links), result)
             case _:

@@ -1,6 +1,6 @@
 """What a running crawl talks to, wherever its state lives."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +17,7 @@ from shoal.model.settings import Settings
 from shoal.model.url import host_key
 from shoal.parse.pool import ParsePool
 from shoal.runtime import sums
+from shoal.runtime.commit import Acknowledged
 from shoal.runtime.outlet import Outlet
 from shoal.runtime.pages import Pages
 
@@ -65,6 +66,11 @@ class Stations:
     archive: Path | str
     rejects: Path
     shared: bool = False  # other workers run this crawl, too
+    fetches: bool = True  # False: this worker only parses
+    parses: bool = True  # False: this worker only fetches
+    unparsed: AsyncIterator[Unparsed] | None = None  # fetched by others; None: ask the frontier
+    on_acknowledged: Acknowledged | None = None
+    crowded: Callable[[], bool] | None = None  # whether the stages after fetching have enough to do
     version: int = 0  # of the spider, by the crawl's own count
 
 

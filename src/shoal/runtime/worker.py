@@ -15,7 +15,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from shoal.fleet.workers import EVERY, CrawlAt, Heartbeat, Workers
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured
 from shoal.runtime.crawl import Crawl
+from shoal.runtime.deliveries import Deliveries
 from shoal.runtime.finished import is_finished
 from shoal.runtime.joining import join_crawl
 from shoal.runtime.outputs import Outputs, on_their_way
@@ -38,6 +39,9 @@ log = logging.getLogger(__name__)
 ROLES = ("fetch", "parse", "sink")
 LOOK_EVERY = 2.0  # seconds between two looks at what was submitted
 LOOK_AGAIN = 60.0  # seconds after which a crawl that had nothing to do is asked again without any news
+MEASURE_EVERY = 5.0
+MOST_UNPARSED = 10_000  # pages of a crawl that wait to be parsed, beyond which it fetches no more
+MOST_UNWRITTEN = 50_000  # and pages whose items wait to be written
 ALMOST = 0.3  # seconds between two looks when all that is missing is the end
 
 
@@ -45,6 +49,7 @@ ALMOST = 0.3  # seconds between two looks when all that is missing is the end
 class WorkerPlan:
     roles: frozenset[str] = frozenset(ROLES)
     concurrency: int = 64  # requests at once, over all crawls
+    deadline: float = 60.0  # seconds of silence after which others parse what this worker took from the bus
     until_done: bool = False
     only: str = ""  # the one crawl to serve; empty: all
     folder: Path = Path(FOLDER)  # where this worker's files go
@@ -61,6 +66,7 @@ class Desk:
     crawl: Crawl | None = None  # while it runs
     asked_at: float = -math.inf  # monotonic: when it last turned out that there is nothing to do
     written: bool = False  # and all its items were in their outputs
+    crowded: bool = False  # the stages after fetching have enough to do
     refused: str = ""  # why it cannot be served here
 
 
@@ -80,6 +86,7 @@ class Worker:
         self._plan = plan
         self._stop = stop
         self._watch = watch
+        self._deliveries: Deliveries | None = None
         self._desks: dict[str, Desk] = {}
         self._news = -1
         self._wake = asyncio.Event()
@@ -88,18 +95,32 @@ class Worker:
     async def run(self) -> None:
         """Serve until asked to stop, or, with `until_done`, until no crawl has work left."""
         workers = Workers(self._store)
-        try:
+        async with AsyncExitStack() as stack:
+            if "parse" in self._plan.roles:
+                self._deliveries = await stack.enter_async_context(
+                    Deliveries.open(
+                        self._store, consumer=self.id, deadline=self._plan.deadline, arrived=self._arrived
+                    )
+                )
             async with asyncio.TaskGroup() as group:
                 chores = [
                     group.create_task(self._beat(workers), name="heartbeat"),
                     group.create_task(self._heed(self._stop), name="stop"),
+                    group.create_task(self._measure(), name="lag"),
                 ]
+                if self._deliveries is not None:
+                    chores.append(group.create_task(self._deliveries.run(), name="deliveries"))
                 await self._serve(group)
                 await self._close()
                 for chore in chores:
                     chore.cancel()
-        finally:
-            await workers.leave(self.id)
+        await workers.leave(self.id)
+
+    def _arrived(self, crawl: str) -> None:
+        """Begin with a crawl that had nothing to do before this page came."""
+        if (desk := self._desks.get(crawl)) is not None and not desk.running:
+            desk.asked_at = -math.inf
+            self._wake.set()
 
     # --- crawls ----------------------------------------------------------------------------------
 
@@ -135,7 +156,7 @@ class Worker:
             owed = bool(self._plan.only) and desk.record.name not in self.summaries
             if await is_finished(RedisFrontier(self._store), desk.record.name) and not owed:
                 desk.asked_at = time.monotonic()
-            elif "fetch" in self._plan.roles and (owed or not self._stop.drain.is_set()):
+            elif self._plan.roles & {"fetch", "parse"} and (owed or not self._stop.drain.is_set()):
                 desk.running, desk.stop = True, Stop()
                 if self._stop.drain.is_set():
                     desk.stop.ask()
@@ -156,6 +177,12 @@ class Worker:
             async with join_crawl(
                 desk.record, self._store, worker=self.id, folder=plan.folder, concurrency=plan.concurrency
             ) as stations:
+                stations.fetches = "fetch" in plan.roles
+                stations.parses = "parse" in plan.roles
+                stations.crowded = lambda: desk.crowded
+                if self._deliveries is not None:
+                    stations.unparsed = self._deliveries.of(desk.record.name)
+                    stations.on_acknowledged = self._deliveries.done
                 desk.crawl = Crawl(stations, self._part)
                 ending = await desk.crawl.run(desk.stop, self._watch)
                 if self._plan.only:
@@ -184,6 +211,15 @@ class Worker:
         if refused := [desk.refused for desk in desks if desk.refused]:
             raise Misconfigured(refused[0])
         return all(_ended(desk) and (desk.written or "sink" not in self._plan.roles) for desk in desks)
+
+    async def _measure(self) -> None:
+        """Look how much lies before the stages after fetching: beyond a bound, nothing more is fetched."""
+        while True:
+            for desk in [desk for desk in self._desks.values() if desk.running]:
+                counts = await RedisFrontier(self._store).counts(desk.record.name)
+                items = await on_their_way(self._store, desk.record.name)
+                desk.crowded = counts.parsing > MOST_UNPARSED or items > MOST_UNWRITTEN
+            await asyncio.sleep(MEASURE_EVERY)
 
     # --- ending ----------------------------------------------------------------------------------
 

@@ -80,6 +80,7 @@ class RedisStore:
         self.shards = 0  # until the store has been asked
         self.patience = dsn.patience
         self._servers = Servers(dsn, timeout=timeout)
+        self._waits = False  # for a server that does not answer
 
     def __repr__(self) -> str:
         return f"RedisStore({self.dsn})"
@@ -198,9 +199,13 @@ class RedisStore:
                     raise failure.error(self.patience) from failure
                 if remedy is Remedy.REDISCOVER:
                     self._servers.forget(failure)
-                if number == PATIENT_REPEATS:
+                if number >= PATIENT_REPEATS and not self._waits:
+                    self._waits = True  # told once, however many calls wait
                     log.warning("store.waits", extra={"why": failure.kind, "where": failure.where})
             else:
+                if self._waits:
+                    self._waits = False
+                    log.info("store.answers", extra={"store": str(self.dsn)})
                 return answer
             await asyncio.sleep(pause)
         raise AssertionError("pauses never end")
