@@ -544,12 +544,14 @@ CASES = [
         pouring(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + layered(b"x", 1), b"j" * 65536, 1600),
         "dead too_large",
         check=sent_at_most(16 * MIB),
+        slow=True,
     ),
     Case(
         "H33 members",
         "750,000 gzip members, as many as fit",
         once(page(layered(b"x", 1) * 750_000, GZIP)),
         "dead decode|dead bomb",
+        slow=True,
     ),
     Case(
         "H33 more members",
@@ -557,6 +559,7 @@ CASES = [
         pouring(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n", layered(b"x", 1) * 10_000, 100),
         "dead too_large",
         check=sent_at_most(16 * MIB),
+        slow=True,
     ),
     Case("H34 404", "a bomb in a 404", once(page(gzip_bomb(1024), GZIP, status=404)), "dead bomb"),
     Case(

@@ -78,6 +78,7 @@ CASES = [
         site(served(million())),
         {LISTED: "done", ITSELF: "done"},
         check=within_the_budget,
+        slow=True,
     ),
     Case(
         "S06",
