@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from obstore.store import LocalStore, MemoryStore
 
-from shoal.frontier.redis.chunks import ChunkStore, FolderChunks, ObjectChunks, packed, unpacked
+from shoal.frontier.redis.chunks import ChunkStore, FolderChunks, ObjectChunks, open_chunks, packed, unpacked
 from shoal.model.errors import Unavailable
 
 PLACES: dict[str, Callable[[Path], ChunkStore]] = {
@@ -51,3 +51,12 @@ async def test_only_old_chunks_are_named(place: ChunkStore) -> None:
 
 async def test_an_empty_place_names_nothing(place: ChunkStore) -> None:
     assert [name async for name in place.older(-3600.0)] == []
+
+
+async def test_chunks_go_where_pages_go_if_all_workers_can_reach_it(tmp_path: Path) -> None:
+    assert open_chunks("") is None
+    assert open_chunks(str(tmp_path)) is None  # a folder of one machine, for all we know
+    place = open_chunks(tmp_path.as_uri())
+    assert place is not None
+    await place.put("shoal/07/1/500-ab", b"body")
+    assert (tmp_path / "spilled/shoal/07/1/500-ab").read_bytes() == b"body"

@@ -90,6 +90,17 @@ class FolderChunks:
                 yield path.relative_to(self._folder).as_posix()
 
 
+def open_chunks(location: str) -> ChunkStore | None:
+    """Find the place for chunks where a fleet's pages are; None: that is no place which all workers share."""
+    if "://" not in location:
+        return None
+    from obstore.store import from_url
+
+    allow_http = os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
+    with _translated():
+        return ObjectChunks(from_url(location, client_options={"allow_http": allow_http}))
+
+
 class ObjectChunks:
     """Chunks in an object store, below a prefix."""
 

@@ -33,6 +33,7 @@ CHUNK = 500  # members; a thousand hold up everybody else for 3 ms
 CHUNKS_AT_ONCE = 8  # per look at a lane
 LOOK_EVERY = 1_000  # links added to a lane, on average, whoever adds them
 KEEP_LOOSE = 3600.0  # seconds; far beyond the patience of any call that could still register a chunk
+COLLECTED_AT_ONCE = 500
 IN_STORE, IN_SERVER = b"@", b"="  # what a registered chunk begins with: where its body is
 
 
@@ -140,14 +141,25 @@ class Spilling:
     async def collect(self, *, older: float = KEEP_LOOSE) -> int:
         """Delete chunks that were written longer ago than `older` seconds and are not registered."""
         deleted = 0
-        if self._chunks is None:
-            return deleted
-        async for name in self._chunks.older(older):
-            namespace, shard, crawl, id = name.rsplit("/", 3)
-            tag = f"{{{namespace}:{shard}}}"
-            if namespace != self._store.namespace:
-                continue
-            if not await self._store.do(tag, "HEXISTS", keys.chunk_bodies(tag, int(crawl)), id):
-                await self._chunks.delete(name)
-                deleted += 1
+        if self._chunks is not None:
+            names: dict[str, list[str]] = {}
+            async for name in self._chunks.older(older):
+                namespace, shard, *_ = name.split("/")
+                if namespace == self._store.namespace:
+                    names.setdefault(f"{{{namespace}:{shard}}}", []).append(name)
+            for tag, several in names.items():
+                deleted += await self._collect_in(tag, several, self._chunks)
+        return deleted
+
+    async def _collect_in(self, tag: str, names: Sequence[str], chunks: ChunkStore) -> int:
+        deleted = 0
+        for begin in range(0, len(names), COLLECTED_AT_ONCE):
+            some = names[begin : begin + COLLECTED_AT_ONCE]
+            places = [name.rsplit("/", 2) for name in some]
+            asked = [("HEXISTS", keys.chunk_bodies(tag, int(crawl)), id) for _, crawl, id in places]
+            registered = await self._store.pipeline(tag, asked)
+            loose = [name for name, kept in zip(some, registered, strict=True) if not kept]
+            for name in loose:
+                await chunks.delete(name)
+            deleted += len(loose)
         return deleted
