@@ -259,7 +259,7 @@ async def test_a_writer_that_is_killed_again_and_again_loses_and_doubles_nothing
     out, rng, count = tmp_path / "out.jsonl", random.Random(4), 0
     for round_number in range(6):
         worker = await Worker.start(store, str(out), f"w{round_number}")
-        for _ in range(rng.randint(50, 200)):
+        for _ in range(rng.randint(20, 60)):
             await settle_page(store, range(count, count + 3))
             count += 3
         if round_number == 3:
