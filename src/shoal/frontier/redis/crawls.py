@@ -6,6 +6,7 @@ from dataclasses import astuple
 from shoal.frontier.answers import Opened
 from shoal.frontier.redis.packing import pack_paces
 from shoal.frontier.redis.reader import SLICE, RedisReader
+from shoal.frontier.redis.rota import Rota
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.seen import Approximate
 from shoal.model.errors import Misconfigured
@@ -19,8 +20,9 @@ _RULES = 6  # fields of SlowdownRules
 
 
 class RedisCrawls(RedisReader):
-    def __init__(self, store: RedisStore, scripts: Scripts) -> None:
+    def __init__(self, store: RedisStore, scripts: Scripts, rota: Rota) -> None:
         super().__init__(store, scripts)
+        self._rota = rota
         self._opened: dict[str, int] = {}  # name -> number
         self._names: dict[int, str] = {}
 
@@ -77,6 +79,7 @@ class RedisCrawls(RedisReader):
                 )
         self._opened[name] = number
         self._names[number] = name
+        self._rota.wake_all()
         return Opened(name, resumed=known is not None)
 
     def _named(self, tag: str, hosts: Mapping[str, Pace] | None) -> bytes:
@@ -141,6 +144,7 @@ class RedisCrawls(RedisReader):
         await self._everywhere(
             self._set_terms(tag, number, crawl, given, may_be_new=False) for tag in self._store.tags()
         )
+        self._rota.wake_all()
 
     async def crawl_set(self, crawl: str, key: str, value: bytes) -> None:
         """Keep a value with a crawl."""

@@ -10,35 +10,29 @@ import itertools
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
 
 import msgspec
 
-from shoal.frontier.answers import Added, Committed, DeadLetter, HostView
+from shoal.frontier.answers import Added, Committed
 from shoal.frontier.redis import packing
-from shoal.frontier.redis.crawls import RedisCrawls
+from shoal.frontier.redis.hosts import RedisHosts
 from shoal.frontier.redis.packing import Held
-from shoal.frontier.redis.reader import SLICE, tags_of, view_of
 from shoal.frontier.redis.rota import Rota
 from shoal.frontier.redis.scripts import Scripts
+from shoal.frontier.redis.shards import by_shard, chunks
 from shoal.frontier.redis.spill import LaneName, Spilling
-from shoal.frontier.rules import parsed_again
 from shoal.model.errors import Misconfigured
-from shoal.model.failure import FailureClass
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
 from shoal.model.request import Link
 from shoal.stores.redis import EPOCH, Full, RedisStore, Script, ScriptArgument
 
-T = TypeVar("T")
-
 # The largest calls whose script stays within a few milliseconds, in which nobody else is served.
 MOST_LINKS, MOST_LEASES = 200, 100
-NOT_SET = -1  # instead of an interval, burst or concurrency: what the crawls say
 
 
-class RedisFrontier(RedisCrawls):
+class RedisFrontier(RedisHosts):
     """A frontier that any number of processes share."""
 
     def __init__(
@@ -49,12 +43,9 @@ class RedisFrontier(RedisCrawls):
         spilling: Spilling | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(store, scripts or Scripts())
+        super().__init__(store, scripts or Scripts(), Rota(store.shards, clock))
         self._spilling = spilling or Spilling(store, self._scripts)
-        self._rota = Rota(store.shards, clock)
         self._calls = (f"{secrets.token_hex(8)}{number:x}" for number in itertools.count())
-        self._held: dict[Held, float] = {}  # what we have leased -> deadline by our own clock
-        self._landed: dict[str, list[Held]] = {}  # tag -> what it has yet to be told
 
     @classmethod
     @asynccontextmanager
@@ -71,13 +62,13 @@ class RedisFrontier(RedisCrawls):
         return await self._add(self._scripts.add, [(number, link) for link in links])
 
     async def _add(self, script: Script, links: Sequence[tuple[int, Link]]) -> Added:
-        shards = self._by_shard(links, lambda pair: pair[1].host)
+        shards = by_shard(self._store, links, lambda pair: pair[1].host)
         added = await self._everywhere(self._add_to(tag, script, several) for tag, several in shards.items())
         return Added(sum(one.new for one in added), sum(one.duplicate for one in added))
 
     async def _add_to(self, tag: str, script: Script, links: Sequence[tuple[int, Link]]) -> Added:
         new = duplicate = 0
-        for chunk in _chunks(links, MOST_LINKS):
+        for chunk in chunks(links, MOST_LINKS):
             frame = packing.pack_links(chunk)
             counted = await self._store.run(script, tag, [frame], promised=True)
             new, duplicate = new + counted[0], duplicate + counted[1]
@@ -105,8 +96,7 @@ class RedisFrontier(RedisCrawls):
         asked: set[int] = set()
         while (shard := self._rota.pick(asked)) is not None:
             most = min(limit - len(leases), MOST_LEASES)
-            suspect = not any(lease.crashes for lease in leases)
-            found = await self._lease_from(shard, holder, most, ttl, wanted, suspect=suspect)
+            found = await self._lease_from(shard, holder, most, ttl, wanted)
             leases += found
             if len(leases) == limit:
                 return Grant(leases, 0.0)
@@ -115,21 +105,15 @@ class RedisFrontier(RedisCrawls):
         return Grant(leases, self._rota.wait)
 
     async def _lease_from(
-        self, shard: int, holder: str, limit: int, ttl: float, wanted: tuple[bytes, bytes], *, suspect: bool
+        self, shard: int, holder: str, limit: int, ttl: float, wanted: tuple[bytes, bytes]
     ) -> list[Lease]:
         tag = self._store.tag(shard)
         deadline = time.monotonic() + ttl  # before asking: never later than the store's own
-        arguments: list[ScriptArgument] = [
-            holder,
-            next(self._calls),
-            limit,
-            ttl,
-            EPOCH,
-            int(suspect),
-            *wanted,
-        ]
+        self._hand.forget(before=time.monotonic() - ttl)
+        suspect = not self._hand.has_suspect(holder, beside=tag)
+        arguments: list[ScriptArgument] = [holder, next(self._calls), limit, ttl, EPOCH, int(suspect)]
         token, leased_until, wait, best, granted, lost, short = await self._store.run(
-            self._scripts.lease, tag, [*arguments, self._take_landed(tag)]
+            self._scripts.lease, tag, [*arguments, *wanted, self._hand.take_landed(tag)]
         )
         self._lose(lost)
         self._rota.heard(shard, found=len(granted), wait=float(wait), best=float(best or "inf"))
@@ -138,7 +122,9 @@ class RedisFrontier(RedisCrawls):
             for crawl, lease in packing.unpack_grants(granted, int(token), float(leased_until))
         ]
         for lease in leases:
-            self._held[self._id(lease)] = deadline
+            self._hand.take(self._id(lease), deadline)
+            if lease.crashes:
+                self._hand.suspect(self._id(lease), holder, tag)
         if short and await self._spilling.refill(tag, short):
             self._rota.wake(shard)
         return leases
@@ -186,24 +172,24 @@ class RedisFrontier(RedisCrawls):
         stale: list[Lease] = []
         for settlement in settlements:
             held = self._id(settlement.lease)
-            if held in self._held and held not in current:
+            if held in self._hand and held not in current:
                 current[held] = settlement
             else:
                 stale.append(settlement.lease)
         return list(current.values()), stale
 
     async def _settle(self, settlements: Sequence[Settlement]) -> list[Lease]:
-        shards = self._by_shard(settlements, lambda one: one.lease.host)
+        shards = by_shard(self._store, settlements, lambda one: one.lease.host)
         answers = await self._everywhere(self._settle_in(tag, several) for tag, several in shards.items())
         return [lease for stale in answers for lease in stale]
 
     async def _settle_in(self, tag: str, settlements: Sequence[Settlement]) -> list[Lease]:
         stale = []
-        for chunk in _chunks(settlements, MOST_LEASES):
+        for chunk in chunks(settlements, MOST_LEASES):
             frame = packing.pack_settlements([(self._opened[one.lease.crawl], one) for one in chunk])
             answers = await self._store.run(self._scripts.settle, tag, [frame], promised=True)
             for settlement, accepted in zip(chunk, answers.decode(), strict=True):
-                self._held.pop(self._id(settlement.lease), None)
+                self._hand.lose(self._id(settlement.lease))
                 if accepted != "1":
                     stale.append(settlement.lease)
         self._rota.wake(self._store.shard_of(settlements[0].lease.host))
@@ -243,7 +229,7 @@ class RedisFrontier(RedisCrawls):
         self, tag: str, acknowledgements: Sequence[Acknowledgement]
     ) -> list[Acknowledgement]:
         accepted = []
-        for chunk in _chunks(acknowledgements, MOST_LEASES):
+        for chunk in chunks(acknowledgements, MOST_LEASES):
             frame = packing.pack_acknowledgements([(self._opened[one.crawl], one) for one in chunk])
             answers = await self._store.run(self._scripts.acknowledge, tag, [frame], promised=True)
             accepted += [one for one, done in zip(chunk, answers.decode(), strict=True) if done == "1"]
@@ -264,25 +250,20 @@ class RedisFrontier(RedisCrawls):
 
     def holds(self, lease: Lease) -> bool:
         """Say whether a settlement of this lease may still be accepted, as far as is known here."""
-        return self._held.get(self._id(lease), 0.0) > time.monotonic()
+        return self._hand.holds(self._id(lease))
 
     def landed(self, leases: Sequence[Lease]) -> None:
         """Note that requests are off the wire although they are not settled yet.
 
         The shard learns it with the next call that concerns leases or hosts.
         """
-        for lease in leases:
-            if self._id(lease) in self._held:
-                self._landed.setdefault(self._store.tag_of(lease.host), []).append(self._id(lease))
-                self._rota.wake(self._store.shard_of(lease.host))
-
-    def _take_landed(self, tag: str) -> bytes:
-        """Give what a shard has yet to be told. Where the call fails, it is lost: settling says it too."""
-        return packing.pack_held(self._landed.pop(tag, ()))
+        for tag, several in by_shard(self._store, leases, lambda lease: lease.host).items():
+            self._hand.land(tag, filter(self._hand.__contains__, map(self._id, several)))
+            self._rota.wake(self._store.shard_of(several[0].host))
 
     async def extend(self, leases: Sequence[Lease], ttl: float) -> list[Lease]:
         """Move deadlines to `ttl` seconds from now, never nearer; return the leases that are still held."""
-        shards = self._by_shard(leases, lambda lease: lease.host)
+        shards = by_shard(self._store, leases, lambda lease: lease.host)
         deadlines: dict[Held, float] = {}
         for told in await self._everywhere(
             self._extend_in(tag, several, ttl) for tag, several in shards.items()
@@ -296,20 +277,20 @@ class RedisFrontier(RedisCrawls):
 
     async def _extend_in(self, tag: str, leases: Sequence[Lease], ttl: float) -> dict[Held, float]:
         renewed: dict[Held, float] = {}
-        for chunk in _chunks(leases, MOST_LEASES):
+        for chunk in chunks(leases, MOST_LEASES):
             deadline = time.monotonic() + ttl
             answers, lost = await self._store.run(
                 self._scripts.extend,
                 tag,
-                [ttl, packing.pack_held(map(self._id, chunk)), self._take_landed(tag)],
+                [ttl, packing.pack_held(map(self._id, chunk)), self._hand.take_landed(tag)],
             )
             self._lose(lost)
             for lease, leased_until in zip(chunk, answers, strict=True):
                 if leased_until:
                     renewed[self._id(lease)] = float(leased_until)
-                    self._held[self._id(lease)] = max(self._held.get(self._id(lease), 0.0), deadline)
+                    self._hand.extend(self._id(lease), deadline)
                 else:
-                    self._held.pop(self._id(lease), None)
+                    self._hand.lose(self._id(lease))
         return renewed
 
     async def reclaim(self) -> int:
@@ -318,150 +299,11 @@ class RedisFrontier(RedisCrawls):
 
     async def _reclaim_in(self, tag: str) -> int:
         reclaimed = 0
-        while lost := await self._store.run(self._scripts.reclaim, tag, [self._take_landed(tag)]):
+        while lost := await self._store.run(self._scripts.reclaim, tag, [self._hand.take_landed(tag)]):
             self._lose(lost)
             reclaimed += len(lost)
         return reclaimed
 
     def _lose(self, lost: Iterable[bytes]) -> None:
         for packed in lost:
-            self._held.pop(packing.unpack_held(packed), None)
-
-    # --- dead letters ----------------------------------------------------------------------------
-
-    async def replay(
-        self,
-        crawl: str,
-        *,
-        kinds: Collection[FailureClass] = (),
-        host: str = "",
-        fingerprints: Collection[int] = (),
-        limit: int | None = None,
-    ) -> int:
-        """Put dead letters back, oldest first; a kept page that was at fault is parsed again, not fetched."""
-        number = self._opened_number(crawl)
-        chosen = await self._chosen(crawl, kinds, host, fingerprints, limit)
-        replayed = 0
-        for tag, letters in chosen.items():
-            for chunk in _chunks(letters, MOST_LEASES):
-                frame = packing.pack_replays(
-                    [
-                        (letter.fingerprint, parsed_again(letter.kind, kept=letter.page is not None))
-                        for _, letter in chunk
-                    ]
-                )
-                replayed += await self._store.run(self._scripts.replay, tag, [number, frame], promised=True)
-        for shard in range(self._store.shards):
-            self._rota.wake(shard)
-        return replayed
-
-    async def purge(
-        self,
-        crawl: str,
-        *,
-        kinds: Collection[FailureClass] = (),
-        host: str = "",
-        fingerprints: Collection[int] = (),
-        limit: int | None = None,
-    ) -> int:
-        """Throw dead letters away, oldest first; their requests stay dead, and cannot come back."""
-        number = self._opened_number(crawl)
-        chosen = await self._chosen(crawl, kinds, host, fingerprints, limit)
-        purged = 0
-        for tag, letters in chosen.items():
-            for chunk in _chunks(letters, MOST_LEASES):
-                frame = packing.pack_ordinals((ordinal, letter.fingerprint) for ordinal, letter in chunk)
-                purged += await self._store.run(self._scripts.purge, tag, [number, frame], promised=True)
-        return purged
-
-    async def _chosen(
-        self,
-        crawl: str,
-        kinds: Collection[FailureClass],
-        host: str,
-        fingerprints: Collection[int],
-        limit: int | None,
-    ) -> dict[str, list[tuple[float, DeadLetter]]]:
-        """Find the letters that are meant, by shard, in the order in which their requests were accepted."""
-        number = self._opened_number(crawl)
-        found = [
-            (ordinal, tag, letter)
-            for tag in tags_of(self._store, host)
-            async for ordinal, letter in self._letters(tag, crawl, number)
-            if (not kinds or letter.kind in kinds)
-            and (not host or letter.host == host)
-            and (not fingerprints or letter.fingerprint in fingerprints)
-        ]
-        chosen: dict[str, list[tuple[float, DeadLetter]]] = {}
-        for ordinal, tag, letter in sorted(found, key=lambda one: one[:2])[:limit]:
-            chosen.setdefault(tag, []).append((ordinal, letter))
-        return chosen
-
-    # --- hosts -----------------------------------------------------------------------------------
-
-    async def host_set(
-        self,
-        host: str,
-        *,
-        interval: float | None = None,
-        burst: int | None = None,
-        concurrency: int | None = None,
-        crawl_delay: float | None = None,
-        rest_until: float | None = None,
-        paused: bool | None = None,
-    ) -> HostView:
-        """Give a host a pace of its own, a rest or a pause; what is not given stays as it is."""
-        stopped = None if paused is None else int(paused)
-        return await self._host_set(host, interval, burst, concurrency, crawl_delay, rest_until, stopped)
-
-    async def host_clear(self, host: str) -> HostView:
-        """Forget the pace that `host_set` gave a host: what the crawls say applies again."""
-        return await self._host_set(host, NOT_SET, NOT_SET, NOT_SET, None, None, None)
-
-    async def _host_set(self, host: str, *given: float | None) -> HostView:
-        tag = self._store.tag_of(host)
-        arguments = ["" if one is None else one for one in given]
-        told = await self._store.run(
-            self._scripts.host_set, tag, [host, *arguments, self._take_landed(tag)], promised=True
-        )
-        self._rota.wake(self._store.shard_of(host))
-        return view_of(told, self._names)
-
-    async def host_get(self, host: str) -> HostView | None:
-        """Show one host; None: nobody has ever heard of it."""
-        tag = self._store.tag_of(host)
-        told = await self._store.run(self._scripts.host_get, tag, [host, self._take_landed(tag)])
-        return None if told is None else view_of(told, self._names)
-
-    async def hosts(self) -> list[HostView]:
-        """Show every host of the crawls that are open."""
-        shards = await self._everywhere(self._hosts_in(tag) for tag in self._store.tags())
-        return [view for views in shards for view in views]
-
-    async def _hosts_in(self, tag: str) -> list[HostView]:
-        views: list[HostView] = []
-        cursor = b"0"
-        while True:
-            arguments: list[ScriptArgument] = [cursor, SLICE, self._take_landed(tag)]
-            cursor, told = await self._store.run(self._scripts.host_list, tag, arguments)
-            views += [view_of(one, self._names) for one in told if self._names.keys() & set(one[-1][::2])]
-            if cursor == b"0":
-                return views
-
-    async def robots_set(self, host: str, *, expires: float, status: int, body: bytes) -> None:
-        """Remember a robots.txt until it expires."""
-        await self._store.run(
-            self._scripts.robots_set, self._store.tag_of(host), [host, expires, status, body]
-        )
-
-    def _by_shard(self, things: Iterable[T], host_of: Callable[[T], str]) -> dict[str, list[T]]:
-        """Group by the shard of their host; within one, the order stays."""
-        shards: dict[str, list[T]] = {}
-        for thing in things:
-            shards.setdefault(self._store.tag_of(host_of(thing)), []).append(thing)
-        return shards
-
-
-def _chunks(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    for first in range(0, len(things), size):
-        yield things[first : first + size]
+            self._hand.lose(packing.unpack_held(packed))

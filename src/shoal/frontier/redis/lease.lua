@@ -2,8 +2,8 @@
 --
 -- ARGV     holder, call, limit, seconds, epoch of the server process, 1 if the holder may have a suspect,
 --          crawls (>I each), pools (s1 each), what has landed (leases.lua)
--- returns  token, deadline, seconds to wait, score of the best that is left, the requests (each with the interval
---          and burst of its host: LEASED), the leases that were taken back (>dc12 token and id), lanes that want a
+-- returns  token, deadline, seconds to wait, score of the best that is left, the requests (each >dH interval
+--          and burst of its host, and LEASED), the leases that were taken back (>dc12 token and id), lanes that want a
 --          chunk back (spilled.lua)
 --
 -- Best band first; in a band the lane that was served least recently. `el` is in that order already; lanes that
@@ -24,11 +24,14 @@ if known ~= epoch then
   redis.call('HSET', KEYS[1], 'epoch', epoch)
 end
 
-local crawls, pools, position = {}, {}, 1
+local given, crawls, pools, position = {}, {}, {}, 1  -- crawls: those that are not paused
 for at = 1, #ARGV[7], 4 do
   local crawl = struct.unpack('>I', ARGV[7], at)
   local terms = terms_of(crawl)
-  if terms and terms.paused == 0 then crawls[#crawls + 1] = crawl end
+  if terms then
+    given[#given + 1] = crawl
+    if terms.paused == 0 then crawls[#crawls + 1] = crawl end
+  end
 end
 while position <= #ARGV[8] do
   pools[#pools + 1], position = struct.unpack('>Bc0', ARGV[8], position)
@@ -36,7 +39,7 @@ end
 
 land(ARGV[9])
 local lost = reclaim(CHORES)
-for _, crawl in ipairs(crawls) do promote(crawl, CHORES) end
+for _, crawl in ipairs(given) do promote(crawl, CHORES) end
 save()
 save_batches()
 local suspects_allowed = ARGV[6] == '1' and not redis.call('HGET', tag .. ':su', holder)
@@ -145,16 +148,20 @@ local function waiting_at(lane, index)
     -- One more than will be taken: the band of the next one is the lane's.
     local wanted = lane.read and 16 or (lane.host.interval > 0 and lane.host.burst == 1 and 2 or 8)
     local found = redis.call('ZRANGE', queue_of(lane), #read, #read + wanted - 1)
-    for _, entry in ipairs(found) do read[#read + 1] = entry end
-    lane.read, lane.rest = read, #found == wanted
+    lane.rest = #found == wanted
+    if not lane.read then
+      lane.read = found
+    else
+      for _, entry in ipairs(found) do read[#read + 1] = entry end
+    end
   end
-  return read[index]
+  return lane.read[index]
 end
 
 local leased_until = now + seconds
 local granted_at = told(now)
 local token = math.max(meta.token + 1, math.floor(now * 1e6))
-local records, granted, given, suspect_granted = {}, {}, {}, false  -- given: how many, by crawl
+local records, granted, numbers, suspect_granted = {}, {}, {}, false  -- numbers: how many, by crawl
 local short = {}  -- lanes with chunks that were served
 
 local function grant(lane)
@@ -165,9 +172,9 @@ local function grant(lane)
   local record = struct.pack(LEASED, leased_until, granted_at, 0, ordinal_of(entry), lane.crawl, #name, name,
     #pool, pool) .. entry
   records[#records + 1], records[#records + 2] = lease_id(lane.crawl, fingerprint_of(entry)), record
-  granted[#granted + 1] = {exact(lane.host.interval), lane.host.burst, record}
+  granted[#granted + 1] = {struct.pack('>dH', lane.host.interval, lane.host.burst), record}
   push(removed, queue_of(lane), entry)
-  given[lane.crawl] = (given[lane.crawl] or 0) + 1
+  numbers[lane.crawl] = (numbers[lane.crawl] or 0) + 1
   take(lane.host, token)
   stamp(lane)
   if lane.spilled then short[lane] = true end
@@ -198,7 +205,7 @@ local function serve()
       end
     end
   end
-  for crawl, number in pairs(given) do
+  for crawl, number in pairs(numbers) do
     count(crawl, 'waiting', -number)
     count(crawl, 'leased', number)
   end
@@ -230,7 +237,7 @@ local function repeated()
   token = struct.unpack('>d', latest)
   for _, record in pairs(load_batch(token).records) do
     local host = host_of(unpack_leased(record).name)
-    granted[#granted + 1] = {exact(host.interval), host.burst, record}
+    granted[#granted + 1] = {struct.pack('>dH', host.interval, host.burst), record}
     leased_until = deadline_of(record)
   end
   return true

@@ -37,6 +37,7 @@ _dated = struct.Struct(">d8s")
 _record = struct.Struct(">dI")
 _entry = struct.Struct(">HBHB8s6x")  # without the ordinal, which a score or a record has, too
 _leased = struct.Struct(">ddB")
+_pace = struct.Struct(">dH")
 _settlement = struct.Struct(">dI8sBBd")
 _letter = struct.Struct(">dHI")
 _fingerprint = struct.Struct(">Q")
@@ -244,10 +245,11 @@ def unpack_leased(packed: bytes, position: int = 0) -> Leased:
 
 
 def unpack_grants(
-    granted: Sequence[tuple[bytes, int, bytes]], token: int, leased_until: float
+    granted: Sequence[tuple[bytes, bytes]], token: int, leased_until: float
 ) -> Iterator[tuple[int, Lease]]:
     """Give what lease.lua handed out, each with the number of its crawl instead of the name."""
-    for interval, burst, packed in granted:
+    for pace, packed in granted:
+        interval, burst = _pace.unpack(pace)
         record = unpack_leased(packed).record
         entry = record.entry
         yield (
@@ -262,7 +264,7 @@ def unpack_grants(
                 entry.crashes,
                 entry.rests,
                 leased_until,
-                float(interval),
+                interval,
                 burst,
             ),
         )

@@ -56,6 +56,10 @@ class Rota:
         self._look[shard] = self._promised[shard] = -math.inf
         self._best[shard], self._idle[shard] = 0.0, IDLE_FIRST
 
+    def wake_all(self) -> None:
+        for shard in self._shards:
+            self.wake(shard)
+
     @property
     def wait(self) -> float:
         """Seconds until some shard has something, as far as they have said."""

@@ -1,0 +1,72 @@
+"""Hosts on Redis: their pace, rests and pauses, and how they are shown."""
+
+from shoal.frontier.answers import HostView
+from shoal.frontier.redis.hand import Hand
+from shoal.frontier.redis.letters import RedisLetters
+from shoal.frontier.redis.reader import SLICE, view_of
+from shoal.frontier.redis.rota import Rota
+from shoal.frontier.redis.scripts import Scripts
+from shoal.stores.redis import RedisStore, ScriptArgument
+
+NOT_SET = -1  # instead of an interval, burst or concurrency: what the crawls say
+
+
+class RedisHosts(RedisLetters):
+    def __init__(self, store: RedisStore, scripts: Scripts, rota: Rota) -> None:
+        super().__init__(store, scripts, rota)
+        self._hand = Hand()
+
+    async def host_set(
+        self,
+        host: str,
+        *,
+        interval: float | None = None,
+        burst: int | None = None,
+        concurrency: int | None = None,
+        crawl_delay: float | None = None,
+        rest_until: float | None = None,
+        paused: bool | None = None,
+    ) -> HostView:
+        """Give a host a pace of its own, a rest or a pause; what is not given stays as it is."""
+        stopped = None if paused is None else int(paused)
+        return await self._host_set(host, interval, burst, concurrency, crawl_delay, rest_until, stopped)
+
+    async def host_clear(self, host: str) -> HostView:
+        """Forget the pace that `host_set` gave a host: what the crawls say applies again."""
+        return await self._host_set(host, NOT_SET, NOT_SET, NOT_SET, None, None, None)
+
+    async def _host_set(self, host: str, *given: float | None) -> HostView:
+        tag = self._store.tag_of(host)
+        arguments = ["" if one is None else one for one in given]
+        told = await self._store.run(
+            self._scripts.host_set, tag, [host, *arguments, self._hand.take_landed(tag)], promised=True
+        )
+        self._rota.wake(self._store.shard_of(host))
+        return view_of(told, self._names)
+
+    async def host_get(self, host: str) -> HostView | None:
+        """Show one host; None: nobody has ever heard of it."""
+        tag = self._store.tag_of(host)
+        told = await self._store.run(self._scripts.host_get, tag, [host, self._hand.take_landed(tag)])
+        return None if told is None else view_of(told, self._names)
+
+    async def hosts(self) -> list[HostView]:
+        """Show every host of the crawls that are open."""
+        shards = await self._everywhere(self._hosts_in(tag) for tag in self._store.tags())
+        return [view for views in shards for view in views]
+
+    async def _hosts_in(self, tag: str) -> list[HostView]:
+        views: list[HostView] = []
+        cursor = b"0"
+        while True:
+            arguments: list[ScriptArgument] = [cursor, SLICE, self._hand.take_landed(tag)]
+            cursor, told = await self._store.run(self._scripts.host_list, tag, arguments)
+            views += [view_of(one, self._names) for one in told if self._names.keys() & set(one[-1][::2])]
+            if cursor == b"0":
+                return views
+
+    async def robots_set(self, host: str, *, expires: float, status: int, body: bytes) -> None:
+        """Remember a robots.txt until it expires."""
+        await self._store.run(
+            self._scripts.robots_set, self._store.tag_of(host), [host, expires, status, body]
+        )

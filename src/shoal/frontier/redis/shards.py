@@ -1,0 +1,21 @@
+"""Parts of a call: what goes to which shard, in calls of a bounded size."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from shoal.stores.redis import RedisStore
+
+T = TypeVar("T")
+
+
+def by_shard(store: RedisStore, things: Iterable[T], host_of: Callable[[T], str]) -> dict[str, list[T]]:
+    """Group by the tag of their host's shard; within one, the order stays."""
+    shards: dict[str, list[T]] = {}
+    for thing in things:
+        shards.setdefault(store.tag_of(host_of(thing)), []).append(thing)
+    return shards
+
+
+def chunks(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for first in range(0, len(things), size):
+        yield things[first : first + size]
