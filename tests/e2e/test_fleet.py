@@ -1,8 +1,10 @@
 """A fleet on a web whose answer is known: several workers, one store, every page and every item once."""
 
+import asyncio
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from tests.e2e.command import DONE, HASTY, PAGES, QUICK, records, shoal
@@ -120,16 +122,25 @@ async def test_a_worker_serves_until_it_is_asked_to_stop_and_is_seen_meanwhile(
 ) -> None:
     with Fleet(server.dsn, folder) as fleet:
         assert fleet.submit(shop, "--crawl", "shop", spider=None).code == 0
-        worker = fleet.start()
+        port = free_port()
+        worker = fleet.start("--metrics", f"127.0.0.1:{port}")
         while not (seen := fleet.status())["workers"] or seen["crawls"][0]["counts"]["done"] < DONE:
             assert worker.poll() is None, fleet.logs()
+        told = await asyncio.to_thread(_page, f"http://127.0.0.1:{port}/metrics")
         worker.send_signal(signal.SIGTERM)
 
         assert await fleet.ended(worker) == 0, fleet.logs()
+        assert f'shoal_pages_total{{crawl="shop"}} {DONE}.0' in told
+        assert f'shoal_requests{{crawl="shop",state="done"}} {DONE}.0' in told
         [beaten] = seen["workers"]
         assert (beaten["pid"], beaten["roles"]) == (worker.pid, ["fetch", "parse", "sink"])
         assert fleet.status()["workers"] == []
         assert len(records(folder / "items.jsonl")) == PAGES
+
+
+def _page(url: str) -> str:
+    with urlopen(url) as answer:
+        return str(answer.read(), "utf-8")
 
 
 async def test_what_cannot_be_submitted_is_refused_before_anything_is_written(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     ("Serve every crawl of the store, until Ctrl-C", "shoal worker --store redis://queue.example"),
     ("Until nothing is left to do", "shoal worker --store redis://queue.example --until-done"),
+    ("With figures for Prometheus", "shoal worker --store redis://queue.example --metrics 127.0.0.1:9464"),
     ("Without the password on the command line", "SHOAL_STORE=redis://:secret@queue.example shoal worker"),
 )
 
@@ -31,6 +32,10 @@ Concurrency = Annotated[
         show_default=False,
     ),
 ]
+Metrics = Annotated[
+    str | None,
+    option("--metrics", "HOST:PORT", "Tell Prometheus how it goes, here; and /readyz, /healthz."),
+]
 UntilDone = Annotated[bool, option("--until-done", "", "End when no crawl has work left.")]
 
 
@@ -40,6 +45,7 @@ def command(
     roles: Roles = None,
     concurrency: Concurrency = 64,
     until_done: UntilDone = False,
+    metrics: Metrics = None,
     config: Config = None,
     quiet: Quiet = False,
     verbose: Verbose = 0,
@@ -65,7 +71,7 @@ def command(
     # A page that is only parsed takes less than half of what a request may take.
     deadline = settings.crawl.lease / 2
     plan = WorkerPlan(roles=wanted, concurrency=concurrency, deadline=deadline, until_done=until_done)
-    return uvloop.run(_work(dsn, plan))
+    return uvloop.run(_work(dsn, plan, metrics))
 
 
 def _roles(text: str | None) -> frozenset[str]:
@@ -78,7 +84,10 @@ def _roles(text: str | None) -> frozenset[str]:
     return wanted
 
 
-async def _work(dsn: "Dsn", plan: "WorkerPlan") -> int:
+async def _work(dsn: "Dsn", plan: "WorkerPlan", metrics: str | None) -> int:
+    from contextlib import AsyncExitStack
+    from functools import partial
+
     from shoal.cli.exits import Exit
     from shoal.cli.output import tell
     from shoal.cli.report import again
@@ -88,7 +97,16 @@ async def _work(dsn: "Dsn", plan: "WorkerPlan") -> int:
     from shoal.stores.redis import RedisStore
 
     stop = Stop()
-    async with RedisStore.open(dsn) as store:
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(RedisStore.open(dsn))
+        worker = Worker(store, plan, stop)
+        if metrics is not None:
+            from shoal.runtime.endpoint import Endpoint
+            from shoal.runtime.fleet_view import look_at
+
+            await stack.enter_async_context(
+                Endpoint.listening(metrics, worker.figures, partial(look_at, store))
+            )
         with stopped_by_signals(stop, tell, resume=again(sys.argv[1:])):
-            await Worker(store, plan, stop).run()
+            await worker.run()
     return Exit.INTERRUPTED if plan.until_done and stop.drain.is_set() else Exit.FINISHED

@@ -24,6 +24,7 @@ from shoal.model.outcome import Acknowledgement, Dead, Lease, Released, Settleme
 from shoal.model.page import ParseResult
 from shoal.runtime import sums
 from shoal.runtime.commit import MOST, Committer
+from shoal.runtime.figures import Done
 from shoal.runtime.finished import is_finished
 from shoal.runtime.lookalikes import Lookalikes
 from shoal.runtime.parsing import PATIENCE, Parsing
@@ -108,6 +109,12 @@ class Crawl:
     @property
     def pages(self) -> int:
         return self._tally.pages
+
+    @property
+    def done(self) -> Done:
+        """What this run has done so far."""
+        tally = self._tally
+        return Done(tally.pages, tally.items, tally.bytes, dict(tally.failures))
 
     @property
     def rate(self) -> float:

@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 from shoal.model.errors import Misconfigured, Unavailable
+from shoal.runtime.figures import WorkerFigures
 from shoal.runtime.inspect import StoreStatus
-from shoal.runtime.metrics import WorkerFigures, exposition
+from shoal.runtime.metrics import exposition
 
 log = logging.getLogger(__name__)
 

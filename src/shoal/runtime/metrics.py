@@ -5,10 +5,10 @@ are the same from every worker: take their `max`, not their sum.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
 from shoal.model.errors import Misconfigured
+from shoal.runtime.figures import WorkerFigures
 from shoal.runtime.inspect import StoreStatus
 
 try:
@@ -16,28 +16,6 @@ try:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 except ImportError as error:
     raise Misconfigured("--metrics: run  pip install 'shoal[metrics]'  first") from error
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What a worker has done for one crawl."""
-
-    pages: int = 0
-    items: int = 0
-    bytes: int = 0
-    failures: Mapping[str, int] = field(default_factory=dict)  # attempts, by class
-
-    def __add__(self, other: "Done") -> "Done":
-        failures = Counter(self.failures) + Counter(other.failures)
-        return Done(self.pages + other.pages, self.items + other.items, self.bytes + other.bytes, failures)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerFigures:
-    slots: int
-    busy: int
-    draining: bool
-    done: Mapping[str, Done]  # by crawl
 
 
 def exposition(own: WorkerFigures, fleet: StoreStatus | None) -> bytes:

@@ -26,6 +26,7 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured
 from shoal.runtime.crawl import Crawl
 from shoal.runtime.deliveries import Deliveries
+from shoal.runtime.figures import Done, WorkerFigures
 from shoal.runtime.finished import is_finished
 from shoal.runtime.joining import join_crawl
 from shoal.runtime.outputs import Outputs, on_their_way
@@ -68,6 +69,11 @@ class Desk:
     written: bool = False  # and all its items were in their outputs
     crowded: bool = False  # the stages after fetching have enough to do
     refused: str = ""  # why it cannot be served here
+    before: Done = field(default_factory=Done)  # what its earlier runs have done
+
+    @property
+    def done(self) -> Done:
+        return self.before if self.crawl is None else self.before + self.crawl.done
 
 
 class Worker:
@@ -195,6 +201,7 @@ class Worker:
             desk.refused = str(error)
             log.error("worker.cannot_serve", extra={**about, "why": desk.refused})
         finally:
+            desk.before = desk.done
             desk.running, desk.crawl = False, None
             self._wake.set()
 
@@ -247,6 +254,15 @@ class Worker:
                 await self._wake.wait()
 
     # --- signs of life ---------------------------------------------------------------------------
+
+    def figures(self) -> WorkerFigures:
+        """Say what this worker has done and does."""
+        return WorkerFigures(
+            slots=self._plan.concurrency,
+            busy=sum(desk.crawl.in_flight for desk in self._desks.values() if desk.crawl is not None),
+            draining=self._stop.drain.is_set(),
+            done={name: desk.done for name, desk in self._desks.items()},
+        )
 
     async def _beat(self, workers: Workers) -> None:
         while True:

@@ -14,8 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from shoal.fleet.workers import Heartbeat
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.runtime.endpoint import Endpoint, address_of
+from shoal.runtime.figures import Done, WorkerFigures
 from shoal.runtime.inspect import CrawlStatus, Fleet, Stage, StoreStatus
-from shoal.runtime.metrics import Done, WorkerFigures, exposition
+from shoal.runtime.metrics import exposition
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 OWN = WorkerFigures(64, 16, draining=False, done={"shop": Done(7, 21, 9000, {"timeout": 2, "internal": 1})})

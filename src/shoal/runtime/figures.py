@@ -1,0 +1,27 @@
+"""What a worker has done, in figures."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a worker has done for one crawl."""
+
+    pages: int = 0
+    items: int = 0
+    bytes: int = 0
+    failures: Mapping[str, int] = field(default_factory=dict)  # attempts, by class
+
+    def __add__(self, other: "Done") -> "Done":
+        failures = Counter(self.failures) + Counter(other.failures)
+        return Done(self.pages + other.pages, self.items + other.items, self.bytes + other.bytes, failures)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFigures:
+    slots: int
+    busy: int
+    draining: bool
+    done: Mapping[str, Done]  # by crawl
