@@ -9,16 +9,22 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.contract.frontiers import UNLIMITED, link
 from tests.servers.redis import valkey
 
-from shoal.frontier.redis.seen import Bloom
+from shoal.frontier.redis import RedisFrontier
+from shoal.frontier.redis.seen import Approximate, Bloom
 from shoal.stores.redis import RedisStore, Script
 
 FRAGMENT = (resources.files("shoal.frontier.redis") / "seen.lua").read_text()
 ADDING = """
 local new = {}
 for i = 2, #ARGV do
-  if seen_add(TAG, ARGV[1], ARGV[i]) then new[#new + 1] = ARGV[i] end
+  local seen, place = seen_has(TAG, ARGV[1], ARGV[i])
+  if not seen then
+    new[#new + 1] = ARGV[i]
+    seen_add(TAG, ARGV[1], ARGV[i], place)
+  end
 end
 seen_save()
 return new
@@ -142,6 +148,25 @@ def test_an_empty_filter_errs_never_and_an_overfull_one_often() -> None:
     filter_ = Bloom.for_links(1000, 0.001)
     assert filter_.false_positives(0) == 0.0
     assert filter_.false_positives(10_000) > 0.9
+
+
+async def test_counts_say_how_often_a_crawl_that_remembers_approximately_errs(store: RedisStore) -> None:
+    frontier = RedisFrontier(store)
+    await frontier.open_crawl("exact", pace=UNLIMITED)
+    await frontier.open_crawl("small", pace=UNLIMITED, approximate=Approximate(links=400, rate=0.01))
+    links = [link(str(number), host=f"{number % 50}.test") for number in range(2000)]
+    assert (await frontier.add("exact", links)).new == 2000
+    assert (await frontier.counts("exact")).mistaken == 0.0
+    assert (await frontier.counts("small")).mistaken == 0.0
+
+    pieces = [links[begin : begin + 50] for begin in range(0, 2000, 50)]
+    new = sum([(await frontier.add("small", piece)).new for piece in pieces])
+    counts = await frontier.counts("small")  # five times as many as it was made for
+    assert 0.1 < counts.mistaken < 1.0
+    assert 100 < new < 1950  # the others are lost
+    assert counts.accepted == new
+    assert (await frontier.audit("small")).problems == []
+    assert (await frontier.add("small", links)).new == 0
 
 
 async def used(store: RedisStore) -> int:

@@ -1,11 +1,16 @@
 -- counts.lua: how many requests of a crawl are in each state.
 --
 -- ARGV     crawl
--- returns  its counters, one after the other; how many delays have ended and still count as delayed
+-- returns  its counters, one after the other; how many delays have ended and still count as delayed; size, bits
+--          and hashes of its seen-set (seen.lua)
 
 local crawl = tonumber(ARGV[1])
 if terms_of(crawl) then
   promote(crawl, 64)
   save()
 end
-return {redis.call('HGETALL', tag .. ':n:' .. crawl), redis.call('ZCOUNT', tag .. ':dl:' .. crawl, '-inf', now)}
+return {
+  redis.call('HGETALL', tag .. ':n:' .. crawl),
+  redis.call('ZCOUNT', tag .. ':dl:' .. crawl, '-inf', now),
+  redis.call('HMGET', tag .. ':sm:' .. crawl, 'size', 'bits', 'hashes'),
+}

@@ -8,6 +8,7 @@ from shoal.frontier.redis import keys
 from shoal.frontier.redis.audit import audit
 from shoal.frontier.redis.packing import unpack_fp, unpack_letter, unpack_parsing
 from shoal.frontier.redis.scripts import Scripts
+from shoal.frontier.redis.seen import mistaken
 from shoal.frontier.redis.story import StorySearch
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
@@ -72,8 +73,8 @@ class RedisReader:
         answers = await self._everywhere(
             self._store.run(self._scripts.counts, tag, [number]) for tag in self._store.tags()
         )
-        counts = Counts()
-        for counters, ended_delays in answers:
+        counts = Counts(mistaken=mistaken([seen for *_, seen in answers]))
+        for counters, ended_delays, _ in answers:
             for name, count in zip(counters[::2], counters[1::2], strict=True):
                 _count(counts, name.decode(), int(count))
             counts.delayed -= ended_delays
