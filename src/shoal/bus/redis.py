@@ -4,6 +4,9 @@ A page that was delivered is pending, under the name of its consumer, until it i
 too long: then it belongs to whoever asks next. Acknowledging is the store's own step, in the same script that
 takes the items in; `done` here only removes what that step did not want.
 
+A page whose consumer fell silent may be what silenced it. So a consumer has one such page in hand at the most:
+where it dies of that, the page alone is a step nearer to being given up.
+
 Waiting. On one server a consumer waits at the server, for all shards with one command, and each page wakes
 one consumer. On a cluster no command waits for several shards: there a consumer with nothing to do looks into
 a few shards now and then, so that with many consumers every shard is looked into often, and with few of them
@@ -57,6 +60,7 @@ class RedisBus:
         self._idle = False
         self._look_after = 0.0  # monotonic: when to look for pages of silent consumers again
         self._pause = _FIRST_PAUSE
+        self._suspect = ""  # the place of the one page in hand whose consumer before fell silent
 
     @classmethod
     @asynccontextmanager
@@ -93,10 +97,12 @@ class RedisBus:
     async def done(self, deliveries: Sequence[Delivery]) -> None:
         """Remove what the store's acknowledgement has left."""
         await self._own("done", deliveries)
+        self._clear(deliveries)
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         """Give pages back."""
         await self._own("release", deliveries)
+        self._clear(deliveries)
 
     async def lag(self) -> Lag:
         """Count pages."""
@@ -119,15 +125,22 @@ class RedisBus:
                 )
 
     async def _look(self, limit: int, until: float) -> list[Delivery]:
-        if time.monotonic() >= self._look_after and (suspect := await self._recovered()):
-            return [suspect]
+        now = time.monotonic()
+        if not self._suspect and now >= self._look_after and (recovered := await self._recovered()):
+            self._suspect = recovered.place if recovered.number > 1 else ""  # 1: it was given back
+            return [recovered]
         if not self._idle and (found := await self._sweep(self._shards, limit)):
             return found
         # An empty round is over: from here on waiting is enough.
-        seconds = max(0.001, min(until, self._look_after) - time.monotonic())
+        look_after = now + _FIRST_PAUSE if self._suspect else self._look_after
+        seconds = max(0.001, min(until, look_after) - time.monotonic())
         found = await (self._probe(limit, seconds) if self._store.dsn.cluster else self._wait(seconds))
         self._idle = not found
         return found
+
+    def _clear(self, ended: Sequence[Delivery]) -> None:
+        if any(delivery.place == self._suspect for delivery in ended):
+            self._suspect = ""
 
     async def _recovered(self) -> Delivery | None:
         """Look into one shard for a page whose consumer is silent; it had others there, as a rule."""
