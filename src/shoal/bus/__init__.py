@@ -11,8 +11,8 @@ now. It costs the server nothing to have thousands of consumers wait. A page tha
 and whose consumer has not been heard of for a `deadline`, is handed out again, alone, and with the number of
 its deliveries: its consumer may have died of it, and the next one may want to give it up. Where the backend
 can tell, a consumer gets the next such page when it is done with the one before, so that a page that kills
-takes no other one with it time and again. `limit` may be exceeded by a few when pages arrive in several shards
-at once.
+takes no other one with it time and again. `limit` may be exceeded by a few when pages arrive in several
+shards at once.
 
 extend(deliveries) says that they are still being worked at, and returns those that are not known to belong to
 somebody else by now. Say it at least twice within a deadline.

@@ -4,7 +4,7 @@ A page that was delivered is pending, under the name of its consumer, until it i
 too long: then it belongs to whoever asks next. Acknowledging is the store's own step, in the same script that
 takes the items in; `done` here only removes what that step did not want.
 
-A page whose consumer fell silent may be what silenced it. So a consumer has one such page in hand at the most:
+A page whose consumer fell silent may be what silenced it. So a consumer has one such page in hand at most:
 where it dies of that, the page alone is a step nearer to being given up.
 
 Waiting. On one server a consumer waits at the server, for all shards with one command, and each page wakes
