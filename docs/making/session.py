@@ -1,8 +1,8 @@
 """What commands print, in the pages that show it.
 
 A page's `console` blocks are a session: what stands behind `$` is typed, in the order of the page, beside a
-small bookshop and in a folder of its own with `books.py` in it, and what comes is put below it. Figures
-that no two runs share (times, sizes, ids) are left as the page has them; anything else that differs is
+small bookshop and an empty Valkey, in a folder of its own with `books.py` in it, and what comes is put below
+it. Figures that no two runs share (times, sizes, ids) are left as the page has them; anything else that differs is
 written anew, which a test takes for a fault.
 
 Two comments steer it, each on a line of its own. `<!-- before: COMMAND -->` types something that is not
@@ -18,15 +18,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from socket import gethostname
+from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 from tests.e2e.command import surroundings
+from tests.servers.redis import valkey
 from tests.site.bookshop import open_bookshop
 from tests.site.name_server import NXDOMAIN, name_server
 
 ROOT = Path(__file__).parents[2]
 HOST = "books.example"
 SHOP = f"https://{HOST}"
+STORE = "redis://queue.example"
 _NAME = "bk.test"  # with a port it is as long as the name in the pages, so columns stay where they are
 
 SPIDER = f"""\
@@ -48,6 +51,7 @@ def listing(page):
 
 PAGES = [
     *sorted((ROOT / "docs" / "commands").glob("[a-z]*.md")),
+    ROOT / "docs" / "fleet.md",
     ROOT / "docs" / "cookbook.md",
     ROOT / "docs" / "from-scrapy.md",
 ]
@@ -66,8 +70,9 @@ _VARIES = re.compile(
     | \b\d+[dhm]\ \d\d[hms]\b | \b\d+\.\d\ds\b | \b[\d.,]+\ (?:ms|s|B|kB|MB|bytes)\b  # durations, sizes
     | \b[\d.,]+\ (?:pages/s|pages\ a\ second|at\ once\ will\ do)\b
     | \b\d{8}-\d+\.warc | (?<=\ at\ )[\d,]+\b                               # places in the archive
-    | \b[0-9a-f]{16}\b | \blaptop-\d+                                       # trace ids and processes
+    | \b[0-9a-f]{16}\b | \blaptop-\d+(?:-[0-9a-f]{4})?\b                   # trace ids and processes
     | (?<=by\ version\ )[0-9a-f]{12}\b | (?<="version":\ ")[0-9a-f]{12}\b     # spiders, which name a port
+    | (?<=version=)[0-9a-f]{12}\b
     | (?<="elapsed_s":\ )[\d.e-]+ | (?<="pages_per_s":\ )[\d.]+
     | (?<="bytes":\ )\d+ | (?<="offset":\ )\d+ | (?<="length":\ )\d+""",
     re.VERBOSE,
@@ -76,10 +81,11 @@ _VARIES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Shop:
-    """The bookshop, running."""
+    """The bookshop, running, and a store for a fleet beside it."""
 
     address: str
     nameserver: str
+    store: str
 
     def typed(self, command: str, folder: Path, *, last: int = 0) -> tuple[str, int]:
         """Type a command as the page has it; `last` is the exit code of the one before, for `$?`."""
@@ -97,10 +103,11 @@ class Shop:
         return self._as_shown(done.stdout, folder), done.returncode
 
     def _as_typed(self, command: str) -> str:
-        return command.replace(SHOP, self.address).replace(HOST, self.host)
+        return command.replace(STORE, self.store).replace(SHOP, self.address).replace(HOST, self.host)
 
     def _as_shown(self, printed: str, folder: Path) -> str:
         for here, there in (
+            (self.store, STORE),
             (self.address, SHOP),
             (self.host, HOST),
             (quote(self.host), HOST),
@@ -127,11 +134,14 @@ class Shop:
 
 @asynccontextmanager
 async def open_shop() -> AsyncIterator[Shop]:
-    """Serve the bookshop that the pages talk about, under a name."""
-    with open_bookshop() as authority:
+    """Serve the bookshop that the pages talk about, under a name, and the store of their fleets."""
+    with open_bookshop() as authority, TemporaryDirectory() as folder:
         address, _, port = authority.partition(":")
-        async with name_server(lambda name: [address] if name == _NAME else NXDOMAIN) as nameserver:
-            yield Shop(f"http://{_NAME}:{port}", nameserver)
+        async with (
+            name_server(lambda name: [address] if name == _NAME else NXDOMAIN) as nameserver,
+            valkey(Path(folder), "--appendonly", "yes") as server,
+        ):
+            yield Shop(f"http://{_NAME}:{port}", nameserver, server.dsn)
 
 
 def renewed(page: str, shop: Shop, folder: Path) -> str:
