@@ -1,5 +1,6 @@
 """Pages out of segments: by reference, or all of them."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -74,6 +75,12 @@ class ArchiveReader:
             return self._page(ref, self._answer(ref))
         except PageUnreadable as error:
             raise type(error)(f"archive: {ref.segment} at {ref.offset}: {error}") from None
+
+    async def read_aside(self, ref: PageRef) -> StoredPage:
+        """Do what `read` does; where that takes long, without keeping the event loop from other work."""
+        if self._folder.grows:
+            return self.read(ref)
+        return await asyncio.to_thread(self.read, ref)
 
     def packed(self, ref: PageRef) -> bytes:
         """Return a page's records as they lie in the segment: the answer, and the request that led to it."""

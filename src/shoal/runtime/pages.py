@@ -1,5 +1,7 @@
 """Pages at rest: into the archive when they are settled, out of it when they are parsed without a fetch."""
 
+import asyncio
+import logging
 from collections.abc import Sequence
 
 import msgspec
@@ -8,11 +10,15 @@ from shoal.archive.errors import PageUnreadable
 from shoal.archive.reader import ArchiveReader, StoredPage
 from shoal.archive.warc import sha1
 from shoal.archive.writer import ArchiveWriter
+from shoal.model.errors import Unavailable
 from shoal.model.page import PageRecord, PageRef, Response
 from shoal.model.request import Request
 
 VALIDATOR_BYTES = 1024  # of an ETag or a date: a longer one is neither kept for every page nor sent back
 
+log = logging.getLogger(__name__)
+
+AGAIN = 1.0  # seconds after which an archive is asked again
 _NOT_MODIFIED = 304
 
 Headers = Sequence[tuple[str, str]]
@@ -36,9 +42,17 @@ class Pages:
         except PageUnreadable:
             return None
 
-    def recall(self, ref: PageRef) -> StoredPage:
-        """Read a page of this crawl; raise `PageUnreadable` if it cannot be trusted."""
-        return self._reader.read(ref)
+    async def recall(self, ref: PageRef) -> StoredPage:
+        """Read a page of this crawl; raise `PageUnreadable` if it cannot be trusted.
+
+        An archive that does not answer is waited for: the page is none the worse for it.
+        """
+        while True:
+            try:
+                return await self._reader.read_aside(ref)
+            except Unavailable as error:
+                log.warning("archive.waits", extra={"why": str(error)})
+            await asyncio.sleep(AGAIN)
 
     def shown(self, response: Response, earlier: StoredPage | None) -> Response | StoredPage:
         """Say what a spider gets to see: after a 304, the page as it was archived."""

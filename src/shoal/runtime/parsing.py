@@ -39,6 +39,7 @@ from shoal.runtime.tally import Tally
 log = logging.getLogger(__name__)
 
 PATIENCE = 2.0  # seconds after which a page is settled although its parse has not ended
+READS = 16  # pages read at once: an object store takes its time for each
 BACKLOG = 512  # pages in the parse stage at which taking up archived ones pauses
 
 
@@ -114,21 +115,28 @@ class Parsing:
 
     async def take_up(self, unparsed: AsyncIterator[Unparsed]) -> None:
         """Take in pages that an earlier run, or another worker, has archived, as fast as they are parsed."""
-        async for waiting in unparsed:
-            while self._parser.backlog.pages >= BACKLOG:
-                self._fewer.clear()
-                await self._fewer.wait()
-            archived = Archived(waiting.fingerprint, waiting.request, waiting.page, consumer=waiting.consumer)
-            if waiting.strikes >= self._max_crashes:
-                self._fail(archived, FailureClass.POISON, f"{waiting.strikes} workers died with it")
-                continue
-            try:
-                shown = self._pages.recall(waiting.page.ref)
-            except PageUnreadable as error:
-                self._fail(archived, FailureClass.TRUNCATED, str(error))
-                continue
-            task = _task(next(self._ids), waiting.fingerprint, waiting.request, shown)
-            self._submit(task, archived)
+        reading = asyncio.Semaphore(READS)
+        async with asyncio.TaskGroup() as group:
+            async for waiting in unparsed:
+                while self._parser.backlog.pages >= BACKLOG:
+                    self._fewer.clear()
+                    await self._fewer.wait()
+                await reading.acquire()
+                task = group.create_task(self._take_up(waiting), name="take-up.read")
+                task.add_done_callback(lambda _: reading.release())
+
+    async def _take_up(self, waiting: Unparsed) -> None:
+        archived = Archived(waiting.fingerprint, waiting.request, waiting.page, consumer=waiting.consumer)
+        if waiting.strikes >= self._max_crashes:
+            self._fail(archived, FailureClass.POISON, f"{waiting.strikes} workers died with it")
+            return
+        try:
+            shown = await self._pages.recall(waiting.page.ref)
+        except PageUnreadable as error:
+            self._fail(archived, FailureClass.TRUNCATED, str(error))
+            return
+        task = _task(next(self._ids), waiting.fingerprint, waiting.request, shown)
+        self._submit(task, archived)
 
     def settle_slow(self, *, patience: float = PATIENCE) -> None:
         """Settle the pages that have been in hand for long, as fetched: their leases are free then."""

@@ -1,9 +1,10 @@
-"""What the store remembers of a page that was just archived."""
+"""Pages on their way into the archive and back."""
 
 from typing import Any
 
 import pytest
 
+from shoal.model.errors import Unavailable
 from shoal.model.page import PageRef, Response
 from shoal.model.request import Request
 from shoal.runtime.pages import VALIDATOR_BYTES, Pages
@@ -24,3 +25,20 @@ def test_a_validator_is_kept_unless_it_is_longer_than_it_can_be_worth(length: in
     page = Pages(writer, writer).keep(Request(url="http://a.test/"), (), response, None)
 
     assert (page.etag, page.modified) == ((value, value) if kept else ("", ""))
+
+
+async def test_an_archive_that_does_not_answer_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.runtime.pages.AGAIN", 0.0)
+    answers = [Unavailable("away"), Unavailable("still away"), "the page"]
+
+    class Reader:
+        async def read_aside(self, ref: PageRef) -> object:
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    reader: Any = Reader()
+    found: object = await Pages(reader, reader).recall(PageRef("segment", 0, 1))
+
+    assert found == "the page"
