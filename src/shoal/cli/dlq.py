@@ -7,6 +7,7 @@ import typer
 from shoal.cli.figures import counted
 from shoal.cli.options import Config, Crawl, Json, Store, examples, option
 from shoal.model.errors import Misconfigured
+from shoal.stores.address import shown_store
 
 LIST_EXAMPLES = examples(
     ("What was given up, latest first", "shoal dlq list"),
@@ -76,13 +77,13 @@ def list_command(
     from shoal.cli.output import put, put_json
     from shoal.runtime.letters import dead_letters
 
-    folder = chosen_store(store, config=config)
+    address = chosen_store(store, config=config)
     choice = choice_of(
         crawl, kind=kind, host=host, older=older, newer=newer, match=match, limit=limit or SHOWN
     )
-    found = run(dead_letters(folder, choice))
+    found = run(dead_letters(address, choice))
     if json:
-        put_json({"store": folder, "dead_letters": [letter_json(letter) for letter in found]})
+        put_json({"store": shown_store(address), "dead_letters": [letter_json(letter) for letter in found]})
     else:
         put("\n".join(letter_lines(found)))
 
@@ -110,12 +111,14 @@ def show_command(
     from shoal.cli.output import put, put_json
     from shoal.runtime.letters import find_letters
 
-    folder = chosen_store(store, config=config)
-    found = run(find_letters(folder, crawl, which))
+    address = chosen_store(store, config=config)
+    found = run(find_letters(address, crawl, which))
     if not found:
-        raise Misconfigured(f"no dead letter {which!r} in {folder}; shoal dlq list shows those there are")
+        raise Misconfigured(
+            f"no dead letter {which!r} in {shown_store(address)}; shoal dlq list shows those there are"
+        )
     if json:
-        put_json({"store": folder, "dead_letters": [letter_json(letter) for letter in found]})
+        put_json({"store": shown_store(address), "dead_letters": [letter_json(letter) for letter in found]})
     else:
         put("\n\n".join("\n".join(whole_letter(letter)) for letter in found))
 
@@ -148,13 +151,13 @@ def replay_command(
     from shoal.cli.output import put, put_json
     from shoal.runtime.letters import Choice, dead_letters, replay
 
-    folder = chosen_store(store, config=config)
+    address = chosen_store(store, config=config)
     choice = choice_of(crawl, kind=kind, host=host, older=older, newer=newer, match=match, limit=limit)
-    if choice == Choice() and (found := run(dead_letters(folder, choice))):
-        require_yes(f"put all {counted(len(found), 'dead letter')} of {folder} back?", yes=yes)
-    count = run(replay(folder, choice))
+    if choice == Choice() and (found := run(dead_letters(address, choice))):
+        require_yes(f"put all {counted(len(found), 'dead letter')} of {shown_store(address)} back?", yes=yes)
+    count = run(replay(address, choice))
     if json:
-        put_json({"store": folder, "replayed": count})
+        put_json({"store": shown_store(address), "replayed": count})
     else:
         put(f"{counted(count, 'request')} put back in the queue; the crawl's own command goes on with it")
 
@@ -186,13 +189,15 @@ def purge_command(
     from shoal.cli.output import put, put_json
     from shoal.runtime.letters import dead_letters, purge
 
-    folder = chosen_store(store, config=config)
+    address = chosen_store(store, config=config)
     choice = choice_of(crawl, kind=kind, host=host, older=older, newer=newer, match=match, limit=limit)
-    if found := run(dead_letters(folder, choice)):
-        require_yes(f"throw {counted(len(found), 'dead letter')} of {folder} away, for good?", yes=yes)
-    count = run(purge(folder, choice))
+    if found := run(dead_letters(address, choice)):
+        require_yes(
+            f"throw {counted(len(found), 'dead letter')} of {shown_store(address)} away, for good?", yes=yes
+        )
+    count = run(purge(address, choice))
     if json:
-        put_json({"store": folder, "purged": count})
+        put_json({"store": shown_store(address), "purged": count})
     else:
         put(f"{counted(count, 'dead letter')} thrown away")
 
@@ -223,9 +228,9 @@ def export_command(
     from shoal.cli.output import json_text, put, put_json
     from shoal.runtime.letters import dead_letters
 
-    folder = chosen_store(store, config=config)
+    address = chosen_store(store, config=config)
     choice = choice_of(crawl, kind=kind, host=host, older=older, newer=newer, match=match, limit=limit)
-    lines = [json_text(letter_json(letter)) for letter in run(dead_letters(folder, choice))]
+    lines = [json_text(letter_json(letter)) for letter in run(dead_letters(address, choice))]
     if out in (None, "-"):
         for line in lines:
             put(line)
@@ -236,6 +241,6 @@ def export_command(
     except OSError as error:
         raise Misconfigured(f"--out {out}: cannot be written: {error.strerror}") from None
     if json:
-        put_json({"store": folder, "exported": len(lines), "out": out})
+        put_json({"store": shown_store(address), "exported": len(lines), "out": out})
     else:
         put(f"{counted(len(lines), 'dead letter')} written to {out}")

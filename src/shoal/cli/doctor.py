@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from shoal.cli.figures import counted
 from shoal.cli.log import shown
 from shoal.cli.options import Config, Json, Store, examples
+from shoal.stores.address import shown_store
 
 if TYPE_CHECKING:
     from shoal.runtime.doctor import Check
 
 EXAMPLES = examples(
     ("Is anything in the way?", "shoal doctor"),
+    ("A fleet's store: version, memory, eviction, persistence", "shoal doctor --store redis://queue.example"),
     ("Before a long crawl, in a script: 0 is fine, 1 is not", "shoal doctor --store /data/shop --json"),
 )
 
@@ -20,7 +22,7 @@ EXAMPLES = examples(
 def command(store: Store = None, config: Config = None, json: Json = False) -> int:
     """Check this machine and the store, and say how to mend what is wrong.
 
-    Asks nobody on the network and changes nothing.
+    Asks nobody on the network but the store of a fleet, and changes nothing.
     """
     from asyncio import run
 
@@ -29,11 +31,13 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> i
     from shoal.cli.output import put, put_json
     from shoal.runtime.doctor import Grade, examine
 
-    folder = chosen_store(store, config=config)
-    checks = run(examine(folder))
+    address = chosen_store(store, config=config)
+    checks = run(examine(address))
     failed = any(check.grade is Grade.FAIL for check in checks)
     if json:
-        put_json({"ok": not failed, "store": folder, "checks": [asdict(check) for check in checks]})
+        put_json(
+            {"ok": not failed, "store": shown_store(address), "checks": [asdict(check) for check in checks]}
+        )
     else:
         put("\n".join(doctor_lines(checks)))
     return Exit.USAGE if failed else Exit.FINISHED

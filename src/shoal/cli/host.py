@@ -9,6 +9,7 @@ import typer
 from shoal.cli.figures import counted, duration
 from shoal.cli.options import Config, Json, Store, examples, option
 from shoal.model.errors import Misconfigured, Rejected
+from shoal.stores.address import shown_store
 
 if TYPE_CHECKING:
     from shoal.runtime.control import ClearHost, SetHost
@@ -48,13 +49,13 @@ def show_command(host: Host, *, store: Store = None, config: Config = None, json
     from shoal.cli.output import put, put_json
     from shoal.runtime.steer import show_host
 
-    folder = chosen_store(store, config=config)
+    address = chosen_store(store, config=config)
     name = host_name(host)
-    found = run(show_host(folder, name))
+    found = run(show_host(address, name))
     if found is None:
-        raise Misconfigured(f"no crawl of {folder} has met {name}")
+        raise Misconfigured(f"no crawl of {shown_store(address)} has met {name}")
     if json:
-        put_json({"store": folder, "host": host_json(found)})
+        put_json({"store": shown_store(address), "host": host_json(found)})
     else:
         put("\n".join(host_lines(found, time.time())))
 
@@ -154,10 +155,10 @@ def _change(
     from shoal.cli.output import put, put_json
     from shoal.runtime.steer import set_host
 
-    folder = chosen_store(store, config=config)
-    found = run(set_host(folder, change))
+    address = chosen_store(store, config=config)
+    found = run(set_host(address, change))
     if json:
-        put_json({"store": folder, "host": host_json(found)})
+        put_json({"store": shown_store(address), "host": host_json(found)})
     else:
         put(f"{told}{counted(found.waiting, 'request')} waiting there")
 

@@ -20,7 +20,9 @@ def setting(names: str, metavar: str, key: str, *, default: str = "", panel: str
     return option(names, metavar, MEANINGS[key], default=default, panel=panel)
 
 
-Store = Annotated[str | None, option("--store", "FOLDER", "The store to look at.", default="shoal-data")]
+Store = Annotated[
+    str | None, option("--store", "STORE", "A folder, or the DSN of a fleet.", default="shoal-data")
+]
 Config = Annotated[
     str | None, option("--config", "FILE", "Settings file.", default="shoal.toml, if there is one")
 ]

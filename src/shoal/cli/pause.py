@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from shoal.cli.options import Config, Json, Store, examples
+from shoal.stores.address import shown_store
 
 PAUSE_EXAMPLES = examples(
     ("Every crawl of the store in this folder", "shoal pause"),
@@ -44,10 +45,10 @@ def _set(crawl: str | None, *, paused: bool, store: str | None, config: str | No
     from shoal.cli.output import put, put_json
     from shoal.runtime.steer import pause_crawls
 
-    folder = chosen_store(store, config=config)
-    names = run(pause_crawls(folder, crawl, paused=paused))
+    address = chosen_store(store, config=config)
+    names = run(pause_crawls(address, crawl, paused=paused))
     if json:
-        put_json({"store": folder, "crawls": names, "paused": paused})
+        put_json({"store": shown_store(address), "crawls": names, "paused": paused})
     else:
         state = "paused: nothing new is fetched until shoal resume" if paused else "no longer paused"
-        put("\n".join(f"{name} is {state}" for name in names) or f"{folder} has no crawls")
+        put("\n".join(f"{name} is {state}" for name in names) or f"{shown_store(address)} has no crawls")

@@ -1,11 +1,15 @@
 """`shoal plan`: how long a crawl takes, what bounds it, and what it costs."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shoal.cli.figures import counted
 from shoal.cli.options import Config, Crawl, Json, Store, examples, option
+from shoal.stores.address import shown_store
+
+if TYPE_CHECKING:
+    from shoal.runtime.measure import Measured
 
 EXAMPLES = examples(
     ("How long will the crawl in this folder take?", "shoal plan"),
@@ -77,7 +81,7 @@ def command(
         takes = latency or found.latency or LATENCY
         loads = host_loads(found, takes)
         page_bytes = found.wire_bytes or PAGE_BYTES
-        title = f"{name} in {settings.store}, measured over {counted(found.pages, 'page')}"
+        title = f"{name} in {shown_store(settings.store)}, {_measured(found)}"
     else:
         takes = latency or LATENCY
         pace = settings.crawl.rate if rate is None else rate
@@ -99,3 +103,9 @@ def command(
         put_json(plan_json(plan))
     else:
         put("\n".join(plan_lines(plan)))
+
+
+def _measured(found: "Measured") -> str:
+    if found.pages:
+        return f"measured over {counted(found.pages, 'page')}"
+    return "of whose pages nothing was measured: --latency and --page-kb say better"

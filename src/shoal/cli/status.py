@@ -30,8 +30,7 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> N
     from shoal.cli.output import put, put_json
     from shoal.runtime.inspect import status
 
-    folder = chosen_store(store, config=config)
-    found = run(status(folder))
+    found = run(status(chosen_store(store, config=config)))
     if json:
         put_json(status_json(found))
     else:

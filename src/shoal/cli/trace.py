@@ -11,6 +11,7 @@ from shoal.cli.letters import instant
 from shoal.cli.log import shown
 from shoal.cli.options import Config, Crawl, Json, Store, examples
 from shoal.model.errors import Misconfigured
+from shoal.stores.address import shown_store
 
 if TYPE_CHECKING:
     from shoal.runtime.trace import HostView, Story, Trace, Try
@@ -40,16 +41,16 @@ def command(
     from shoal.cli.output import put, put_json
     from shoal.runtime.trace import trace
 
-    folder = chosen_store(store, config=config)
-    found = run(trace(folder, crawl, url))
+    address = chosen_store(store, config=config)
+    found = run(trace(address, crawl, url))
     if not found:
-        where = f"crawl {crawl}" if crawl else folder
+        where = f"crawl {crawl}" if crawl else shown_store(address)
         raise Misconfigured(
             f"{url} was never accepted in {where}: no page that was crawled links to it,"
             " or --follow, --depth or --same-host keep it out"
         )
     if json:
-        put_json({"store": folder, "traces": [trace_json(one) for one in found]})
+        put_json({"store": shown_store(address), "traces": [trace_json(one) for one in found]})
     else:
         put("\n\n".join("\n".join(trace_lines(one, time.time())) for one in found))
 
@@ -60,7 +61,7 @@ def trace_json(trace: "Trace") -> dict[str, object]:
         "crawl": story.crawl,
         "url": trace.url,
         "trace": story.trace,
-        "state": story.state,
+        "state": trace.state,
         "found_on": None if origin is None else {"url": origin.url, "trace": f"{origin.fingerprint:016x}"},
         "accepted_at": None if origin is None else origin.at,
         "attempts": [
@@ -127,6 +128,10 @@ def trace_lines(trace: "Trace", now: float) -> Iterator[str]:
     for again in trace.again:
         some = "" if again.limit is None else f" (if among the first {counted(again.limit, 'page')})"
         yield f"  reparsed  {instant(again.at)}  by version {again.digest} into {shown(again.out)}{some}"
+    if trace.forgotten:
+        yield "  now       ended: done, gone or filtered; a fleet keeps no record of what has ended"
+        yield "            (a page that is done is in the archive)"
+        return
     yield f"  now       {_standing(story, now)}"
     if trace.host is not None and story.state in ("waiting", "delayed", "leased"):
         yield f"  host      {host_line(trace.host, now)}"

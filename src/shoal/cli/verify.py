@@ -14,6 +14,7 @@ EXAMPLES = examples(
     ("Is everything accounted for?", "shoal verify"),
     ("Read every archived page again, too", "shoal verify --deep"),
     ("In a script: 0 is fine, 5 is not", "shoal verify --store /data/shop --json"),
+    ("A fleet: every shard, every output", "shoal verify --store redis://queue.example"),
 )
 
 
@@ -35,8 +36,7 @@ def command(
     from shoal.cli.output import put, put_json
     from shoal.runtime.verify import verify
 
-    folder = chosen_store(store, config=config)
-    report = run(verify(folder, crawl, deep=deep))
+    report = run(verify(chosen_store(store, config=config), crawl, deep=deep))
     if json:
         put_json(verify_json(report))
     else:
@@ -51,12 +51,15 @@ def verify_json(report: "VerifyReport") -> dict[str, object]:
 def verify_lines(report: "VerifyReport") -> Iterator[str]:
     """Say what was counted, then every problem on a line of its own."""
     for crawl in report.crawls:
-        yield (
-            f"{crawl.name}: {counted(crawl.accepted, 'request')} accounted for, "
-            f"{counted(crawl.pages, 'page')} in the archive, {counted(crawl.items, 'item')}"
-        )
+        archived = "" if crawl.pages is None else f"{counted(crawl.pages, 'page')} in the archive, "
+        brought = counted(crawl.items, "item")
+        yield f"{crawl.name}: {counted(crawl.accepted, 'request')} accounted for, {archived}{brought}"
         for path, items in crawl.outputs.items():
             yield f"  {path}: {'there, not counted' if items is None else counted(items, 'item')}"
+        if crawl.waiting:
+            yield f"  {counted(crawl.waiting, 'item')} on the way to the outputs"
+        for what in crawl.unchecked:
+            yield f"  not checked: {what}"
     for problem in report.problems:
         yield f"problem: {problem}"
     yield counted(len(report.problems), "problem") if report.problems else "nothing lost, nothing doubled"

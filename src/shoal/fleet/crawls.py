@@ -46,15 +46,19 @@ class Crawls:
         """Write a crawl down; False: that very crawl was there already. Either way there is news."""
         known = await self.get(record.name)
         if same := known is not None and known.revision == record.revision:
-            await self._store.do(self._tag, "INCR", self._news)
+            await self.tell_news()
         else:
             packed = msgspec.msgpack.encode(record)
             commands = [("HSET", self._key, record.name, packed), ("INCR", self._news)]
             await self._store.pipeline(self._tag, commands, promised=True)
         return not same
 
+    async def tell_news(self) -> None:
+        """Have workers look again at crawls that had nothing to do."""
+        await self._store.do(self._tag, "INCR", self._news)
+
     async def news(self) -> int:
-        """Give a number that changes with every submission: workers that have nothing to do look at it."""
+        """Give a number that changes whenever there is news: workers that have nothing to do look at it."""
         return int(await self._store.do(self._tag, "GET", self._news) or 0)
 
     async def get(self, name: str) -> CrawlRecord | None:

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from shoal.frontier.answers import HostView
-from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+from shoal.runtime.looking import Writer
 from shoal.runtime.versions import KEY, Reparse, Versions
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ _decode_command = msgspec.json.Decoder(Command).decode
 _decode_answer = msgspec.json.Decoder(Answer).decode
 
 
-async def obey(frontier: SqliteFrontier, command: Command) -> Answer:
+async def obey(frontier: Writer, command: Command) -> Answer:
     """Carry a command out."""
     match command:
         case ShowHost(host):
@@ -99,7 +99,7 @@ async def obey(frontier: SqliteFrontier, command: Command) -> Answer:
 
 
 @asynccontextmanager
-async def steerable(folder: Path, frontier: SqliteFrontier) -> AsyncIterator[None]:
+async def steerable(folder: Path, frontier: Writer) -> AsyncIterator[None]:
     """Take commands for as long as the block runs. The caller owns the store."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -140,7 +140,7 @@ def _bound(folder: Path) -> socket.socket:
     return listener
 
 
-async def _answered(frontier: SqliteFrontier, line: bytes) -> Answer:
+async def _answered(frontier: Writer, line: bytes) -> Answer:
     try:
         command = _decode_command(line)
         answer = await obey(frontier, command)

@@ -1,7 +1,7 @@
 """Whether this machine and this store are fit for a crawl: facts are gathered first, then judged.
 
-Gathering changes nothing and asks nobody on the network. Judging is pure, so that every verdict can be
-tested without a machine that is ill.
+Gathering changes nothing and asks nobody on the network but the store of a fleet. Judging is pure, so that
+every verdict can be tested without a machine that is ill.
 """
 
 import os
@@ -18,11 +18,14 @@ from pathlib import Path
 
 from shoal.model.errors import ShoalError
 from shoal.model.limits import MIB, ParseLimits
+from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
-from shoal.runtime.inspect import peeking
+from shoal.runtime.looking import peeking
 from shoal.spider.source import PlainSpider
+from shoal.stores.address import is_redis
 from shoal.stores.folder import StoreFolder
 
+FOLDER = Settings().store  # where files go that were given no place
 GIB = 1024 * MIB
 OPEN_FILES = (256, 1024)  # below the first nothing runs well; below the second, many hosts at once do not
 MEMORY = (256 * MIB, 1 * GIB)  # one parse child may use 512 MiB on a bad page
@@ -79,7 +82,8 @@ class Facts:
     disk_bytes: int = 1 << 40
     inodes: int | None = None  # None: the file system has no limit
     now: float = 0.0
-    store: StoreFacts = field(default_factory=lambda: StoreFacts("shoal-data"))
+    store: StoreFacts = field(default_factory=lambda: StoreFacts(FOLDER))
+    fleet: Sequence["Check"] = ()  # on the store, where it is a fleet's and no folder
     confinement: frozenset[str] = frozenset(PRECAUTIONS)
     unconfined: str = ""  # why no parse process could be started
     nameservers: Sequence[str] = ()
@@ -87,8 +91,14 @@ class Facts:
 
 async def examine(store: str) -> list[Check]:
     """Gather the facts and judge them."""
+    fleet: Sequence[Check] = ()
+    folder = store
+    if is_redis(store):
+        from shoal.runtime.fleet_doctor import examine_fleet
+
+        fleet, folder = await examine_fleet(store), FOLDER
     confinement, unconfined = await _confinement()
-    free, inodes = _room(Path(store))
+    free, inodes = _room(Path(folder))
     missing, extras = _packages()
     facts = Facts(
         missing=missing,
@@ -99,7 +109,8 @@ async def examine(store: str) -> list[Check]:
         disk_bytes=free,
         inodes=inodes,
         now=time.time(),
-        store=await _store(store),
+        store=await _store(folder) if not fleet else StoreFacts(folder),
+        fleet=fleet,
         confinement=confinement,
         unconfined=unconfined,
         nameservers=_nameservers(_text("/etc/resolv.conf")),
@@ -151,7 +162,7 @@ def judge(facts: Facts) -> Iterator[Check]:
             "delete small files, or use another disk",
         )
     yield _clock(facts)
-    yield from _judge_store(facts.store)
+    yield from facts.fleet or _judge_store(facts.store)
     yield _parsing(facts)
     servers = ", ".join(facts.nameservers)
     yield _check(

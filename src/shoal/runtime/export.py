@@ -20,8 +20,8 @@ from shoal.frontier.sqlite import Reader
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
 from shoal.runtime.draft import drafting, drafting_items
-from shoal.runtime.inspect import peeking
 from shoal.runtime.kept import Kept, Selection, archive_reader, kept_pages, own_items, refuse_own
+from shoal.runtime.looking import peeking
 from shoal.runtime.outlet import sinks_key
 from shoal.sinks.files import translated
 from shoal.stores.folder import StoreFolder

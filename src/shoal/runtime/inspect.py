@@ -1,15 +1,14 @@
 """Looking into a store from outside a crawl. It needs no ownership and works while a crawl runs."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from shoal.frontier import Counts
-from shoal.frontier.sqlite import Reader, SqliteFrontier
 from shoal.model.failure import FailureClass
 from shoal.runtime import sums
+from shoal.runtime.looking import open_reader
 from shoal.stores.address import is_redis
 from shoal.stores.folder import StoreFolder
 
@@ -57,20 +56,13 @@ class StoreStatus:
     fleet: Fleet | None = None  # None: the store is a folder
 
 
-@asynccontextmanager
-async def peeking(store: str) -> AsyncIterator[Reader]:
-    """Read a store without owning it; raises `Misconfigured` if there is none."""
-    async with SqliteFrontier.peek(StoreFolder(Path(store)).database) as reader:
-        yield reader
-
-
 async def status(store: str) -> StoreStatus:
     """Count the requests of every crawl of a store by state, as of its last transaction."""
     if is_redis(store):
         from shoal.runtime.fleet_view import fleet_status
 
         return await fleet_status(store)
-    async with peeking(store) as reader:
+    async with open_reader(store) as reader:
         crawls = [
             await crawl_status(reader, name, sums.Sums.load(await reader.crawl_get(name, sums.KEY)))
             for name in await reader.crawls()
@@ -106,11 +98,3 @@ async def crawl_status(reader: Counter, name: str, totals: sums.Sums) -> CrawlSt
 
 def _with_budget(links: Mapping[str, int], over_budget: int) -> Mapping[str, int]:
     return {**links, FailureClass.BUDGET.value: over_budget} if over_budget else links
-
-
-async def chosen(reader: Reader, crawl: str | None) -> list[str]:
-    """Name the crawls that are meant; raises `Misconfigured` for one that is not there."""
-    if crawl is None:
-        return await reader.crawls()
-    reader.crawl_id(crawl)
-    return [crawl]

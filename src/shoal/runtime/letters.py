@@ -1,7 +1,7 @@
 """Dead letters from outside a crawl: choosing them, reading them, putting them back, throwing them away.
 
-Reading needs no ownership and works while a crawl runs. The rest does need it, so it is refused, naming the
-owner, while somebody else has the store.
+Reading needs no ownership and works while a crawl runs. The rest does need it where a store has an owner, so
+there it is refused, naming the owner, while somebody else has the store.
 """
 
 import re
@@ -9,15 +9,12 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from shoal.frontier.answers import DeadLetter
-from shoal.frontier.sqlite import Reader, SqliteFrontier
 from shoal.model.errors import Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.url import canonical
-from shoal.runtime.inspect import chosen, peeking
-from shoal.stores.folder import StoreFolder
+from shoal.runtime.looking import Reader, Writer, chosen, open_reader, open_writer
 
 __all__ = ["Choice", "DeadLetter", "dead_letters", "find_letters", "purge", "replay"]
 
@@ -56,7 +53,7 @@ class Choice:
 async def dead_letters(store: str, choice: Choice) -> list[DeadLetter]:
     """Give the dead letters that are meant, the latest first."""
     found: list[DeadLetter] = []
-    async with peeking(store) as reader:
+    async with open_reader(store) as reader:
         for name in await chosen(reader, choice.crawl):
             of_crawl = 0
             async for letter in _letters(reader, name, choice):
@@ -74,7 +71,7 @@ async def find_letters(store: str, crawl: str | None, asked: str) -> list[DeadLe
         url = canonical(asked)
     except Rejected:
         url = ""
-    async with peeking(store) as reader:
+    async with open_reader(store) as reader:
         return [
             letter
             for name in await chosen(reader, crawl)
@@ -86,7 +83,7 @@ async def find_letters(store: str, crawl: str | None, asked: str) -> list[DeadLe
 async def replay(store: str, choice: Choice) -> int:
     """Put dead letters back into the queue; returns how many. Whoever crawls next takes them up."""
     count = 0
-    async with _owning(store, choice) as (frontier, names):
+    async with _changing(store, choice) as (frontier, names):
         for name in names:
             left = None if choice.limit is None else choice.limit - count
             count += await frontier.replay(
@@ -102,7 +99,7 @@ async def replay(store: str, choice: Choice) -> int:
 async def purge(store: str, choice: Choice) -> int:
     """Throw dead letters away; returns how many. Their requests stay counted as dead."""
     count = 0
-    async with _owning(store, choice) as (frontier, names):
+    async with _changing(store, choice) as (frontier, names):
         for name in names:
             left = None if choice.limit is None else choice.limit - count
             count += await frontier.purge(
@@ -116,22 +113,18 @@ async def purge(store: str, choice: Choice) -> int:
 
 
 @asynccontextmanager
-async def _owning(store: str, choice: Choice) -> AsyncIterator[tuple[SqliteFrontier, list[str]]]:
-    """Own a store that is there, with the chosen crawls open."""
-    folder = StoreFolder(Path(store))
-    async with peeking(store) as reader:  # before owning it, which would make one where there is none
+async def _changing(store: str, choice: Choice) -> AsyncIterator[tuple[Writer, list[str]]]:
+    """Open a store that is there for changes, with the chosen crawls open."""
+    async with open_reader(store) as reader:  # before owning it, which would make one where there is none
         names = await chosen(reader, choice.crawl)
-    with folder.owned():
-        async with SqliteFrontier.open(folder.database) as frontier:
-            for name in names:
-                await frontier.open_crawl(name)
-            yield frontier, names
+    async with open_writer(store, names) as frontier:
+        yield frontier, names
 
 
 _NONE = (-1,)  # no request has this fingerprint
 
 
-async def _looked_up(frontier: SqliteFrontier, crawl: str, choice: Choice) -> tuple[int, ...]:
+async def _looked_up(frontier: Reader, crawl: str, choice: Choice) -> tuple[int, ...]:
     """Name the letters that have to be looked at; nothing: all that the store can choose by itself."""
     if not choice.by_looking:
         return ()

@@ -5,7 +5,8 @@ from pathlib import Path
 from shoal.frontier.answers import Measured
 from shoal.model.errors import Misconfigured
 from shoal.runtime.capacity import HostLoad, host_rate
-from shoal.runtime.inspect import chosen, peeking
+from shoal.runtime.looking import chosen, open_reader
+from shoal.stores.address import is_redis, shown_store
 from shoal.stores.folder import StoreFolder
 
 __all__ = ["Measured", "host_loads", "measure"]
@@ -13,13 +14,14 @@ __all__ = ["Measured", "host_loads", "measure"]
 
 async def measure(store: str, crawl: str | None) -> tuple[str, Measured]:
     """Measure a crawl of a store, the only one if none is named; returns its name as well."""
-    if not StoreFolder(Path(store)).exists:
+    if not is_redis(store) and not StoreFolder(Path(store)).exists:
         raise Misconfigured(f"there is no store at {store}; give --pages to plan from numbers alone")
-    async with peeking(store) as reader:
+    async with open_reader(store) as reader:
         names = await chosen(reader, crawl)
         if len(names) != 1:
             known = ", ".join(names) or "none"
-            raise Misconfigured(f"{store} holds several crawls or none; choose with --crawl: {known}")
+            where = shown_store(store)
+            raise Misconfigured(f"{where} holds several crawls or none; choose with --crawl: {known}")
         return names[0], await reader.measured(names[0])
 
 

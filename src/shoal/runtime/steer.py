@@ -1,13 +1,13 @@
 """Steering from outside: pausing crawls, pacing and pausing hosts, whether or not somebody has the store.
 
-If nobody has it, it is changed directly; if a crawl has it, that crawl is asked (`control`).
+If nobody has it, it is changed directly, and so is a fleet's, which nobody has; if a crawl has it, that crawl
+is asked (`control`).
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from shoal.frontier.answers import HostView
-from shoal.frontier.sqlite import SqliteFrontier
 from shoal.runtime.control import (
     Answer,
     ClearHost,
@@ -19,7 +19,7 @@ from shoal.runtime.control import (
     ask,
     obey,
 )
-from shoal.runtime.inspect import chosen, peeking
+from shoal.runtime.looking import chosen, open_reader, open_writer
 from shoal.runtime.versions import Reparse
 from shoal.stores.folder import StoreBusy, StoreFolder
 
@@ -31,13 +31,13 @@ async def show_host(store: str, host: str) -> HostView | None:
     folder = StoreFolder(Path(store))
     if folder.exists and folder.owner() is not None:
         return (await ask(folder.path, ShowHost(host))).host
-    async with peeking(store) as reader:
+    async with open_reader(store) as reader:
         return await reader.host(host)
 
 
 async def set_host(store: str, change: SetHost | ClearHost) -> HostView:
     """Change a host; it need not have been met yet."""
-    async with peeking(store):  # a store that is not there must not be made
+    async with open_reader(store):  # a store that is not there must not be made
         [answer] = await _steer(store, [change])
     assert answer.host is not None
     return await _with_queue(store, answer.host)
@@ -45,7 +45,7 @@ async def set_host(store: str, change: SetHost | ClearHost) -> HostView:
 
 async def pause_crawls(store: str, crawl: str | None, *, paused: bool) -> list[str]:
     """Pause or resume one crawl of a store, or all; returns their names."""
-    async with peeking(store) as reader:
+    async with open_reader(store) as reader:
         names = await chosen(reader, crawl)
     await _steer(store, [PauseCrawl(name, paused) for name in names])
     return names
@@ -57,16 +57,14 @@ async def note_reparse(store: str, crawl: str, reparse: Reparse) -> None:
 
 
 async def _steer(store: str, commands: Sequence[Command]) -> list[Answer]:
-    folder = StoreFolder(Path(store))
     try:
-        with folder.owned():
-            async with SqliteFrontier.open(folder.database) as frontier:
-                return [await obey(frontier, command) for command in commands]
+        async with open_writer(store) as frontier:
+            return [await obey(frontier, command) for command in commands]
     except StoreBusy:
-        return [await ask(folder.path, command) for command in commands]
+        return [await ask(Path(store), command) for command in commands]
 
 
 async def _with_queue(store: str, host: HostView) -> HostView:
     """Count what waits there in the data: an owner only counts the crawls that it has open."""
-    async with peeking(store) as reader:
+    async with open_reader(store) as reader:
         return await reader.host(host.host) or host

@@ -1,7 +1,8 @@
 """The whole story of one URL: where it was found, every attempt, where its page lies, what it brought.
 
 Reads only, beside a running crawl if need be. The store forgets the requests of pages that are done; what is
-missing there is read from the archived page.
+missing there is read from the archived page. A fleet's store forgets the pages, too: then it can only
+be told that a request has come to its end.
 """
 
 import re
@@ -15,12 +16,11 @@ from shoal.archive.places import segments_in
 from shoal.archive.reader import ArchiveReader, StoredPage
 from shoal.fetch.decode import decode_archived
 from shoal.frontier.answers import HostView, Story
-from shoal.frontier.sqlite import Reader
 from shoal.model.page import PageRecord
 from shoal.model.request import Link, Request
 from shoal.model.url import host_key
-from shoal.runtime.inspect import chosen, peeking
 from shoal.runtime.kept import Selection, is_parsed
+from shoal.runtime.looking import Reader, chosen, open_reader
 from shoal.runtime.versions import KEY, Reparse, Version, Versions
 from shoal.stores.folder import StoreFolder
 
@@ -59,12 +59,21 @@ class Trace:
     version: Version | None = None  # of the spider that parsed its page; None: not parsed, or forgotten
     again: Sequence[Reparse] = ()  # how it was parsed since, into other outputs
 
+    @property
+    def forgotten(self) -> bool:
+        """Say whether all that is left is that it has ended: done, gone or filtered."""
+        return self.story.state == "done" and self.story.page is None
+
+    @property
+    def state(self) -> str:
+        return "ended" if self.forgotten else self.story.state
+
 
 async def trace(store: str, crawl: str | None, asked: str) -> list[Trace]:
     """Tell the story of a URL, or of a trace id, in one crawl or in each that has it."""
     url = "" if re.fullmatch(r"[0-9a-f]{16}", asked) else asked
     fingerprint = Link.to(Request(url=url)).fingerprint if url else int(asked, 16)
-    async with peeking(store) as reader:
+    async with open_reader(store) as reader:
         stories = [await reader.story(name, fingerprint) for name in await chosen(reader, crawl)]
         folder = StoreFolder(Path(store))
         return [await _trace(reader, folder, story, url) for story in stories if story is not None]

@@ -23,9 +23,10 @@ from shoal.model.errors import Rejected
 from shoal.model.page import PageRecord
 from shoal.model.request import trace_id
 from shoal.runtime import sums
-from shoal.runtime.inspect import chosen, peeking
+from shoal.runtime.looking import chosen, peeking
 from shoal.runtime.outlet import rejects_key, sinks_key
 from shoal.sinks.recount import outputs, recount
+from shoal.stores.address import is_redis
 from shoal.stores.folder import StoreFolder
 
 SHOWN = 20  # problems of one kind that are told one by one
@@ -38,10 +39,12 @@ class CrawlReport:
 
     name: str
     accepted: int
-    pages: int  # in the archive
+    pages: int | None  # in the archive; None: not counted
     items: int  # that those pages, and hooks, brought
     outputs: Mapping[str, int | None]  # items by output; None: there, but not counted
     problems: Sequence[str]  # one line each
+    waiting: int = 0  # items that are in the store of a fleet, on their way to the outputs
+    unchecked: Sequence[str] = ()  # what could not be compared, one line each
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,10 @@ class VerifyReport:
 
 async def verify(store: str, crawl: str | None, *, deep: bool) -> VerifyReport:
     """Check one crawl of a store, or all; `deep` reads every archived page again."""
+    if is_redis(store):
+        from shoal.runtime.fleet_verify import verify_fleet
+
+        return await verify_fleet(store, crawl, deep=deep)
     folder = StoreFolder(Path(store))
     async with peeking(store) as reader:
         names = await chosen(reader, crawl)

@@ -22,14 +22,6 @@ _ELSEWHERE = 60.0  # seconds; a file rarely moves to another machine
 _SCRIPT = Script("election", resources.files("shoal.sinks").joinpath("election.lua").read_text())
 
 
-async def who_writes(store: RedisStore, crawl: int, output: str) -> tuple[str, str]:
-    """Tell the node that an output belongs to and the output's name in the store; empty: nobody, none."""
-    tag, name = store.tag(crawl % store.shards), name_of(output)
-    found = await store.do(tag, "HMGET", f"{tag}:writer:{crawl}", f"node {name}", f"name {name}")
-    node, owner = (b"" if value is None else value for value in found)
-    return node.decode(), owner.decode()
-
-
 class Election:
     """The place of writer of one output, as one worker sees it."""
 

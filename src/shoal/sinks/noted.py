@@ -50,7 +50,7 @@ def open_noted(output: str, *, fsync: bool = False, overwrite: bool = False) -> 
 
 
 def peek(output: str) -> tuple[bytes, Note] | None:
-    """Read the checkpoint and the note of the last flush, and keep nobody from writing; None: there is none."""
+    """Read the checkpoint and the note of the last flush beside whoever writes; None: there is none."""
     if is_database(output):
         with closing(open_postgres(output)) as sink:
             kept = sink.kept()

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from shoal.model.errors import Rejected, ShoalError
-from shoal.sinks.election import who_writes
-from shoal.sinks.names import is_database, name_of
+from shoal.sinks.names import is_database, shown
 from shoal.sinks.noted import peek
 from shoal.sinks.recount import recount
 from shoal.sinks.writer import item_streams
@@ -29,12 +28,20 @@ class Standing:
     problem: str = ""
 
 
+async def ever_written(store: RedisStore, crawl: int) -> list[str]:
+    """Name every output that a crawl has had, those included that it was submitted without later."""
+    tag = store.tag(crawl % store.shards)
+    fields = await store.do(tag, "HKEYS", f"{tag}:writer:{crawl}")
+    return sorted(name.decode().removeprefix("name ") for name in fields if name.startswith(b"name "))
+
+
 async def standing(store: RedisStore, crawl: int, output: str, *, node: str) -> Standing:
     """Count an output's items again, from a machine that need not be its own."""
-    home, owner = await who_writes(store, crawl, output)
+    name = shown(output)
+    home, owner = await _writer(store, crawl, name)
     if not owner:
         return Standing(await _waiting(store, crawl, {}), held=0)
-    marks = await _marks(store, crawl, name_of(output))
+    marks = await _marks(store, crawl, name)
     if not is_database(output) and home != node:
         return Standing(await _waiting(store, crawl, marks), why=f"a file of {home}")
     try:
@@ -42,7 +49,7 @@ async def standing(store: RedisStore, crawl: int, output: str, *, node: str) -> 
         if kept is None and not marks:
             return Standing(await _waiting(store, crawl, {}), held=0)
         if kept is None or kept[1].owner != owner:
-            raise Rejected(f"output {name_of(output)} is not what this crawl has left there")
+            raise Rejected(f"output {name} is not what this crawl has left there")
         checkpoint, note = kept
         held = recount(output, checkpoint)
     except Rejected as error:
@@ -51,6 +58,14 @@ async def standing(store: RedisStore, crawl: int, output: str, *, node: str) -> 
         return Standing(await _waiting(store, crawl, marks), why=str(error))
     waiting = await _waiting(store, crawl, note.positions)
     return Standing(waiting, held, "" if held is not None else "it cannot be reached from here")
+
+
+async def _writer(store: RedisStore, crawl: int, name: str) -> tuple[str, str]:
+    """Tell the node that an output belongs to and its name in the store (`election`); empty: nobody, none."""
+    tag = store.tag(crawl % store.shards)
+    found = await store.do(tag, "HMGET", f"{tag}:writer:{crawl}", f"node {name}", f"name {name}")
+    node, owner = (b"" if value is None else value for value in found)
+    return node.decode(), owner.decode()
 
 
 async def _marks(store: RedisStore, crawl: int, name: str) -> dict[int, str]:

@@ -10,7 +10,7 @@ in slices. `P` is a pool.
                            server process), rested (when it last changed), rested_version
     T:c            hash    C -> terms of a crawl (TERMS)
     T:n:C          hash    counters of a crawl in this shard: the states, duplicate, over_budget, retries,
-                           crashes, purged, `dead.<class>`, `filtered.<rule>`
+                           crashes, purged, items (brought), `dead.<class>`, `filtered.<rule>`
 
     T:h            hash    host -> state (HOST, followed by one LANE for each of its lanes)
     T:ho           hash    host -> what was set by hand, and its Crawl-delay (OVERRIDES)

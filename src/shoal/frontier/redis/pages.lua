@@ -2,8 +2,18 @@
 
 local GROUP = 'parse'  -- consumers of T:pages
 
+-- How many items there are, by the header of their msgpack array: unpacking them would cost more than the rest.
+local function number_of(items)
+  local first = string.byte(items)
+  if first == 0xdc then return (struct.unpack('>H', items, 2)) end
+  if first == 0xdd then return (struct.unpack('>I', items, 2)) end
+  return first - 0x90
+end
+
 local function bring_items(crawl, fp, items)
-  if #items > 0 then redis.call('XADD', tag .. ':items:' .. crawl, '*', 'fp', fp, 'items', items) end
+  if #items == 0 then return end
+  redis.call('XADD', tag .. ':items:' .. crawl, '*', 'fp', fp, 'items', items)
+  count(crawl, 'items', number_of(items))
 end
 
 -- Announce a page to the parse stage: in the same step as its state changes, so neither is without the other.

@@ -3,7 +3,18 @@
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-from shoal.frontier.answers import Audit, Counts, DeadLetter, HostView, Robots, Story, Unparsed, Validator
+from shoal.frontier.answers import (
+    Audit,
+    Counts,
+    DeadLetter,
+    HostQueue,
+    HostView,
+    Measured,
+    Robots,
+    Story,
+    Unparsed,
+    Validator,
+)
 from shoal.frontier.redis import keys
 from shoal.frontier.redis.audit import audit
 from shoal.frontier.redis.packing import unpack_fp, unpack_letter, unpack_parsing
@@ -21,6 +32,8 @@ T = TypeVar("T")
 
 SLICE = 200  # hosts, letters or pages that one call looks at
 PARSERS = "parse"  # the consumer group of the page streams
+ITEMS = "items"  # a counter
+_NO_STATES = ("purged", ITEMS)  # counters that are no part of `Counts`
 
 
 class RedisReader:
@@ -80,6 +93,14 @@ class RedisReader:
             counts.delayed -= ended_delays
             counts.waiting += ended_delays
         return counts
+
+    async def items(self, crawl: str) -> int:
+        """Count the items that pages and hooks have brought, whether or not an output has them yet."""
+        number = await self.number(crawl)
+        found = await self._everywhere(
+            self._store.do(tag, "HGET", f"{tag}:n:{number}", ITEMS) for tag in self._store.tags()
+        )
+        return sum(int(count or 0) for count in found)
 
     async def _everywhere(self, calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         return await together(calls)
@@ -181,6 +202,32 @@ class RedisReader:
         """Find nothing: a fleet keeps no record of pages that are done."""
         return {}
 
+    async def host(self, name: str) -> HostView | None:
+        """Show a host with what waits there of all crawls; None: nobody has ever heard of it."""
+        told = await self._store.run(self._scripts.host_get, self._store.tag_of(name), [name, b""])
+        return None if told is None else view_of(told)
+
+    async def measured(self, crawl: str) -> Measured:
+        """Say what is left of a crawl by host; what its pages were like is not kept."""
+        number = await self.number(crawl)
+        views = await self._everywhere(self._views(tag, number) for tag in self._store.tags())
+        queues = [
+            HostQueue(view.host, view.waiting, view.interval, view.concurrency, view.paused)
+            for of_shard in views
+            for view in of_shard
+        ]
+        return Measured(0, 0.0, 0.0, 0.0, queues)
+
+    async def _views(self, tag: str, number: int) -> list[HostView]:
+        """Show the hosts of a shard that a crawl has lanes on, with what waits there of that crawl."""
+        views: list[HostView] = []
+        cursor = b"0"
+        while True:
+            cursor, told = await self._store.run(self._scripts.host_list, tag, [cursor, SLICE, b""])
+            views += [view_of(one, {number}) for one in told if number in one[-1][::2]]
+            if cursor == b"0":
+                return views
+
     async def robots_get(self, host: str) -> Robots | None:
         """Recall a host's robots.txt; None: not known, or expired."""
         tag = self._store.tag_of(host)
@@ -208,7 +255,7 @@ async def _merged(
 def _count(counts: Counts, name: str, count: int) -> None:
     family, dot, which = name.partition(".")
     if not dot:
-        if name != "purged":
+        if name not in _NO_STATES:
             setattr(counts, name, getattr(counts, name) + count)
     elif count:
         by_name = counts.dead_by_class if family == "dead" else counts.filtered_by_rule

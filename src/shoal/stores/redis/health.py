@@ -22,7 +22,7 @@ async def check(link: Link) -> list[str]:
     told = facts(await link.call("INFO", "server", "memory", "persistence"))
     refuse(told, where=str(link.address))
     advice = []
-    if (warning := persistence(told, save=await _config(link, "save"))) is not None:
+    if (warning := persistence(told, save=await config(link, "save"))) is not None:
         advice.append(warning)
     if not await _compact(link):
         advice.append(
@@ -55,7 +55,7 @@ def persistence(told: dict[str, str], *, save: str | None) -> str | None:
     return f"the server keeps snapshots only, and a crash loses what came after the last one: {fix}"
 
 
-async def _config(link: Link, name: str) -> str | None:
+async def config(link: Link, name: str) -> str | None:
     """Read one value; None: this user may not, or the server does not tell."""
     try:
         answer = await link.call("CONFIG", "GET", name)
@@ -68,7 +68,7 @@ async def _config(link: Link, name: str) -> str | None:
 
 async def _compact(link: Link) -> bool:
     name = "zset-max-listpack-value"
-    value = await _config(link, name)
+    value = await config(link, name)
     if value is not None and int(value) >= LISTPACK_VALUE:
         return True
     try:

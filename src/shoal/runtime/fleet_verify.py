@@ -1,0 +1,83 @@
+"""Proof that a fleet has lost nothing and doubled nothing: shards and outputs against one another.
+
+Every set of every shard is counted again and compared with its counters. The step that settles a page counts
+its items, too; so what the outputs hold and what is on its way to them has to add up to that. What a fleet
+keeps no record of is named as not checked.
+
+While workers are at work, shards are read at different instants and may disagree for a moment: then only what
+two audits say in the same words is a problem.
+"""
+
+import os
+from dataclasses import replace
+
+from shoal.fleet.crawls import Crawls
+from shoal.fleet.workers import Workers
+from shoal.frontier.answers import Audit
+from shoal.frontier.redis import RedisFrontier
+from shoal.model.errors import Misconfigured
+from shoal.runtime.looking import chosen
+from shoal.runtime.verify import REMEDY, CrawlReport, VerifyReport, compare
+from shoal.sinks.names import shown
+from shoal.sinks.standing import ever_written, standing
+from shoal.stores.redis import RedisStore
+
+ARCHIVE = "pages in the archive: a fleet keeps no record of those that are done"
+
+
+async def verify_fleet(dsn: str, crawl: str | None, *, deep: bool) -> VerifyReport:
+    """Check one crawl of a fleet's store, or all."""
+    if deep:
+        raise Misconfigured("--deep: a fleet keeps no record of its pages, so none can be read again")
+    async with RedisStore.open(dsn, advise=False) as store:
+        frontier = RedisFrontier(store)
+        names = await chosen(frontier, crawl)
+        crawls = [await _verify_crawl(store, frontier, name) for name in names]
+        return VerifyReport(str(store.dsn), deep, crawls)
+
+
+async def _verify_crawl(store: RedisStore, frontier: RedisFrontier, crawl: str) -> CrawlReport:
+    record = await Crawls(store).get(crawl)
+    number = await frontier.number(crawl)
+    node = os.uname().nodename
+    wanted = {shown(one): one for one in (() if record is None else record.outputs)}
+    outputs = {name: await standing(store, number, one, node=node) for name, one in wanted.items()}
+    for name in await ever_written(store, number):
+        if name not in wanted:  # nothing more comes, and what it has counts
+            outputs[name] = replace(await standing(store, number, name, node=node), waiting=0)
+    items = await frontier.items(crawl)
+    at_work = bool(await Workers(store).all())
+    audit = await steady_audit(frontier, crawl, at_work=at_work)
+    unchecked = [ARCHIVE]
+    unchecked += [f"{name}: {one.why}" for name, one in outputs.items() if one.why]
+    if at_work:
+        unchecked.append("what is changing right now: workers are at work")
+    waiting = max((one.waiting for one in outputs.values()), default=0)
+    left = (await frontier.counts(crawl)).open
+    problems = [*audit.problems, *(f"{one.problem}; {REMEDY}" for one in outputs.values() if one.problem)]
+    if waiting and not left and not at_work:
+        problems.append(f"{waiting} items are in the store and in no output; shoal worker writes them there")
+    reached = {
+        name: None if one.held is None else one.held + one.waiting
+        for name, one in outputs.items()
+        if not one.problem
+    }
+    return CrawlReport(
+        name=crawl,
+        accepted=sum(audit.counts.values()),
+        pages=None,
+        items=items,
+        outputs={name: one.held for name, one in outputs.items() if not one.problem},
+        problems=[*problems, *compare(items, reached, running=at_work)],
+        waiting=waiting,
+        unchecked=unchecked,
+    )
+
+
+async def steady_audit(frontier: RedisFrontier, crawl: str, *, at_work: bool) -> Audit:
+    """Audit a crawl; what workers change meanwhile is not held against it."""
+    found = await frontier.audit(crawl)
+    if not found.problems or not at_work:
+        return found
+    again = await frontier.audit(crawl)
+    return Audit(again.counts, [line for line in again.problems if line in found.problems])
