@@ -53,6 +53,11 @@ class CrawlSettings:
     procs: Annotated[int, "Parse processes; 0: one less than there are cores, at least one."] = 0
     max_dead: Annotated[int | None, "Exit with 2 if more requests than that were given up."] = None
     max_crashes: Annotated[int, "Holders that may die with a request before it is given up."] = 3
+    approximate_links: Annotated[
+        int,
+        "Links of a fleet's crawl that a Bloom filter is made for, at two bytes each instead of nine, and one"
+        " in 1,000 new ones lost by then; 0: remember exactly.",
+    ] = 0
     fsync: Annotated[bool, "Survive power loss, not only the death of processes."] = False
     lease: Annotated[float, "Seconds that a worker may hold a request without a sign of life."] = 120.0
     grace: Annotated[float, "Seconds for finishing what is in hand after the first Ctrl-C."] = 30.0

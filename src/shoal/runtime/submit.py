@@ -14,6 +14,7 @@ from shoal.fetch.cookies import CookieJar
 from shoal.fleet.crawls import CrawlRecord, Crawls
 from shoal.frontier import Opened
 from shoal.frontier.redis import RedisFrontier
+from shoal.frontier.redis.seen import Approximate
 from shoal.model.errors import Misconfigured
 from shoal.model.request import Link
 from shoal.model.scope import Scope
@@ -87,6 +88,9 @@ async def open_in(frontier: RedisFrontier, name: str, settings: Settings) -> Ope
         slowdown=settings.slowdown,
         host_budget=settings.links.per_host,
         hosts=host_paces(settings),
+        approximate=Approximate(settings.crawl.approximate_links)
+        if settings.crawl.approximate_links
+        else None,
     )
 
 
