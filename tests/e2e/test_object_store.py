@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from tests.e2e.command import HASTY, PAGES, QUICK, records, shoal
+from tests.fleet_crawl import Fleet
+from tests.servers.redis import valkey
 from tests.servers.s3 import BUCKET, SECRET, s3_server
 
 
@@ -22,3 +24,26 @@ def test_pages_on_an_object_store_can_be_proved_and_exported(shop: str, tmp_path
         assert len(records(tmp_path / "x.jsonl")) == PAGES
 
     assert SECRET not in "".join([ran.out, ran.err, proved.out, proved.err, exported.out, exported.err])
+
+
+async def test_a_machine_parses_what_another_one_has_fetched(shop: str, tmp_path: Path) -> None:
+    with s3_server(tmp_path / "s3") as server:
+        async with valkey(tmp_path / "valkey") as store:
+            settings = {**HASTY, **server.environment, "SHOAL_ARCHIVE_LOCATION": f"s3://{BUCKET}/fleet"}
+            folders = [tmp_path / "fetching", tmp_path / "parsing"]
+            for folder in folders:
+                folder.mkdir()
+            with (
+                Fleet(store.dsn, folders[0], settings=settings) as fetching,
+                Fleet(store.dsn, folders[1], settings=settings) as parsing,
+            ):
+                assert fetching.submit(shop, "--crawl", "shop", spider=None).code == 0
+                workers = [
+                    (fetching, fetching.start("--roles", "fetch", "--until-done")),
+                    (parsing, parsing.start("--roles", "parse,sink", "--until-done")),
+                ]
+                codes = [await machine.ended(worker) for machine, worker in workers]
+                assert codes == [0, 0], fetching.logs() + parsing.logs()
+
+    assert len(records(folders[0] / "items.jsonl")) == PAGES
+    assert [path for folder in folders for path in folder.rglob("*.warc.gz")] == []
