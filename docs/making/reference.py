@@ -1,4 +1,7 @@
-"""The pages of `docs/reference/` that are made from the code: settings, failure classes, exit codes."""
+"""The pages of `docs/reference/` that are made from the code.
+
+Settings, failure classes, exit codes, and what is done about a store that fails.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -14,6 +17,7 @@ from shoal.cli.layers import flag_of
 from shoal.model.configure import KINDS, MEANINGS, VARIABLES
 from shoal.model.failure import CONSEQUENCE, POLICY, Action, Policy
 from shoal.model.settings import HostSettings, Settings
+from shoal.stores.redis.failures import BY_TEXT, LOST, TABLE, TIMEOUT, Remedy
 
 FOLDER = Path(__file__).parents[1] / "reference"
 
@@ -76,12 +80,22 @@ says why. A crawl that ends with neither a page nor a dead letter (all of it gon
 robots.txt) ends with 0.
 """
 
+_STORE = """
+# When the store of a fleet fails
+
+What a Redis server answers instead of a result, and what is done about it. Every call may be made twice
+without harm, so most are: until `patience_s` of the DSN has passed (30 s), after which a command ends with
+[exit code](exit-codes.md) 4. Until the store answers again, no request leaves. Any other error is taken for
+a bug of Shoal's own, and ends the command with a traceback.
+"""
+
 
 def pages() -> dict[Path, str]:
     """Make every page of the reference that is made."""
     return {
         FOLDER / "settings.md": _page("src/shoal/model/settings.py", _SETTINGS, *settings()),
         FOLDER / "failures.md": _page("src/shoal/model/failure.py", _FAILURES, *failures()),
+        FOLDER / "store-failures.md": _page("src/shoal/stores/redis/failures.py", _STORE, *store_failures()),
         FOLDER / "exit-codes.md": _page("src/shoal/cli/exits.py", _EXITS, *exits(), _AFTER_EXITS),
     }
 
@@ -184,6 +198,17 @@ def _retries(policy: Policy) -> str:
             return "`retry.max_rests`"
         case _:
             return ""
+
+
+def store_failures() -> Iterator[str]:
+    """Give a table of what a store may answer for each thing that is done about it."""
+    rows = {name if name in (LOST, TIMEOUT) else f"`{name}`": row for name, row in (TABLE | BY_TEXT).items()}
+    for remedy in Remedy:
+        yield f"## {remedy.value[0].upper()}{remedy.value[1:]}"
+        yield _table(
+            ("answer", "the server"),
+            ((name, row.meaning) for name, row in rows.items() if row.remedy is remedy),
+        )
 
 
 def exits() -> Iterator[str]:

@@ -2,8 +2,9 @@
 
 A page's `console` blocks are a session: what stands behind `$` is typed, in the order of the page, beside a
 small bookshop and an empty Valkey, in a folder of its own with `books.py` in it, and what comes is put below
-it. Figures that no two runs share (times, sizes, ids) are left as the page has them; anything else that differs is
-written anew, which a test takes for a fault.
+it. Figures that no two runs share (times, sizes, ids) are left as the page has them; anything else that
+differs is written anew, which a test takes for a fault. Commands come to Valkey as the user whom
+`docs/fleet.md` describes, and who may do nothing else.
 
 Two comments steer it, each on a line of its own. `<!-- before: COMMAND -->` types something that is not
 shown. `<!-- sample -->` says that the next block depends on the machine: it is typed, and what it prints is
@@ -30,6 +31,7 @@ ROOT = Path(__file__).parents[2]
 HOST = "books.example"
 SHOP = f"https://{HOST}"
 STORE = "redis://queue.example"
+FLEET = ROOT / "docs" / "fleet.md"
 _NAME = "bk.test"  # with a port it is as long as the name in the pages, so columns stay where they are
 
 SPIDER = f"""\
@@ -51,7 +53,7 @@ def listing(page):
 
 PAGES = [
     *sorted((ROOT / "docs" / "commands").glob("[a-z]*.md")),
-    ROOT / "docs" / "fleet.md",
+    FLEET,
     ROOT / "docs" / "cookbook.md",
     ROOT / "docs" / "from-scrapy.md",
 ]
@@ -107,7 +109,7 @@ class Shop:
 
     def _as_shown(self, printed: str, folder: Path) -> str:
         for here, there in (
-            (self.store, STORE),
+            (f"redis://{self.store.rpartition('@')[2]}", STORE),  # no command shows a password
             (self.address, SHOP),
             (self.host, HOST),
             (quote(self.host), HOST),
@@ -139,9 +141,18 @@ async def open_shop() -> AsyncIterator[Shop]:
         address, _, port = authority.partition(":")
         async with (
             name_server(lambda name: [address] if name == _NAME else NXDOMAIN) as nameserver,
-            valkey(Path(folder), "--appendonly", "yes") as server,
+            valkey(Path(folder), "--appendonly", "yes", "--zset-max-listpack-value", "512") as server,
         ):
-            yield Shop(f"http://{_NAME}:{port}", nameserver, server.dsn)
+            _, _, user, _, password, *_ = rule = _user_of_the_store()
+            await server.ask(*rule)
+            store = f"redis://{user}:{password.removeprefix('>')}@{server.address}"
+            yield Shop(f"http://{_NAME}:{port}", nameserver, store)
+
+
+def _user_of_the_store() -> list[str]:
+    """Find the command that makes the user of a fleet."""
+    [rule] = re.finditer(r"^ACL SETUSER .+$", FLEET.read_text(), re.MULTILINE)
+    return rule[0].split()
 
 
 def renewed(page: str, shop: Shop, folder: Path) -> str:

@@ -54,7 +54,7 @@ TABLE: dict[str, Row] = {
 }
 
 # These come without a word of their own.
-_BY_TEXT = {
+BY_TEXT = {
     "ERR max number of clients reached": Row(Remedy.WAIT, "has no connection left (maxclients)"),
     "ERR invalid password": TABLE["WRONGPASS"],
     "ERR AUTH <password> called without": Row(Remedy.STOP, "has no password set, and the DSN gives one"),
@@ -100,7 +100,7 @@ class Failed(Exception):
 def refused(text: str, where: str) -> Failed | ScriptFault:
     """Name what a server answered instead of a result."""
     kind = text.partition(" ")[0]
-    if kind in TABLE or any(text.startswith(known) for known in _BY_TEXT):
+    if kind in TABLE or any(text.startswith(known) for known in BY_TEXT):
         return Failed(kind, where, text)
     return ScriptFault(f"{where}: {text}")
 
@@ -108,4 +108,4 @@ def refused(text: str, where: str) -> Failed | ScriptFault:
 def _row(kind: str, text: str) -> Row:
     if (row := TABLE.get(kind)) is not None:
         return row
-    return next(row for known, row in _BY_TEXT.items() if text.startswith(known))
+    return next(row for known, row in BY_TEXT.items() if text.startswith(known))
