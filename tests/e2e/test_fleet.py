@@ -1,10 +1,9 @@
 """A fleet on a web whose answer is known: several workers, one store, every page and every item once."""
 
-import asyncio
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
-from urllib.request import urlopen
+from typing import Any
 
 import pytest
 from tests.e2e.command import DONE, HASTY, PAGES, QUICK, records, shoal
@@ -117,30 +116,30 @@ async def test_crawl_does_every_role_on_a_shared_store(server: RedisServer, fold
     assert len(records(folder / "items.jsonl")) == PAGES
 
 
-async def test_a_worker_serves_until_it_is_asked_to_stop_and_is_seen_meanwhile(
+async def test_a_worker_serves_every_crawl_until_it_is_asked_to_stop_and_is_seen_meanwhile(
     server: RedisServer, folder: Path, shop: str
 ) -> None:
-    with Fleet(server.dsn, folder) as fleet:
+    (folder / "urls.txt").write_text(f"# where to begin\n{shop}\nnowhere\n")
+    listed = ("--seeds", "urls.txt", "--crawl", "listed", "--out", "listed.jsonl", *QUICK)
+    with Fleet(server.dsn, folder, settings=HASTY) as fleet:
         assert fleet.submit(shop, "--crawl", "shop", spider=None).code == 0
-        port = free_port()
-        worker = fleet.start("--metrics", f"127.0.0.1:{port}")
-        while not (seen := fleet.status())["workers"] or seen["crawls"][0]["counts"]["done"] < DONE:
+        second = shoal("submit", *listed, cwd=folder, env=fleet.env)
+        worker = fleet.start()
+        while not (seen := fleet.status())["workers"] or not all_done(seen):
             assert worker.poll() is None, fleet.logs()
-        told = await asyncio.to_thread(_page, f"http://127.0.0.1:{port}/metrics")
         worker.send_signal(signal.SIGTERM)
 
         assert await fleet.ended(worker) == 0, fleet.logs()
-        assert f'shoal_pages_total{{crawl="shop"}} {DONE}.0' in told
-        assert f'shoal_requests{{crawl="shop",state="done"}} {DONE}.0' in told
+        assert (second.code, second.err.split(" ")[1]) == (0, "urls.txt:3:")
         [beaten] = seen["workers"]
         assert (beaten["pid"], beaten["roles"]) == (worker.pid, ["fetch", "parse", "sink"])
         assert fleet.status()["workers"] == []
-        assert len(records(folder / "items.jsonl")) == PAGES
+        for output in ("items.jsonl", "listed.jsonl"):
+            assert len(records(folder / output)) == PAGES
 
 
-def _page(url: str) -> str:
-    with urlopen(url) as answer:
-        return str(answer.read(), "utf-8")
+def all_done(status: Any) -> bool:
+    return all(crawl["counts"]["done"] == DONE for crawl in status["crawls"])
 
 
 async def test_what_cannot_be_submitted_is_refused_before_anything_is_written(

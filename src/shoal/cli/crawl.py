@@ -29,7 +29,7 @@ _how = partial(setting, panel=_HOW)
 _where = partial(option, panel=_WHERE)
 
 Targets = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
         metavar="TARGET",
         help="Start URLs; or a spider (books.py, books.toml, module:name), then URLs instead of its own.",
@@ -43,6 +43,10 @@ Items = Annotated[
 Sitemaps = Annotated[
     list[str] | None,
     option("--sitemap", "URL", "A sitemap or feed to start from as well; repeatable.", panel=_WHAT),
+]
+Seeds = Annotated[
+    str | None,
+    option("--seeds", "FILE", "Start URLs, one a line; - is standard input.", panel=_WHAT),
 ]
 Follow = Annotated[str | None, _what("--follow", "REGEX", "crawl.follow")]
 SameHost = Annotated[
@@ -82,10 +86,11 @@ Resume = Annotated[
 
 
 def command(
-    target: Targets,
+    target: Targets = None,
     *,
     item: Items = None,
     sitemap: Sitemaps = None,
+    seeds: Seeds = None,
     follow: Follow = None,
     same_host: SameHost = None,
     depth: Depth = None,

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.cli.layers import load_settings
+from shoal.cli.output import tell
+from shoal.cli.seeds import read_seeds, told
 from shoal.cli.target import read_target
 from shoal.runtime.plan import CrawlPlan
 
@@ -16,6 +18,7 @@ class Asked:
     targets: Sequence[str]
     items: Sequence[str] = ()
     sitemaps: Sequence[str] = ()
+    seeds: str | None = None  # a file of start URLs
     outputs: Sequence[str] = ()
     crawl: str = ""
     fresh: bool = False
@@ -39,9 +42,10 @@ _SETTINGS = {
 def asked_of(given: Mapping[str, Any]) -> Asked:
     """Gather what was given after `shoal crawl`, or a command that takes the same."""
     return Asked(
-        targets=given["target"],
+        targets=given["target"] or (),
         items=given["item"] or (),
         sitemaps=given["sitemap"] or (),
+        seeds=given["seeds"],
         outputs=given["out"] or (),
         crawl=given["crawl"] or "",
         fresh=not given["resume"],
@@ -52,7 +56,13 @@ def asked_of(given: Mapping[str, Any]) -> Asked:
 
 def plan_of(asked: Asked) -> CrawlPlan:
     """Work out what to crawl and how; raises `Misconfigured` for what cannot be."""
-    target = read_target(asked.targets, asked.items)
+    seeds: tuple[str, ...] = ()
+    if asked.seeds is not None:
+        listed = read_seeds(asked.seeds)
+        seeds = listed.urls
+        for complaint in told(listed.complaints):
+            tell(complaint)
+    target = read_target(asked.targets, asked.items, seeds)
     layers = load_settings(asked.flags, config=asked.config)
     return CrawlPlan(
         source=target.source,

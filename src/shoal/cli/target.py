@@ -19,16 +19,25 @@ class Target:
     seeds: tuple[str, ...] = ()  # empty: the spider's own
 
 
-def read_target(targets: Sequence[str], items: Sequence[str] = ()) -> Target:
-    """Tell the three kinds of TARGET apart by their looks; `items` are fields for a crawl without code."""
-    first, *rest = targets
-    if "://" in first:
+def read_target(targets: Sequence[str], items: Sequence[str] = (), listed: Sequence[str] = ()) -> Target:
+    """Tell the three kinds of TARGET apart by their looks; `items` are fields for a crawl without code.
+
+    `listed` are start URLs in canonical form that come from elsewhere; they can do without a TARGET.
+    """
+    if not targets and not listed:
+        raise Misconfigured("nothing to crawl: give a URL, a spider (books.py, module:name), or --seeds FILE")
+    if not targets or "://" in targets[0]:
         start = tuple(_url(target) for target in targets)
         # Named after what it crawls, so that the same command finds it again.
-        return Target(PlainSpider(host_key(start[0]), start, read_fields(items)))
+        name = host_key((*start, *listed)[0])
+        if not listed:
+            return Target(PlainSpider(name, start, read_fields(items)))
+        # There may be millions: they are seeds, and no part of the spider.
+        return Target(PlainSpider(name, (), read_fields(items)), (*start, *listed))
+    first, *rest = targets
     if items:
         raise Misconfigured("--item is for crawls without a spider; a spider says itself what to extract")
-    seeds = tuple(_url(target) for target in rest)
+    seeds = (*(_url(target) for target in rest), *listed)
     if first.endswith((".py", ".toml")):
         if not Path(first).exists():
             raise Misconfigured(f"no such spider file: {first}")

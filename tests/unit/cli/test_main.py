@@ -83,7 +83,7 @@ def test_ctrl_c_is_an_interruption(failing: object) -> None:
             "no such option: --rat; did you mean --rate? (see shoal crawl --help)",
         ),
         (["crwl"], "no such command 'crwl'. Did you mean 'crawl'? (see shoal --help)"),
-        (["crawl"], "missing argument 'TARGET' (see shoal crawl --help)"),
+        (["crawl"], "nothing to crawl: give a URL, a spider (books.py, module:name), or --seeds FILE"),
         (["crawl", "--rate"], "option '--rate' requires an argument"),
         (["crawl", "https://a.test/", "--proxy", "x"], "no such option: --proxy; did you mean --procs?"),
         (["dlq", "list", "--limit", "0"], "invalid value for '--limit'"),
