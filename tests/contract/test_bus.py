@@ -13,7 +13,6 @@ from tests.servers.nats import NatsServer, nats_server
 from tests.servers.redis import RedisServer, cluster, valkey
 
 from shoal.bus import Bus, Delivery, Lag, open_bus
-from shoal.bus.nats import NatsBus
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.outcome import Acknowledgement, Done, Fetched, Settlement
@@ -40,11 +39,9 @@ class Bench:
             bus = await stack.enter_async_context(
                 open_bus(self.address, self.store, consumer=name, deadline=deadline)
             )
-            if isinstance(bus, NatsBus):
-                stop = asyncio.Event()
-                group = await stack.enter_async_context(asyncio.TaskGroup())
-                group.create_task(bus.relay(stop))
-                stack.callback(stop.set)
+            group = await stack.enter_async_context(asyncio.TaskGroup())
+            relay = group.create_task(bus.relay())
+            stack.callback(relay.cancel)
             yield bus
 
     async def announce(self, *paths: str) -> None:

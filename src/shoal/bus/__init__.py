@@ -24,6 +24,9 @@ acknowledgement; where a backend can tell, a consumer that has lost a page is re
 release(deliveries) gives pages back, so that they come again within one deadline at most, and without a
 strike where the backend can tell: a worker that stops on purpose is no reason to suspect a page.
 
+relay() brings what was announced to where it is delivered from, until cancelled, and returns at once where
+that is one place. Every consumer runs it; one at a time does the work.
+
 lag() says how many pages are waiting and how many are being worked at, give or take those that are just
 changing from one to the other.
 

@@ -7,19 +7,18 @@ what the server recognises by its id. Nothing is lost on the way, and hardly any
 Which consumer has a page the store does not know here: of two that parse the same page, one too slow and its
 successor, the first to acknowledge is accepted and the other refused.
 
-`nats://host:4222/name` keeps fleets apart that share a server; without a name it is the store's namespace.
+The queue is named after the store, by an id that the store keeps: fleets that share a server never meet.
 """
 
 import asyncio
 import logging
+import os
 import re
 import struct
-import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from itertools import groupby
-from urllib.parse import urlsplit
 
 import msgspec
 import nats.errors
@@ -85,7 +84,7 @@ class NatsBus:
         cls, address: str, store: RedisStore, *, consumer: str, deadline: float = DEADLINE
     ) -> AsyncIterator["NatsBus"]:
         """Connect, make the queue if it is not there, and join it."""
-        name = _spelled(urlsplit(address).path.strip("/") or store.namespace)
+        name = await _name_of(store)
         client = Client()
         try:
             with _translated():
@@ -141,19 +140,17 @@ class NatsBus:
         waiting = (told.num_pending or 0) + await self._streams.length()
         return Lag(waiting, told.num_ack_pending or 0)
 
-    async def relay(self, stop: asyncio.Event) -> None:
-        """Bring announced pages into the queue whenever no other worker does, until `stop` is set."""
-        while not stop.is_set():
+    async def relay(self) -> None:
+        """Bring announced pages into the queue whenever no other worker does, until cancelled."""
+        while True:
             try:
-                pause = 0.0 if await self._is_relay() else TERM / 2
-                if not pause:
-                    await self._relay_once(stop)
+                if await self._is_relay():
+                    await self._relay_once()
+                else:
+                    await asyncio.sleep(TERM / 2)
             except Unavailable as error:
                 log.warning("bus.waits", extra={"why": str(error)})
-                pause = _AGAIN
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await stop.wait()
+                await asyncio.sleep(_AGAIN)
 
     async def _join(self) -> None:
         try:
@@ -205,10 +202,10 @@ class NatsBus:
             await self._store.do(tag, "PEXPIRE", key, term_ms)
         return holder in (None, self._consumer.encode())
 
-    async def _relay_once(self, stop: asyncio.Event) -> None:
+    async def _relay_once(self) -> None:
         entries = await self._streams.read({}, count=RELAYED)
         if not entries:
-            await self._streams.wait({}, seconds=TERM / 3, stop=stop)
+            await self._streams.wait({}, seconds=TERM / 3, stop=asyncio.Event())
             return
         with _translated():
             await together(map(self._publish, entries))
@@ -245,7 +242,8 @@ async def _told(error: Exception) -> None:
     log.debug("bus.connection", extra={"why": type(error).__name__})
 
 
-def _spelled(name: str) -> str:
-    """Spell a name as NATS takes it; different names stay different."""
-    spelled = re.sub(r"[^A-Za-z0-9_-]", "_", name)
-    return name if spelled == name else f"{spelled}-{zlib.crc32(name.encode()):08x}"
+async def _name_of(store: RedisStore) -> str:
+    key = f"{store.fleet_tag}:id"
+    await store.do(store.fleet_tag, "SET", key, os.urandom(4).hex(), "NX", promised=True)
+    id = await store.do(store.fleet_tag, "GET", key)
+    return re.sub(r"[^A-Za-z0-9_-]", "_", store.namespace) + f"-{id.decode()}"

@@ -104,6 +104,9 @@ class RedisBus:
         await self._own("release", deliveries)
         self._clear(deliveries)
 
+    async def relay(self) -> None:
+        """Nothing is to be done: pages are announced where they are delivered from."""
+
     async def lag(self) -> Lag:
         """Count pages."""
         summaries = await together(

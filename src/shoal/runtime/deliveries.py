@@ -36,7 +36,7 @@ class Deliveries:
         cls, store: RedisStore, *, consumer: str, deadline: float, arrived: Callable[[str], None]
     ) -> AsyncIterator["Deliveries"]:
         """Join the store's bus, for as long as the block runs."""
-        async with open_bus("", store, consumer=consumer, deadline=deadline) as bus:
+        async with open_bus(store.dsn.bus, store, consumer=consumer, deadline=deadline) as bus:
             deliveries = cls(bus, deadline, arrived)
             try:
                 yield deliveries
@@ -47,6 +47,7 @@ class Deliveries:
         """Take pages until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._extend(), name="deliveries.extend")
+            group.create_task(self._bus.relay(), name="deliveries.relay")
             while True:
                 while len(self._in_hand) >= MOST:
                     self._fewer.clear()

@@ -51,6 +51,9 @@ class FakeBus:
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         self.released += [one.fingerprint for one in deliveries]
 
+    async def relay(self) -> None:
+        pass
+
     async def lag(self) -> Lag:
         return Lag(len(self.waiting), 0)
 

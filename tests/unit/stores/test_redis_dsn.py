@@ -38,6 +38,13 @@ def test_sentinels_have_a_service_and_may_have_a_login_of_their_own() -> None:
     assert (dsn.service, dsn.login, dsn.sentinel_login) == ("mymaster", Login("u", "p"), Login("", "q"))
 
 
+def test_a_bus_has_an_address_of_its_own_that_is_never_shown() -> None:
+    dsn = parse(f"redis://h/1?bus=nats://u:{SECRET}@b:4222&namespace=x")
+
+    assert (dsn.bus, dsn.namespace, dsn.database) == (f"nats://u:{SECRET}@b:4222", "x", 1)
+    assert SECRET not in f"{dsn} {dsn!r}"
+
+
 def test_a_socket_is_named_by_its_path() -> None:
     dsn = parse("redis+unix:///run/redis.sock?db=2")
 

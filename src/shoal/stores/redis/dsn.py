@@ -8,7 +8,8 @@
 
 `?` brings options: `namespace` (what our keys begin with), `tls=1` and `ca_file` (an authority to trust),
 `patience_s` (how long a call may wait for a store that does not answer), `replicas` (how many have to hold
-what was promised), `sentinel_user` and `sentinel_password`.
+what was promised), `sentinel_user` and `sentinel_password`, `bus` (what brings pages to those who parse them,
+such as `nats://host:4222`; a fleet has one store and one bus, so they have one address).
 
 A DSN may carry a password, so it is never shown: `Dsn` has no text but one without secrets, and complaints
 name the part that is wrong and not its value.
@@ -30,6 +31,7 @@ OPTIONS = (
     "replicas",
     "sentinel_user",
     "sentinel_password",
+    "bus",
 )
 PORT = 6379
 SENTINEL_PORT = 26379
@@ -67,6 +69,7 @@ class Dsn:
     namespace: str = "shoal"
     patience: float = 30.0
     replicas: int = 1
+    bus: str = field(default="", repr=False)  # where pages go to be parsed, if not through the store
 
     def __str__(self) -> str:
         """Name the store for people and logs, without secrets."""
@@ -104,6 +107,7 @@ def parse(text: str) -> Dsn:
         namespace=_namespace(options.get("namespace", "shoal")),
         patience=_number(options, "patience_s", 30.0),
         replicas=int(_number(options, "replicas", 1)),
+        bus=options.get("bus", ""),
     )
 
 
