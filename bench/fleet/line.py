@@ -2,27 +2,30 @@
 
 Fifty slots, a fetch takes 100 ms, every host may be asked once a second: 500 URLs a second are possible, if
 the slots are given to hosts that are due. Every design gets the same queue and the same time, one after the
-other.
+other. What the machine lets fifty slots do is measured with a list of hosts that are all due, in memory.
 """
 
 import asyncio
+import itertools
 import time
 from collections import defaultdict
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Protocol
 
 from bench.fleet import naive
 from bench.fleet.server import private_server
 from shoal.frontier.redis import RedisFrontier
-from shoal.model.outcome import Gone, Lease, Settlement
+from shoal.model.outcome import Gone, Grant, Lease, Settlement
 from shoal.model.pace import Pace
 from shoal.model.request import Link, Request
 from shoal.stores.redis import RedisStore
 
 SLOTS, FETCH, INTERVAL = 50, 0.1, 1.0
 HOSTS = 1000
+REQUEST = Request(url="https://host.example/")
 IDEAL = min(SLOTS / FETCH, HOSTS / INTERVAL)
 Queue = dict[str, tuple[int, int]]  # host -> priority and number of URLs
 TOO_EARLY = 0.9 * INTERVAL  # room for clocks that are read at the client's end
@@ -43,11 +46,6 @@ class Served:
         return sum(map(len, self.starts.values()))
 
     @property
-    def share(self) -> float:
-        """Of the rate that was possible."""
-        return self.urls / self.seconds / IDEAL
-
-    @property
     def gaps(self) -> list[float]:
         return [after - before for starts in self.starts.values() for before, after in pairwise(starts)]
 
@@ -66,9 +64,33 @@ async def compare(seconds: float, front: int, others: int) -> list[Served]:
     """Run every design for so many seconds."""
     queue = crowd(front, others)
     return [
+        await _reference(seconds),
         *[await _naive(name, design, seconds, queue) for name, design in naive.DESIGNS.items()],
         await _shoal(seconds, queue),
     ]
+
+
+class Due:
+    """Hosts that are all due, in memory: what no frontier can be better than."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+
+    async def lease(self, *, holder: str, limit: int, ttl: float) -> Grant:
+        def leased(number: int) -> Lease:
+            host = f"host-{number % HOSTS}.example"
+            return Lease("bench", number, 1, host, REQUEST, 1, 0, 0, number / IDEAL + ttl, INTERVAL, 1)
+
+        return Grant([leased(number) for number in itertools.islice(self._numbers, limit)], 0.0)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> None:
+        pass
+
+
+async def _reference(seconds: float) -> Served:
+    served = Served("a list in memory", seconds)
+    await _until(seconds, Worker(Due(), served).run())
+    return served
 
 
 async def pair(seconds: float, front: int, others: int) -> tuple[Served, Served]:
@@ -120,10 +142,16 @@ async def _slots(served: Served, design: naive.Design) -> None:
             group.create_task(slot())
 
 
+class Frontier(Protocol):
+    async def lease(self, *, holder: str, limit: int, ttl: float) -> Grant: ...
+
+    async def settle(self, settlements: Sequence[Settlement]) -> object: ...
+
+
 class Worker:
     """As many slots on the frontier: lease for the free ones, and settle what has come in meanwhile."""
 
-    def __init__(self, frontier: RedisFrontier, served: Served) -> None:
+    def __init__(self, frontier: Frontier, served: Served) -> None:
         self._frontier = frontier
         self._served = served
         self._free = SLOTS
