@@ -19,6 +19,7 @@ from tests.servers.redis import RedisServer, cluster, redis_program, sentinels, 
 
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.scripts import Scripts
+from shoal.model.outcome import Lease
 from shoal.stores.redis import RedisStore, Script, ScriptArgument
 from shoal.stores.redis.failures import Failed
 
@@ -123,10 +124,15 @@ class RedisBench:
 
     durable = True
 
-    def __init__(self, kind: str, clock: ManualClock, *, shards: int = 1) -> None:
+    def __init__(self, kind: str, clock: ManualClock, *, shards: int = 1, scripts: Scripts = SCRIPTS) -> None:
         self.clock = clock
+        self._scripts = scripts
         self._shards = shards
         self._told: dict[str, float] = {}
+        self.leases: list[
+            Lease
+        ] = []  # for tests that prepare a frontier: what was leased, and what was fetched
+        self.pages: list[int] = []
         self._kind = kind
         self._namespace = next(_namespaces)
         self._stack = AsyncExitStack()
@@ -144,7 +150,7 @@ class RedisBench:
         assert isinstance(store, ClockedStore)
         store.clock, store.told = self.clock, self._told
         self.store = store
-        return RedisFrontier(store, scripts=SCRIPTS, clock=self.clock)
+        return RedisFrontier(store, scripts=self._scripts, clock=self.clock)
 
     async def close(self) -> None:
         await self._stack.aclose()
@@ -169,8 +175,10 @@ class RedisBench:
 
 
 @asynccontextmanager
-async def redis_bench(kind: str, clock: ManualClock, *, shards: int = 1) -> AsyncIterator[RedisBench]:
-    bench = RedisBench(kind, clock, shards=shards)
+async def redis_bench(
+    kind: str, clock: ManualClock, *, shards: int = 1, scripts: Scripts = SCRIPTS
+) -> AsyncIterator[RedisBench]:
+    bench = RedisBench(kind, clock, shards=shards, scripts=scripts)
     await bench.open()
     try:
         yield bench

@@ -247,9 +247,9 @@ local function place(host)
     local from, to = lane.place, lane.band ~= EMPTY and wanted
     local moved = from == COOLING and host.shown <= now
     if to == ELIGIBLE and (from ~= ELIGIBLE or lane.changed) then
-      push(added, roster(lane, 'el'), lane.band * RANK + lane.stamp, host.name)
+      push(placed, roster(lane, 'el'), lane.band * RANK + lane.stamp, host.name)
     elseif to == COOLING and (from ~= COOLING or host.shown ~= host.ready) then
-      push(added, roster(lane, 'co'), host.ready, host.name)
+      push(placed, roster(lane, 'co'), host.ready, host.name)
     end
     if to ~= ELIGIBLE and (from == ELIGIBLE or moved) then push(removed, roster(lane, 'el'), host.name) end
     if to ~= COOLING and from == COOLING then push(removed, roster(lane, 'co'), host.name) end
@@ -295,7 +295,8 @@ local function save()
     host.touched = false
   end
   touched = {}
+  save_additions()
   call_with('HSET', tag .. ':h', states)
   call_with('HSET', tag .. ':hw', answers)
-  save_sets()
+  save_removals()
 end

@@ -67,14 +67,26 @@ local function best_line()
   return best, score
 end
 
+-- A lane that stands in line although its host says that it is empty: a script was cut short. If something waits
+-- there, it is served.
+local function mended(name, one)
+  local lane = lane_of(host_of(name), one.crawl, one.pool, one.suspect)
+  local head = redis.call('ZRANGE', queue_of(lane), 0, 0)[1]
+  if not head then return false end
+  lane.band = band_of(head)
+  stamp(lane)
+  return lane.band * RANK + lane.stamp
+end
+
 local function score_of(name, one)
-  local band, stamp = nil, nil
-  if not one.suspect then band, stamp = peek_lane(name, one.crawl, one.pool) end
+  local band, since = nil, nil
+  if not one.suspect then band, since = peek_lane(name, one.crawl, one.pool) end
   if not band then
     local lane = find_lane(host_of(name), one.crawl, one.pool, one.suspect)
-    if lane then band, stamp = lane.band, lane.stamp end
+    if lane then band, since = lane.band, lane.stamp end
   end
-  return band and band ~= EMPTY and band * RANK + stamp
+  if not band or band == EMPTY then return mended(name, one) end
+  return band * RANK + since
 end
 
 -- Find the scores of lanes, which are listed by the names of their hosts.
@@ -85,7 +97,7 @@ local function candidates(names, one, set)
     if score then
       line[#line + 1] = {score = score, name = name, roster = one, set = set}
     else
-      push(removed, roster(one, set), name)  -- left there by a script that was cut short
+      push(removed, roster(one, set), name)
     end
   end
   return line
@@ -120,7 +132,7 @@ local function move_cooled()
     for _, candidate in ipairs(line) do
       local host = hosts[candidate.name]
       if candidate.set == 'co' and not (host and host.touched) then
-        push(added, roster(candidate.roster, 'el'), candidate.score, candidate.name)
+        push(placed, roster(candidate.roster, 'el'), candidate.score, candidate.name)
         push(removed, roster(candidate.roster, 'co'), candidate.name)
       end
     end

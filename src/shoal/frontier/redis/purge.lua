@@ -14,6 +14,6 @@ for position = 1, #ARGV[2], 16 do
   end
 end
 count(crawl, 'purged', #fps)
-save_sets()
+save_removals()
 call_with('HDEL', letters, fps)
 return #fps

@@ -55,7 +55,7 @@ local function push(lists, key, one, other)
   if other then list[#list + 1] = other end
 end
 
-local added, removed = {}, {}  -- key of a sorted set -> arguments of ZADD, of ZREM
+local placed, added, removed = {}, {}, {}  -- key of a sorted set -> arguments of ZADD, and of ZREM
 local counted = {}  -- crawl -> counter -> by how much
 
 local function count(crawl, counter, by)
@@ -67,15 +67,31 @@ local function count(crawl, counter, by)
   changes[counter] = (changes[counter] or 0) + by
 end
 
--- Write what was gathered: additions first.
-local function save_sets()
-  for key, arguments in pairs(added) do call_with('ZADD', key, arguments) end
+-- All counters of a crawl change in one command: half of them would be worse than none.
+local function save_counts()
   for crawl, changes in pairs(counted) do
-    for counter, by in pairs(changes) do
-      if by ~= 0 then redis.call('HINCRBY', tag .. ':n:' .. crawl, counter, by) end
+    local counters, values = {}, {}
+    for counter in pairs(changes) do counters[#counters + 1] = counter end
+    local before = redis.call('HMGET', tag .. ':n:' .. crawl, unpack(counters))
+    for i, counter in ipairs(counters) do
+      values[2 * i - 1], values[2 * i] = counter, (tonumber(before[i]) or 0) + changes[counter]
     end
+    redis.call('HSET', tag .. ':n:' .. crawl, unpack(values))
   end
+  counted = {}
+end
+
+-- Write what was gathered: additions first, and where a lane stands before what waits in it. A lane that stands
+-- somewhere and is empty is found and taken away; one that waits and stands nowhere would never be served.
+local function save_additions()
+  for key, arguments in pairs(placed) do call_with('ZADD', key, arguments) end
+  for key, arguments in pairs(added) do call_with('ZADD', key, arguments) end
+  placed, added = {}, {}
+end
+
+local function save_removals()
+  save_counts()
   redis.call('HSET', KEYS[1], 'latest', now, 'offset', meta.offset, 'token', meta.token, 'stamp', meta.stamp)
   for key, arguments in pairs(removed) do call_with('ZREM', key, arguments) end
-  added, removed, counted = {}, {}, {}
+  removed = {}
 end
