@@ -105,6 +105,36 @@ async def test_workers_never_hold_the_same_request(bench: RedisBench) -> None:
     assert {lease.fingerprint for lease in mine}.isdisjoint(lease.fingerprint for lease in theirs)
 
 
+async def test_requests_of_several_workers_leave_an_interval_and_the_leeway_apart(bench: RedisBench) -> None:
+    other = await bench.another()
+    for frontier in (bench.frontier, other):
+        await frontier.open_crawl("p", pace=Pace(1.0, 1, 4))
+    await bench.frontier.add("p", [link(str(number)) for number in range(3)])
+
+    async def turn() -> float:
+        return await other.turn("a.test", interval=1.0, leeway=0.05)
+
+    assert len(await taken(bench.frontier, 3)) == 1
+    bench.clock.advance(0.4)
+    assert await turn() == 0.0  # in place of the lease's own, although it is late
+    assert await turn() == pytest.approx(1.05)  # such as for the page, after robots.txt
+    bench.clock.advance(1.0)
+    assert await taken(other, 3) == []  # counted from what has left, and not from the lease before
+    bench.clock.advance(0.05)
+    assert len(await taken(other, 3)) == 1
+    assert await turn() == 0.0
+
+
+async def test_no_request_leaves_for_an_interval_after_a_server_was_replaced(bench: RedisBench) -> None:
+    await bench.frontier.open_crawl("p", pace=Pace(1.0, 1, 4))
+    await bench.frontier.add("p", [link("1")])
+    await taken(bench.frontier)
+    tag = bench.store.tag_of("a.test")
+    await bench.store.do(tag, "HSET", f"{tag}:m", "epoch", "of another process")
+
+    assert await bench.frontier.turn("a.test", interval=1.0, leeway=0.05) == pytest.approx(1.0)
+
+
 async def test_a_holder_that_overran_brings_no_items_and_learns_that_it_lost(bench: RedisBench) -> None:
     other = await bench.another()
     await other.open_crawl("c")

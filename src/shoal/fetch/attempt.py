@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from time import time
 from typing import Protocol, assert_never
 
+from shoal.fetch.client import Turn
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.gate import Held, SendGate, Turn
+from shoal.fetch.gate import Held
 from shoal.fetch.headers import CrawlHeaders, is_conditional
 from shoal.fetch.interpret import Asked, Page, Redirect, RedirectRules, interpret
 from shoal.fetch.message import Headers
@@ -39,6 +40,16 @@ class Client(Protocol):
     ) -> Response | Failure | Held: ...
 
 
+class CountedTurn(Turn, Protocol):
+    sends: int  # how often it was taken
+
+
+class Gate(Protocol):
+    """What keeps the pace of hosts: within this process, or for a whole fleet."""
+
+    def turn(self, host: str, *, interval: float, burst: int = 1) -> CountedTurn: ...
+
+
 @dataclass(slots=True)
 class Attempt:
     """What came of a lease. No outcome: archive the response, and parse it if `parse` says so."""
@@ -60,7 +71,7 @@ class Fetcher:
     def __init__(
         self,
         client: Client,
-        gate: SendGate,
+        gate: Gate,
         redirects: RedirectRules,
         headers: CrawlHeaders,
         *,
@@ -125,9 +136,9 @@ class Fetcher:
         """Have robots.txt fetched; None: it cannot be had now, and the attempt has its outcome."""
         assert self._robots is not None
         lease = attempt.lease
-        turns: list[Turn] = []
+        turns: list[CountedTurn] = []
 
-        def turn_for(host: str) -> Turn:
+        def turn_for(host: str) -> CountedTurn:
             key = lease.host if host == host_key(lease.request.url) else host
             turns.append(self._gate.turn(key, interval=lease.interval, burst=lease.burst))
             return turns[-1]
@@ -144,7 +155,7 @@ class Fetcher:
             attempt.outcome = _after_robots(attempt.outcome, answer)
         return None
 
-    def _turn(self, lease: Lease, delay: float | None) -> Turn | None:
+    def _turn(self, lease: Lease, delay: float | None) -> CountedTurn | None:
         if delay is not None and delay > lease.interval:
             return self._gate.turn(lease.host, interval=delay)
         if lease.interval > 0:

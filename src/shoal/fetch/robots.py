@@ -24,7 +24,8 @@ from typing import Protocol
 
 import msgspec
 
-from shoal.fetch.gate import Held, Turn
+from shoal.fetch.client import Turn
+from shoal.fetch.gate import Held
 from shoal.fetch.interpret import REDIRECTS, RedirectRules, error_of, resolve
 from shoal.fetch.message import Headers
 from shoal.fetch.robotstxt import ALLOW_ALL, BYTES, Rules, parse, product_token

@@ -283,6 +283,8 @@ class Crawl:
     async def _attempt(self, lease: Lease) -> None:
         """Fetch a request, and pass on what came of it: to be parsed, or to be settled."""
         stations = self._stations
+        if stations.shared and self.gave_up(lease):
+            return  # this process was stopped: others have it by now
         began = time.monotonic()
         earlier = await self._earlier(lease)
         attempt = await stations.fetcher.attempt(

@@ -19,6 +19,7 @@ from shoal.archive.reader import ArchiveReader
 from shoal.archive.writer import ArchiveWriter, WriteRules
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.decode import decode_archived
+from shoal.fetch.shared_gate import SharedGate
 from shoal.fleet.crawls import CrawlRecord
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.chunks import open_chunks
@@ -84,7 +85,9 @@ async def join_crawl(
             holder=worker,
             resumed=opened.resumed,
             frontier=frontier,
-            fetcher=await open_crawl_fetcher(stack, settings, frontier, jar, border),
+            fetcher=await open_crawl_fetcher(
+                stack, settings, frontier, jar, border, gate=SharedGate(frontier.turn)
+            ),
             jar=jar,
             outlet=Streamed(archive, rejects, totals),
             pages=Pages(archive, ArchiveReader(segments, decode_archived, limits=settings.fetch)),

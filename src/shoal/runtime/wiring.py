@@ -27,7 +27,7 @@ from shoal.archive.places import place_segments
 from shoal.archive.reader import ArchiveReader
 from shoal.archive.retention import expire
 from shoal.archive.writer import ArchiveWriter, WriteRules
-from shoal.fetch.attempt import Fetcher, Refuse
+from shoal.fetch.attempt import Fetcher, Gate, Refuse
 from shoal.fetch.client import HttpClient
 from shoal.fetch.cookies import Cookie, CookieJar
 from shoal.fetch.decode import decode_archived
@@ -182,9 +182,15 @@ class RobotsShelf(Protocol):
 
 
 async def open_crawl_fetcher(
-    stack: AsyncExitStack, settings: Settings, frontier: RobotsShelf, jar: CookieJar, border: Border
+    stack: AsyncExitStack,
+    settings: Settings,
+    frontier: RobotsShelf,
+    jar: CookieJar,
+    border: Border,
+    *,
+    gate: Gate | None = None,
 ) -> Fetcher:
-    """Open what fetches for a crawl, with robots.txt files kept in its frontier."""
+    """Open what fetches for a crawl, with robots.txt files kept in its frontier; no gate: one of its own."""
 
     async def load(origin: str) -> bytes | None:
         known = await frontier.robots_get(origin)
@@ -193,7 +199,7 @@ async def open_crawl_fetcher(
     async def save(origin: str, record: bytes) -> None:
         await frontier.robots_set(origin, expires=time.time() + LIFETIME, status=0, body=record)
 
-    return await open_fetcher(stack, settings, jar=jar, refuse=border.refuse, load=load, save=save)
+    return await open_fetcher(stack, settings, jar=jar, gate=gate, refuse=border.refuse, load=load, save=save)
 
 
 async def open_fetcher(
@@ -201,6 +207,7 @@ async def open_fetcher(
     settings: Settings,
     *,
     jar: CookieJar,
+    gate: Gate | None = None,
     refuse: Refuse | None = None,
     load: Load | None = None,
     save: Save | None = None,
@@ -229,7 +236,7 @@ async def open_fetcher(
     )
     return Fetcher(
         client,
-        SendGate(),
+        gate or SendGate(),
         redirects,
         headers,
         robots=robots if settings.crawl.robots else None,

@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from shoal.fetch.attempt import Attempt, Fetcher
+from shoal.fetch.client import Turn
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.gate import Held, SendGate, Turn
+from shoal.fetch.gate import Held, SendGate
 from shoal.fetch.guard import Guard
 from shoal.fetch.headers import CrawlHeaders
 from shoal.fetch.interpret import RedirectRules

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from shoal.fetch.client import Turn as AnyTurn
 from shoal.fetch.gate import Held, SendGate, Turn
 from shoal.fetch.guard import Guard
 from shoal.fetch.interpret import RedirectRules
@@ -38,7 +39,8 @@ class Web:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def fetch(self, url: str, *, headers: Headers, limits: FetchLimits, turn: Turn) -> Reply:
+    async def fetch(self, url: str, *, headers: Headers, limits: FetchLimits, turn: AnyTurn) -> Reply:
+        assert isinstance(turn, Turn)
         self.fetched.append(url)
         self.turns.append(turn.host)
         await self.gate.wait()

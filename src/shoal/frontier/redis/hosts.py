@@ -6,7 +6,7 @@ from shoal.frontier.redis.letters import RedisLetters
 from shoal.frontier.redis.reader import SLICE, view_of
 from shoal.frontier.redis.rota import Rota
 from shoal.frontier.redis.scripts import Scripts
-from shoal.stores.redis import RedisStore, ScriptArgument
+from shoal.stores.redis import EPOCH, RedisStore, ScriptArgument
 
 NOT_SET = -1  # instead of an interval, burst or concurrency: what the crawls say
 
@@ -43,6 +43,11 @@ class RedisHosts(RedisLetters):
         )
         self._rota.wake(self._store.shard_of(host))
         return view_of(told, self._names)
+
+    async def turn(self, host: str, *, interval: float, leeway: float) -> float:
+        """Let one request to a host leave within `leeway` seconds from now: 0.0; or say how long to wait."""
+        arguments: list[ScriptArgument] = [host, interval, leeway, EPOCH]
+        return float(await self._store.run(self._scripts.turn, self._store.tag_of(host), arguments))
 
     async def host_get(self, host: str) -> HostView | None:
         """Show one host; None: nobody has ever heard of it."""

@@ -13,16 +13,7 @@ local holder, call, limit, seconds, epoch = ARGV[1], ARGV[2], tonumber(ARGV[3]),
 local MORE = 8  -- lanes looked at beyond the limit: some of their hosts will have been served by then
 local CHORES = 64  -- leases taken back and delays ended per call
 
--- Another server process may have lost the last turns that hosts took: each of them rests for an interval.
-local known = redis.call('HGET', KEYS[1], 'epoch')
-if known ~= epoch then
-  if known then
-    meta.version = meta.version + 1
-    meta.rested, meta.rested_version = now, meta.version
-    redis.call('HSET', KEYS[1], 'rested', now, 'version', meta.version, 'rested_version', meta.version)
-  end
-  redis.call('HSET', KEYS[1], 'epoch', epoch)
-end
+notice(epoch)
 
 local given, crawls, pools, position = {}, {}, {}, 1  -- crawls: those that are not paused
 for at = 1, #ARGV[7], 4 do

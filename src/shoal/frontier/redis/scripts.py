@@ -8,7 +8,19 @@ from shoal.stores.redis import Script
 _ALWAYS = "#!lua flags=allow-oom\n"
 _WITH_ROOM = "#!lua\n"
 
-_FRAGMENTS = ("clock", "shard", "terms", "hosts", "lanes", "spilled", "leases", "pages", "seen", "views")
+_FRAGMENTS = (
+    "clock",
+    "shard",
+    "epoch",
+    "terms",
+    "hosts",
+    "lanes",
+    "spilled",
+    "leases",
+    "pages",
+    "seen",
+    "views",
+)
 
 
 class Scripts:
@@ -19,7 +31,8 @@ class Scripts:
         self._clock = clock
         self.add = self._script("add", "seen", header=_WITH_ROOM)
         self.add_always = self._script("add", "seen")
-        self.lease = self._script("lease", "leases", "spilled")
+        self.lease = self._script("lease", "epoch", "leases", "spilled")
+        self.turn = self._script("turn", "epoch")
         self.settle = self._script("settle", "leases", "pages")
         self.acknowledge = self._script("acknowledge", "leases", "pages")
         self.extend = self._script("extend", "leases")

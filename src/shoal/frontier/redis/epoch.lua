@@ -1,0 +1,13 @@
+-- epoch.lua: which server process the shard lives in.
+
+-- Another one may have lost the last turns that hosts took: each of them rests for an interval.
+local function notice(epoch)
+  local known = redis.call('HGET', KEYS[1], 'epoch')
+  if known == epoch then return end
+  if known then
+    meta.version = meta.version + 1
+    meta.rested, meta.rested_version = now, meta.version
+    redis.call('HSET', KEYS[1], 'rested', now, 'version', meta.version, 'rested_version', meta.version)
+  end
+  redis.call('HSET', KEYS[1], 'epoch', epoch)
+end
