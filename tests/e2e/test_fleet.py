@@ -157,6 +157,22 @@ async def test_what_cannot_be_submitted_is_refused_before_anything_is_written(
     assert shoal("status", "--json", cwd=folder, env={"SHOAL_STORE": server.dsn}).json["crawls"] == []
 
 
+@pytest.mark.slow
+async def test_no_request_leaves_while_the_store_cannot_be_asked(server: RedisServer, folder: Path) -> None:
+    async with serving_graph(SHAPE) as (site, graph):
+        with Fleet(f"{server.dsn}?patience_s=2", folder) as fleet:
+            fleet.submit(graph.start)
+            worker = fleet.start()
+            await fleet.until_served(site, SHAPE.pages // 4)
+            server.kill()
+            asked = len(await site.hits())
+
+            assert await fleet.ended(worker) == 4, fleet.logs()
+            # What had been granted before may still have been on its way.
+            assert len(await site.hits()) - asked <= CONCURRENCY + GROUP_COMMIT
+            assert len(await site.hits()) < SHAPE.pages
+
+
 async def test_a_store_that_cannot_be_asked_ends_a_command_with_4(folder: Path) -> None:
     nobody = {"SHOAL_STORE": f"redis://:secret@127.0.0.1:{free_port()}?patience_s=0.2"}
     for command in (("worker",), ("submit", "https://a.test/"), ("status",)):

@@ -38,10 +38,9 @@ class Deliveries:
         """Join the store's bus, for as long as the block runs."""
         async with open_bus(store.dsn.bus, store, consumer=consumer, deadline=deadline) as bus:
             deliveries = cls(bus, deadline, arrived)
-            try:
-                yield deliveries
-            finally:
-                await deliveries.give_back()
+            yield deliveries
+            # Only where all is well: a store that has just failed would be waited for once more.
+            await deliveries.give_back()
 
     async def run(self) -> None:
         """Take pages until cancelled."""

@@ -38,6 +38,7 @@ from shoal.stores.redis.dsn import Address, Dsn, parse
 from shoal.stores.redis.failures import Failed, Remedy
 from shoal.stores.redis.link import Argument
 from shoal.stores.redis.servers import CALL_TIMEOUT, Server, Servers
+from shoal.stores.redis.together import together
 
 log = logging.getLogger(__name__)
 
@@ -255,8 +256,7 @@ class RedisStore:
         self.shards = int(shards)
         # The key that every script declares has to exist: a cluster that moves a slot answers ASK for a
         # missing one, and lets a present one abort the script.
-        for tag in self.tags():
-            await self.do(tag, "HSETNX", f"{tag}:m", "schema", SCHEMA)
+        await together(self.do(tag, "HSETNX", f"{tag}:m", "schema", SCHEMA) for tag in self.tags())
 
 
 def _pauses() -> Iterator[float]:
