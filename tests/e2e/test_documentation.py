@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from docs.making.session import SHOP, files
+from docs.making.session import SHOP, STORE, files
 from tests.e2e.command import surroundings
+from tests.servers.redis import RedisServer, valkey
 from tests.site.books import BOOKS
 from tests.site.server import ServedSite, serving
 
@@ -42,8 +43,16 @@ async def books() -> AsyncIterator[ServedSite]:
         yield site
 
 
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
+    async with valkey(tmp_path / "server", "--appendonly", "yes") as server:
+        yield server
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-async def test_every_command_works_as_written(page: Path, books: ServedSite, tmp_path: Path) -> None:
+async def test_every_command_works_as_written(
+    page: Path, books: ServedSite, server: RedisServer, tmp_path: Path
+) -> None:
     here = f"http://{books.authorities[0]}/"
     write_files(page, tmp_path, here)
     run = 0
@@ -51,11 +60,11 @@ async def test_every_command_works_as_written(page: Path, books: ServedSite, tmp
         if command.startswith("make "):
             _can_be_made(command)
             continue
-        done = _typed(command.replace(SITE, here), tmp_path)
+        done = _typed(command.replace(SITE, here).replace(STORE, server.dsn), tmp_path)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         run += 1
     assert run >= 5
-    assert len((tmp_path / "books.jsonl").read_text().splitlines()) == BOOKS
+    assert set(_items(tmp_path)) == {BOOKS}
 
 
 def _typed(command: str, folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -69,6 +78,11 @@ def _typed(command: str, folder: Path) -> "subprocess.CompletedProcess[str]":
         timeout=90,
         check=False,
     )
+
+
+def _items(folder: Path) -> list[int]:
+    """Count the items of each file that a crawl has written."""
+    return [len(file.read_text().splitlines()) for file in folder.glob("*.jsonl")]
 
 
 def _can_be_made(command: str) -> None:
