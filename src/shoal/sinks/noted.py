@@ -90,16 +90,8 @@ class NotedFile:
 
     def kept(self) -> tuple[bytes, bytes] | None:
         """Take the lock, and return the checkpoint and the note of the last flush; None: there was none."""
-        with translated(self._path):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            # The lock is not on the note, which gets replaced, but on a file that stays.
-            beside = self._path.with_name(self._path.name + ".lock")
-            self._lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            try:
-                lock(self._lock, self._path)
-            except Misconfigured as error:  # a process that was stopped, or is not gone yet
-                self.close()
-                raise Unavailable(str(error)) from None
+        if self._lock < 0:
+            self._take_lock()
         return _read(self._path)
 
     def restore(self, checkpoint: bytes | None) -> None:
@@ -124,6 +116,18 @@ class NotedFile:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    def _take_lock(self) -> None:
+        # Not on the note, which gets replaced, but on a file that stays.
+        beside = self._path.with_name(self._path.name + ".lock")
+        with translated(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                lock(self._lock, self._path)
+            except Misconfigured as error:  # a process that was stopped, or is not gone yet
+                self.close()
+                raise Unavailable(str(error)) from None
 
     def _keep(self, checkpoint: bytes, note: bytes) -> bytes:
         with translated(self._path):

@@ -43,22 +43,35 @@ def test_an_unknown_ending_names_the_known_ones(path: str) -> None:
         open_sink(path)
 
 
-def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_of_an_unknown_kind_is_not_repeated() -> None:
+    with pytest.raises(Misconfigured, match="nothing here writes to 'mysql'; known: postgresql") as caught:
+        open_sink("mysql://me:secret@host/x.jsonl")
+
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("output", "package", "extra"),
+    [("a.parquet", "pyarrow", "parquet"), ("postgres://me:secret@host/db", "asyncpg", "postgres")],
+)
+def test_without_its_package_an_output_names_the_extra(
+    output: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     genuine = builtins.__import__
 
-    def without_pyarrow(name: str, *args: Any) -> Any:
-        if name.startswith("pyarrow"):
+    def without_package(name: str, *args: Any) -> Any:
+        if name.startswith(package):
             raise ImportError(name)
         return genuine(name, *args)
 
-    for module in [
-        name for name in sys.modules if name.startswith(("shoal.sinks.parquet", "shoal.sinks.tables"))
-    ]:
+    ours = ("shoal.sinks.parquet", "shoal.sinks.tables", "shoal.sinks.postgres")
+    for module in [name for name in sys.modules if name.startswith(ours)]:
         monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setattr(builtins, "__import__", without_pyarrow)
+    monkeypatch.setattr(builtins, "__import__", without_package)
 
-    with pytest.raises(Misconfigured, match=r"pip install 'shoal\[parquet\]'"):
-        open_sink("a.parquet")
+    with pytest.raises(Misconfigured, match=rf"pip install 'shoal\[{extra}\]'") as caught:
+        open_sink(output)
+    assert "secret" not in str(caught.value)
 
 
 def test_the_same_output_twice_is_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
