@@ -32,6 +32,7 @@ class Crowd:
     hunger: list[float] = field(default_factory=list)  # seconds from wanting a request to having one
     starts: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # host -> deadlines
     cpu: float = 0.0  # seconds, of the server
+    script_p99: float = 0.0  # seconds, at the server
 
     @property
     def p50(self) -> float:
@@ -63,11 +64,12 @@ async def crowd(loops: int, hosts: int, seconds: float) -> Crowd:
         for host in range(hosts):
             pages = [f"https://host-{host}.example/{page}" for page in range(each)]
             await workers[0].add("bench", [Link.to(Request(url=url)) for url in pages])
+        await server.ask("CONFIG", "RESETSTAT")
         before, until = await server.cpu(), time.monotonic() + seconds
         async with asyncio.TaskGroup() as group:
             for number in range(loops):
                 group.create_task(_loop(workers[number % len(workers)], number, seen, until))
-        seen.cpu = await server.cpu() - before
+        seen.cpu, seen.script_p99 = await server.cpu() - before, await server.script_p99()
     return seen
 
 

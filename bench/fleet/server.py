@@ -37,6 +37,11 @@ class Metered(RedisServer):
     async def memory(self) -> int:
         return int((await self.info())["used_memory"])
 
+    async def script_p99(self) -> float:
+        """Seconds that 99 of 100 scripts did not exceed, by the server's own clock."""
+        told = (await self.info())["latency_percentiles_usec_evalsha"]
+        return float(dict(part.split("=") for part in told.split(","))["p99"]) / 1e6
+
     async def calls(self) -> int:
         """Count what clients have asked. `total_commands_processed` has what scripts call inside as well."""
         told = await self.info()
