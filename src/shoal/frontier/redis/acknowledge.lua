@@ -16,10 +16,13 @@ local function is_ours(id, consumer)
   return pending[1] ~= nil and pending[1][2] == consumer
 end
 
+local ended = {}  -- by this call
+
 local function acknowledge(crawl, fp, consumer, letter, items)
   local packed = terms_of(crawl) and redis.call('HGET', tag .. ':pg:' .. crawl, fp)
   local page = packed and unpack_page(packed)
-  if not page or not is_ours(page.id, consumer) then return '0' end
+  if not page or ended[crawl .. fp] or not is_ours(page.id, consumer) then return '0' end
+  ended[crawl .. fp] = true
   if letter then
     local ordinal, _, _, _, entry = unpack_record(page.record)
     if letter.page == '' then letter.page = page.page end
@@ -47,4 +50,5 @@ for i = 1, number do
   accepted[i] = acknowledge(crawl, fp, consumer, letter, items)
 end
 save()
+save_withdrawals()
 return table.concat(accepted)

@@ -166,24 +166,36 @@ local granted_at = told(now)
 local token = math.max(meta.token + 1, math.floor(now * 1e6))
 local records, granted, numbers, suspect_granted = {}, {}, {}, false  -- numbers: how many, by crawl
 local short = {}  -- lanes with chunks that were served
+local out = {}  -- ids in this batch
+
+local function hand_out(lane, id, entry)
+  local name, pool = lane.host.name, lane.pool
+  local record = struct.pack(LEASED, leased_until, granted_at, 0, ordinal_of(entry), lane.crawl, #name, name,
+    #pool, pool) .. entry
+  records[#records + 1], records[#records + 2] = id, record
+  granted[#granted + 1] = {struct.pack('>dH', lane.host.interval, lane.host.burst), record}
+  numbers[lane.crawl] = (numbers[lane.crawl] or 0) + 1
+  take(lane.host, token)
+  stamp(lane)
+  if lane.spilled then short[lane] = true end
+  if lane.suspect then suspects_allowed, suspect_granted = false, true end
+end
 
 local function grant(lane)
   local index = (lane.served or 0) + 1
   local entry = waiting_at(lane, index)
   lane.served = index
-  local name, pool = lane.host.name, lane.pool
-  local record = struct.pack(LEASED, leased_until, granted_at, 0, ordinal_of(entry), lane.crawl, #name, name,
-    #pool, pool) .. entry
-  records[#records + 1], records[#records + 2] = lease_id(lane.crawl, fingerprint_of(entry)), record
-  granted[#granted + 1] = {struct.pack('>dH', lane.host.interval, lane.host.burst), record}
   push(removed, queue_of(lane), entry)
-  numbers[lane.crawl] = (numbers[lane.crawl] or 0) + 1
-  take(lane.host, token)
-  stamp(lane)
-  if lane.spilled then short[lane] = true end
+  local id = lease_id(lane.crawl, fingerprint_of(entry))
+  if out[id] then  -- it waited twice, since a script was cut short
+    count(lane.crawl, 'waiting', -1)
+    touch(lane.host)
+  else
+    out[id] = true
+    hand_out(lane, id, entry)
+  end
   local following = waiting_at(lane, index + 1)
   lane.band = following and band_of(following) or EMPTY
-  if lane.suspect then suspects_allowed, suspect_granted = false, true end
 end
 
 local function serve()
@@ -253,6 +265,7 @@ if not repeated() and limit > 0 then
   move_cooled()
   if #granted > 0 then
     meta.token = token
+    redis.call('HSET', KEYS[1], 'token', token)  -- first: no other batch may ever have the same
     local key, member = batch_key(token), string.format('%.0f', token)
     call_with('HSET', key, records)
     redis.call('HSET', key, '_', '0' .. holder)

@@ -130,7 +130,7 @@ local function die(crawl, ordinal, entry, record, letter)
   local page, holder, reason = letter.page or '', string.sub(letter.holder, 1, 255), letter.reason
   local packed = struct.pack('>dHIc0Bc0Bc0Hc0', told(now), letter.status, #page, page, #holder, holder,
     #letter.class, letter.class, #reason, reason) .. record
-  redis.call('HSET', tag .. ':d:' .. crawl, entry.fp, packed)
+  push(written, tag .. ':d:' .. crawl, entry.fp, packed)  -- after its date: who lists letters goes by dates
   push(added, tag .. ':dz:' .. crawl, told(now), struct.pack('>d', ordinal) .. entry.fp)
   count(crawl, 'dead', 1)
   count(crawl, 'dead.' .. letter.class, 1)

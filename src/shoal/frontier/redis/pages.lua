@@ -36,10 +36,20 @@ local function unpack_page(packed)
   return page
 end
 
--- Take a page back from the stream.
+local withdrawn = {}
+
+-- A page has come to its end.
 local function withdraw(crawl, fp, page)
-  redis.call('XACK', tag .. ':pages', GROUP, page.id)
-  redis.call('XDEL', tag .. ':pages', page.id)
-  redis.call('HDEL', tag .. ':pg:' .. crawl, fp)
+  withdrawn[#withdrawn + 1] = {crawl = crawl, fp = fp, id = page.id}
   count(crawl, 'parsing', -1)
+end
+
+-- Take pages back from the stream; to be called last.
+local function save_withdrawals()
+  for _, page in ipairs(withdrawn) do
+    redis.call('XACK', tag .. ':pages', GROUP, page.id)
+    redis.call('XDEL', tag .. ':pages', page.id)
+    redis.call('HDEL', tag .. ':pg:' .. page.crawl, page.fp)
+  end
+  withdrawn = {}
 end

@@ -14,6 +14,8 @@ local function unpack_letter(packed)
   return letter
 end
 
+local dates = {}  -- of the letters that are put back
+
 local function revive(fp, letter, parsed_again)
   local ordinal, _, name, pool, packed = unpack_record(letter.record)
   local entry = unpack_entry(packed)
@@ -23,7 +25,7 @@ local function revive(fp, letter, parsed_again)
     entry.attempts, entry.crashes, entry.rests, entry.first_at = 0, 0, 0, nil
     put_back(host_of(name), crawl, pool, ordinal, entry, 0)
   end
-  push(removed, tag .. ':dz:' .. crawl, struct.pack('>d', ordinal) .. fp)
+  dates[#dates + 1] = struct.pack('>d', ordinal) .. fp
   count(crawl, 'dead', -1)
   count(crawl, 'dead.' .. letter.class, -1)
 end
@@ -42,5 +44,6 @@ if terms_of(crawl) then
   end
   save()
   call_with('HDEL', letters, revived)
+  call_with('ZREM', tag .. ':dz:' .. crawl, dates)
 end
 return #revived

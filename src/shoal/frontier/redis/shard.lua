@@ -56,6 +56,7 @@ local function push(lists, key, one, other)
 end
 
 local placed, added, removed = {}, {}, {}  -- key of a sorted set -> arguments of ZADD, and of ZREM
+local written = {}  -- key of a hash -> arguments of HSET
 local counted = {}  -- crawl -> counter -> by how much
 
 local function count(crawl, counter, by)
@@ -86,7 +87,8 @@ end
 local function save_additions()
   for key, arguments in pairs(placed) do call_with('ZADD', key, arguments) end
   for key, arguments in pairs(added) do call_with('ZADD', key, arguments) end
-  placed, added = {}, {}
+  for key, arguments in pairs(written) do call_with('HSET', key, arguments) end
+  placed, added, written = {}, {}, {}
 end
 
 local function save_removals()
