@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 ROLES = ("fetch", "parse", "sink")
 LOOK_EVERY = 2.0  # seconds between two looks at what was submitted
-LOOK_AGAIN = 60.0  # seconds after which a crawl that had nothing to do is asked again without any news
+LOOK_AGAIN = 600.0  # seconds after which a crawl that had nothing to do is asked again without any news
 MEASURE_EVERY = 5.0
 MOST_UNPARSED = 10_000  # pages of a crawl that wait to be parsed, beyond which it fetches no more
 MOST_UNWRITTEN = 50_000  # and pages whose items wait to be written
