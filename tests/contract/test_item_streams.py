@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import asyncpg
 import msgspec
 import pytest
-from tests.servers.postgres import postgres
+from tests.servers.postgres import ask, postgres
 from tests.servers.redis import RedisServer, cluster, valkey
 
 from shoal.model.errors import Misconfigured
@@ -314,9 +313,7 @@ async def test_a_table_gets_every_item_once_from_writers_that_are_stopped_and_ki
     for worker in workers:
         await worker.end()
 
-    connection = await asyncpg.connect(database)
-    rows = await connection.fetch("SELECT (item->>'n')::int AS n FROM streamed")
-    await connection.close()
+    rows = await asyncio.to_thread(ask, database, "SELECT (item->>'n')::int AS n FROM streamed")
     assert sorted(row["n"] for row in rows) == list(range(count))
 
 

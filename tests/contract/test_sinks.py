@@ -1,6 +1,5 @@
 """What every sink promises: each item once, in order, whatever happens between two commits."""
 
-import asyncio
 import csv
 import hashlib
 import json
@@ -14,12 +13,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import asyncpg
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.servers.postgres import postgres
+from tests.servers.postgres import ask, postgres
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
@@ -72,19 +70,8 @@ def table_at(path: Path) -> str:
     return f"t{hashlib.sha256(bytes(path)).hexdigest()[:16]}"
 
 
-def asked_of_server(query: str) -> list[asyncpg.Record]:
-    async def ask() -> list[asyncpg.Record]:
-        connection = await asyncpg.connect(os.environ["TEST_POSTGRES"])
-        try:
-            return await connection.fetch(query)
-        finally:
-            await connection.close()
-
-    return asyncio.run(ask())
-
-
 def read_postgres(path: Path) -> list[Row]:
-    rows = asked_of_server(f"SELECT item FROM {table_at(path)} ORDER BY _id")
+    rows = ask(os.environ["TEST_POSTGRES"], f"SELECT item FROM {table_at(path)} ORDER BY _id")
     return [(row["n"], row["text"]) for row in (json.loads(row["item"]) for row in rows)]
 
 
@@ -109,7 +96,10 @@ class Format:
 
     def take_away(self, path: Path) -> None:
         if self.name == "out.postgres":
-            asked_of_server(f"ALTER TABLE {table_at(path)} RENAME TO {table_at(path)}_elsewhere")
+            ask(
+                os.environ["TEST_POSTGRES"],
+                f"ALTER TABLE {table_at(path)} RENAME TO {table_at(path)}_elsewhere",
+            )
         else:
             path.rename(path.with_name("elsewhere"))
 

@@ -1,5 +1,6 @@
 """A real PostgreSQL with a private folder, on a free port of this machine."""
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 
+import asyncpg
 from tests.servers.process import free_port, program
 
 PASSWORD = "correct horse"
@@ -60,6 +62,19 @@ class Postgres:
             stderr=subprocess.DEVNULL,
             timeout=60,
         )
+
+
+def ask(dsn: str, query: str, *arguments: object) -> list[asyncpg.Record]:
+    """Ask one question, on a connection of its own."""
+
+    async def answer() -> list[asyncpg.Record]:
+        connection = await asyncpg.connect(dsn)
+        try:
+            return await connection.fetch(query, *arguments)
+        finally:
+            await connection.close()
+
+    return asyncio.run(answer())
 
 
 @contextmanager

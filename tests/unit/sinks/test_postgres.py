@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import asyncpg
 import msgspec
 import pytest
-from tests.servers.postgres import PASSWORD, Postgres, postgres
+from tests.servers.postgres import PASSWORD, Postgres, ask, postgres
 
 from shoal.model.errors import Misconfigured, Rejected, Unavailable
 from shoal.model.page import Item
@@ -42,14 +42,7 @@ def opened(dsn: str, *, patience: float = 5.0) -> PostgresSink:
 
 
 def asked(dsn: str, query: str, *arguments: object) -> list[asyncpg.Record]:
-    async def ask() -> list[asyncpg.Record]:
-        connection = await asyncpg.connect(dsn.partition("?")[0])
-        try:
-            return await connection.fetch(query, *arguments)
-        finally:
-            await connection.close()
-
-    return asyncio.run(ask())
+    return ask(dsn.partition("?")[0], query, *arguments)
 
 
 def table_of(dsn: str) -> str:
