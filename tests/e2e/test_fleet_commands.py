@@ -114,6 +114,13 @@ async def test_verify_proves_that_a_fleet_has_lost_and_doubled_nothing(store: St
 async def test_items_that_no_worker_would_write_are_a_problem(store: Store, shop: str) -> None:
     store.shoal("submit", shop, *QUICK, "--crawl", "shop", "--out", "items.jsonl")
     assert shoal_worker(store, "--roles", "fetch,parse") == 0
+    top = store.shoal("top")
+    assert (top["crawls"][0]["stages"]["sink"]["waiting"] > HALF, top["workers"], top["hosts"]) == (
+        True,
+        [],
+        [],
+    )
+    assert "0 workers" in store.says("top", "--once")
 
     report = store.shoal("verify", code=5)
     [crawl] = report["crawls"]

@@ -20,6 +20,7 @@ from shoal.cli import (
     shell,
     status,
     submit,
+    top,
     trace,
     verify,
     worker,
@@ -42,6 +43,7 @@ app.command("crawl", epilog=crawl.EXAMPLES)(crawl.command)
 app.command("submit", epilog=submit.EXAMPLES)(submit.command)
 app.command("worker", epilog=worker.EXAMPLES)(worker.command)
 app.command("status", epilog=status.EXAMPLES)(status.command)
+app.command("top", epilog=top.EXAMPLES)(top.command)
 app.command("verify", epilog=verify.EXAMPLES)(verify.command)
 app.command("trace", epilog=trace.EXAMPLES)(trace.command)
 app.add_typer(dlq.app, name="dlq")

@@ -21,7 +21,7 @@ def setting(names: str, metavar: str, key: str, *, default: str = "", panel: str
 
 
 Store = Annotated[
-    str | None, option("--store", "STORE", "A folder, or the DSN of a fleet.", default="shoal-data")
+    str | None, option("--store", "FOLDER|DSN", "A folder, or the DSN of a fleet.", default="shoal-data")
 ]
 Config = Annotated[
     str | None, option("--config", "FILE", "Settings file.", default="shoal.toml, if there is one")

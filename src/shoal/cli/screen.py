@@ -49,12 +49,17 @@ class Screen:
         return head + list(_hosts(self._snapshot, width, rows=height - len(head) - 1))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for line in self.lines(options.max_width, options.size.height):
-            room = options.max_width
-            for text, style in line:
-                yield Segment(text[:room], console.get_style(style) if style else None)
-                room -= min(len(text), room)
-            yield Segment.line()
+        yield from drawn(self.lines(options.max_width, options.size.height), console, options)
+
+
+def drawn(lines: Iterable[Line], console: Console, options: ConsoleOptions) -> RenderResult:
+    """Make terminal segments of lines, each cut at the window's edge."""
+    for line in lines:
+        room = options.max_width
+        for text, style in line:
+            yield Segment(text[:room], console.get_style(style) if style else None)
+            room -= min(len(text), room)
+        yield Segment.line()
 
 
 def _head(now: Snapshot, rates: Sequence[float], width: int) -> Iterator[Line]:
@@ -65,19 +70,20 @@ def _head(now: Snapshot, rates: Sequence[float], width: int) -> Iterator[Line]:
     rate = f"{now.rate:,.1f} pages/s  "
     room = min(width - len(figures) - len(rate), 40)
     yield [(figures, ""), (rate, "bold"), (sparkline(list(rates), room) if room > 0 else "", "green")]
-    yield _bar(now.counts, width)
+    yield progress_bar(now.counts, width)
     yield _time_left(now)
     yield []
-    yield _figures("queue", [*_pick(now.counts, _AHEAD), *_pick(now.counts, _HELD)])
-    yield _figures("working", [("in flight", now.in_flight, "cyan"), ("to parse", now.parse_backlog, "cyan")])
-    yield _figures("settled", _pick(now.counts, _SETTLED))
+    yield labelled("queue", [*picked(now.counts, _AHEAD), *picked(now.counts, _HELD)])
+    yield labelled("working", [("in flight", now.in_flight, "cyan"), ("to parse", now.parse_backlog, "cyan")])
+    yield labelled("settled", picked(now.counts, _SETTLED))
     if now.filtered:
-        yield _figures("filtered", _largest(now.filtered, "cyan"))
+        yield labelled("filtered", _largest(now.filtered, "cyan"))
     if now.failures:
-        yield _figures("failures", _largest(now.failures, "red"))
+        yield labelled("failures", _largest(now.failures, "red"))
 
 
-def _pick(counts: Mapping[str, int], states: Iterable[Part]) -> list[tuple[str, int, str]]:
+def picked(counts: Mapping[str, int], states: Iterable[Part]) -> list[tuple[str, int, str]]:
+    """Choose the figures of some states, each with its style."""
     return [(state, counts.get(state, 0), style) for state, style in states]
 
 
@@ -85,14 +91,15 @@ def _largest(counts: Mapping[str, int], style: str) -> list[tuple[str, int, str]
     return [(name, number, style) for name, number in sorted(counts.items(), key=lambda one: -one[1])[:5]]
 
 
-def _figures(label: str, figures: Iterable[tuple[str, int, str]]) -> Line:
+def labelled(label: str, figures: Iterable[tuple[str, int, str]]) -> Line:
+    """Lay out figures with their names, behind what they are about."""
     line: list[Part] = [(f"{label:<10}", "dim")]
     for name, number, style in figures:
         line += [(count(number), style if number else "dim"), (f" {name}   ", "" if number else "dim")]
     return line
 
 
-def _bar(counts: Mapping[str, int], width: int) -> Line:
+def progress_bar(counts: Mapping[str, int], width: int) -> Line:
     """Draw how much of what is known is settled; links still to be found are in neither part."""
     known = sum(counts.values())
     settled = sum(counts.get(state, 0) for state, _ in _SETTLED)

@@ -1,11 +1,13 @@
 """Looking at a fleet's store from outside: its crawls, its stages and its workers."""
 
-from shoal.fleet.workers import Workers
+from shoal.fleet.workers import Heartbeat, Workers
 from shoal.frontier.redis import RedisFrontier
 from shoal.runtime import sums
 from shoal.runtime.inspect import CrawlStatus, Fleet, Stage, StoreStatus, crawl_status
 from shoal.runtime.outputs import on_their_way
 from shoal.stores.redis import RedisStore
+
+__all__ = ["Heartbeat", "fleet_status", "look_at"]
 
 
 async def fleet_status(dsn: str) -> StoreStatus:

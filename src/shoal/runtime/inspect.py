@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from shoal.frontier import Counts
 from shoal.model.failure import FailureClass
 from shoal.runtime import sums
-from shoal.runtime.looking import open_reader
+from shoal.runtime.looking import Reader, open_reader
 from shoal.stores.address import is_redis
 from shoal.stores.folder import StoreFolder
 
@@ -63,11 +63,16 @@ async def status(store: str) -> StoreStatus:
 
         return await fleet_status(store)
     async with open_reader(store) as reader:
-        crawls = [
-            await crawl_status(reader, name, sums.Sums.load(await reader.crawl_get(name, sums.KEY)))
-            for name in await reader.crawls()
-        ]
-        return StoreStatus(store, StoreFolder(Path(store)).owner(), crawls)
+        return await folder_status(store, reader)
+
+
+async def folder_status(folder: str, reader: Reader) -> StoreStatus:
+    """Count the requests in a folder, as one who reads there already."""
+    crawls = [
+        await crawl_status(reader, name, sums.Sums.load(await reader.crawl_get(name, sums.KEY)))
+        for name in await reader.crawls()
+    ]
+    return StoreStatus(folder, StoreFolder(Path(folder)).owner(), crawls)
 
 
 class Counter(Protocol):

@@ -1,0 +1,101 @@
+"""`shoal top`: a whole store, live: crawls, stages, workers and the hosts that take longest."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shoal.cli.options import Config, Json, Store, examples, option
+
+if TYPE_CHECKING:
+    from shoal.runtime.overview import Overview
+
+EXAMPLES = examples(
+    ("Watch a fleet", "shoal top --store redis://queue.example"),
+    ("Watch the crawl in this folder, from another terminal", "shoal top"),
+    ("One look, for a script", "shoal top --store redis://queue.example --json"),
+)
+
+WIDTH = 100  # columns where there is no terminal that would say
+
+
+def command(
+    store: Store = None,
+    once: Annotated[bool, option("--once", "", "Print one look and end.")] = False,
+    every: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="How often to look. [dim]Default: 1.[/dim]")
+    ] = 1.0,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Watch a whole store: crawls, stages, workers, slow hosts.
+
+    Reads only. Ctrl-C ends it, and nothing else. Where there is no terminal, it looks once.
+    """
+    from asyncio import run
+    from contextlib import suppress
+
+    from shoal.cli.layers import chosen_store
+
+    address = chosen_store(store, config=config)
+    if once or json or not sys.stdout.isatty():
+        run(_look(address, json=json))
+        return
+    with suppress(KeyboardInterrupt):
+        run(_watch(address, every))
+
+
+async def _look(address: str, *, json: bool) -> None:
+    from shoal.cli.output import put, put_json
+    from shoal.cli.top_screen import TopScreen
+    from shoal.runtime.overview import overseeing
+
+    async with overseeing(address) as overseer:
+        overview = await overseer.look()
+    if json:
+        put_json(top_json(overview))
+        return
+    screen = TopScreen()
+    screen.show(overview)
+    lines = screen.lines(WIDTH, height=1000)
+    put("\n".join("".join(text for text, _ in line).rstrip() for line in lines))
+
+
+async def _watch(address: str, every: float) -> None:
+    import asyncio
+
+    from rich.console import Console
+    from rich.live import Live
+
+    from shoal.cli.top_screen import TopScreen
+    from shoal.runtime.overview import overseeing
+
+    screen = TopScreen()
+    async with overseeing(address) as overseer:
+        screen.show(await overseer.look())
+        with Live(screen, console=Console(highlight=False), auto_refresh=False, screen=True) as live:
+            while True:
+                live.refresh()
+                await asyncio.sleep(every)
+                screen.show(await overseer.look())
+
+
+def top_json(overview: "Overview") -> dict[str, object]:
+    """Give what `shoal status` gives, and what only this command looks at."""
+    from shoal.cli.status import status_json
+
+    return {
+        **status_json(overview.status),
+        "at": overview.at,
+        "requests_per_s": None if overview.rate is None else round(overview.rate, 2),
+        "hosts": [
+            {
+                "host": host.host,
+                "waiting": host.queued,
+                "interval_s": host.interval,
+                "concurrency": host.concurrency,
+                "paused": host.paused,
+            }
+            for host in overview.hosts
+        ],
+    }
