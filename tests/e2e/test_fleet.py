@@ -158,6 +158,26 @@ async def test_what_cannot_be_submitted_is_refused_before_anything_is_written(
 
 
 @pytest.mark.slow
+async def test_a_crawl_that_is_begun_afresh_while_workers_run_is_crawled_anew(
+    server: RedisServer, folder: Path
+) -> None:
+    async with serving_graph(SHAPE) as (site, graph):
+        with Fleet(server.dsn, folder) as fleet:
+            fleet.submit(graph.start)
+            first = fleet.start()
+            await fleet.until_served(site, SHAPE.pages // 4)
+            again = fleet.submit(graph.start, "--fresh")
+            assert (again.code, again.json["resumed"]) == (0, False)
+            last = fleet.start("--until-done")
+
+            assert await fleet.ended(last) == 0, fleet.logs()
+            first.send_signal(signal.SIGTERM)
+            assert await fleet.ended(first) == 0, fleet.logs()
+            assert_fleet_items(fleet, graph)
+            assert fleet.counts()["done"] == len(graph.expected().pages | graph.expected().redirects)
+
+
+@pytest.mark.slow
 async def test_no_request_leaves_while_the_store_cannot_be_asked(server: RedisServer, folder: Path) -> None:
     async with serving_graph(SHAPE) as (site, graph):
         with Fleet(f"{server.dsn}?patience_s=2", folder) as fleet:

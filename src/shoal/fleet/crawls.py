@@ -18,6 +18,7 @@ class CrawlRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One submitted crawl."""
 
     name: str
+    number: int = 0  # of this generation in the frontier: a crawl that was begun afresh has another one
     source: SpiderSource  # of a file, the name only; its text is below
     text: bytes = b""  # of the spider's file
     version: str = ""  # of the spider's code

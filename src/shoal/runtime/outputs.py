@@ -23,15 +23,17 @@ class Outputs:
         self._worker = worker
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._revision = ""
 
-    @property
-    def open(self) -> bool:
-        return bool(self._tasks)
+    def attends(self, record: CrawlRecord) -> bool:
+        """Tell whether this is the way in which the outputs are being written."""
+        return bool(self._tasks) and self._revision == record.revision
 
     async def attend(self, group: asyncio.TaskGroup, record: CrawlRecord) -> None:
         """Write the outputs of a crawl from now on, whenever no other worker does."""
+        await self.leave()
         number = await RedisFrontier(self._store).number(record.name)
-        self._stop = asyncio.Event()
+        self._stop, self._revision = asyncio.Event(), record.revision
         self._tasks = [
             group.create_task(self._write(record, number, output, self._stop), name=f"output.{shown(output)}")
             for output in record.outputs

@@ -65,6 +65,7 @@ async def submit(store: RedisStore, plan: CrawlPlan) -> Submitted:
     changed = await crawls.submit(
         CrawlRecord(
             name=name,
+            number=await frontier.number(name),
             source=_portable(plan),
             text=_text(plan),
             version=spider.version,

@@ -137,7 +137,10 @@ class Worker:
                 self._update(await crawls.all())
                 self._news = news
             for desk in self._desks.values():
-                await self._tend(group, desk)
+                try:
+                    await self._tend(group, desk)
+                except Misconfigured:  # it was dropped, and whoever begins it afresh will say so
+                    desk.asked_at, desk.written = time.monotonic(), True
             if self._stop.drain.is_set() or (self._plan.until_done and self._is_done()):
                 return
             await self._sleep(ALMOST if self._plan.until_done and not self._busy else LOOK_EVERY)
@@ -168,7 +171,7 @@ class Worker:
                     desk.stop.ask()
                 group.create_task(self._run(desk), name=f"crawl.{desk.record.name}")
         if "sink" in self._plan.roles and not desk.written:
-            if not desk.outputs.open:
+            if not desk.outputs.attends(desk.record):
                 await desk.outputs.attend(group, desk.record)
             if _ended(desk) and not await on_their_way(self._store, desk.record.name):
                 await desk.outputs.leave()
@@ -196,10 +199,13 @@ class Worker:
             if ending is Ending.LIMITED:  # more is waiting, and is not wanted
                 desk.asked_at = time.monotonic()
             log.info("worker.served", extra={**about, "ending": ending.value})
-        except Misconfigured as error:
-            # Other workers may have what this one lacks, and other crawls may lack nothing.
-            desk.refused = str(error)
-            log.error("worker.cannot_serve", extra={**about, "why": desk.refused})
+        except* Misconfigured as several:
+            if desk.record.name not in await RedisFrontier(self._store).crawls():
+                log.info("worker.served", extra={**about, "ending": "dropped"})
+            else:
+                # Other workers may have what this one lacks, and other crawls may lack nothing.
+                desk.refused = str(_first(several))
+                log.error("worker.cannot_serve", extra={**about, "why": desk.refused})
         finally:
             desk.before = desk.done
             desk.running, desk.crawl = False, None
@@ -223,9 +229,10 @@ class Worker:
         """Look how much lies before the stages after fetching: beyond a bound, nothing more is fetched."""
         while True:
             for desk in [desk for desk in self._desks.values() if desk.running]:
-                counts = await RedisFrontier(self._store).counts(desk.record.name)
-                items = await on_their_way(self._store, desk.record.name)
-                desk.crowded = counts.parsing > MOST_UNPARSED or items > MOST_UNWRITTEN
+                with suppress(Misconfigured):  # it was dropped
+                    counts = await RedisFrontier(self._store).counts(desk.record.name)
+                    items = await on_their_way(self._store, desk.record.name)
+                    desk.crowded = counts.parsing > MOST_UNPARSED or items > MOST_UNWRITTEN
             await asyncio.sleep(MEASURE_EVERY)
 
     # --- ending ----------------------------------------------------------------------------------
@@ -286,6 +293,12 @@ class Worker:
                 for record, crawl in running
             ),
         )
+
+
+def _first(errors: BaseExceptionGroup[Misconfigured]) -> BaseException:
+    """Find the error that task groups have wrapped up, the first of several."""
+    first = errors.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def _ended(desk: Desk) -> bool:
