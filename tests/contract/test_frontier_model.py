@@ -441,12 +441,17 @@ async def first_page(side: AnyFrontier, crawl: str) -> Unparsed | None:
         await pages.aclose()  # type: ignore[attr-defined]
 
 
+def examples(number: int) -> settings:
+    return settings(
+        max_examples=int(os.environ.get("SHOAL_MODEL_EXAMPLES", number)),
+        stateful_step_count=30,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
 TestSqlite = SqliteSides.TestCase
+TestSqlite.settings = examples(50)
 TestRedis = RedisSides.TestCase
-TestSqlite.settings = TestRedis.settings = settings(
-    max_examples=int(os.environ.get("SHOAL_MODEL_EXAMPLES", "50")),
-    stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+TestRedis.settings = examples(20)  # each takes a second: every look at a server is a round trip
 pytestmark = pytest.mark.slow
