@@ -38,7 +38,7 @@ local function load_leased(token, ids)
   local batch = batch_of(token)
   local found = redis.call('HMGET', batch.key, '_', unpack(ids))
   read_head(batch, found[1])
-  for i, id in ipairs(ids) do batch.records[id] = found[i + 1] end
+  for i, id in ipairs(ids) do batch.records[id] = found[i + 1] or nil end  -- missing ones come as false
   return batch
 end
 
