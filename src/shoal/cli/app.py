@@ -12,6 +12,7 @@ from shoal.cli import (
     dlq,
     doctor,
     export,
+    fleet,
     host,
     init,
     pause,
@@ -42,6 +43,7 @@ app = typer.Typer(
 app.command("crawl", epilog=crawl.EXAMPLES)(crawl.command)
 app.command("submit", epilog=submit.EXAMPLES)(submit.command)
 app.command("worker", epilog=worker.EXAMPLES)(worker.command)
+app.command("fleet", epilog=fleet.EXAMPLES)(fleet.command)
 app.command("status", epilog=status.EXAMPLES)(status.command)
 app.command("top", epilog=top.EXAMPLES)(top.command)
 app.command("verify", epilog=verify.EXAMPLES)(verify.command)

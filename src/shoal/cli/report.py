@@ -66,7 +66,7 @@ def summary_lines(summary: Summary, *, again: str) -> Iterator[str]:
     rate = now.pages / now.elapsed if now.elapsed > 0 else 0.0
     yield (
         f"{_HEADLINE[summary.ending]}: {counted(now.pages, 'page')} and {counted(now.items, 'item')} "
-        f"in {duration(now.elapsed)} ({rate:,.1f} pages/s, {size(now.bytes)})"
+        f"in {duration(now.elapsed)} ({rate:,.1f} pages/s{f', {size(now.bytes)}' if now.bytes else ''})"
     )
     states = ", ".join(f"{state} {number:,}" for state, number in counts.items() if number)
     yield f"  {'all runs':<10} {states or 'nothing yet'}"

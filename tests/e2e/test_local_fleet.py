@@ -1,0 +1,64 @@
+"""A whole fleet on one machine, in one command."""
+
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.e2e.command import DONE, HASTY, PAGES, QUICK, TIMEOUT, ended, records, shoal, started
+
+FLEET = ("fleet", "-n", "2", "--out", "items.jsonl")
+SLOW = ("--allow-private", "--rate", "4")
+
+
+@pytest.mark.timeout(240)
+def test_one_command_does_it_all_and_goes_on_where_it_was_interrupted(shop: str, tmp_path: Path) -> None:
+    with started(*FLEET, shop, *SLOW, "--json", cwd=tmp_path, env=HASTY) as fleet:
+        family = _family(fleet.pid, workers=2)
+        _until_some(tmp_path / "items.jsonl")
+        fleet.send_signal(signal.SIGINT)
+        interrupted = ended(fleet)
+    assert interrupted.code == 3, interrupted.err
+    assert interrupted.json["ending"] == "interrupted"
+    _gone(family)
+
+    again = shoal(*FLEET, shop, *QUICK, "--json", cwd=tmp_path, env=HASTY)
+    assert again.code == 0, again.err
+    assert (again.json["ending"], again.json["resumed"]) == ("finished", True)
+    assert again.json["counts"]["done"] == DONE
+    assert len({record["url"] for record in records(tmp_path / "items.jsonl")}) == PAGES
+    assert len(records(tmp_path / "items.jsonl")) == PAGES
+
+
+@pytest.mark.timeout(240)
+def test_nothing_outlives_a_fleet_that_is_killed(shop: str, tmp_path: Path) -> None:
+    with started(*FLEET, shop, *SLOW, "--quiet", cwd=tmp_path) as fleet:
+        family = _family(fleet.pid, workers=2)
+        fleet.kill()
+        fleet.wait()
+    _gone(family)
+
+
+def _family(pid: int, *, workers: int) -> list[psutil.Process]:
+    """Wait for a server and its workers, and give every process that was started."""
+    deadline = time.monotonic() + TIMEOUT
+    while time.monotonic() < deadline:
+        children = psutil.Process(pid).children()
+        if sum("worker" in child.cmdline() for child in children) == workers:
+            family: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
+            return family
+        time.sleep(0.05)
+    raise AssertionError("no workers")
+
+
+def _until_some(items: Path) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while not (items.exists() and items.stat().st_size):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _gone(family: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(family, timeout=TIMEOUT)
+    assert alive == []
