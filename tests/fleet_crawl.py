@@ -80,6 +80,9 @@ class Fleet:
     def status(self) -> Any:
         return shoal("status", "--json", cwd=self.folder, env=self.env).json
 
+    def verify(self) -> Ran:
+        return shoal("verify", cwd=self.folder, env=self.env)
+
     def counts(self) -> Mapping[str, int]:
         """Give the number of requests in each state of the one crawl there is."""
         [crawl] = self.status()["crawls"]

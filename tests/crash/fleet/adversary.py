@@ -1,0 +1,107 @@
+"""Whoever wants a fleet to fail: kills workers, stops them for longer than a lease, and kills what they share.
+
+What it does, and in which order, comes from a seed. When it does it is up to the machine, so a seed that once
+failed need not fail again; it fails more often than others.
+"""
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tests.fleet_crawl import Fleet
+
+MOST_STOPPED = 2  # workers at once, so that somebody is left to go on without them
+
+
+class Deed(Enum):
+    KILL = "kill -9 of a worker and its children; another one takes its place"
+    STOP = "SIGSTOP of a worker until its leases have run out, then SIGCONT"
+    STRIKE = "what the scenario does to the store"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Malice:
+    """How much is done, and how soon after one another."""
+
+    kills: int
+    stops: int = 0
+    strikes: int = 0
+    pauses: tuple[float, float] = (0.5, 2.0)  # seconds between two deeds, at least and at most
+
+    @property
+    def deeds(self) -> tuple[int, int, int]:
+        return self.kills, self.stops, self.strikes
+
+    def plan(self, rng: random.Random) -> list[Deed]:
+        deeds = [Deed.KILL] * self.kills + [Deed.STOP] * self.stops + [Deed.STRIKE] * self.strikes
+        rng.shuffle(deeds)
+        return deeds
+
+
+@dataclass(slots=True)
+class Adversary:
+    """`crew`: the options of each worker, which those that replace it get as well."""
+
+    fleet: Fleet
+    rng: random.Random
+    crew: Sequence[tuple[str, ...]]
+    strike: Callable[[], Awaitable[None]]
+    kills: int = 0
+    stops: int = 0
+    strikes: int = 0
+    _posts: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _stopped: dict[int, asyncio.Task[None]] = field(default_factory=dict)  # by number of the post
+
+    @property
+    def done(self) -> tuple[int, int, int]:
+        return self.kills, self.stops, self.strikes
+
+    async def torment(self, malice: Malice) -> list[int]:
+        """Run the crew, do everything that is planned, then leave it alone; return how its workers ended."""
+        self._posts = [self._start(number) for number in range(len(self.crew))]
+        for deed in malice.plan(self.rng):
+            await asyncio.sleep(self.rng.uniform(*malice.pauses))
+            # One that has ended by itself is done, and the crawl with it, or has failed: the caller sees which.
+            if any(worker.poll() is not None for worker in self._posts):
+                break
+            await self._do(deed)
+        await asyncio.gather(*self._stopped.values())
+        return [await self.fleet.ended(worker) for worker in self._posts]
+
+    async def _do(self, deed: Deed) -> None:
+        match deed:
+            case Deed.KILL:
+                number = self._pick()
+                self.fleet.kill(self._posts[number])
+                self._posts[number] = self._start(number)
+                self.kills += 1
+            case Deed.STOP:
+                while len(self._stopped) >= MOST_STOPPED:
+                    await asyncio.wait(self._stopped.values(), return_when=asyncio.FIRST_COMPLETED)
+                number = self._pick()
+                for_s = self.fleet.lease * self.rng.uniform(1.1, 2.0)
+                self._stopped[number] = asyncio.create_task(self._stop(number, for_s))
+                self.stops += 1
+            case Deed.STRIKE:
+                await self.strike()
+                self.strikes += 1
+
+    def _pick(self) -> int:
+        return self.rng.choice([number for number in range(len(self._posts)) if number not in self._stopped])
+
+    def _start(self, number: int) -> subprocess.Popen[bytes]:
+        return self.fleet.start("--until-done", *self.crew[number])
+
+    async def _stop(self, number: int, for_s: float) -> None:
+        group = self._posts[number].pid
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGSTOP)
+            await asyncio.sleep(for_s)
+            os.killpg(group, signal.SIGCONT)
+        del self._stopped[number]

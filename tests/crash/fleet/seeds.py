@@ -1,0 +1,41 @@
+"""Seeds of a test that is different each time: a new one for each run, after those that have failed here."""
+
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+KEPT = Path(__file__).parents[3] / ".cache" / "chaos"  # one file for each scenario, one seed a line
+
+
+def seeds(scenario: str) -> list[int | None]:
+    """Give what to run a scenario with: `CHAOS_SEED`, or what has failed before, then a new one (None)."""
+    if "CHAOS_SEED" in os.environ:
+        return [int(os.environ["CHAOS_SEED"])]
+    kept = KEPT / scenario
+    return [*map(int, kept.read_text().split() if kept.exists() else ()), None]
+
+
+def drawn(seed: int | None) -> int:
+    """Draw a new seed; not while tests are collected, which every process of a run does for itself."""
+    return random.SystemRandom().randrange(1_000_000) if seed is None else seed
+
+
+@contextmanager
+def kept_if_it_fails(scenario: str, seed: int) -> Iterator[None]:
+    """Show a seed with a failure, and replay it first from then on: until it passes."""
+    print(f"CHAOS_SEED={seed}")
+    try:
+        yield
+    except BaseException:
+        _keep(scenario, {seed}, but=set())
+        raise
+    _keep(scenario, set(), but={seed})
+
+
+def _keep(scenario: str, more: set[int], *, but: set[int]) -> None:
+    kept = KEPT / scenario
+    failed = set(map(int, kept.read_text().split())) if kept.exists() else set()
+    KEPT.mkdir(parents=True, exist_ok=True)
+    kept.write_text("".join(f"{seed}\n" for seed in sorted((failed | more) - but)))
