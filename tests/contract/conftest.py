@@ -5,12 +5,17 @@ import pytest
 from tests.contract.frontiers import BACKENDS, FLEETS, UNLIMITED, AnyFrontier, Bench
 
 
-@pytest.fixture(params=sorted(BACKENDS))
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what is marked `embedded(why a fleet does otherwise)` on the backends that it is meant for."""
+    if "bench" in metafunc.fixturenames and not hasattr(metafunc.module, "bench"):
+        embedded = metafunc.definition.get_closest_marker("embedded")
+        meant = BACKENDS.keys() - FLEETS if embedded else BACKENDS.keys()
+        metafunc.parametrize("bench", sorted(meant), indirect=True)
+
+
+@pytest.fixture
 async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
     """One backend, whose accounts every test has to leave in order."""
-    embedded = request.node.get_closest_marker("embedded")
-    if embedded is not None and request.param in FLEETS:
-        pytest.skip(f"a fleet does otherwise: {embedded.args[0]}")
     async with BACKENDS[request.param](tmp_path) as opened:
         yield opened
         for crawl in await opened.frontier.crawls():
