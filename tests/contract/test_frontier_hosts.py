@@ -75,6 +75,16 @@ async def test_requests_out_at_once_are_bounded(bench: Bench) -> None:
     assert len(await taken(frontier)) == 1
 
 
+async def test_as_many_as_one_likes_may_be_out_at_once(bench: Bench) -> None:
+    await bench.frontier.open_crawl("c", pace=Pace(0.0, 70_000, 70_000))
+    await bench.frontier.add("c", [link(str(number)) for number in range(5)])
+
+    assert len(await taken(bench.frontier)) == 5
+    await bench.frontier.host_set("a.test", burst=70_000, concurrency=70_000)
+    await bench.frontier.add("c", [link(str(number)) for number in range(10)])
+    assert len(await taken(bench.frontier)) == 5
+
+
 async def test_a_host_that_is_not_due_holds_nobody_up(bench: Bench) -> None:
     frontier = bench.frontier
     await frontier.open_crawl("c", pace=Pace(interval=10.0, burst=1, concurrency=10))

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import astuple
 
 from shoal.frontier.answers import Opened
-from shoal.frontier.redis.packing import pack_paces
+from shoal.frontier.redis.packing import fitting, pack_paces
 from shoal.frontier.redis.reader import SLICE, RedisReader
 from shoal.frontier.redis.rota import Rota
 from shoal.frontier.redis.scripts import Scripts
@@ -160,7 +160,9 @@ class RedisCrawls(RedisReader):
 def _given(
     pace: Pace | None, max_crashes: int | None, slowdown: SlowdownRules | None, host_budget: int | None
 ) -> Given:
-    paced: Given = ["", "", ""] if pace is None else [pace.interval, pace.burst, pace.concurrency]
+    paced: Given = ["", "", ""]
+    if pace is not None:
+        paced = [pace.interval, fitting(pace.burst), fitting(pace.concurrency)]
     rules: Given = [""] * _RULES if slowdown is None else list(astuple(slowdown))
     return [*paced, _or_nothing(max_crashes), _or_nothing(host_budget), "", *rules]
 

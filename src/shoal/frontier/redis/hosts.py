@@ -3,6 +3,7 @@
 from shoal.frontier.answers import HostView
 from shoal.frontier.redis.hand import Hand
 from shoal.frontier.redis.letters import RedisLetters
+from shoal.frontier.redis.packing import fitting
 from shoal.frontier.redis.reader import SLICE, view_of
 from shoal.frontier.redis.rota import Rota
 from shoal.frontier.redis.scripts import Scripts
@@ -29,7 +30,8 @@ class RedisHosts(RedisLetters):
     ) -> HostView:
         """Give a host a pace of its own, a rest or a pause; what is not given stays as it is."""
         stopped = None if paused is None else int(paused)
-        return await self._host_set(host, interval, burst, concurrency, crawl_delay, rest_until, stopped)
+        several = [None if number is None else fitting(number) for number in (burst, concurrency)]
+        return await self._host_set(host, interval, *several, crawl_delay, rest_until, stopped)
 
     async def host_clear(self, host: str) -> HostView:
         """Forget the pace that `host_set` gave a host: what the crawls say applies again."""

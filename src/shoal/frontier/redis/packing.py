@@ -163,6 +163,11 @@ def pack_crawls(crawls: Iterable[int]) -> bytes:
     return b"".join(struct.pack(">I", crawl) for crawl in crawls)
 
 
+def fitting(number: int) -> int:
+    """Give a burst or concurrency that two bytes hold: no host has as many requests out."""
+    return min(number, 32_767)
+
+
 def pack_names(names: Iterable[str]) -> bytes:
     return b"".join(map(_short, names))
 
@@ -171,7 +176,9 @@ def pack_paces(paces: Mapping[str, Pace]) -> bytes:
     """Pack the hosts that have a pace of their own within a crawl, for terms_set.lua."""
     packed = bytearray(struct.pack(">H", len(paces)))
     for host, pace in paces.items():
-        packed += _short(host) + struct.pack(">dHH", pace.interval, pace.burst, pace.concurrency)
+        packed += _short(host) + struct.pack(
+            ">dHH", pace.interval, fitting(pace.burst), fitting(pace.concurrency)
+        )
     return bytes(packed)
 
 
