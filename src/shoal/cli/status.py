@@ -55,6 +55,7 @@ def status_json(status: "StoreStatus") -> dict[str, object]:
                 "quarantined": patterns_json(crawl.quarantined),
                 "lookalikes": patterns_json(crawl.lookalikes),
                 "paused": crawl.paused,
+                "mistaken_links": crawl.mistaken,
                 **({"stages": stages_json(status.fleet, crawl.name)} if status.fleet else {}),
             }
             for crawl in status.crawls
@@ -87,6 +88,9 @@ def status_lines(status: "StoreStatus") -> Iterator[str]:
         if kept_out := Counter(crawl.filtered_by_rule) + Counter(crawl.links_filtered_by_rule):
             yield f"left out in {crawl.name}: {by_count(kept_out)}"
         yield from pattern_lines(crawl.quarantined, crawl.lookalikes, of=f" in {crawl.name}")
+        if crawl.mistaken:
+            lost = count(round(1 / crawl.mistaken))
+            yield f"{crawl.name} remembers links approximately: it takes one in {lost} new ones for known"
         if crawl.rejected:
             yield f"rejected in {crawl.name}: {counted(crawl.rejected, 'item')}"
         if crawl.withheld:

@@ -30,6 +30,7 @@ class CrawlStatus:
     quarantined: Mapping[str, sums.Closed] = field(default_factory=dict)  # by pattern: too many URLs
     lookalikes: Mapping[str, sums.Closed] = field(default_factory=dict)  # by pattern: too many pages alike
     paused: bool = False
+    mistaken: float = 0.0  # share of new links taken for known ones; 0: links are remembered exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,7 @@ async def crawl_status(reader: Counter, name: str, totals: sums.Sums) -> CrawlSt
         quarantined=totals.quarantined,
         lookalikes=totals.lookalikes,
         paused=await reader.paused(name),
+        mistaken=counts.mistaken,
     )
 
 
