@@ -54,8 +54,8 @@ class Fleet:
         self.workers.append(worker)
         return worker
 
-    async def ended(self, worker: subprocess.Popen[bytes]) -> int:
-        return await asyncio.to_thread(worker.wait, LONGEST_RUN)
+    async def ended(self, worker: subprocess.Popen[bytes], *, within: float = LONGEST_RUN) -> int:
+        return await asyncio.to_thread(worker.wait, within)
 
     async def until_served(self, site: ServedSite, pages: int) -> None:
         """Wait until so many pages have been served, as long as the workers live."""

@@ -16,6 +16,7 @@ from enum import Enum
 
 from tests.fleet_crawl import Fleet
 
+LONGEST_REST = 900.0  # seconds until a crawl that is left alone has to be over
 MOST_STOPPED = 2  # workers at once, so that somebody is left to go on without them
 
 
@@ -72,7 +73,7 @@ class Adversary:
                 break
             await self._do(deed)
         await asyncio.gather(*self._stopped.values())
-        return [await self.fleet.ended(worker) for worker in self._posts]
+        return [await self.fleet.ended(worker, within=LONGEST_REST) for worker in self._posts]
 
     async def _do(self, deed: Deed) -> None:
         match deed:
