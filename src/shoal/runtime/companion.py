@@ -39,7 +39,7 @@ async def companion(
     command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None
 ) -> AsyncIterator[Companion]:
     """Run a program beside the block; after the block it is asked to end, and then made to."""
-    with log.open("ab") as output:
+    with Path.open(log, "ab") as output:
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL,

@@ -15,8 +15,11 @@ from tempfile import TemporaryDirectory
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.runtime.companion import Companion, companion
 from shoal.stores.folder import StoreFolder
+from shoal.stores.redis.dsn import Address, Login
+from shoal.stores.redis.failures import Failed
+from shoal.stores.redis.link import Link
 
-READY = 20.0  # seconds for a server to listen
+READY = 60.0  # seconds for a server to read its data
 LONGEST = 100  # bytes; the kernel's limit for the name of a socket is a little above
 
 
@@ -45,19 +48,32 @@ async def private_store(folder: Path) -> AsyncIterator[str]:
         }
         spelled = [part for name, value in options.items() for part in (f"--{name}", value)]
         async with companion([program, *spelled], log=folder / "server.log") as server:
-            await _listening(server, socket)
+            await _ready(server, socket)
             yield f"redis+unix://{socket}"
 
 
-async def _listening(server: Companion, socket: Path) -> None:
+async def _ready(server: Companion, socket: Path) -> None:
+    """Wait until the server has read its data: before, it does not say what it is really like."""
     try:
         async with asyncio.timeout(READY):
-            while not socket.exists():  # noqa: ASYNC240 - asked of a local file, by nobody but us
+            while not await _answers(socket):
                 if server.code is not None:
                     raise Unavailable(f"the private server did not start: {server.log} says why")
                 await asyncio.sleep(0.02)
     except TimeoutError:
-        raise Unavailable(f"the private server does not listen: {server.log} says why") from None
+        raise Unavailable(f"the private server is not ready: {server.log} says why") from None
+
+
+async def _answers(socket: Path) -> bool:
+    try:
+        link = await Link.open(Address(str(socket), 0), Login(), timeout=READY)
+        try:
+            await link.call("PING")
+        finally:
+            link.close()
+    except Failed:  # it does not listen yet, or is loading
+        return False
+    return True
 
 
 def _program() -> str:
