@@ -149,7 +149,7 @@ async def test_what_cannot_be_submitted_is_refused_before_anything_is_written(
     for target, option, complaint in (
         ("broken.py", "--quiet", "broken.py:2: SyntaxError"),
         ("https://a.test/", "--out=-", "a fleet has no standard output"),
-        ("https://a.test/", "--store=folder", "no backend for ''"),
+        ("https://a.test/", "--store=folder", "name it by --store redis://HOST"),
     ):
         ran = shoal("submit", target, option, cwd=folder, env={"SHOAL_STORE": server.dsn})
         assert ran.code == 1
@@ -199,4 +199,16 @@ async def test_a_store_that_cannot_be_asked_ends_a_command_with_4(folder: Path) 
         ran = shoal(*command, cwd=folder, env=nobody)
         assert ran.code == 4
         assert "cannot be reached" in ran.complaint
+        assert "secret" not in ran.err
+
+
+async def test_commands_that_need_records_of_pages_say_so_and_show_no_password(folder: Path) -> None:
+    (folder / "books.py").write_text(
+        "import shoal\nspider = shoal.Spider('books', start=['https://a.test/'])\n"
+    )
+    fleet = {"SHOAL_STORE": f"redis://:secret@127.0.0.1:{free_port()}"}
+    for command in (("reparse", "books.py"), ("export", "--crawl", "books", "--out", "items.csv")):
+        ran = shoal(*command, cwd=folder, env=fleet)
+        assert ran.code == 1
+        assert "needs a store that is a folder" in ran.complaint
         assert "secret" not in ran.err

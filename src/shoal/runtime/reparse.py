@@ -93,7 +93,7 @@ async def reparse(plan: ReparsePlan) -> Reparsed:
     """Run a spider over the pages in a crawl's archive; works beside a crawl that runs."""
     store = StoreFolder(Path(plan.settings.store))
     async with AsyncExitStack() as stack:
-        reader = await stack.enter_async_context(peeking(str(store.path)))
+        reader = await stack.enter_async_context(peeking(plan.settings.store))
         new = await _open_pool(stack, plan, plan.source)
         old = await _open_pool(stack, plan, plan.against) if plan.against else None
         crawl = await _crawl_of(reader, plan.crawl, new.description.name)

@@ -89,6 +89,8 @@ def parse(text: str) -> Dsn:
     except ValueError:
         raise Misconfigured("store: the DSN cannot be read") from None
     scheme = parts.scheme
+    if not scheme:
+        raise Misconfigured("store: a fleet shares a server: name it by --store redis://HOST, or SHOAL_STORE")
     if scheme not in REDIS:
         raise Misconfigured(f"store: no backend for {scheme!r}; known: a folder, {', '.join(REDIS)}")
     if unknown := options.keys() - set(OPTIONS):
