@@ -18,7 +18,7 @@ from contextlib import suppress
 import msgspec
 
 from shoal.archive.reader import StoredPage
-from shoal.frontier import Unparsed, answers
+from shoal.frontier import Unparsed
 from shoal.model.errors import ShoalError
 from shoal.model.outcome import Acknowledgement, Dead, Lease, Released, Settlement, internal
 from shoal.model.page import ParseResult
@@ -30,9 +30,10 @@ from shoal.runtime.lookalikes import Lookalikes
 from shoal.runtime.parsing import PATIENCE, Parsing
 from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.quarantine import Quarantine
-from shoal.runtime.snapshot import Ending, HostView, Opening, Snapshot, Summary
+from shoal.runtime.snapshot import Ending, Opening, Snapshot, Summary
 from shoal.runtime.stations import Stations
 from shoal.runtime.tally import Tally
+from shoal.runtime.views import opening_of, summary_of, view_of
 from shoal.runtime.wiring import open_stations
 
 log = logging.getLogger(__name__)
@@ -415,35 +416,11 @@ class Crawl:
 
     async def opening(self) -> Opening:
         """Say what the crawl starts from."""
-        stations = self._stations
-        counts = await stations.frontier.counts(stations.crawl)
-        return Opening(
-            crawl=stations.crawl,
-            resumed=stations.resumed,
-            counts=counts.by_state(),
-            outputs=stations.outputs,
-            archive=str(stations.archive),
-            store=stations.store,
-        )
+        return await opening_of(self._stations)
 
     async def summary(self, ending: Ending) -> Summary:
         """Say what has become of the crawl."""
-        stations = self._stations
-        counts = await stations.frontier.counts(stations.crawl)
-        limit = self._settings.max_dead
-        return Summary(
-            ending=ending,
-            snapshot=await self.snapshot(draining=False),
-            resumed=stations.resumed,
-            outputs=stations.outputs,
-            rejects=str(stations.rejects) if stations.totals.rejected else "",
-            archive=str(stations.archive),
-            store=stations.store,
-            dead_by_class=dict(counts.dead_by_class),
-            max_dead_exceeded=limit is not None and counts.dead > limit,
-            quarantined=stations.totals.quarantined,
-            lookalikes=stations.totals.lookalikes,
-        )
+        return await summary_of(self._stations, ending, await self.snapshot(draining=False))
 
     async def snapshot(self, *, draining: bool) -> Snapshot:
         """Look at the crawl as it is now."""
@@ -459,17 +436,3 @@ class Crawl:
             parse_backlog=stations.parser.backlog.pages,
             draining=draining,
         )
-
-
-def view_of(host: answers.HostView, now: float) -> HostView:
-    """Say of a host what a person watching wants to know."""
-    return HostView(
-        host=host.host,
-        waiting=host.waiting,
-        in_flight=host.inflight,
-        interval=host.interval,
-        slow=host.slow,
-        next_turn=max(host.next_turn - now, 0.0),
-        failures=host.failures,
-        paused=host.paused,
-    )
