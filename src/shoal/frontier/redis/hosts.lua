@@ -3,16 +3,21 @@
 -- One HMGET reads all hosts of a call and one HSET writes them back. The arithmetic is that of
 -- `model/pace.py` and `frontier/governor.py`, step by step, in the same units.
 
-local HOST, LANE = 'ddddddHHHIIHBB', 'IBBdBc0'
-local HOST_SIZE, VERSION_AT = 66, 59  -- bytes; its last one is the number of lanes
+local HOST, LANE = '>ddddddHHHIIHBB', '>IBBdBc0'
+local HOST_AND_LANE = '>ddddddHHHIIHBBIBBdBc0'
+local VERSION_ON, VERSION_AT = '>IHBBIBBdBc0', 59  -- from the version on, with one lane
+local SLOW_ON, SLOW_AT = '>dHHHIIHB', 41  -- from the slow factor on, without the number of lanes
+local INFLIGHT_AT, FLAGS_AT = 53, 65
 local PAUSED, HAS_OVERRIDES, HAS_ANSWERS = 1, 2, 4
 local SUSPECT, SPILLED, ELIGIBLE, COOLING = 1, 2, 4, 8
 local EMPTY = 255
 local MOST_CLEAR = 65535
+local ONE_LANE = 81  -- bytes of a host with one lane, at least
 
 local hosts = {}  -- name -> host, as far as this call has come
 local peeked = {}  -- name -> state as it was read, or false if there is none
 local touched = {}  -- those that have to be written back, in the order in which they changed
+local patched = {}  -- name and state, by turns: to be written back, and never unpacked
 
 local function flag(flags, bit)
   return flags % (2 * bit) >= bit
@@ -30,7 +35,8 @@ local function is_open(host)
 end
 
 local function aim(host)
-  host.ready = math.max(host.rest_until, host.tat - (host.burst - 1) * host.interval)
+  local ready, rest_until = host.tat - (host.burst - 1) * host.interval, host.rest_until
+  host.ready = ready < rest_until and rest_until or ready  -- a call of math.max takes four times as long
 end
 
 -- A change leaves no credit: as if the whole burst had been spent with the latest request.
@@ -53,7 +59,8 @@ end
 -- Apply the slowest of all paces that have a say: those of its crawls or its own, Crawl-delay, slow-down.
 local function follow(host)
   local interval, burst, concurrency
-  for _, lane in ipairs(host.lanes) do
+  for i = 1, #host.lanes do
+    local lane = host.lanes[i]
     local terms = terms_of(lane.crawl)
     if terms then
       local its_interval, its_burst, its_concurrency = pace_of(lane.crawl, terms, host.name)
@@ -106,7 +113,7 @@ local function unpack_host(name, packed)
     flags, number, position = meta.rested + 0.5, meta.rested, 0, 0, 0.5, 1, 1, 4, 0, 0, meta.version, 0, 0, 0
   if packed then
     tat, last, rest_until, token, interval, slow, burst, concurrency, inflight, failures, version, clear, flags,
-      number, position = struct.unpack('>' .. HOST, packed)
+      number, position = struct.unpack(HOST, packed)
   end
   local host = {
     name = name, tat = tat, last = last, rest_until = rest_until, token = token, interval = interval,
@@ -122,7 +129,7 @@ local function unpack_host(name, packed)
   end
   for _ = 1, number do
     local crawl, lane_flags, band, stamp, pool
-    crawl, lane_flags, band, stamp, pool, position = struct.unpack('>' .. LANE, packed, position)
+    crawl, lane_flags, band, stamp, pool, position = struct.unpack(LANE, packed, position)
     read_lane(host, crawl, lane_flags, band, stamp, pool)
   end
   aim(host)
@@ -138,7 +145,8 @@ end
 -- Read hosts that are likely to be wanted, in one call, and leave them packed.
 local function peek_hosts(names)
   local missing = {}
-  for _, name in ipairs(names) do
+  for i = 1, #names do
+    local name = names[i]
     if not hosts[name] and peeked[name] == nil then
       peeked[name] = false  -- asked for
       missing[#missing + 1] = name
@@ -162,11 +170,27 @@ end
 -- nothing to learn.
 local function peek_lane(name, crawl, pool)
   local packed = not hosts[name] and peeked[name]
-  if not packed or string.byte(packed, HOST_SIZE) ~= 1 then return nil end
-  if struct.unpack('>I', packed, VERSION_AT) ~= meta.version then return nil end
-  local its_crawl, flags, band, stamp, its_pool = struct.unpack('>' .. LANE, packed, HOST_SIZE + 1)
+  if not packed or #packed < ONE_LANE then return nil end
+  local version, _, _, number, its_crawl, flags, band, stamp, its_pool = struct.unpack(VERSION_ON, packed, VERSION_AT)
+  if number ~= 1 or version ~= meta.version then return nil end
   if its_crawl ~= crawl or its_pool ~= pool or flag(flags, SUSPECT) then return nil end
   return band, stamp
+end
+
+-- Note that a request has ended and its host answered as it should, without unpacking the host; say whether that
+-- could be done. It can where no lane goes elsewhere by it and nothing is to be learned, as mostly.
+local function patch_answered(name, landed)
+  local packed = not hosts[name] and peeked[name]
+  if not packed then return false end
+  local slow, _, concurrency, inflight, failures, version, clear, flags = struct.unpack(SLOW_ON, packed, SLOW_AT)
+  if slow ~= 1 or flags ~= 0 or version ~= meta.version or inflight >= concurrency then return false end
+  if not landed and inflight > 0 then inflight = inflight - 1 end
+  if clear < MOST_CLEAR then clear = clear + 1 end
+  packed = string.sub(packed, 1, INFLIGHT_AT - 1) .. struct.pack('>HIIH', inflight, failures, version, clear)
+    .. string.sub(packed, FLAGS_AT)
+  peeked[name] = packed
+  patched[#patched + 1], patched[#patched + 2] = name, packed
+  return true
 end
 
 -- Let one request go.
@@ -243,7 +267,8 @@ end
 -- its time had come, without a word in its host's state: that would be another write for each turn.
 local function place(host)
   local wanted = is_open(host) and (host.ready <= now and ELIGIBLE or COOLING)
-  for _, lane in ipairs(host.lanes) do
+  for i = 1, #host.lanes do
+    local lane = host.lanes[i]
     local from, to = lane.place, lane.band ~= EMPTY and wanted
     local moved = from == COOLING and host.shown <= now
     if to == ELIGIBLE and (from ~= ELIGIBLE or lane.changed) then
@@ -272,14 +297,14 @@ local function pack_host(host)
   if host.has_answers then flags = flags + HAS_ANSWERS end
   local first = lanes[1]
   if #lanes == 1 then  -- as most have: one string, and no pieces of it
-    return struct.pack('>' .. HOST .. LANE, host.tat, host.last, host.rest_until, host.token, host.interval,
+    return struct.pack(HOST_AND_LANE, host.tat, host.last, host.rest_until, host.token, host.interval,
       host.slow, host.burst, host.concurrency, host.inflight, host.failures, host.version, host.clear, flags, 1,
       first.crawl, lane_flags(first), first.band, first.stamp, #first.pool, first.pool)
   end
-  local parts = {struct.pack('>' .. HOST, host.tat, host.last, host.rest_until, host.token, host.interval,
+  local parts = {struct.pack(HOST, host.tat, host.last, host.rest_until, host.token, host.interval,
     host.slow, host.burst, host.concurrency, host.inflight, host.failures, host.version, host.clear, flags, #lanes)}
   for i, lane in ipairs(lanes) do
-    parts[i + 1] = struct.pack('>' .. LANE, lane.crawl, lane_flags(lane), lane.band, lane.stamp, #lane.pool,
+    parts[i + 1] = struct.pack(LANE, lane.crawl, lane_flags(lane), lane.band, lane.stamp, #lane.pool,
       lane.pool)
   end
   return table.concat(parts)
@@ -287,14 +312,15 @@ end
 
 -- Write back what has changed, and everything that was gathered in sets and counters with it.
 local function save()
-  local states, answers = {}, {}
-  for _, host in ipairs(touched) do
+  local states, answers = patched, {}
+  for i = 1, #touched do
+    local host = touched[i]
     place(host)
     states[#states + 1], states[#states + 2] = host.name, pack_host(host)
     if host.answers then answers[#answers + 1], answers[#answers + 2] = host.name, host.answers end
     host.touched = false
   end
-  touched = {}
+  touched, patched = {}, {}
   save_additions()
   call_with('HSET', tag .. ':h', states)
   call_with('HSET', tag .. ':hw', answers)

@@ -37,9 +37,8 @@ local function pack_entry(entry)
   return head .. entry.request
 end
 
-local function pack_record(ordinal, lane, entry)
-  local host = lane.host.name
-  return struct.pack(RECORD, ordinal, lane.crawl, #host, host, #lane.pool, lane.pool) .. entry
+local function pack_record(ordinal, crawl, host, pool, entry)
+  return struct.pack(RECORD, ordinal, crawl, #host, host, #pool, pool) .. entry
 end
 
 -- Give ordinal, crawl, host, pool and entry; the entry is still packed.
@@ -57,7 +56,9 @@ local function queue_of(lane)
 end
 
 local function find_lane(host, crawl, pool, suspect)
-  for _, lane in ipairs(host.lanes) do
+  local lanes = host.lanes
+  for i = 1, #lanes do
+    local lane = lanes[i]
     if lane.crawl == crawl and lane.pool == pool and lane.suspect == suspect then return lane end
   end
 end

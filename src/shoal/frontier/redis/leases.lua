@@ -19,7 +19,7 @@ end
 local function batch_of(token)
   local batch = batches[token]
   if not batch then
-    batch = {key = batch_key(token), records = {}, ended = {}, over = {}}
+    batch = {key = batch_key(token), records = {}, ended = {}, mixed = false, holder = ''}
     batches[token] = batch
   end
   return batch
@@ -38,7 +38,7 @@ local function load_leased(token, ids)
   local batch = batch_of(token)
   local found = redis.call('HMGET', batch.key, '_', unpack(ids))
   read_head(batch, found[1])
-  for i, id in ipairs(ids) do batch.records[id] = found[i + 1] or nil end  -- missing ones come as false
+  for i = 1, #ids do batch.records[ids[i]] = found[i + 1] or nil end  -- missing ones come as false
   return batch
 end
 
@@ -49,10 +49,11 @@ local function load_batch(token)
   for i = 1, #found, 2 do
     if found[i] == '_' then
       read_head(batch, found[i + 1])
-    elseif not batch.over[found[i]] then
+    else
       batch.records[found[i]] = found[i + 1]
     end
   end
+  for _, id in ipairs(batch.ended) do batch.records[id] = nil end
   return batch
 end
 
@@ -71,7 +72,6 @@ end
 -- Take a request out of its batch.
 local function end_lease(batch, id)
   batch.records[id] = nil
-  batch.over[id] = true
   batch.ended[#batch.ended + 1] = id
 end
 
@@ -89,17 +89,15 @@ end
 -- Remove what has ended; to be called last.
 local function save_batches()
   for token, batch in pairs(batches) do
-    if #batch.ended > 0 then
-      call_with('HDEL', batch.key, batch.ended)
-      batch.ended = {}
-      local member = string.format('%.0f', token)
-      if redis.call('HLEN', batch.key) <= 1 then  -- its head alone
-        redis.call('DEL', batch.key)
-        redis.call('ZREM', tag .. ':lx', member)
-      elseif batch.mixed then
-        redis.call('ZADD', tag .. ':lx', earliest(load_batch(token)), member)
-      end
+    local ended, member = batch.ended, string.format('%.0f', token)
+    if #ended > 0 and redis.call('HLEN', batch.key) <= #ended + 1 then  -- its head alone is left
+      redis.call('DEL', batch.key)
+      redis.call('ZREM', tag .. ':lx', member)
+    elseif #ended > 0 then
+      call_with('HDEL', batch.key, ended)
+      if batch.mixed then redis.call('ZADD', tag .. ':lx', earliest(load_batch(token)), member) end
     end
+    batch.ended = {}
   end
 end
 
@@ -116,8 +114,7 @@ end
 local function put_back(host, crawl, pool, ordinal, entry, delay)
   local packed = pack_entry(entry)
   if delay > 0 then
-    local lane = {host = host, crawl = crawl, pool = pool}
-    push(added, tag .. ':dl:' .. crawl, now + delay, pack_record(ordinal, lane, packed))
+    push(added, tag .. ':dl:' .. crawl, now + delay, pack_record(ordinal, crawl, host.name, pool, packed))
     count(crawl, 'delayed', 1)
   else
     wait(lane_of(host, crawl, pool, entry.crashes > 0), ordinal, packed)
@@ -154,8 +151,7 @@ local function crash(batch, id)
     put_back(host, crawl, pool, ordinal, entry, 0)
     return
   end
-  local lane = {host = host, crawl = crawl, pool = pool}
-  die(crawl, ordinal, entry, pack_record(ordinal, lane, pack_entry(entry)), {
+  die(crawl, ordinal, entry, pack_record(ordinal, crawl, host.name, pool, pack_entry(entry)), {
     status = 0, class = 'poison', holder = batch.holder,
     reason = 'its holder died or overran ' .. entry.crashes .. ' times',
   })

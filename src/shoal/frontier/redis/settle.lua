@@ -24,7 +24,9 @@ local PAYLOAD = {
 local function read_settlement(frame, position)
   local token, id, outcome, flags, interval
   token, id, outcome, flags, interval, position = struct.unpack('>dc12BBd', frame, position)
-  local settlement = {token = token, id = id, outcome = outcome, flags = flags, interval = interval, items = ''}
+  local settlement = {
+    token = token, id = id, outcome = outcome, flags = flags, interval = interval, items = '', leased = false,
+  }
   local payload = PAYLOAD[outcome]
   if payload then
     local values = {struct.unpack(payload[1], frame, position)}
@@ -36,7 +38,7 @@ local function read_settlement(frame, position)
 end
 
 -- What is left of a request once its attempt has ended; most leave nothing but a number.
-local function conclude(settlement, batch, host, leased)
+local function conclude(settlement, batch, leased)
   local outcome, crawl, ordinal = settlement.outcome, leased.crawl, leased.ordinal
   if outcome == DONE then
     count(crawl, 'done', 1)
@@ -51,7 +53,7 @@ local function conclude(settlement, batch, host, leased)
   end
   local entry = unpack_entry(leased.entry)
   if outcome == RELEASED then
-    put_back(host, crawl, leased.pool, ordinal, entry, settlement.delay)
+    put_back(host_of(leased.name), crawl, leased.pool, ordinal, entry, settlement.delay)
     return
   end
   entry.first_at = entry.first_at or leased.granted_at
@@ -60,11 +62,12 @@ local function conclude(settlement, batch, host, leased)
   else
     entry.attempts = math.min(entry.attempts + 1, MOST_ATTEMPTS)
   end
-  local lane = {host = host, crawl = crawl, pool = leased.pool}
   if outcome == FETCHED then
-    announce(crawl, entry, pack_record(ordinal, lane, pack_entry(entry)), settlement.page, batch.holder)
+    local record = pack_record(ordinal, crawl, leased.name, leased.pool, pack_entry(entry))
+    announce(crawl, entry, record, settlement.page, batch.holder)
     return
   end
+  local host = host_of(leased.name)
   host.failures = host.failures + 1
   if outcome == RETRY then
     count(crawl, 'retries', 1)
@@ -72,24 +75,34 @@ local function conclude(settlement, batch, host, leased)
     put_back(host, crawl, leased.pool, ordinal, entry, settlement.delay)
   else
     settlement.holder = batch.holder
-    die(crawl, ordinal, entry, pack_record(ordinal, lane, pack_entry(entry)), settlement)
+    die(crawl, ordinal, entry, pack_record(ordinal, crawl, leased.name, leased.pool, pack_entry(entry)), settlement)
+  end
+end
+
+local PLAIN = {[DONE] = true, [FETCHED] = true, [GONE] = true, [FILTERED] = true}  -- no failure of the host
+
+-- Tell the host that its request has ended.
+local function release(settlement, leased)
+  local flags = settlement.flags
+  if flags == SENT + ANSWERED and PLAIN[settlement.outcome] and patch_answered(leased.name, leased.landed) then return end
+  local host = host_of(leased.name)
+  let_go(host, leased.landed)
+  touch(host)
+  if not flag(flags, SENT) then
+    give_back(host, settlement.token, settlement.interval)
+  elseif flag(flags, ANSWERED) then
+    hear(host, flag(flags, BLOCKED))
   end
 end
 
 local function settle(settlement, batch, leased)
-  local host, crawl = host_of(leased.name), leased.crawl
+  local crawl = leased.crawl
   end_lease(batch, settlement.id)
-  let_go(host, leased.landed)
-  touch(host)
-  if not flag(settlement.flags, SENT) then
-    give_back(host, settlement.token, settlement.interval)
-  elseif flag(settlement.flags, ANSWERED) then
-    hear(host, flag(settlement.flags, BLOCKED))
-  end
+  release(settlement, leased)
   if is_suspect(leased.entry) then hold_suspect(batch.holder, -1) end
   if not terms_of(crawl) then return false end  -- dropped
   count(crawl, 'leased', -1)
-  conclude(settlement, batch, host, leased)
+  conclude(settlement, batch, leased)
   bring_items(crawl, fingerprint_of(leased.entry), settlement.items)
   return true
 end
@@ -101,25 +114,24 @@ for i = 1, number do
   push(ids, settlements[i].token, settlements[i].id)
 end
 
+for token, several in pairs(ids) do load_leased(token, several) end
 local names = {}
-for token, several in pairs(ids) do
-  local batch = load_leased(token, several)
-  batch.leased = {}
-  for _, id in ipairs(several) do
-    if batch.records[id] then
-      local leased = unpack_leased(batch.records[id])
-      batch.leased[id] = leased
-      names[#names + 1] = leased.name
-    end
+for i = 1, number do
+  local settlement = settlements[i]
+  local record = batches[settlement.token].records[settlement.id]
+  if record then
+    settlement.leased = unpack_leased(record)
+    names[#names + 1] = settlement.leased.name
   end
 end
 peek_hosts(names)
 
 local accepted = {}
-for i, settlement in ipairs(settlements) do
-  local batch = batch_of(settlement.token)
-  local there = batch.records[settlement.id]
-  accepted[i] = there and settle(settlement, batch, batch.leased[settlement.id]) and '1' or '0'
+for i = 1, number do
+  local settlement = settlements[i]
+  local batch = batches[settlement.token]
+  local there = batch.records[settlement.id]  -- one that is settled twice in a call is gone the second time
+  accepted[i] = there and settle(settlement, batch, settlement.leased) and '1' or '0'
 end
 save()
 save_batches()
