@@ -29,7 +29,7 @@ async def test_the_canonical_page_is_found_and_with_canonical_only_it_alone_yiel
             env=CANONICAL_ONLY,
         )
         again = shoal(
-            *("reparse", "--crawl", "once", "--item", "title=h1", "--diff", "--json"),
+            *("reparse", start, "--crawl", "once", "--item", "title=h1", "--diff", "--json"),
             cwd=tmp_path,
             env=CANONICAL_ONLY,
         )

@@ -47,7 +47,9 @@ def main() -> None:
     """Serve the pool at the other end of the socket until it hangs up."""
     parent = os.getppid()
     # Printed lines must not wait in a buffer: children would inherit it, and take it with them when they die.
-    cast(TextIOWrapper, sys.stdout).reconfigure(line_buffering=True)
+    # Nor may they come in pieces, as on standard error: those of two children would mix.
+    for stream in (sys.stdout, sys.stderr):
+        cast(TextIOWrapper, stream).reconfigure(line_buffering=True, write_through=False)
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
     zygote = Zygote(control, int(sys.argv[2]))

@@ -41,6 +41,7 @@ class Worker:
 
     def __init__(self, store: RedisStore, chunks: ChunkStore | None) -> None:
         self.store = store
+        self.chunks = chunks
         self.tag = store.tag_of(HOST)
         self.spilling = Spilling(store, SCRIPTS, chunks, high_water=HIGH, chunk=CHUNK, look_every=1)
         self.frontier = RedisFrontier(store, scripts=SCRIPTS, spilling=self.spilling)
@@ -178,9 +179,9 @@ async def test_a_chunk_that_two_workers_bring_back_at_once_comes_back_once(
 
 
 async def test_two_workers_that_spill_one_lane_at_once_lose_nothing(
-    worker: Worker, store: RedisStore, tmp_path: Path
+    worker: Worker, store: RedisStore
 ) -> None:
-    patient = Worker(store, FolderChunks(tmp_path / "chunks"))
+    patient = Worker(store, worker.chunks)
     patient.frontier = RedisFrontier(store, scripts=SCRIPTS)  # which spills nothing while it adds
     await patient.frontier.open_crawl("c")
     await patient.add(numbered(0, 180))
