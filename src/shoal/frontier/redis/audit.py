@@ -18,6 +18,7 @@ from shoal.stores.redis import RedisStore
 SLICE = 500
 SHOWN = 20  # problems of one kind that are named one by one
 RANK = 1 << 42
+TICKS = 1 << 22
 EMPTY = 255
 SUSPECT, SPILLED, ELIGIBLE, COOLING = 1, 2, 4, 8
 
@@ -207,7 +208,7 @@ class _ShardAudit:
             self._recount.problem(f"a lane in no place, or in one although it is not to be served: {where}")
         if eligible is not None and eligible != lane.band * RANK + lane.stamp:
             self._recount.problem(f"a lane out of its order: {where}")
-        if cooling is not None and cooling != host.ready:
+        if cooling is not None and cooling != host.ready * TICKS:
             self._recount.problem(f"a lane that is due at another time than its host: {where}")
 
     async def _hash(self, key: str) -> AsyncIterator[tuple[bytes, bytes]]:

@@ -171,7 +171,8 @@ end
 local function peek_lane(name, crawl, pool)
   local packed = not hosts[name] and peeked[name]
   if not packed or #packed < ONE_LANE then return nil end
-  local version, _, _, number, its_crawl, flags, band, stamp, its_pool = struct.unpack(VERSION_ON, packed, VERSION_AT)
+  local version, _, _, number, its_crawl, flags, band, stamp, its_pool =
+    struct.unpack(VERSION_ON, packed, VERSION_AT)
   if number ~= 1 or version ~= meta.version then return nil end
   if its_crawl ~= crawl or its_pool ~= pool or flag(flags, SUSPECT) then return nil end
   return band, stamp
@@ -196,7 +197,7 @@ end
 -- Let one request go.
 local function take(host, token)
   host.inflight = host.inflight + 1
-  host.tat = math.max(host.tat, now) + host.interval
+  host.tat = (host.tat < now and now or host.tat) + host.interval
   host.last, host.token = now, token
   aim(host)
   touch(host)
@@ -274,7 +275,7 @@ local function place(host)
     if to == ELIGIBLE and (from ~= ELIGIBLE or lane.changed) then
       push(placed, roster(lane, 'el'), lane.band * RANK + lane.stamp, host.name)
     elseif to == COOLING and (from ~= COOLING or host.shown ~= host.ready) then
-      push(placed, roster(lane, 'co'), host.ready, host.name)
+      push(placed, roster(lane, 'co'), host.ready * TICKS, host.name)
     end
     if to ~= ELIGIBLE and (from == ELIGIBLE or moved) then push(removed, roster(lane, 'el'), host.name) end
     if to ~= COOLING and from == COOLING then push(removed, roster(lane, 'co'), host.name) end

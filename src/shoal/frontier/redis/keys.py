@@ -21,7 +21,8 @@ in slices. `P` is a pool.
     T:q:C:P:host   zset    a lane: ENTRY -> band * 2^42 + ordinal
     T:x:C:P:host   zset    the same for suspects
     T:el:C:P       zset    eligible lanes of a roster (crawl and pool): host -> its head's band * 2^42 + stamp
-    T:co:C:P       zset    cooling lanes: host -> the instant at which it is due
+    T:co:C:P       zset    cooling lanes: host -> the instant at which it is due, in ticks of 2^-22 s: whole
+                           numbers, which a server keeps and compares without printing them
     T:xel:C:P, T:xco:C:P   the same for lanes of suspects
     T:dl:C         zset    delayed: RECORD -> the instant at which it may go
     T:sp:C:P:host  zset    chunks of a lane's tail that were spilled: id -> best score (spilled.lua)

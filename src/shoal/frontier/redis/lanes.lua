@@ -84,7 +84,8 @@ end
 
 local function band_of(entry)
   local high, low, _, _, _, priority = string.byte(entry, 1, 6)
-  return math.min(priority + high * 256 + low, LOWEST_BAND)
+  local band = priority + high * 256 + low
+  return band < LOWEST_BAND and band or LOWEST_BAND
 end
 
 -- Let a request wait in its lane: one class lower for every attempt it has cost.

@@ -3,7 +3,7 @@
 -- ARGV     holder, call, limit, seconds, epoch of the server process, 1 if the holder may have a suspect,
 --          crawls (>I each), pools (s1 each), what has landed (leases.lua)
 -- returns  token, deadline, seconds to wait, score of the best that is left, the requests (each >dH interval
---          and burst of its host, and LEASED), the leases that were taken back (>dc12 token and id), lanes that want a
+--          and burst of its host, then LEASED), the leases that were taken back (>dc12 token and id), lanes that want a
 --          chunk back (spilled.lua)
 --
 -- Best band first; in a band the lane that was served least recently. `el` is in that order already; lanes that
@@ -31,8 +31,10 @@ end
 land(ARGV[9])
 local lost = reclaim(CHORES)
 for _, crawl in ipairs(given) do promote(crawl, CHORES) end
-save()
-save_batches()
+if #touched + #lost > 0 or next(counted) then  -- mostly there was nothing to do
+  save()
+  save_batches()
+end
 local suspects_allowed = ARGV[6] == '1' and not redis.call('HGET', tag .. ':su', holder)
 
 -- --- candidates ------------------------------------------------------------------------------------
@@ -51,7 +53,8 @@ local more = false  -- whether there may be others that nobody looked at
 -- Give the list that has the best lane, and its score.
 local function best_line()
   local best, score
-  for _, line in ipairs(lines) do
+  for i = 1, #lines do
+    local line = lines[i]
     local head = line[line.at]
     if head and (not best or head.score < score) then best, score = line, head.score end
   end
@@ -80,17 +83,25 @@ local function score_of(name, one)
   return band * RANK + since
 end
 
--- Find the scores of lanes, which are listed by the names of their hosts.
+local function by_score(one, other)
+  return one.score < other.score
+end
+
+-- Find the scores of lanes, which are listed by the names of their hosts, and put the best first.
 local function candidates(names, one, set)
-  local line = {at = 1}
-  for _, name in ipairs(names) do
+  local line, size, latest, sorted = {at = 1}, 0, -1, true
+  for i = 1, #names do
+    local name = names[i]
     local score = score_of(name, one)
     if score then
-      line[#line + 1] = {score = score, name = name, roster = one, set = set}
+      size = size + 1
+      line[size] = {score = score, name = name, roster = one, set = set}
+      sorted, latest = sorted and latest <= score, score
     else
       push(removed, roster(one, set), name)
     end
   end
+  if not sorted then table.sort(line, by_score) end
   return line
 end
 
@@ -101,26 +112,25 @@ local function gather(wanted)
     more = more or #listed == wanted
     if #listed == 0 then return end
     found[#found + 1] = {names = listed, one = one, set = set}
-    for _, name in ipairs(listed) do names[#names + 1] = name end
+    for i = 1, #listed do names[#names + 1] = listed[i] end
   end
   for _, one in ipairs(rosters) do
     if suspects_allowed or not one.suspect then
       read(one, 'el', redis.call('ZRANGE', roster(one, 'el'), 0, wanted - 1))
-      read(one, 'co', redis.call('ZRANGEBYSCORE', roster(one, 'co'), '-inf', now, 'LIMIT', 0, wanted))
+      read(one, 'co', redis.call('ZRANGEBYSCORE', roster(one, 'co'), '-inf', now * TICKS, 'LIMIT', 0, wanted))
     end
   end
   peek_hosts(names)
   for _, list in ipairs(found) do
-    local line = candidates(list.names, list.one, list.set)
-    if list.set == 'co' then table.sort(line, function(one, other) return one.score < other.score end) end
-    lines[#lines + 1] = line
+    lines[#lines + 1] = candidates(list.names, list.one, list.set)
   end
 end
 
 -- What has cooled down and was not served stands in `el` from now on. Its host's state stays as it is: see place.
 local function move_cooled()
   for _, line in ipairs(lines) do
-    for _, candidate in ipairs(line) do
+    for i = 1, #line do
+      local candidate = line[i]
       local host = hosts[candidate.name]
       if candidate.set == 'co' and not (host and host.touched) then
         push(placed, roster(candidate.roster, 'el'), candidate.score, candidate.name)
@@ -146,19 +156,18 @@ end
 
 -- Give the member of a lane's queue at `index`.
 local function waiting_at(lane, index)
-  local read = lane.read or {}
-  if index > #read and (not lane.read or lane.rest) then
+  local read = lane.read
+  if not read then
     -- One more than will be taken: the band of the next one is the lane's.
-    local wanted = lane.read and 16 or (lane.host.interval > 0 and lane.host.burst == 1 and 2 or 8)
-    local found = redis.call('ZRANGE', queue_of(lane), #read, #read + wanted - 1)
-    lane.rest = #found == wanted
-    if not lane.read then
-      lane.read = found
-    else
-      for _, entry in ipairs(found) do read[#read + 1] = entry end
-    end
+    local wanted = lane.host.interval > 0 and lane.host.burst == 1 and 2 or 8
+    read = redis.call('ZRANGE', queue_of(lane), 0, wanted - 1)
+    lane.read, lane.rest = read, #read == wanted
+  elseif index > #read and lane.rest then
+    local found = redis.call('ZRANGE', queue_of(lane), #read, #read + 15)
+    for i = 1, #found do read[#read + 1] = found[i] end
+    lane.rest = #found == 16
   end
-  return lane.read[index]
+  return read[index]
 end
 
 local leased_until = now + seconds
@@ -168,12 +177,17 @@ local records, granted, numbers, suspect_granted = {}, {}, {}, false  -- numbers
 local short = {}  -- lanes with chunks that were served
 local out = {}  -- ids in this batch
 
+-- What is handed out: the pace of its host, for whoever sends it, and the record of the lease.
+local function granted_at_pace(host, record)
+  granted[#granted + 1] = struct.pack('>dH', host.interval, host.burst) .. record
+end
+
 local function hand_out(lane, id, entry)
   local name, pool = lane.host.name, lane.pool
   local record = struct.pack(LEASED, leased_until, granted_at, 0, ordinal_of(entry), lane.crawl, #name, name,
     #pool, pool) .. entry
   records[#records + 1], records[#records + 2] = id, record
-  granted[#granted + 1] = {struct.pack('>dH', lane.host.interval, lane.host.burst), record}
+  granted_at_pace(lane.host, record)
   numbers[lane.crawl] = (numbers[lane.crawl] or 0) + 1
   take(lane.host, token)
   stamp(lane)
@@ -232,16 +246,16 @@ end
 local function wait_hint()
   if #granted == limit or more then return 0 end
   local first = math.huge
-  local function consider(key)
+  local function consider(key, ticks)
     local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
-    if head[2] then first = math.min(first, tonumber(head[2])) end
+    if head[2] then first = math.min(first, tonumber(head[2]) / ticks) end
   end
   for _, one in ipairs(rosters) do
-    if suspects_allowed or not one.suspect then consider(roster(one, 'co')) end
+    if suspects_allowed or not one.suspect then consider(roster(one, 'co'), TICKS) end
   end
-  for _, crawl in ipairs(crawls) do consider(tag .. ':dl:' .. crawl) end
-  consider(tag .. ':lx')
-  consider(tag .. ':rf')
+  for _, crawl in ipairs(crawls) do consider(tag .. ':dl:' .. crawl, 1) end
+  consider(tag .. ':lx', 1)
+  consider(tag .. ':rf', 1)
   return math.max(first - now, 0)
 end
 
@@ -252,7 +266,7 @@ local function repeated()
   token = struct.unpack('>d', latest)
   for _, record in pairs(load_batch(token).records) do
     local host = host_of(unpack_leased(record).name)
-    granted[#granted + 1] = {struct.pack('>dH', host.interval, host.burst), record}
+    granted_at_pace(host, record)
     leased_until = deadline_of(record)
   end
   return true

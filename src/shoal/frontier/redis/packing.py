@@ -251,13 +251,11 @@ def unpack_leased(packed: bytes, position: int = 0) -> Leased:
     return Leased(leased_until, bool(landed), unpack_record(packed, position + _leased.size))
 
 
-def unpack_grants(
-    granted: Sequence[tuple[bytes, bytes]], token: int, leased_until: float
-) -> Iterator[tuple[int, Lease]]:
+def unpack_grants(granted: Sequence[bytes], token: int, leased_until: float) -> Iterator[tuple[int, Lease]]:
     """Give what lease.lua handed out, each with the number of its crawl instead of the name."""
-    for pace, packed in granted:
-        interval, burst = _pace.unpack(pace)
-        record = unpack_leased(packed).record
+    for packed in granted:
+        interval, burst = _pace.unpack_from(packed)
+        record = unpack_leased(packed, _pace.size).record
         entry = record.entry
         yield (
             record.crawl,

@@ -75,7 +75,8 @@ local function conclude(settlement, batch, leased)
     put_back(host, crawl, leased.pool, ordinal, entry, settlement.delay)
   else
     settlement.holder = batch.holder
-    die(crawl, ordinal, entry, pack_record(ordinal, crawl, leased.name, leased.pool, pack_entry(entry)), settlement)
+    local record = pack_record(ordinal, crawl, leased.name, leased.pool, pack_entry(entry))
+    die(crawl, ordinal, entry, record, settlement)
   end
 end
 
@@ -84,7 +85,8 @@ local PLAIN = {[DONE] = true, [FETCHED] = true, [GONE] = true, [FILTERED] = true
 -- Tell the host that its request has ended.
 local function release(settlement, leased)
   local flags = settlement.flags
-  if flags == SENT + ANSWERED and PLAIN[settlement.outcome] and patch_answered(leased.name, leased.landed) then return end
+  local plain = flags == SENT + ANSWERED and PLAIN[settlement.outcome]
+  if plain and patch_answered(leased.name, leased.landed) then return end
   local host = host_of(leased.name)
   let_go(host, leased.landed)
   touch(host)

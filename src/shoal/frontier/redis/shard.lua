@@ -5,6 +5,7 @@
 
 local tag = string.sub(KEYS[1], 1, -3)  -- KEYS[1] is T:m
 local RANK = 4398046511104  -- 2^42: a score is a band times this, plus a number in the order of its queue
+local TICKS = 4194304  -- 2^22 to a second: an instant of these decades is a whole number of them, to its last bit
 local SET_BACK = 1.0  -- seconds; a clock that steps back by less stands still until time has caught up
 
 local meta = {}
@@ -74,7 +75,8 @@ local function save_counts()
     local counters, values = {}, {}
     for counter in pairs(changes) do counters[#counters + 1] = counter end
     local before = redis.call('HMGET', tag .. ':n:' .. crawl, unpack(counters))
-    for i, counter in ipairs(counters) do
+    for i = 1, #counters do
+      local counter = counters[i]
       values[2 * i - 1], values[2 * i] = counter, (tonumber(before[i]) or 0) + changes[counter]
     end
     redis.call('HSET', tag .. ':n:' .. crawl, unpack(values))
