@@ -52,7 +52,7 @@ local function over_budget(crawl, host)
 end
 
 local new, duplicate, homeless = 0, 0, 0
-local fresh = {}  -- crawl, fingerprint and its place in the seen-set, for each that is new
+local fresh, known = {}, 0  -- crawl, fingerprint and its place in the seen-set, by turns; how many values
 
 number, position = struct.unpack('>H', frame, position)
 for _ = 1, number do
@@ -75,13 +75,14 @@ for _ = 1, number do
     new = new + 1
     crawl.accepted = crawl.accepted + 1
     crawl.fresh[decimal] = true
-    fresh[#fresh + 1] = {lane.crawl, decimal, place}
+    fresh[known + 1], fresh[known + 2], fresh[known + 3] = lane.crawl, decimal, place
+    known = known + 3
     local entry = struct.pack(ENTRY, 0, 0, 0, priority, fp, crawl.accepted) .. request
     -- Most links join a lane that is waiting already, behind its head: that concerns nobody else, and should
     -- cost no more.
     lane.head = lane.head or peek_lane(lane.host, lane.crawl, lane.pool) or EMPTY
     if lane.head ~= EMPTY and lane.head <= priority then
-      push(added, lane.queue, priority * RANK + crawl.accepted, entry)
+      push(added, lane.queue, printed(priority * RANK + crawl.accepted), entry)
     else
       lane.to = lane.to or lane_of(host_of(lane.host), lane.crawl, lane.pool, false)
       wait(lane.to, crawl.accepted, entry)
@@ -103,6 +104,6 @@ for id, crawl in pairs(crawls) do
     redis.call('HSET', tag .. ':b:' .. id, host, brought)
   end
 end
-for i = 1, #fresh do seen_add(tag, unpack(fresh[i], 1, 3)) end
+for i = 1, known, 3 do seen_add(tag, fresh[i], fresh[i + 1], fresh[i + 2]) end
 seen_save()
 return {new, duplicate, homeless}

@@ -273,9 +273,9 @@ local function place(host)
     local from, to = lane.place, lane.band ~= EMPTY and wanted
     local moved = from == COOLING and host.shown <= now
     if to == ELIGIBLE and (from ~= ELIGIBLE or lane.changed) then
-      push(placed, roster(lane, 'el'), lane.band * RANK + lane.stamp, host.name)
+      push(placed, roster(lane, 'el'), printed(lane.band * RANK + lane.stamp), host.name)
     elseif to == COOLING and (from ~= COOLING or host.shown ~= host.ready) then
-      push(placed, roster(lane, 'co'), host.ready * TICKS, host.name)
+      push(placed, roster(lane, 'co'), printed(host.ready * TICKS), host.name)
     end
     if to ~= ELIGIBLE and (from == ELIGIBLE or moved) then push(removed, roster(lane, 'el'), host.name) end
     if to ~= COOLING and from == COOLING then push(removed, roster(lane, 'co'), host.name) end

@@ -91,7 +91,7 @@ end
 -- Let a request wait in its lane: one class lower for every attempt it has cost.
 local function wait(lane, ordinal, entry)
   local band = band_of(entry)
-  push(added, queue_of(lane), band * RANK + ordinal, entry)
+  push(added, queue_of(lane), printed(band * RANK + ordinal), entry)
   if lane.band == EMPTY then
     lane.band = band
     stamp(lane)

@@ -133,7 +133,7 @@ local function move_cooled()
       local candidate = line[i]
       local host = hosts[candidate.name]
       if candidate.set == 'co' and not (host and host.touched) then
-        push(placed, roster(candidate.roster, 'el'), candidate.score, candidate.name)
+        push(placed, roster(candidate.roster, 'el'), printed(candidate.score), candidate.name)
         push(removed, roster(candidate.roster, 'co'), candidate.name)
       end
     end

@@ -38,10 +38,17 @@ local function exact(number)
   return string.format('%.17g', number)
 end
 
+-- Print a score: what is whole in a third of the time that the server would take.
+local function printed(score)
+  return score % 1 == 0 and string.format('%d', score) or score
+end
+
 -- Call a command with any number of arguments: Lua's stack ends at about 8,000.
 local function call_with(command, key, arguments)
-  for first = 1, #arguments, 2000 do
-    redis.call(command, key, unpack(arguments, first, math.min(first + 1999, #arguments)))
+  local number = #arguments
+  if number > 0 and number <= 2000 then return redis.call(command, key, unpack(arguments)) end
+  for first = 1, number, 2000 do
+    redis.call(command, key, unpack(arguments, first, math.min(first + 1999, number)))
   end
 end
 
@@ -52,8 +59,9 @@ local function push(lists, key, one, other)
     list = {}
     lists[key] = list
   end
-  list[#list + 1] = one
-  if other then list[#list + 1] = other end
+  local size = #list
+  list[size + 1] = one
+  if other then list[size + 2] = other end
 end
 
 local placed, added, removed = {}, {}, {}  -- key of a sorted set -> arguments of ZADD, and of ZREM
