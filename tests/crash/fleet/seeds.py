@@ -1,4 +1,4 @@
-"""Seeds of a test that is different each time: a new one for each run, after those that have failed here."""
+"""Size and seeds of a test that is different each time: a new seed for each run, after those that have failed."""
 
 import os
 import random
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+SIZE = float(os.environ.get("CHAOS_SIZE", "0.05"))  # 1: what `make chaos` does
 KEPT = Path(__file__).parents[3] / ".cache" / "chaos"  # one file for each scenario, one seed a line
 
 

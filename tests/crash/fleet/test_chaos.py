@@ -6,7 +6,6 @@ multiplies all of it; the promise is made for 1 (`make chaos`).
 """
 
 import asyncio
-import os
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.crash.fleet import judge
 from tests.crash.fleet.adversary import Adversary, Malice
-from tests.crash.fleet.seeds import drawn, kept_if_it_fails, seeds
+from tests.crash.fleet.seeds import SIZE, drawn, kept_if_it_fails, seeds
 from tests.e2e.command import records
 from tests.fleet_crawl import CONCURRENCY, Fleet
 from tests.graph_crawl import serving_graph
@@ -23,7 +22,6 @@ from tests.servers.postgres import postgres
 from tests.servers.redis import cluster, sentinels, valkey
 from tests.site.graph import Shape
 
-SIZE = float(os.environ.get("CHAOS_SIZE", "0.05"))
 RATE = 1.0  # requests per second and host: no crawl is over before its largest host is
 LEASE = 4.0
 ALL: tuple[str, ...] = ()
@@ -31,7 +29,6 @@ CREW = (ALL, ("--roles", "fetch"), ("--roles", "parse,sink"), ("--roles", "fetch
 
 # Where one master is lost for good, one loss is all there can be.
 FAILOVER, PAGES = Malice(kills=8, stops=2, strikes=1), 1_000
-whole = pytest.mark.skipif(SIZE < 1, reason="make chaos: too long for every day")
 
 Strike = Callable[[random.Random], Awaitable[None]]
 
@@ -114,7 +111,7 @@ async def test_workers_and_the_store_are_killed_and_started_again(
         await play(Scenario("restarts", malice, sized(20_000), drawn(seed)), server.dsn, folder, restart)
 
 
-@whole
+@pytest.mark.chaos
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", seeds("failover"))
 async def test_sentinels_replace_the_master_under_a_fleet(
@@ -128,7 +125,7 @@ async def test_sentinels_replace_the_master_under_a_fleet(
         await play(Scenario("failover", FAILOVER, PAGES, drawn(seed)), servers.dsn, folder, lose_the_master)
 
 
-@whole
+@pytest.mark.chaos
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", seeds("cluster"))
 async def test_a_cluster_replaces_a_master_under_a_fleet(
