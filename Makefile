@@ -13,7 +13,7 @@ help: ## this list
 setup: $(VENV)/.ready ## virtual environment with the command at .venv/bin/shoal
 
 $(VENV)/.ready: requirements/dev.txt pyproject.toml
-	@echo "setup: making $(VENV) and installing pinned packages (about a minute the first time)"
+	@echo "setup: making $(VENV) and installing pinned packages (a minute or two, the first time)"
 	@$(PY) -c 'import sys; sys.exit("setup: Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	@test -x $(BIN)/python || $(PY) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
