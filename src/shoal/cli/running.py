@@ -11,7 +11,7 @@ from shoal.cli.output import json_text, put, tell
 from shoal.cli.report import exit_of, opening_lines, shortcoming, summary_json, summary_lines
 from shoal.cli.signals import stopped_by_signals
 from shoal.cli.watch import Watch, choose_watch
-from shoal.runtime.crawl import crawl
+from shoal.runtime.embedded import crawl
 from shoal.runtime.letters import Choice, DeadLetter, dead_letters
 from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.snapshot import Opening, Summary

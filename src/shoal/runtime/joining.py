@@ -29,9 +29,9 @@ from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
 from shoal.runtime import sums
+from shoal.runtime.crawl.stations import Border, Stations
 from shoal.runtime.outlet import Streamed
 from shoal.runtime.pages import Pages
-from shoal.runtime.stations import Border, Stations
 from shoal.runtime.submit import open_in
 from shoal.runtime.wiring import open_crawl_fetcher, procs_of
 from shoal.sinks import Sinks

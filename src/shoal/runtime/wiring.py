@@ -47,11 +47,11 @@ from shoal.model.settings import CrawlSettings, Settings
 from shoal.parse.pool import ParsePool
 from shoal.runtime import sums
 from shoal.runtime.control import steerable
+from shoal.runtime.crawl.stations import Border, Stations
 from shoal.runtime.host_blocks import host_paces, pace_of
 from shoal.runtime.outlet import OwnOutputs, archive_key, rejects_key, sinks_key
 from shoal.runtime.pages import Pages
 from shoal.runtime.plan import CrawlPlan
-from shoal.runtime.stations import Border, Stations
 from shoal.runtime.versions import KEY as VERSIONS
 from shoal.runtime.versions import Versions
 from shoal.sinks import Sinks

@@ -15,7 +15,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 
 from shoal.model.pattern import pattern_of
 from shoal.model.request import Link, unpack
-from shoal.runtime.frequent import Frequent
+from shoal.runtime.crawl.frequent import Frequent
 from shoal.runtime.sums import Closed
 
 log = logging.getLogger(__name__)

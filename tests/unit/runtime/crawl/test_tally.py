@@ -2,8 +2,8 @@
 
 import pytest
 
+from shoal.runtime.crawl.tally import Tally, estimate, slowest
 from shoal.runtime.snapshot import HostView
-from shoal.runtime.tally import Tally, estimate, slowest
 
 
 def host(name: str, *, waiting: int, interval: float = 0.5, paused: bool = False) -> HostView:

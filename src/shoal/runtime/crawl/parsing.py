@@ -30,11 +30,11 @@ from shoal.model.page import PageRecord, ParseFault, ParseResult, ParseTask, Res
 from shoal.model.request import Request, trace_id
 from shoal.model.url import host_key
 from shoal.parse.pool import ParsePool, Poisoned
-from shoal.runtime.in_hand import Archived, Arrived, Barren, Failed, failure_of
-from shoal.runtime.lookalikes import Lookalikes
+from shoal.runtime.crawl.in_hand import Archived, Arrived, Barren, Failed, failure_of
+from shoal.runtime.crawl.lookalikes import Lookalikes
+from shoal.runtime.crawl.quarantine import Quarantine
+from shoal.runtime.crawl.tally import Tally
 from shoal.runtime.pages import Pages
-from shoal.runtime.quarantine import Quarantine
-from shoal.runtime.tally import Tally
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Gone, Lease, Settlement
 from shoal.model.page import Item, PageRecord, PageRef, ParseFault, ParseResult
 from shoal.model.request import Request
-from shoal.runtime.commit import MOST, Committer
+from shoal.runtime.crawl.commit import MOST, Committer
 from shoal.runtime.outlet import OwnOutputs, Streamed
 from shoal.runtime.sums import KEY, Sums
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, MutableMapping
 
 from shoal.model.pattern import pattern_of
 from shoal.model.simhash import NearDuplicates
-from shoal.runtime.frequent import Frequent
+from shoal.runtime.crawl.frequent import Frequent
 from shoal.runtime.sums import Closed
 from shoal.spider.run import SAMPLE
 

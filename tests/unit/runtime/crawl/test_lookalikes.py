@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from shoal.runtime.lookalikes import Lookalikes
+from shoal.runtime.crawl.lookalikes import Lookalikes
 from shoal.runtime.sums import Closed
 from shoal.spider.run import SAMPLE
 

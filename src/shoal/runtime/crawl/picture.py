@@ -1,8 +1,8 @@
 """What people are told of a crawl when it begins and when it ends, and of its hosts meanwhile."""
 
 from shoal.frontier import answers
+from shoal.runtime.crawl.stations import Stations
 from shoal.runtime.snapshot import Ending, HostView, Opening, Snapshot, Summary
-from shoal.runtime.stations import Stations
 
 
 async def opening_of(stations: Stations) -> Opening:

@@ -1,12 +1,4 @@
-"""One crawl, running: leases go out to fetch slots, pages come back through the parse children, and the
-committer makes it all durable.
-
-What is leased and not yet settled never exceeds the concurrency plus one group commit. That single number
-bounds memory, and what a kill can cost: a page that was fetched and not committed is fetched again.
-
-Only taking new leases ever waits. Landing a page, adding its links and committing never block on one another,
-so the cycle frontier → fetch → parse → frontier cannot lock up.
-"""
+"""A crawl, from its first lease to its last commit."""
 
 import asyncio
 import logging
@@ -23,18 +15,17 @@ from shoal.model.errors import ShoalError
 from shoal.model.outcome import Acknowledgement, Dead, Lease, Released, Settlement, internal
 from shoal.model.page import ParseResult
 from shoal.runtime import sums
-from shoal.runtime.commit import MOST, Committer
+from shoal.runtime.crawl.commit import MOST, Committer
+from shoal.runtime.crawl.lookalikes import Lookalikes
+from shoal.runtime.crawl.parsing import PATIENCE, Parsing
+from shoal.runtime.crawl.picture import opening_of, summary_of, view_of
+from shoal.runtime.crawl.quarantine import Quarantine
+from shoal.runtime.crawl.stations import Stations
+from shoal.runtime.crawl.tally import Tally
 from shoal.runtime.figures import Done
 from shoal.runtime.finished import is_finished
-from shoal.runtime.lookalikes import Lookalikes
-from shoal.runtime.parsing import PATIENCE, Parsing
-from shoal.runtime.plan import CrawlPlan, Stop
-from shoal.runtime.quarantine import Quarantine
+from shoal.runtime.plan import Stop
 from shoal.runtime.snapshot import Ending, Opening, Snapshot, Summary
-from shoal.runtime.stations import Stations
-from shoal.runtime.tally import Tally
-from shoal.runtime.views import opening_of, summary_of, view_of
-from shoal.runtime.wiring import open_stations
 
 log = logging.getLogger(__name__)
 
@@ -46,24 +37,6 @@ PARSE_BACKLOG_BYTES = 64 << 20
 IDLE = 1.0  # longest sleep between two looks at the frontier
 WATCH_EVERY = 0.25
 COUNT_EVERY = 1.0  # seconds between two questions to every shard whether anything is left
-
-
-async def crawl(
-    plan: CrawlPlan,
-    *,
-    stop: Stop,
-    opened: Callable[[Opening], None] | None = None,
-    watch: Callable[[Snapshot], None] | None = None,
-) -> Summary:
-    """Run a crawl to its end, or until `stop` asks it to end earlier; the same call goes on from there.
-
-    `opened` is told once what the crawl starts from, `watch` four times a second how it goes.
-    """
-    async with open_stations(plan) as stations:
-        running = Crawl(stations)
-        if opened is not None:
-            opened(await running.opening())
-        return await running.summary(await running.run(stop, watch))
 
 
 class Crawl:

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from shoal.model.request import Link, Request
-from shoal.runtime.quarantine import SAMPLE, SPAN, Quarantine
+from shoal.runtime.crawl.quarantine import SAMPLE, SPAN, Quarantine
 from shoal.runtime.sums import Closed
 
 MOST = 50 * SAMPLE

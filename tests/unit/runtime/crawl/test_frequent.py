@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 
-from shoal.runtime.frequent import Frequent
+from shoal.runtime.crawl.frequent import Frequent
 
 
 def test_a_name_that_comes_often_is_counted_among_any_number_that_do_not() -> None:

@@ -17,7 +17,7 @@ from shoal.model.settings import Settings
 from shoal.model.url import host_key
 from shoal.parse.pool import ParsePool
 from shoal.runtime import sums
-from shoal.runtime.commit import Acknowledged
+from shoal.runtime.crawl.commit import Acknowledged
 from shoal.runtime.outlet import Outlet
 from shoal.runtime.pages import Pages
 
