@@ -130,7 +130,7 @@ async def test_a_worker_serves_every_crawl_until_it_is_asked_to_stop_and_is_seen
         worker.send_signal(signal.SIGTERM)
 
         assert await fleet.ended(worker) == 0, fleet.logs()
-        assert (second.code, second.err.split(" ")[1]) == (0, "urls.txt:3:")
+        assert (second.code, second.err.split(" ")[1]) == (6, "urls.txt:3:")
         [beaten] = seen["workers"]
         assert (beaten["pid"], beaten["roles"]) == (worker.pid, ["fetch", "parse", "sink"])
         assert fleet.status()["workers"] == []

@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 from shoal.cli.output import ClosedPipe
-from shoal.model.errors import ShoalError, Unavailable
+from shoal.model.errors import Interrupted, ShoalError, Unavailable
 
 
 class Exit(IntEnum):
@@ -13,6 +13,7 @@ class Exit(IntEnum):
     INTERRUPTED = 3
     UNAVAILABLE = 4
     NOT_VERIFIED = 5
+    BAD_LINES = 6
     BUG = 70  # EX_SOFTWARE of sysexits.h
     CLOSED_PIPE = 141  # what a shell reports for a command that SIGPIPE ended
 
@@ -24,6 +25,7 @@ MEANING = {
     Exit.INTERRUPTED: "interrupted; the same command goes on where this one stopped",
     Exit.UNAVAILABLE: "the store or an output is not available: in use by somebody else, or the disk is full",
     Exit.NOT_VERIFIED: "verify found a problem",
+    Exit.BAD_LINES: "finished, but some lines of --seeds are no start URLs and were left out",
     Exit.BUG: "a bug in Shoal; the traceback was written to a file",
     Exit.CLOSED_PIPE: "whoever read the output went away before it was written",
 }
@@ -32,6 +34,8 @@ MEANING = {
 def code_of(error: ShoalError) -> Exit:
     """Choose the exit code for an error raised on purpose."""
     match error:
+        case Interrupted():
+            return Exit.INTERRUPTED
         case Unavailable():
             return Exit.UNAVAILABLE
         case ClosedPipe():

@@ -49,12 +49,12 @@ def command(**given: Any) -> int:
     resume = again(sys.argv[1:])
     silent = given["quiet"] or given["json"]
     summary = uvloop.run(_run(plan, workers, resume, verbose=given["verbose"], silent=silent))
-    code = exit_of(summary, max_dead=plan.settings.crawl.max_dead)
+    code = exit_of(summary, max_dead=plan.settings.crawl.max_dead, listed=plan.listed)
     if given["json"]:
         put_json({**summary_json(summary, code=code), "bytes": None, "workers": workers})
     elif not given["quiet"]:
         lines = list(summary_lines(summary, again=resume))
-        if code is Exit.FINISHED and not is_redis(plan.settings.store):
+        if code in (Exit.FINISHED, Exit.BAD_LINES) and not is_redis(plan.settings.store):
             lines.pop()  # what comes next would ask the private server, which has ended
         put("\n".join(lines))
     if code and (complaint := shortcoming(summary, ())):
@@ -103,7 +103,7 @@ async def _run(plan: "CrawlPlan", workers: int, resume: str, *, verbose: int, si
             log.info("fleet.progress", extra=progress(overview))
 
     def announce(opening: "Opening") -> None:
-        for line in opening_lines(opening):
+        for line in opening_lines(opening, plan.listed):
             watch.say(line)
 
     with watch, stopped_by_signals(stop, watch.say, resume=resume):

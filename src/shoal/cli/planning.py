@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.cli.layers import load_settings
-from shoal.cli.output import tell
-from shoal.cli.seeds import read_seeds, told
+from shoal.cli.seeds import SeedFile
 from shoal.cli.target import read_target
+from shoal.model.errors import Misconfigured
 from shoal.runtime.plan import CrawlPlan
 
 
@@ -56,19 +56,20 @@ def asked_of(given: Mapping[str, Any]) -> Asked:
 
 def plan_of(asked: Asked) -> CrawlPlan:
     """Work out what to crawl and how; raises `Misconfigured` for what cannot be."""
-    seeds: tuple[str, ...] = ()
-    if asked.seeds is not None:
-        listed = read_seeds(asked.seeds)
-        seeds = listed.urls
-        for complaint in told(listed.complaints):
-            tell(complaint)
-    target = read_target(asked.targets, asked.items, seeds)
     layers = load_settings(asked.flags, config=asked.config)
+    listed = None if asked.seeds is None else SeedFile(asked.seeds)
+    try:
+        target = read_target(asked.targets, asked.items, listed.first if listed else "")
+    except Misconfigured:
+        if listed is not None:
+            listed.close()
+        raise
     return CrawlPlan(
         source=target.source,
         settings=layers.settings,
         name=asked.crawl,
         seeds=target.seeds,
+        listed=listed,
         sitemaps=tuple(asked.sitemaps),
         outputs=tuple(asked.outputs),
         fresh=asked.fresh,

@@ -8,6 +8,7 @@ from shoal.cli.exits import Exit
 from shoal.cli.figures import by_count, count, counted, duration, size
 from shoal.cli.patterns import pattern_lines, patterns_json
 from shoal.runtime.letters import DeadLetter
+from shoal.runtime.plan import SeedList
 from shoal.runtime.snapshot import Ending, Opening, Summary
 
 _HEADLINE = {
@@ -18,7 +19,7 @@ _HEADLINE = {
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
 
 
-def exit_of(summary: Summary, *, max_dead: int | None) -> Exit:
+def exit_of(summary: Summary, *, max_dead: int | None, listed: SeedList | None = None) -> Exit:
     """Decide how the command ends."""
     counts = summary.snapshot.counts
     if summary.ending is Ending.INTERRUPTED:
@@ -28,17 +29,19 @@ def exit_of(summary: Summary, *, max_dead: int | None) -> Exit:
     # Nobody means "not one page, all given up" by success, unless they said how many may be given up.
     if max_dead is None and counts.get("dead") and not counts.get("done"):
         return Exit.DEAD_LETTERS
-    return Exit.FINISHED
+    return Exit.BAD_LINES if listed is not None and listed.bad else Exit.FINISHED
 
 
-def opening_lines(opening: Opening) -> Iterator[str]:
-    """Say whether a crawl begins or goes on, and where its things are."""
+def opening_lines(opening: Opening, listed: SeedList | None = None) -> Iterator[str]:
+    """Say whether a crawl begins or goes on, from what, and where its things are."""
     if opening.resumed:
         settled = sum(opening.counts[state] for state in ("done", "gone", "dead", "filtered"))
         left = sum(opening.counts.values()) - settled
         yield f"resuming crawl {opening.crawl}: {count(settled)} settled, {count(left)} to go"
     else:
         yield f"starting crawl {opening.crawl}"
+    if listed is not None:
+        yield f"{counted(listed.new, 'start URL')} added, {count(listed.known)} known already"
     yield f"items go to {', '.join(map(_place, opening.outputs))}"
     yield f"pages go to {opening.archive}"
 

@@ -37,7 +37,7 @@ def run_plan(plan: CrawlPlan, shown: Shown, *, resume: str) -> Exit:
 
     _calm_collector()
     summary, letters = uvloop.run(_watched(plan, shown, resume))
-    code = exit_of(summary, max_dead=plan.settings.crawl.max_dead)
+    code = exit_of(summary, max_dead=plan.settings.crawl.max_dead, listed=plan.listed)
     _tell_results(summary, shown, code, resume, aside="-" in plan.outputs)
     complaint = shortcoming(summary, letters)
     if complaint and (code is not Exit.FINISHED or not shown.silent):
@@ -73,7 +73,7 @@ async def _watched(plan: CrawlPlan, shown: Shown, resume: str) -> tuple[Summary,
     )
 
     def announce(opening: Opening) -> None:
-        for line in opening_lines(opening):
+        for line in opening_lines(opening, plan.listed):
             watch.say(line)
 
     with watch, stopped_by_signals(stop, watch.say, resume=resume):

@@ -1,9 +1,10 @@
 """`shoal submit`: hand a crawl to a fleet. It takes what `shoal crawl` takes, and fetches nothing."""
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from shoal.cli.crawl import like_crawl
-from shoal.cli.figures import counted
+from shoal.cli.figures import count, counted
 from shoal.cli.options import examples
 
 if TYPE_CHECKING:
@@ -32,22 +33,30 @@ def command(**given: Any) -> int:
     from shoal.cli.exits import Exit
     from shoal.cli.log import start_logging
     from shoal.cli.output import put, put_json
+    from shoal.cli.report import again
 
     start_logging(verbose=given["verbose"], quiet=given["quiet"] or given["json"])
-    submitted = uvloop.run(_submit(plan))
+    submitted = uvloop.run(_submit(plan, resume=again(sys.argv[1:])))
     if given["json"]:
         put_json(_json(submitted))
     elif not given["quiet"]:
         put(_text(submitted))
-    return Exit.FINISHED
+    return Exit.BAD_LINES if plan.listed is not None and plan.listed.bad else Exit.FINISHED
 
 
-async def _submit(plan: "CrawlPlan") -> "Submitted":
+async def _submit(plan: "CrawlPlan", *, resume: str) -> "Submitted":
+    from shoal.cli.output import tell
+    from shoal.cli.signals import stopped_by_signals
+    from shoal.runtime.plan import Stop
     from shoal.runtime.submit import submit
     from shoal.stores.redis import RedisStore, parse
 
+    stop = Stop()
     async with RedisStore.open(parse(plan.settings.store)) as store:
-        return await submit(store, plan)
+        if plan.listed is None:
+            return await submit(store, plan, stop)
+        with stopped_by_signals(stop, tell, resume=resume):
+            return await submit(store, plan, stop)
 
 
 def _json(submitted: "Submitted") -> dict[str, object]:
@@ -56,6 +65,7 @@ def _json(submitted: "Submitted") -> dict[str, object]:
         "resumed": submitted.resumed,
         "changed": submitted.changed,
         "added": submitted.added,
+        "known": submitted.known,
         "outputs": list(submitted.outputs),
         "version": submitted.version,
     }
@@ -63,9 +73,10 @@ def _json(submitted: "Submitted") -> dict[str, object]:
 
 def _text(submitted: "Submitted") -> str:
     what = "goes on" if submitted.resumed else "is new"
+    known = f", {count(submitted.known)} known already" if submitted.known else ""
     return "\n".join(
         [
-            f"crawl {submitted.crawl} {what}: {counted(submitted.added, 'start URL')} added",
+            f"crawl {submitted.crawl} {what}: {counted(submitted.added, 'start URL')} added{known}",
             f"items go to {', '.join(submitted.outputs)}",
             "Next: shoal worker   (on any machine, with the same --store)",
         ]

@@ -12,6 +12,10 @@ class Unavailable(ShoalError):
     """A store or peer is not answering: wait and try again."""
 
 
+class Interrupted(ShoalError):
+    """Somebody asked to stop: what was done so far stays, and the same again goes on."""
+
+
 class Rejected(ShoalError):
     """This input will never work: record it and move on."""
 

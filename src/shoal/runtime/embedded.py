@@ -19,7 +19,7 @@ async def crawl(
 
     `opened` is told once what the crawl starts from, `watch` four times a second how it goes.
     """
-    async with open_stations(plan) as stations:
+    async with open_stations(plan, stop) as stations:
         running = Crawl(stations)
         if opened is not None:
             opened(await running.opening())

@@ -49,7 +49,7 @@ async def run_fleet(
         if not is_redis(dsn):
             dsn = await stack.enter_async_context(private_store(Path(dsn) / SERVER))
         store = await stack.enter_async_context(RedisStore.open(dsn))
-        submitted = await submit(store, plan)
+        submitted = await submit(store, plan, stop)
         before = await _crawl(store, submitted.crawl)
         items = await RedisFrontier(store).items(submitted.crawl)
         outputs, archive = tuple(map(shown, submitted.outputs)), f"{FOLDER}/archive"

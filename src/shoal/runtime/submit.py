@@ -11,17 +11,18 @@ import msgspec
 
 from shoal.archive.names import file_name
 from shoal.fetch.cookies import CookieJar
+from shoal.fetch.given_cookies import for_seeds
 from shoal.fleet.crawls import CrawlRecord, Crawls
 from shoal.frontier import Opened
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.seen import Approximate
 from shoal.model.errors import Misconfigured
-from shoal.model.request import Link
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
 from shoal.runtime.host_blocks import host_paces, pace_of
-from shoal.runtime.plan import CrawlPlan
+from shoal.runtime.plan import CrawlPlan, Stop
+from shoal.runtime.seeding import add_given, add_listed
 from shoal.runtime.wiring import cookies_of, seeds_of, with_wishes
 from shoal.sinks.names import STDOUT, is_database
 from shoal.spider.source import SpiderFile, SpiderSource
@@ -36,19 +37,22 @@ class Submitted:
     resumed: bool  # False: it did not exist before
     changed: bool  # False: it had been submitted exactly like this
     added: int  # seeds that were new
+    known: int  # seeds that were not
     outputs: tuple[str, ...]
     version: str  # of the spider's code
 
 
-async def submit(store: RedisStore, plan: CrawlPlan) -> Submitted:
-    """Put a crawl into the store; raises before anything is written if the plan cannot work."""
+async def submit(store: RedisStore, plan: CrawlPlan, stop: Stop) -> Submitted:
+    """Put a crawl into the store; raises before anything is written if the plan cannot work.
+
+    A list of start URLs may take long to read; `stop` ends that with `Interrupted`. Workers hear of a
+    new crawl when the last one is in.
+    """
     async with ParsePool.open(plan.source, procs=1, limits=plan.settings.parse) as parser:
         spider = parser.description
     settings = with_wishes(plan.settings, spider, plan.overrides)
     name = plan.name or spider.name
     seeds = seeds_of(plan, spider)
-    urls = [seed.url for seed in seeds]
-    scope = Scope.of(settings.crawl, urls, hosts=spider.hosts, limits=settings.links)
     jar = CookieJar()
     jar.put(cookies_of(settings.crawl, seeds), time.time())
     outputs = tuple(map(_output, plan.outputs or (f"{FOLDER}/items/{file_name(name)}.jsonl",)))
@@ -57,11 +61,18 @@ async def submit(store: RedisStore, plan: CrawlPlan) -> Submitted:
     if plan.fresh:
         await frontier.drop_crawl(name)
     opened = await open_in(frontier, name, settings)
-    added = await frontier.add(name, [Link.to(seed) for seed in seeds])
-    known = await crawls.get(name)
-    hosts = None if scope.hosts is None else set(scope.hosts)
-    if hosts is not None and known is not None and known.hosts is not None and not plan.fresh:
-        hosts |= set(known.hosts)  # what earlier seeds led to is still queued
+    new = await add_given(frontier, name, seeds)
+    known = len(seeds) - new
+    urls = {seed.url for seed in seeds}
+    if plan.listed is not None:
+        origins = await add_listed(frontier, name, plan.listed, stop)
+        new, known = new + plan.listed.new, known + plan.listed.known
+        jar.put(for_seeds(settings.crawl.cookies, sorted(origins)), time.time())
+        urls |= origins
+    before = await crawls.get(name)
+    hosts = Scope.of(settings.crawl, urls, hosts=spider.hosts, limits=settings.links).hosts
+    if hosts is not None and before is not None and before.hosts is not None and not plan.fresh:
+        hosts = hosts.union(before.hosts)  # what earlier seeds led to is still queued
     changed = await crawls.submit(
         CrawlRecord(
             name=name,
@@ -77,7 +88,7 @@ async def submit(store: RedisStore, plan: CrawlPlan) -> Submitted:
             submitted_at=time.time(),
         )
     )
-    return Submitted(name, opened.resumed, changed, added.new, outputs, spider.version)
+    return Submitted(name, opened.resumed, changed, new, known, outputs, spider.version)
 
 
 async def open_in(frontier: RedisFrontier, name: str, settings: Settings) -> Opened:

@@ -23,7 +23,7 @@ async def crawl_on_fleet(
 ) -> Summary:
     """Run a crawl to its end, or until `stop` asks it to end earlier; like `crawl`, on a shared store."""
     async with RedisStore.open(plan.settings.store) as store:
-        submitted = await submit(store, plan)
+        submitted = await submit(store, plan, stop)
         frontier = RedisFrontier(store)
         if opened is not None:
             counts = await frontier.counts(submitted.crawl)

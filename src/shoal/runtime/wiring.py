@@ -44,6 +44,7 @@ from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.request import Link, Request
 from shoal.model.scope import Scope
 from shoal.model.settings import CrawlSettings, Settings
+from shoal.model.url import host_key
 from shoal.parse.pool import ParsePool
 from shoal.runtime import sums
 from shoal.runtime.control import steerable
@@ -51,7 +52,8 @@ from shoal.runtime.crawl.stations import Border, Stations
 from shoal.runtime.host_blocks import host_paces, pace_of
 from shoal.runtime.outlet import OwnOutputs, archive_key, rejects_key, sinks_key
 from shoal.runtime.pages import Pages
-from shoal.runtime.plan import CrawlPlan
+from shoal.runtime.plan import CrawlPlan, Stop
+from shoal.runtime.seeding import add_given, add_listed
 from shoal.runtime.versions import KEY as VERSIONS
 from shoal.runtime.versions import Versions
 from shoal.sinks import Sinks
@@ -62,13 +64,15 @@ from shoal.stores.folder import StoreFolder
 
 log = logging.getLogger(__name__)
 
-SEEDS_AT_ONCE = 10_000
 USER_AGENT_TOKEN = "Shoal"  # noqa: S105 - the product token that robots.txt files know us by
 
 
 @asynccontextmanager
-async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
-    """Open every station for a crawl. Raises before anything is written if the plan cannot work."""
+async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
+    """Open every station for a crawl. Raises before anything is written if the plan cannot work.
+
+    A list of start URLs may take long to read; `stop` ends that with `Interrupted`.
+    """
     async with AsyncExitStack() as stack:
         parser = await stack.enter_async_context(
             ParsePool.open(plan.source, procs=procs_of(plan.settings.crawl), limits=plan.settings.parse)
@@ -146,10 +150,12 @@ async def open_stations(plan: CrawlPlan) -> AsyncIterator[Stations]:
         scope = msgspec.structs.replace(scope, lookalikes=frozenset(totals.lookalikes))
         border = Border(scope, parser)
         fetcher = await open_crawl_fetcher(stack, settings, frontier, jar, border)
-        # Piece by piece: a spider may start from a million URLs.
-        for begin in range(0, len(seeds), SEEDS_AT_ONCE):
-            piece = seeds[begin : begin + SEEDS_AT_ONCE]
-            await frontier.add(name, [Link.to(seed) for seed in piece])
+        await add_given(frontier, name, seeds)
+        if plan.listed is not None:
+            origins = await add_listed(frontier, name, plan.listed, stop)
+            jar.put(for_seeds(settings.crawl.cookies, origins), time.time())
+            if not spider.hosts:
+                border.admit(*map(host_key, origins))
         if await frontier.paused(name):
             log.warning("crawl.paused", extra={"crawl": name, "go_on_with": f"shoal resume {name}"})
         await stack.enter_async_context(steerable(store.path, frontier))
@@ -291,10 +297,15 @@ def with_wishes(settings: Settings, spider: SpiderDescription, given: frozenset[
 
 
 def seeds_of(plan: CrawlPlan, spider: SpiderDescription) -> list[Request]:
-    """Give the requests to start from: those of the command line, else the spider's own."""
-    requests = [Request(url=url) for url in plan.seeds] or list(spider.start)
+    """Give the requests to start from: those of the command line, else the spider's own.
+
+    A list of them is read when all else is open.
+    """
+    requests = [Request(url=url) for url in plan.seeds]
+    if not requests and plan.listed is None:
+        requests += spider.start
     requests += [listing(url) for url in plan.sitemaps]
-    if not requests:
+    if not requests and plan.listed is None:
         raise Misconfigured(f"spider {spider.name!r} has nowhere to start: give it start=[...] or a URL")
     seeds = []
     for request in requests:

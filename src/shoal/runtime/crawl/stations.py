@@ -91,11 +91,11 @@ class Border:
             self.admit(host_key(url))
         return self._scope.refuse(url, depth)
 
-    def admit(self, host: str) -> None:
-        """Take a host in."""
+    def admit(self, *others: str) -> None:
+        """Take hosts in."""
         hosts = self._scope.hosts
-        if hosts is not None and host not in hosts:
-            self._move(msgspec.structs.replace(self._scope, hosts=hosts | {host}))
+        if hosts is not None and not hosts.issuperset(others):
+            self._move(msgspec.structs.replace(self._scope, hosts=hosts.union(others)))
 
     def watch(self, pattern: str) -> None:
         """Have every page of a pattern compared with the others."""

@@ -1,0 +1,67 @@
+"""Start URLs into the frontier, piece by piece: a list of them may be longer than memory is large.
+
+Adding is idempotent, and a list that was cut short needs no mark of where: the next run reads it from its
+beginning, and what the crawl knows is not added again.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Protocol
+
+from shoal.frontier import Added
+from shoal.model.errors import Interrupted
+from shoal.model.request import Link, Request
+from shoal.model.url import origin_of
+from shoal.runtime.plan import SeedList, Stop
+
+AT_ONCE = 10_000
+
+
+class Frontier(Protocol):
+    """The part of a frontier that seeding needs."""
+
+    async def add(self, crawl: str, links: Sequence[Link]) -> Added: ...
+
+
+async def add_given(frontier: Frontier, crawl: str, seeds: Sequence[Request]) -> int:
+    """Add seeds that are at hand; returns how many were new."""
+    new = 0
+    for begin in range(0, len(seeds), AT_ONCE):
+        piece = seeds[begin : begin + AT_ONCE]
+        new += (await frontier.add(crawl, [Link.to(seed) for seed in piece])).new
+    return new
+
+
+async def add_listed(frontier: Frontier, crawl: str, listed: SeedList, stop: Stop) -> set[str]:
+    """Add seeds as they are read; returns their origins, which take as much memory as there are hosts.
+
+    Raises `Interrupted` when `stop` asks to drain, even while whoever writes the list is silent.
+    """
+    origins: set[str] = set()
+    async with aclosing(listed.pieces()) as pieces:
+        while (piece := await _next(pieces, stop)) and not stop.drain.is_set():
+            added = await frontier.add(crawl, [Link.to(Request(url=url)) for url in piece])
+            listed.new += added.new
+            listed.known += len(piece) - added.new
+            origins.update(map(origin_of, piece))
+    if stop.drain.is_set():
+        raise Interrupted(
+            f"interrupted: {listed.new:,} start URLs were added and stay; the same command goes on"
+        )
+    return origins
+
+
+async def _next(pieces: AsyncGenerator[Sequence[str], None], stop: Stop) -> Sequence[str] | None:
+    """Wait for a piece, and no longer when `stop` asks to drain: then there is none, as at the end."""
+
+    async def read() -> Sequence[str] | None:
+        return await anext(pieces, None)
+
+    async with asyncio.TaskGroup() as group:
+        piece = group.create_task(read(), name="seeds.read")
+        asked = group.create_task(stop.drain.wait(), name="seeds.stop")
+        await asyncio.wait((piece, asked), return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        piece.cancel()  # of no effect where it is done
+    return None if piece.cancelled() else piece.result()

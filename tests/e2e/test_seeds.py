@@ -1,0 +1,117 @@
+"""A list of start URLs, from a file or from whoever writes to standard input."""
+
+import asyncio
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.command import QUICK, SHOAL, TIMEOUT, Ran, shoal, surroundings
+from tests.servers.redis import RedisServer, valkey
+
+from shoal.runtime.looking import open_reader
+
+SUBMIT = ("submit", "--crawl", "listed", "--out", "items.jsonl", "--seeds")
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
+    async with valkey(tmp_path / "server") as server:
+        yield server
+
+
+class Typing:
+    """A command that is still being told its start URLs."""
+
+    def __init__(self, server: RedisServer, folder: Path) -> None:
+        self._dsn = server.dsn
+        self._process = subprocess.Popen(
+            [*SHOAL, *SUBMIT, "-"],
+            cwd=folder,
+            env=surroundings({"SHOAL_STORE": server.dsn}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    async def tell(self, line: str, *, accepted: int) -> None:
+        """Write a line, and wait until the store has so many start URLs."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line)
+        self._process.stdin.flush()
+        async with open_reader(self._dsn) as reader:
+            while sum([(await reader.counts(crawl)).accepted for crawl in await reader.crawls()]) != accepted:
+                assert self._process.poll() is None
+                await asyncio.sleep(0.05)
+
+    def interrupt(self) -> Ran:
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(TIMEOUT)  # by itself: its standard input is open
+        return self.end()
+
+    def end(self) -> Ran:
+        out, err = self._process.communicate(timeout=TIMEOUT)
+        return Ran(self._process.returncode, out, err)
+
+
+async def test_good_lines_are_submitted_and_bad_ones_cost_an_exit_code(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    lines = [f"https://host-{n % 7}.test/{n}" for n in range(3_000)]
+    lines[1_500] = "nonsense"
+    (tmp_path / "urls.txt").write_text("\n".join(lines))
+    env = {"SHOAL_STORE": server.dsn}
+
+    first = shoal(*SUBMIT, "urls.txt", "--json", cwd=tmp_path, env=env)
+    again = shoal(*SUBMIT, "urls.txt", "--json", cwd=tmp_path, env=env)
+
+    assert (first.code, first.json["added"], first.json["known"]) == (6, 2_999, 0)
+    assert "shoal: urls.txt:1501: not a valid URL" in first.err
+    assert (again.code, again.json["added"], again.json["known"]) == (6, 0, 2_999)
+    assert again.json["changed"] is False
+    del lines[1_500]
+    (tmp_path / "urls.txt").write_text("\n".join([*lines, "https://host-9.test/"]))
+    more = shoal(*SUBMIT, "urls.txt", cwd=tmp_path, env=env)
+    assert more.code == 0
+    assert more.out.startswith("crawl listed goes on: 1 start URL added, 2,999 known already\n")
+
+
+async def test_what_a_slow_writer_has_written_is_added_at_once(server: RedisServer, tmp_path: Path) -> None:
+    typing = Typing(server, tmp_path)
+    await typing.tell("https://a.test/1\n", accepted=1)
+    await typing.tell("https://a.test/2\nhttps://a.test/3\n", accepted=3)
+
+    ran = typing.end()
+
+    assert ran.code == 0, ran.err
+    assert "3 start URLs added" in ran.out
+
+
+async def test_an_interrupted_list_keeps_what_was_added_and_the_same_again_goes_on(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    typing = Typing(server, tmp_path)
+    await typing.tell("https://a.test/1\n", accepted=1)
+
+    ran = typing.interrupt()
+
+    assert ran.code == 3
+    assert "1 start URLs were added and stay; the same command goes on" in ran.err
+    again = Typing(server, tmp_path)
+    await again.tell("https://a.test/1\nhttps://a.test/2\n", accepted=2)
+    assert "crawl listed goes on: 1 start URL added, 1 known already" in again.end().out
+
+
+def test_a_crawl_on_one_machine_takes_a_list_too(shop: str, tmp_path: Path) -> None:
+    (tmp_path / "urls.txt").write_text(f"{shop}\nnonsense\n{shop}#again\n")
+    listed = ("crawl", "--seeds", "urls.txt", "--out", "items.jsonl", "--max-pages", "5", *QUICK)
+
+    first = shoal(*listed, cwd=tmp_path)
+    again = shoal(*listed, "--json", cwd=tmp_path)
+
+    assert first.code == 6
+    assert "1 start URL added, 1 known already" in first.err
+    assert (again.code, again.json["exit_code"]) == (6, 6)
+    assert again.json["counts"]["done"] == 5
