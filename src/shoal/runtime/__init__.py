@@ -1,5 +1,6 @@
-"""Where the stations meet: one crawl from seeds to sinks, in one process and its parse children.
+"""Where the stations meet: crawls from seeds to sinks, and whatever looks at them or steers them.
 
-`plan` says what to crawl, `wiring` joins the stations, `crawl` runs them, `commit` is the one place where
-work becomes durable, `snapshot` is what can be watched, `verify` proves that nothing was lost.
+`plan` says what to crawl. `wiring` joins the stations for a process that owns its store (`embedded`),
+`joining` does it for one worker of a fleet (`worker`). `crawl` runs them, the same for both; `snapshot` is
+what can be watched, `verify` proves that nothing was lost.
 """

@@ -29,7 +29,9 @@ from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
 from shoal.runtime import sums
-from shoal.runtime.crawl.stations import Border, Stations
+from shoal.runtime.crawl.border import Border
+from shoal.runtime.crawl.ownership import Shared
+from shoal.runtime.crawl.stations import Stations
 from shoal.runtime.outlet import Streamed
 from shoal.runtime.pages import Pages
 from shoal.runtime.submit import open_in
@@ -84,11 +86,11 @@ async def join_crawl(
             settings=settings,
             holder=worker,
             resumed=opened.resumed,
+            ownership=Shared(worker, border, totals),
             frontier=frontier,
             fetcher=await open_crawl_fetcher(
                 stack, settings, frontier, jar, border, gate=SharedGate(frontier.turn)
             ),
-            jar=jar,
             outlet=Streamed(archive, rejects, totals),
             pages=Pages(archive, ArchiveReader(segments, decode_archived, limits=settings.fetch)),
             parser=parser,
@@ -98,7 +100,6 @@ async def join_crawl(
             store=str(store.dsn),
             archive=segments.path,
             rejects=rejects_file,
-            shared=True,
         )
 
 

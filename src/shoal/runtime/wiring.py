@@ -48,7 +48,9 @@ from shoal.model.url import host_key
 from shoal.parse.pool import ParsePool
 from shoal.runtime import sums
 from shoal.runtime.control import steerable
-from shoal.runtime.crawl.stations import Border, Stations
+from shoal.runtime.crawl.border import Border
+from shoal.runtime.crawl.ownership import Owned
+from shoal.runtime.crawl.stations import Stations
 from shoal.runtime.host_blocks import host_paces, pace_of
 from shoal.runtime.outlet import OwnOutputs, archive_key, rejects_key, sinks_key
 from shoal.runtime.pages import Pages
@@ -164,9 +166,9 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
             settings=settings,
             holder=f"{os.uname().nodename}-{os.getpid()}",
             resumed=opened.resumed,
+            ownership=Owned(jar, border),
             frontier=frontier,
             fetcher=fetcher,
-            jar=jar,
             outlet=OwnOutputs(name, archive, sinks, rejects, totals),
             pages=Pages(archive, ArchiveReader(segments, decode_archived, limits=settings.fetch)),
             parser=parser,
@@ -177,6 +179,7 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
             store=str(store.path),
             archive=segments.path,
             rejects=rejects_file(store, name),
+            unparsed=frontier.parsing(name),
         )
 
 

@@ -1,5 +1,6 @@
 """What is in hand between an answer and the commit that makes it count."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from shoal.archive.reader import StoredPage
@@ -10,8 +11,26 @@ from shoal.model.page import GivenUp, PageRecord, ParseTask, Response
 from shoal.model.request import Request
 
 
+class Leased(ABC):
+    """Something in hand whose lease is not settled yet."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def lease(self) -> Lease: ...
+
+    @property
+    def fingerprint(self) -> int:
+        return self.lease.fingerprint
+
+    @property
+    def request(self) -> Request:
+        return self.lease.request
+
+
 @dataclass(slots=True)
-class Arrived:
+class Arrived(Leased):
     """A page that only we have: fetched, not archived, its lease not settled."""
 
     attempt: Attempt
@@ -22,14 +41,6 @@ class Arrived:
     @property
     def lease(self) -> Lease:
         return self.attempt.lease
-
-    @property
-    def fingerprint(self) -> int:
-        return self.lease.fingerprint
-
-    @property
-    def request(self) -> Request:
-        return self.lease.request
 
     @property
     def status(self) -> int:
@@ -52,7 +63,7 @@ class Archived:
 
 
 @dataclass(slots=True)
-class Barren:
+class Barren(Leased):
     """A request that brought no page; its settlement is ready."""
 
     settlement: Settlement
@@ -60,14 +71,6 @@ class Barren:
     @property
     def lease(self) -> Lease:
         return self.settlement.lease
-
-    @property
-    def fingerprint(self) -> int:
-        return self.lease.fingerprint
-
-    @property
-    def request(self) -> Request:
-        return self.lease.request
 
 
 @dataclass(slots=True)
@@ -80,7 +83,7 @@ class Failed:
     def task(self, id: int) -> ParseTask:
         """Make what a parse child is given to run the hook."""
         what, failure = self.what, self.failure
-        attempts = what.attempts if isinstance(what, Archived) else what.lease.attempt
+        attempts = what.lease.attempt if isinstance(what, Leased) else what.attempts
         end = GivenUp(failure.kind, failure.reason, attempts)
         url = what.request.url
         return ParseTask(id, what.fingerprint, what.request, url, failure.status, (), b"", 0.0, end)

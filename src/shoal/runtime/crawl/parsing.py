@@ -14,7 +14,6 @@ import asyncio
 import itertools
 import logging
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Set
 from typing import Protocol, assert_never
 
@@ -30,15 +29,13 @@ from shoal.model.page import PageRecord, ParseFault, ParseResult, ParseTask, Res
 from shoal.model.request import Request, trace_id
 from shoal.model.url import host_key
 from shoal.parse.pool import ParsePool, Poisoned
-from shoal.runtime.crawl.in_hand import Archived, Arrived, Barren, Failed, failure_of
-from shoal.runtime.crawl.lookalikes import Lookalikes
-from shoal.runtime.crawl.quarantine import Quarantine
+from shoal.runtime.crawl.in_hand import Archived, Arrived, Barren, Failed, Leased, failure_of
 from shoal.runtime.crawl.tally import Tally
+from shoal.runtime.crawl.traps import Traps
 from shoal.runtime.pages import Pages
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 2.0  # seconds after which a page is settled although its parse has not ended
 READS = 16  # pages read at once: an object store takes its time for each
 BACKLOG = 512  # pages in the parse stage at which taking up archived ones pauses
 
@@ -65,8 +62,7 @@ class Parsing:
         ledger: Ledger,
         tally: Tally,
         *,
-        quarantine: Quarantine,
-        lookalikes: Lookalikes,
+        traps: Traps,
         hooks: Set[FailureClass] = frozenset(),
         elsewhere: bool = False,
         max_crashes: int,
@@ -77,8 +73,7 @@ class Parsing:
         self._pages = pages
         self._ledger = ledger
         self._tally = tally
-        self._quarantine = quarantine
-        self._lookalikes = lookalikes
+        self._traps = traps
         self._hooks = hooks
         self._elsewhere = elsewhere
         self._max_crashes = max_crashes
@@ -138,8 +133,8 @@ class Parsing:
         task = _task(next(self._ids), waiting.fingerprint, waiting.request, shown)
         self._submit(task, archived)
 
-    def settle_slow(self, *, patience: float = PATIENCE) -> None:
-        """Settle the pages that have been in hand for long, as fetched: their leases are free then."""
+    def settle_slow(self, *, patience: float) -> None:
+        """Settle the pages that have been in hand for longer, as fetched: their leases are free then."""
         before = time.monotonic() - patience
         for id, hand in list(self._in_hand.items()):
             what = hand.what if isinstance(hand, Failed) else hand
@@ -170,7 +165,7 @@ class Parsing:
         hand = self._in_hand.pop(answer.id)
         self._fewer.set()
         what = hand.what if isinstance(hand, Failed) else hand
-        if not isinstance(what, Archived) and self._ledger.gave_up(what.lease):
+        if isinstance(what, Leased) and self._ledger.gave_up(what.lease):
             return
         if isinstance(hand, Failed):
             self._end(hand.what, hand.failure, self._heard(hand, answer))
@@ -181,7 +176,7 @@ class Parsing:
             log.warning("page.parse_error", extra={"trace": trace_id(hand.fingerprint), **facts})
             self._fail(hand, answer.fault.kind, answer.fault.reason)
         else:
-            result = self._sifted(answer, hand.request.url)
+            result = self._traps.sift(answer, hand.request.url)
             self._tally.page(result)
             self._end(hand, None, result)
 
@@ -198,7 +193,7 @@ class Parsing:
         """Take what a hook said; its own fault is counted, and changes nothing else."""
         if isinstance(answer, Poisoned):
             answer = ParseResult(answer.id, fault=ParseFault(f"{answer.kind}: {answer.reason}"))
-        result = self._sifted(answer, failed.what.request.url)
+        result = self._traps.sift(answer, failed.what.request.url)
         self._tally.hook(result)
         if result.fault is not None:
             facts = {"reason": result.fault.reason, "detail": result.fault.detail}
@@ -229,16 +224,6 @@ class Parsing:
                 self._ledger.settle(msgspec.structs.replace(settlement, links=links), result)
             case _:
                 assert_never(hand)
-
-    def _sifted(self, result: ParseResult, url: str) -> ParseResult:
-        """Take out the links that lead into a trap, counted by rule like those that a child drops."""
-        links = self._quarantine.admitted(result.links)
-        if result.simhash is not None and self._lookalikes.is_trap(url, result.simhash):
-            links = ()
-        if len(links) == len(result.links):
-            return result
-        dropped = Counter(result.dropped) + Counter({FailureClass.TRAP.value: len(result.links) - len(links)})
-        return msgspec.structs.replace(result, links=tuple(links), dropped=dict(dropped))
 
     def _outcome(self, page: PageRecord, failure: Failure | None, result: ParseResult | None) -> Done | Dead:
         if failure is not None:

@@ -1,0 +1,162 @@
+"""Leases that are out: what counts as owed, and what happens when one runs out."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import pytest
+from tests.unit.runtime.crawl.leased import lease
+
+from shoal.model.outcome import Acknowledgement, Gone, Grant, Lease, Released, Settlement
+from shoal.model.page import ParseResult
+from shoal.runtime.crawl.commit import Committer
+from shoal.runtime.crawl.leases import Leases
+from shoal.runtime.crawl.ownership import Ownership
+from shoal.runtime.outlet import Durable, Ended
+
+
+class Frontier:
+    """Grants what it is told to, and notes in which order it is called."""
+
+    def __init__(self) -> None:
+        self.grants: list[list[Lease]] = []
+        self.calls: list[str] = []
+        self.settled: list[Settlement] = []
+        self.lost: set[int] = set()  # tokens
+
+    async def lease(
+        self, *, holder: str, limit: int, ttl: float, crawls: Sequence[str] | None = None
+    ) -> Grant:
+        self.calls.append("lease")
+        return Grant(self.grants.pop(0), 1.0)
+
+    def holds(self, lease: Lease) -> bool:
+        return lease.token not in self.lost
+
+    async def extend(self, leases: Sequence[Lease], ttl: float) -> Sequence[Lease]:
+        self.calls.append("extend")
+        return [msgspec.structs.replace(lease, leased_until=1000.0) for lease in leases]
+
+    async def commit(
+        self,
+        settlements: Sequence[Settlement] = (),
+        acknowledgements: Sequence[Acknowledgement] = (),
+        checkpoints: Mapping[str, bytes] = {},
+        crawl_state: Mapping[str, Mapping[str, bytes]] = {},
+    ) -> None:
+        self.calls.append("commit")
+        self.settled += settlements
+
+
+class Nowhere:
+    """The way out of a crawl that keeps nothing."""
+
+    def put(self, ended: Ended, result: ParseResult) -> Ended:
+        return ended
+
+    async def flush(self) -> Durable:
+        return Durable()
+
+    def finish(self) -> Durable:
+        return Durable()
+
+
+class AtHundred:
+    """An owner at the instant 100 of a clock."""
+
+    patience = last_patience = 2.0
+
+    def took(self, lease: Lease) -> None:
+        pass
+
+    def extend_before(self, ttl: float) -> float:
+        return 100.0 + ttl / 2
+
+    def run_out_by(self) -> float:
+        return 100.0
+
+    def may_be_finished(self, wait: float) -> bool:
+        return True
+
+    def state(self) -> Mapping[str, bytes]:
+        return {}
+
+
+class Bench:
+    def __init__(self, ownership: Ownership) -> None:
+        self.frontier = Frontier()
+        self.renewed = 0
+        self.committer = Committer(self.frontier, Nowhere(), on_commit=lambda: None, on_stale=lambda: None)
+        self.leases = Leases(
+            self.frontier, self.committer, ownership, crawl="c", holder="h", ttl=60.0, on_lost=self._lost
+        )
+
+    def _lost(self) -> None:
+        self.renewed += 1
+
+    async def take(self, *leases: Lease) -> None:
+        self.frontier.grants.append(list(leases))
+        await self.leases.take(len(leases))
+
+
+@pytest.fixture
+async def bench() -> Bench:
+    return Bench(AtHundred())
+
+
+async def test_what_is_settled_is_owed_until_it_is_durable(bench: Bench) -> None:
+    await bench.take(lease(1), lease(2))
+    bench.leases.settle(Settlement(lease(1), Gone(404)))
+
+    assert (len(bench.leases), bench.leases.owed) == (1, 2)
+    await bench.committer.flush()
+    assert (len(bench.leases), bench.leases.owed) == (1, 1)
+
+
+async def test_what_is_given_back_has_cost_nothing(bench: Bench) -> None:
+    await bench.take(lease(1))
+    bench.leases.give_back(lease(1))
+    await bench.committer.flush()
+
+    assert bench.frontier.settled == [Settlement(lease(1), Released(), sent=False)]
+    assert not bench.leases
+
+
+async def test_only_deadlines_that_come_near_are_moved(bench: Bench) -> None:
+    await bench.take(lease(1, until=129.0), lease(2, until=131.0))
+
+    await bench.leases.extend()
+
+    assert [out.leased_until for out in bench.leases] == [1000.0, 131.0]
+    await bench.leases.extend()
+    assert bench.frontier.calls.count("extend") == 1
+
+
+@pytest.mark.parametrize("call", ["lease", "extend"])
+async def test_what_has_run_out_is_committed_before_a_call_that_reclaims(bench: Bench, call: str) -> None:
+    await bench.take(lease(1, until=99.0), lease(2, until=120.0))
+    bench.leases.settle(Settlement(lease(1, until=99.0), Gone(404)))
+
+    await (bench.take() if call == "lease" else bench.leases.extend())
+
+    assert bench.frontier.calls[1:] == ["commit", call]
+
+
+async def test_a_lease_that_ran_out_is_let_go_and_told(bench: Bench) -> None:
+    await bench.take(lease(1))
+    assert not bench.leases.gave_up(lease(1))
+
+    bench.frontier.lost.add(1)
+
+    assert bench.leases.gave_up(lease(1))
+    assert not bench.leases
+    assert bench.renewed == 1
+
+
+async def test_a_lease_that_ran_out_does_not_take_its_successor_along(bench: Bench) -> None:
+    await bench.take(lease(1, token=1))
+    await bench.take(lease(1, token=2))
+    bench.frontier.lost.add(1)
+
+    assert bench.leases.gave_up(lease(1, token=1))
+
+    assert [out.token for out in bench.leases] == [2]
