@@ -1,13 +1,18 @@
 """`shoal dlq`: what was given up and why, and giving it another chance, or none."""
 
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shoal.cli.choosing import Asked, on_letters
 from shoal.cli.figures import counted
 from shoal.cli.options import Config, Crawl, Json, Store, examples, option
 from shoal.model.errors import Misconfigured
 from shoal.stores.address import shown_store
+
+if TYPE_CHECKING:
+    from shoal.runtime.letters import DeadLetter
 
 LIST_EXAMPLES = examples(
     ("What was given up, latest first", "shoal dlq list"),
@@ -36,12 +41,6 @@ SHOWN = 50  # letters listed unless asked for more
 
 app = typer.Typer()
 
-Kind = Annotated[str | None, option("--class", "CLASS", "Only this failure class.", default="all")]
-Host = Annotated[str | None, option("--host", "HOST", "Only this host.", default="all")]
-Older = Annotated[str | None, option("--older", "AGE", "Only given up at least so long ago: 90s, 2h, 7d.")]
-Newer = Annotated[str | None, option("--newer", "AGE", "Only given up at most so long ago.")]
-Match = Annotated[str | None, option("--match", "REGEX", "Only URLs that match.")]
-Limit = Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many.", show_default=False)]
 Yes = Annotated[bool, option("--yes -y", "", "Do not ask.")]
 
 
@@ -53,39 +52,21 @@ def dlq(context: typer.Context) -> None:
 
 
 @app.command("list", epilog=LIST_EXAMPLES)
-def list_command(
-    *,
-    store: Store = None,
-    crawl: Crawl = None,
-    kind: Kind = None,
-    host: Host = None,
-    older: Older = None,
-    newer: Newer = None,
-    match: Match = None,
-    limit: Limit = None,
-    config: Config = None,
-    json: Json = False,
-) -> None:
+@on_letters
+def list_command(asked: Asked) -> None:
     """List what was given up: class, attempts and reason.
 
     Latest first, 50 unless --limit says otherwise. Safe while a crawl runs.
     """
-    from asyncio import run
+    from shoal.cli.letters import letter_json, letter_lines
 
-    from shoal.cli.layers import chosen_store
-    from shoal.cli.letters import choice_of, letter_json, letter_lines
-    from shoal.cli.output import put, put_json
-    from shoal.runtime.letters import dead_letters
-
-    address = chosen_store(store, config=config)
-    choice = choice_of(
-        crawl, kind=kind, host=host, older=older, newer=newer, match=match, limit=limit or SHOWN
+    found = _found(replace(asked, choice=replace(asked.choice, limit=asked.choice.limit or SHOWN)))
+    _answer(
+        asked.address,
+        "\n".join(letter_lines(found)),
+        json=asked.json,
+        dead_letters=[letter_json(letter) for letter in found],
     )
-    found = run(dead_letters(address, choice))
-    if json:
-        put_json({"store": shown_store(address), "dead_letters": [letter_json(letter) for letter in found]})
-    else:
-        put("\n".join(letter_lines(found)))
 
 
 @app.command("show", epilog=SHOW_EXAMPLES)
@@ -108,7 +89,6 @@ def show_command(
 
     from shoal.cli.layers import chosen_store
     from shoal.cli.letters import letter_json, whole_letter
-    from shoal.cli.output import put, put_json
     from shoal.runtime.letters import find_letters
 
     address = chosen_store(store, config=config)
@@ -117,27 +97,17 @@ def show_command(
         raise Misconfigured(
             f"no dead letter {which!r} in {shown_store(address)}; shoal dlq list shows those there are"
         )
-    if json:
-        put_json({"store": shown_store(address), "dead_letters": [letter_json(letter) for letter in found]})
-    else:
-        put("\n\n".join("\n".join(whole_letter(letter)) for letter in found))
+    _answer(
+        address,
+        "\n\n".join("\n".join(whole_letter(letter)) for letter in found),
+        json=json,
+        dead_letters=[letter_json(letter) for letter in found],
+    )
 
 
 @app.command("replay", epilog=REPLAY_EXAMPLES)
-def replay_command(
-    *,
-    store: Store = None,
-    crawl: Crawl = None,
-    kind: Kind = None,
-    host: Host = None,
-    older: Older = None,
-    newer: Newer = None,
-    match: Match = None,
-    limit: Limit = None,
-    yes: Yes = False,
-    config: Config = None,
-    json: Json = False,
-) -> None:
+@on_letters
+def replay_command(asked: Asked, *, yes: Yes = False) -> None:
     """Put dead letters back into the queue.
 
     They start with a clean slate; the crawl's own command takes them up. Asks before it puts back all there
@@ -146,37 +116,19 @@ def replay_command(
     from asyncio import run
 
     from shoal.cli.asking import require_yes
-    from shoal.cli.layers import chosen_store
-    from shoal.cli.letters import choice_of
-    from shoal.cli.output import put, put_json
-    from shoal.runtime.letters import Choice, dead_letters, replay
+    from shoal.runtime.letters import Choice, replay
 
-    address = chosen_store(store, config=config)
-    choice = choice_of(crawl, kind=kind, host=host, older=older, newer=newer, match=match, limit=limit)
-    if choice == Choice() and (found := run(dead_letters(address, choice))):
-        require_yes(f"put all {counted(len(found), 'dead letter')} of {shown_store(address)} back?", yes=yes)
-    count = run(replay(address, choice))
-    if json:
-        put_json({"store": shown_store(address), "replayed": count})
-    else:
-        put(f"{counted(count, 'request')} put back in the queue; the crawl's own command goes on with it")
+    if asked.choice == Choice() and (found := _found(asked)):
+        all_of_them = f"{counted(len(found), 'dead letter')} of {shown_store(asked.address)}"
+        require_yes(f"put all {all_of_them} back?", yes=yes)
+    count = run(replay(asked.address, asked.choice))
+    told = f"{counted(count, 'request')} put back in the queue; the crawl's own command goes on with it"
+    _answer(asked.address, told, json=asked.json, replayed=count)
 
 
 @app.command("purge", epilog=PURGE_EXAMPLES)
-def purge_command(
-    *,
-    store: Store = None,
-    crawl: Crawl = None,
-    kind: Kind = None,
-    host: Host = None,
-    older: Older = None,
-    newer: Newer = None,
-    match: Match = None,
-    limit: Limit = None,
-    yes: Yes = False,
-    config: Config = None,
-    json: Json = False,
-) -> None:
+@on_letters
+def purge_command(asked: Asked, *, yes: Yes = False) -> None:
     """Throw dead letters away, for good.
 
     Their requests stay counted as dead and are not fetched again. Asks first.
@@ -184,53 +136,30 @@ def purge_command(
     from asyncio import run
 
     from shoal.cli.asking import require_yes
-    from shoal.cli.layers import chosen_store
-    from shoal.cli.letters import choice_of
-    from shoal.cli.output import put, put_json
-    from shoal.runtime.letters import dead_letters, purge
+    from shoal.runtime.letters import purge
 
-    address = chosen_store(store, config=config)
-    choice = choice_of(crawl, kind=kind, host=host, older=older, newer=newer, match=match, limit=limit)
-    if found := run(dead_letters(address, choice)):
-        require_yes(
-            f"throw {counted(len(found), 'dead letter')} of {shown_store(address)} away, for good?", yes=yes
-        )
-    count = run(purge(address, choice))
-    if json:
-        put_json({"store": shown_store(address), "purged": count})
-    else:
-        put(f"{counted(count, 'dead letter')} thrown away")
+    if found := _found(asked):
+        these = f"{counted(len(found), 'dead letter')} of {shown_store(asked.address)}"
+        require_yes(f"throw {these} away, for good?", yes=yes)
+    count = run(purge(asked.address, asked.choice))
+    _answer(asked.address, f"{counted(count, 'dead letter')} thrown away", json=asked.json, purged=count)
 
 
 @app.command("export", epilog=EXPORT_EXAMPLES)
+@on_letters
 def export_command(
+    asked: Asked,
     *,
-    store: Store = None,
-    crawl: Crawl = None,
-    kind: Kind = None,
-    host: Host = None,
-    older: Older = None,
-    newer: Newer = None,
-    match: Match = None,
-    limit: Limit = None,
     out: Annotated[str | None, option("--out", "PATH", "A file.", default="standard output")] = None,
-    config: Config = None,
-    json: Json = False,
 ) -> None:
     """Write dead letters as JSON lines, latest first.
 
     Safe while a crawl runs.
     """
-    from asyncio import run
+    from shoal.cli.letters import letter_json
+    from shoal.cli.output import json_text, put
 
-    from shoal.cli.layers import chosen_store
-    from shoal.cli.letters import choice_of, letter_json
-    from shoal.cli.output import json_text, put, put_json
-    from shoal.runtime.letters import dead_letters
-
-    address = chosen_store(store, config=config)
-    choice = choice_of(crawl, kind=kind, host=host, older=older, newer=newer, match=match, limit=limit)
-    lines = [json_text(letter_json(letter)) for letter in run(dead_letters(address, choice))]
+    lines = [json_text(letter_json(letter)) for letter in _found(asked)]
     if out in (None, "-"):
         for line in lines:
             put(line)
@@ -240,7 +169,23 @@ def export_command(
             file.writelines(f"{line}\n" for line in lines)
     except OSError as error:
         raise Misconfigured(f"--out {out}: cannot be written: {error.strerror}") from None
+    told = f"{counted(len(lines), 'dead letter')} written to {out}"
+    _answer(asked.address, told, json=asked.json, exported=len(lines), out=out)
+
+
+def _found(asked: Asked) -> "list[DeadLetter]":
+    from asyncio import run
+
+    from shoal.runtime.letters import dead_letters
+
+    return run(dead_letters(asked.address, asked.choice))
+
+
+def _answer(address: str, text: str, *, json: bool, **facts: object) -> None:
+    """Print what came of it, for people or for programs."""
+    from shoal.cli.output import put, put_json
+
     if json:
-        put_json({"store": shown_store(address), "exported": len(lines), "out": out})
+        put_json({"store": shown_store(address), **facts})
     else:
-        put(f"{counted(len(lines), 'dead letter')} written to {out}")
+        put(text)

@@ -111,7 +111,7 @@ def pause_command(
 
     What waits for it keeps its place; other hosts go on.
     """
-    from shoal.cli.letters import age
+    from shoal.cli.choosing import age
     from shoal.runtime.control import SetHost
 
     name, seconds = host_name(host), age("--for", for_)

@@ -1,76 +1,16 @@
-"""Dead letters as they are chosen on the command line, and as they are shown."""
+"""Dead letters as they are shown."""
 
-import re
 import time
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from shoal.cli.figures import counted
 from shoal.cli.log import shown
-from shoal.model.errors import Misconfigured
-from shoal.model.failure import FailureClass
 
 if TYPE_CHECKING:
-    from shoal.runtime.letters import Choice, DeadLetter
-
-_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
-
-
-def choice_of(
-    crawl: str | None,
-    *,
-    kind: str | None,
-    host: str | None,
-    older: str | None,
-    newer: str | None,
-    match: str | None,
-    limit: int | None,
-) -> "Choice":
-    """Read the filters that every command on letters has."""
-    from shoal.runtime.letters import Choice
-
-    return Choice(
-        crawl=crawl,
-        kind=failure_class(kind),
-        host=(host or "").lower(),
-        older=age("--older", older),
-        newer=age("--newer", newer),
-        match=pattern(match),
-        limit=limit,
-    )
-
-
-def failure_class(text: str | None) -> FailureClass | None:
-    """Read a --class against the closed set."""
-    if text is None:
-        return None
-    try:
-        return FailureClass(text)
-    except ValueError:
-        close = get_close_matches(text, list(FailureClass), n=1)
-        advice = f"did you mean {close[0]}?" if close else f"there are {', '.join(FailureClass)}"
-        raise Misconfigured(f"--class {text!r}: no such failure class; {advice}") from None
-
-
-def age(flag: str, text: str | None) -> float | None:
-    """Read an age such as 90s, 15m, 2h, 7d or 1w, in seconds."""
-    if text is None:
-        return None
-    match = _AGE.fullmatch(text.strip().lower())
-    if match is None:
-        raise Misconfigured(f"{flag} {text!r}: must be an age such as 90s, 15m, 2h, 7d or 1w")
-    return float(match[1]) * _SECONDS[match[2]]
-
-
-def pattern(text: str | None) -> re.Pattern[str] | None:
-    try:
-        return None if text is None else re.compile(text)
-    except re.error as error:
-        raise Misconfigured(f"--match: not a regular expression: {error}: {text!r}") from None
+    from shoal.runtime.letters import DeadLetter
 
 
 def instant(seconds: float) -> str:

@@ -67,9 +67,9 @@ def command(
     """
     from asyncio import run
 
+    from shoal.cli.choosing import age
     from shoal.cli.forecast import Plan, Prices, plan_json, plan_lines
     from shoal.cli.layers import load_settings
-    from shoal.cli.letters import age
     from shoal.cli.output import put, put_json
     from shoal.runtime.capacity import HostLoad, Load, forecast, host_rate
     from shoal.runtime.measure import host_loads, measure

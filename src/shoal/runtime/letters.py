@@ -6,15 +6,14 @@ there it is refused, naming the owner, while somebody else has the store.
 
 import re
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from shoal.frontier.answers import DeadLetter
 from shoal.model.errors import Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.url import canonical
-from shoal.runtime.looking import Reader, Writer, chosen, open_reader, open_writer
+from shoal.runtime.looking import Reader, Treatment, Writer, chosen, open_reader, open_writer
 
 __all__ = ["Choice", "DeadLetter", "dead_letters", "find_letters", "purge", "replay"]
 
@@ -82,43 +81,29 @@ async def find_letters(store: str, crawl: str | None, asked: str) -> list[DeadLe
 
 async def replay(store: str, choice: Choice) -> int:
     """Put dead letters back into the queue; returns how many. Whoever crawls next takes them up."""
-    count = 0
-    async with _changing(store, choice) as (frontier, names):
-        for name in names:
-            left = None if choice.limit is None else choice.limit - count
-            count += await frontier.replay(
-                name,
-                kinds=choice.kinds,
-                host=choice.host,
-                fingerprints=await _looked_up(frontier, name, choice),
-                limit=left,
-            )
-    return count
+    return await _treat(store, choice, lambda frontier: frontier.replay)
 
 
 async def purge(store: str, choice: Choice) -> int:
     """Throw dead letters away; returns how many. Their requests stay counted as dead."""
+    return await _treat(store, choice, lambda frontier: frontier.purge)
+
+
+async def _treat(store: str, choice: Choice, how: Callable[[Writer], Treatment]) -> int:
+    async with open_reader(store) as reader:  # before owning it, which would make one where there is none
+        names = await chosen(reader, choice.crawl)
     count = 0
-    async with _changing(store, choice) as (frontier, names):
+    async with open_writer(store, names) as frontier:
+        treat = how(frontier)
         for name in names:
-            left = None if choice.limit is None else choice.limit - count
-            count += await frontier.purge(
+            count += await treat(
                 name,
                 kinds=choice.kinds,
                 host=choice.host,
                 fingerprints=await _looked_up(frontier, name, choice),
-                limit=left,
+                limit=None if choice.limit is None else choice.limit - count,
             )
     return count
-
-
-@asynccontextmanager
-async def _changing(store: str, choice: Choice) -> AsyncIterator[tuple[Writer, list[str]]]:
-    """Open a store that is there for changes, with the chosen crawls open."""
-    async with open_reader(store) as reader:  # before owning it, which would make one where there is none
-        names = await chosen(reader, choice.crawl)
-    async with open_writer(store, names) as frontier:
-        yield frontier, names
 
 
 _NONE = (-1,)  # no request has this fingerprint

@@ -34,6 +34,20 @@ class Reader(Protocol):
     ) -> AsyncIterator[DeadLetter]: ...
 
 
+class Treatment(Protocol):
+    """Something that is done to dead letters; it says to how many."""
+
+    async def __call__(
+        self,
+        crawl: str,
+        *,
+        kinds: Collection[FailureClass] = (),
+        host: str = "",
+        fingerprints: Collection[int] = (),
+        limit: int | None = None,
+    ) -> int: ...
+
+
 class Writer(Reader, Protocol):
     """The part of a frontier that changing it from outside needs."""
 
@@ -51,24 +65,10 @@ class Writer(Reader, Protocol):
         paused: bool | None = None,
     ) -> HostView: ...
     async def host_clear(self, host: str) -> HostView: ...
-    async def replay(
-        self,
-        crawl: str,
-        *,
-        kinds: Collection[FailureClass] = (),
-        host: str = "",
-        fingerprints: Collection[int] = (),
-        limit: int | None = None,
-    ) -> int: ...
-    async def purge(
-        self,
-        crawl: str,
-        *,
-        kinds: Collection[FailureClass] = (),
-        host: str = "",
-        fingerprints: Collection[int] = (),
-        limit: int | None = None,
-    ) -> int: ...
+    @property
+    def replay(self) -> Treatment: ...
+    @property
+    def purge(self) -> Treatment: ...
 
 
 @asynccontextmanager

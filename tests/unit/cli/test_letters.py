@@ -1,4 +1,4 @@
-"""Choosing and showing dead letters on the command line."""
+"""Showing dead letters on the command line, and asking before they are gone."""
 
 import io
 import json
@@ -8,40 +8,10 @@ import pytest
 from tests.unit.cli.test_report import LETTER
 
 from shoal.cli.asking import require_yes
-from shoal.cli.letters import age, choice_of, letter_json, whole_letter
+from shoal.cli.letters import letter_json, whole_letter
 from shoal.model.errors import Misconfigured
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.request import Request
-from shoal.runtime.letters import Choice
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90s", 90), ("1.5m", 90), ("2h", 7200), ("7D", 604_800), ("1w", 604_800)]
-)
-def test_ages_are_read_as_people_write_them(text: str, seconds: float) -> None:
-    assert age("--older", text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "7", "d", "-1d", "1 year", "1d2h"])
-def test_an_age_that_is_none_is_refused_with_examples(text: str) -> None:
-    with pytest.raises(Misconfigured, match=r"--older .* must be an age such as 90s"):
-        age("--older", text)
-
-
-def test_a_pattern_that_is_none_is_refused() -> None:
-    with pytest.raises(Misconfigured, match="--match: not a regular expression"):
-        chosen(match="(")
-
-
-def chosen(**given: str) -> Choice:
-    nothing = dict.fromkeys(("kind", "host", "older", "newer", "match", "limit"))
-    return choice_of(None, **{**nothing, **given})  # type: ignore[arg-type]
-
-
-def test_no_filter_means_all_letters() -> None:
-    assert chosen() == Choice()
-    assert chosen(host="Shop.Example").host == "shop.example"
-
 
 FULL = replace(
     LETTER,
