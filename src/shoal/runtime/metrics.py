@@ -26,12 +26,14 @@ def exposition(own: WorkerFigures, fleet: StoreStatus | None) -> bytes:
 
 
 def _own(own: WorkerFigures) -> Iterable[Metric]:
-    yield _gauge("shoal_worker_slots", "Requests that this worker may have out at once.", own.slots)
-    yield _gauge("shoal_worker_busy", "Requests that this worker has out.", own.busy)
-    yield _gauge(
-        "shoal_worker_busy_ratio", "Share of this worker's slots in use.", own.busy / max(own.slots, 1)
+    if own.slots:  # an average over workers must not count those that do not fetch
+        yield _gauge("shoal_worker_slots", "Requests that this worker may have out at once.", own.slots)
+        yield _gauge("shoal_worker_busy", "Requests that this worker has out.", own.busy)
+        yield _gauge("shoal_worker_busy_ratio", "Share of this worker's slots in use.", own.busy / own.slots)
+    pages = CounterMetricFamily("shoal_pages", "Pages that this worker was done with.", labels=["crawl"])
+    handed_on = CounterMetricFamily(
+        "shoal_pages_handed_on", "Pages fetched by this worker for others to parse.", labels=["crawl"]
     )
-    pages = CounterMetricFamily("shoal_pages", "Pages fetched and parsed by this worker.", labels=["crawl"])
     items = CounterMetricFamily("shoal_items", "Items extracted by this worker.", labels=["crawl"])
     received = CounterMetricFamily("shoal_bytes", "Bytes of bodies received, as sent.", labels=["crawl"])
     failures = CounterMetricFamily(
@@ -39,11 +41,13 @@ def _own(own: WorkerFigures) -> Iterable[Metric]:
     )
     for crawl, done in own.done.items():
         pages.add_metric([crawl], done.pages)
+        handed_on.add_metric([crawl], done.handed_on)
         items.add_metric([crawl], done.items)
         received.add_metric([crawl], done.bytes)
-        for kind, count in done.failures.items():
+        # From the start, since a counter that begins with its first failure never rises to it.
+        for kind, count in {"internal": 0, **done.failures}.items():
             failures.add_metric([crawl, kind], count)
-    yield from (pages, items, received, failures)
+    yield from (pages, handed_on, items, received, failures)
 
 
 def _of_fleet(fleet: StoreStatus | None) -> Iterable[Metric]:
@@ -53,7 +57,9 @@ def _of_fleet(fleet: StoreStatus | None) -> Iterable[Metric]:
     requests = GaugeMetricFamily(
         "shoal_requests", "Requests of a crawl, by state.", labels=["crawl", "state"]
     )
+    paused = GaugeMetricFamily("shoal_paused", "Whether somebody has paused a crawl.", labels=["crawl"])
     for crawl in fleet.crawls:
+        paused.add_metric([crawl.name], crawl.paused)
         for state, count in crawl.counts.items():
             requests.add_metric([crawl.name, state], count)
     lag = GaugeMetricFamily("shoal_stage_lag", "What lies before a stage.", labels=["crawl", "stage"])
@@ -63,7 +69,7 @@ def _of_fleet(fleet: StoreStatus | None) -> Iterable[Metric]:
     workers = GaugeMetricFamily("shoal_workers", "Workers that are there, by role.", labels=["role"])
     for role, count in Counter(role for worker in fleet.fleet.workers for role in worker.roles).items():
         workers.add_metric([role], count)
-    yield from (requests, lag, workers)
+    yield from (requests, paused, lag, workers)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -265,7 +265,7 @@ class Worker:
     def figures(self) -> WorkerFigures:
         """Say what this worker has done and does."""
         return WorkerFigures(
-            slots=self._plan.concurrency,
+            slots=self._plan.concurrency if "fetch" in self._plan.roles else 0,
             busy=sum(desk.crawl.in_flight for desk in self._desks.values() if desk.crawl is not None),
             draining=self._stop.drain.is_set(),
             done={name: desk.done for name, desk in self._desks.items()},

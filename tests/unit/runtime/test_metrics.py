@@ -1,8 +1,6 @@
-"""What a worker tells Prometheus is what the dashboards, alerts and scalers ask for."""
+"""What a worker tells of itself and of the fleet over HTTP."""
 
 import asyncio
-import json
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -65,23 +63,35 @@ def test_what_is_done_adds_up_over_the_runs_of_a_crawl() -> None:
     )
 
 
-def test_dashboards_alerts_and_scalers_ask_for_metrics_that_exist() -> None:
+def test_scalers_ask_for_metrics_that_exist() -> None:
     told = {name for name, *_ in samples(exposition(OWN, FLEET))}
-    rules = yaml.safe_load((DEPLOY / "prometheus" / "rules.yml").read_text())
-    asked = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
-    board = json.loads((DEPLOY / "grafana" / "fleet.json").read_text())
-    asked += [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     scalers = yaml.safe_load_all((DEPLOY / "kubernetes" / "autoscaling.yaml").read_text())
-    asked += [
+    asked = {
         metric[kind]["metric"]["name"]
         for scaler in scalers
         for metric in scaler["spec"]["metrics"]
         for kind in ("pods", "external")
         if kind in metric
-    ]
-    names = {name for query in asked for name in re.findall(r"shoal_[a-z_]+", query)}
-    assert names
-    assert names <= told
+    }
+    assert asked
+    assert asked <= told
+
+
+def test_pages_that_another_worker_parses_are_counted_there_only() -> None:
+    fetched = WorkerFigures(64, 16, draining=False, done={"shop": Done(2, handed_on=5)})
+    told = samples(exposition(fetched, FLEET))
+    assert told["shoal_pages_total", "shop"] == 2
+    assert told["shoal_pages_handed_on_total", "shop"] == 5
+
+
+def test_a_worker_that_does_not_fetch_is_in_no_average_of_busy_slots() -> None:
+    told = {name for name, *_ in samples(exposition(WorkerFigures(0, 0, draining=False, done={}), FLEET))}
+    assert not any(name.startswith("shoal_worker_") for name in told)
+
+
+def test_failures_that_must_not_be_are_counted_from_nought() -> None:
+    told = samples(exposition(WorkerFigures(1, 0, draining=False, done={"shop": Done()}), FLEET))
+    assert told["shoal_failures_total", "internal", "shop"] == 0
 
 
 Ask = Callable[[str], Awaitable[tuple[int, str]]]

@@ -95,6 +95,7 @@ class Parsing:
         lease = attempt.lease
         if self._elsewhere:
             self._tally.pages += 1
+            self._tally.handed_on += 1
             self._ledger.settle(Settlement(lease, Fetched(self._keep(arrived)), attempt.links))
             return
         shown = self._pages.shown(attempt.response, earlier)

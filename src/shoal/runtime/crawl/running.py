@@ -146,7 +146,8 @@ class Crawl:
     def done(self) -> Done:
         """What this run has done so far."""
         tally = self._tally
-        return Done(tally.pages, tally.items, tally.bytes, dict(tally.failures))
+        done = tally.pages - tally.handed_on
+        return Done(done, tally.items, tally.bytes, dict(tally.failures), handed_on=tally.handed_on)
 
     @property
     def rate(self) -> float:

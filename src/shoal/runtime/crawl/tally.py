@@ -23,6 +23,7 @@ class Tally:
         self._started = clock()
         self._marks: deque[tuple[float, int]] = deque([(self._started, 0)])
         self.pages = 0
+        self.handed_on = 0  # of those, pages that another worker parses
         self.items = 0
         self.rejected = 0
         self.bytes = 0
