@@ -16,7 +16,7 @@ import msgspec
 from shoal.archive.names import file_name
 from shoal.archive.places import open_segments
 from shoal.archive.reader import ArchiveReader
-from shoal.archive.writer import ArchiveWriter, WriteRules
+from shoal.archive.writer import ArchiveWriter
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.decode import decode_archived
 from shoal.fetch.shared_gate import SharedGate
@@ -32,10 +32,11 @@ from shoal.runtime import sums
 from shoal.runtime.crawl.border import Border
 from shoal.runtime.crawl.ownership import Shared
 from shoal.runtime.crawl.stations import Stations
+from shoal.runtime.fetching import open_crawl_fetcher
 from shoal.runtime.outlet import Streamed
 from shoal.runtime.pages import Pages
 from shoal.runtime.submit import open_in
-from shoal.runtime.wiring import open_crawl_fetcher, procs_of
+from shoal.runtime.wiring import procs_of, write_rules
 from shoal.sinks import Sinks
 from shoal.sinks.names import shown
 from shoal.spider.source import SpiderFile, SpiderSource
@@ -67,14 +68,7 @@ async def join_crawl(
         stack.callback(rejects.close)
         rejects.restore(None)
         segments = open_segments(settings.archive.location or str(folder / "archive"), record.name)
-        rules = WriteRules(
-            record.name,
-            writer=worker,
-            robots=settings.crawl.robots,
-            segment_bytes=settings.archive.segment_bytes,
-            fsync=settings.crawl.fsync,
-        )
-        archive = ArchiveWriter.open(segments, None, rules)
+        archive = ArchiveWriter.open(segments, None, write_rules(record.name, settings, writer=worker))
         stack.callback(archive.close)
         jar = CookieJar.load(record.cookies)
         scope = Scope.of(settings.crawl, (), hosts=spider.hosts, limits=settings.links)

@@ -13,8 +13,8 @@ from shoal.model.page import ParseTask
 from shoal.model.request import Request, unpack
 from shoal.model.settings import Settings
 from shoal.model.url import canonical, fingerprint_of, host_key
-from shoal.runtime.host_blocks import pace_of
-from shoal.runtime.wiring import open_fetcher
+from shoal.runtime.fetching import open_fetcher
+from shoal.runtime.terms import pace_of
 
 _ADVICE = {
     FailureClass.ROBOTS: "; --no-robots fetches it all the same",

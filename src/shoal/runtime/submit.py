@@ -20,9 +20,9 @@ from shoal.model.errors import Misconfigured
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
-from shoal.runtime.host_blocks import host_paces, pace_of
 from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.seeding import add_given, add_listed
+from shoal.runtime.terms import terms_of
 from shoal.runtime.wiring import cookies_of, seeds_of, with_wishes
 from shoal.sinks.names import STDOUT, is_database
 from shoal.spider.source import SpiderFile, SpiderSource
@@ -95,11 +95,7 @@ async def open_in(frontier: RedisFrontier, name: str, settings: Settings) -> Ope
     """Begin a crawl in a store, or take it up, on the terms of its settings."""
     return await frontier.open_crawl(
         name,
-        pace=pace_of(settings.crawl),
-        max_crashes=settings.crawl.max_crashes,
-        slowdown=settings.slowdown,
-        host_budget=settings.links.per_host,
-        hosts=host_paces(settings),
+        **terms_of(settings),
         approximate=Approximate(settings.crawl.approximate_links)
         if settings.crawl.approximate_links
         else None,

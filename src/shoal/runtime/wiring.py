@@ -11,14 +11,12 @@ store is owned, and only then is anything written.
 
 import logging
 import os
-import ssl
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -27,18 +25,9 @@ from shoal.archive.places import place_segments
 from shoal.archive.reader import ArchiveReader
 from shoal.archive.retention import expire
 from shoal.archive.writer import ArchiveWriter, WriteRules
-from shoal.fetch.attempt import Fetcher, Gate, Refuse
-from shoal.fetch.client import HttpClient
 from shoal.fetch.cookies import Cookie, CookieJar
 from shoal.fetch.decode import decode_archived
-from shoal.fetch.dns import Resolver, is_nameserver
-from shoal.fetch.gate import SendGate
 from shoal.fetch.given_cookies import for_seeds, from_file
-from shoal.fetch.guard import Guard
-from shoal.fetch.headers import CrawlHeaders
-from shoal.fetch.interpret import RedirectRules
-from shoal.fetch.robots import LIFETIME, Load, Robots, Save
-from shoal.frontier import Robots as RobotsFile
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.request import Link, Request
@@ -51,11 +40,12 @@ from shoal.runtime.control import steerable
 from shoal.runtime.crawl.border import Border
 from shoal.runtime.crawl.ownership import Owned
 from shoal.runtime.crawl.stations import Stations
-from shoal.runtime.host_blocks import host_paces, pace_of
+from shoal.runtime.fetching import open_crawl_fetcher
 from shoal.runtime.outlet import OwnOutputs, archive_key, rejects_key, sinks_key
 from shoal.runtime.pages import Pages
 from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.seeding import add_given, add_listed
+from shoal.runtime.terms import terms_of
 from shoal.runtime.versions import KEY as VERSIONS
 from shoal.runtime.versions import Versions
 from shoal.sinks import Sinks
@@ -65,8 +55,6 @@ from shoal.spider.spider import listing
 from shoal.stores.folder import StoreFolder
 
 log = logging.getLogger(__name__)
-
-USER_AGENT_TOKEN = "Shoal"  # noqa: S105 - the product token that robots.txt files know us by
 
 
 @asynccontextmanager
@@ -91,38 +79,20 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
         if plan.fresh:
             await frontier.drop_crawl(name, forget=[sinks_key(name), rejects_key(name)])
             rejects_file(store, name).unlink(missing_ok=True)  # this run may have none to replace it by
-        opened = await frontier.open_crawl(
-            name,
-            pace=pace_of(settings.crawl),
-            max_crashes=settings.crawl.max_crashes,
-            slowdown=settings.slowdown,
-            host_budget=settings.links.per_host,
-            hosts=host_paces(settings),
-        )
+        opened = await frontier.open_crawl(name, **terms_of(settings))
         outputs = plan.outputs or (str(store.items / f"{file_name(name)}.jsonl"),)
         sinks = Sinks(outputs, fsync=settings.crawl.fsync, overwrite=plan.fresh)
         stack.callback(sinks.close)
         sinks.restore(await frontier.checkpoint(sinks_key(name)))
-        rejects = Sinks(
-            [str(rejects_file(store, name))] if spider.models else [],
-            fsync=settings.crawl.fsync,
-            overwrite=plan.fresh,
-        )
+        rejected = [str(rejects_file(store, name))] if spider.models else []
+        rejects = Sinks(rejected, fsync=settings.crawl.fsync, overwrite=plan.fresh)
         stack.callback(rejects.close)
         rejects.restore(await frontier.checkpoint(rejects_key(name)))
         segments = place_segments(store.archive / file_name(name), settings.archive.location, name)
         if settings.archive.keep_days:
             expire(segments, keep_days=settings.archive.keep_days, today=datetime.now(UTC).date())
-        archive = ArchiveWriter.open(
-            segments,
-            await frontier.checkpoint(archive_key(name)),
-            WriteRules(
-                name,
-                robots=settings.crawl.robots,
-                segment_bytes=settings.archive.segment_bytes,
-                fsync=settings.crawl.fsync,
-            ),
-        )
+        rules = write_rules(name, settings)
+        archive = ArchiveWriter.open(segments, await frontier.checkpoint(archive_key(name)), rules)
         stack.callback(archive.close)
         versions = Versions.load(await frontier.crawl_get(name, VERSIONS))
         version = versions.number(spider.version, time.time())
@@ -141,12 +111,8 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
         jar = CookieJar.load(await frontier.crawl_get(name, "cookies") or b"[]")
         jar.put(cookies, time.time())
         hosts = msgspec.json.decode(await frontier.crawl_get(name, "hosts") or b"[]", type=list[str])
-        scope = Scope.of(
-            settings.crawl,
-            [seed.url for seed in seeds],
-            hosts=spider.hosts,
-            limits=settings.links,
-        )
+        urls = [seed.url for seed in seeds]
+        scope = Scope.of(settings.crawl, urls, hosts=spider.hosts, limits=settings.links)
         if scope.hosts is not None:
             scope = msgspec.structs.replace(scope, hosts=scope.hosts.union(hosts))
         scope = msgspec.structs.replace(scope, lookalikes=frozenset(totals.lookalikes))
@@ -183,76 +149,14 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
         )
 
 
-class RobotsShelf(Protocol):
-    """The part of a frontier that keeps robots.txt files."""
-
-    async def robots_get(self, host: str) -> RobotsFile | None: ...
-    async def robots_set(self, host: str, *, expires: float, status: int, body: bytes) -> None: ...
-
-
-async def open_crawl_fetcher(
-    stack: AsyncExitStack,
-    settings: Settings,
-    frontier: RobotsShelf,
-    jar: CookieJar,
-    border: Border,
-    *,
-    gate: Gate | None = None,
-) -> Fetcher:
-    """Open what fetches for a crawl, with robots.txt files kept in its frontier; no gate: one of its own."""
-
-    async def load(origin: str) -> bytes | None:
-        known = await frontier.robots_get(origin)
-        return known.body if known else None
-
-    async def save(origin: str, record: bytes) -> None:
-        await frontier.robots_set(origin, expires=time.time() + LIFETIME, status=0, body=record)
-
-    return await open_fetcher(stack, settings, jar=jar, gate=gate, refuse=border.refuse, load=load, save=save)
-
-
-async def open_fetcher(
-    stack: AsyncExitStack,
-    settings: Settings,
-    *,
-    jar: CookieJar,
-    gate: Gate | None = None,
-    refuse: Refuse | None = None,
-    load: Load | None = None,
-    save: Save | None = None,
-) -> Fetcher:
-    """Open what fetches, guard and robots.txt included; `load` and `save` keep robots.txt files."""
-    guard = Guard(allow_private=settings.crawl.allow_private)
-    resolver = await stack.enter_async_context(
-        Resolver(nameservers=nameservers_of(settings.crawl), timeout=settings.fetch.connect)
-    )
-    client = await stack.enter_async_context(HttpClient(resolver, guard, ca_file=ca_file_of(settings.crawl)))
-    redirects = RedirectRules(guard, settings.fetch.redirects, settings.links.url_bytes)
-    headers = CrawlHeaders(
-        settings.crawl.user_agent,
-        settings.crawl.headers,
-        hosts={host: block.headers for host, block in settings.hosts.items()},
-    )
-
-    robots = Robots(
-        client,
-        redirects,
-        token=settings.crawl.user_agent.partition("/")[0] or USER_AGENT_TOKEN,
-        headers=headers.public,
-        limits=settings.fetch,
-        load=load,
-        save=save,
-    )
-    return Fetcher(
-        client,
-        gate or SendGate(),
-        redirects,
-        headers,
-        robots=robots if settings.crawl.robots else None,
-        jar=jar,
-        refuse=refuse,
-        limits=settings.fetch,
-        retry=settings.retry,
+def write_rules(crawl: str, settings: Settings, *, writer: str = "") -> WriteRules:
+    """Say how pages are archived; `writer` tells the segments of several processes apart."""
+    return WriteRules(
+        crawl,
+        writer=writer,
+        robots=settings.crawl.robots,
+        segment_bytes=settings.archive.segment_bytes,
+        fsync=settings.crawl.fsync,
     )
 
 
@@ -265,28 +169,6 @@ def cookies_of(settings: CrawlSettings, seeds: Sequence[Request]) -> list[Cookie
     """Gather the cookies that the user gives to the crawl."""
     listed = [] if settings.cookie_file is None else from_file(settings.cookie_file)
     return [*listed, *for_seeds(settings.cookies, [seed.url for seed in seeds])]
-
-
-def nameservers_of(settings: CrawlSettings) -> list[str]:
-    """List the name servers to ask; none: those of the system."""
-    servers = [server.strip() for server in (settings.nameservers or "").split(",") if server.strip()]
-    for server in servers:
-        # A name here would have to be looked up first.
-        if not is_nameserver(server):
-            raise Misconfigured(f"crawl.nameservers: {server!r} is not an address, or an address and a port")
-    return servers
-
-
-def ca_file_of(settings: CrawlSettings) -> str | None:
-    """Name the file of additional authorities, once it is known to hold some."""
-    if settings.ca_file is not None:
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(settings.ca_file)
-        except ssl.SSLError:
-            raise Misconfigured(f"crawl.ca_file: {settings.ca_file} holds no certificates in PEM") from None
-        except OSError as error:
-            raise Misconfigured(f"crawl.ca_file: {settings.ca_file}: {error.strerror}") from None
-    return settings.ca_file
 
 
 def with_wishes(settings: Settings, spider: SpiderDescription, given: frozenset[str]) -> Settings:

@@ -1,7 +1,32 @@
-"""The blocks [hosts."name"] of the settings, as paces that a crawl is opened with."""
+"""The terms on which a frontier opens a crawl, as its settings say them, blocks [hosts."name"] included."""
+
+from collections.abc import Mapping
+from typing import TypedDict
 
 from shoal.model.pace import Pace
 from shoal.model.settings import CrawlSettings, Settings
+from shoal.model.slowdown import SlowdownRules
+
+
+class Terms(TypedDict):
+    """What every frontier takes when it opens a crawl."""
+
+    pace: Pace
+    max_crashes: int
+    slowdown: SlowdownRules
+    host_budget: int
+    hosts: Mapping[str, Pace]
+
+
+def terms_of(settings: Settings) -> Terms:
+    """Gather the terms that settings make."""
+    return Terms(
+        pace=pace_of(settings.crawl),
+        max_crashes=settings.crawl.max_crashes,
+        slowdown=settings.slowdown,
+        host_budget=settings.links.per_host,
+        hosts=host_paces(settings),
+    )
 
 
 def pace_of(settings: CrawlSettings) -> Pace:

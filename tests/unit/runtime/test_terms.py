@@ -5,7 +5,7 @@ from pathlib import Path
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.request import Link, Request
 from shoal.model.settings import CrawlSettings, HostSettings, Settings
-from shoal.runtime.host_blocks import host_paces, pace_of
+from shoal.runtime.terms import host_paces, pace_of
 
 Paces = dict[str, tuple[float, int, int]]
 
