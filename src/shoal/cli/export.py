@@ -56,7 +56,8 @@ def command(
 
 
 def export_lines(done: "Exported") -> Iterator[str]:
-    what = counted(done.items, "item") + " of " if not done.out.endswith(".warc.gz") else ""
-    yield f"{done.crawl}: {what}{counted(done.pages, 'page')} written to {done.out}"
+    what = [] if done.out.endswith(".warc.gz") else [counted(done.items, "item")]
+    what += [] if done.pages is None else [counted(done.pages, "page")]
+    yield f"{done.crawl}: {' of '.join(what)} written to {done.out}"
     if done.unreadable:
         yield f"left out: {counted(done.unreadable, 'page')} that the archive has no more, or damaged"

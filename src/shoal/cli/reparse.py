@@ -140,6 +140,8 @@ def reparse_lines(report: "Reparsed", took: float) -> Iterator[str]:
         yield f"failed: {counted(number, 'page')}: {shown(reason)}"
         yield from (f"    {url}" for url in report.fault_urls[reason])
     if report.differences is not None:
+        if report.against:
+            yield f"compared with {report.against}"
         yield from difference_lines(report.differences)
     else:
         yield f"not compared: {report.uncompared}"

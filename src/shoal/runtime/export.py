@@ -1,32 +1,34 @@
 """What a crawl has gathered, in another form: its items in any format, or its pages as one WARC file.
 
-Items are copied from the crawl's own JSONL output, each as it was written. Pages are copied record by record,
-still compressed; each is read first, so that what is damaged does not get into a new file. The output appears
-when it is complete.
+Items are copied from the crawl's own JSONL output, each as it was written: those of the chosen pages, or of a
+fleet, which does not keep whose they are, all. Pages are copied record by record, still compressed; each is
+read first, so that what is damaged does not get into a new file. The output appears when it is complete.
 """
 
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from shoal import __version__
 from shoal.archive.errors import PageUnreadable
 from shoal.archive.members import pack
-from shoal.archive.reader import ArchiveReader
 from shoal.archive.warc import RecordIds, warcinfo_record
-from shoal.frontier.sqlite import Reader
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
 from shoal.runtime.draft import drafting, drafting_items
-from shoal.runtime.kept import Kept, Selection, archive_reader, kept_pages, own_items, refuse_own
-from shoal.runtime.looking import peeking
-from shoal.runtime.outlet import sinks_key
+from shoal.runtime.holdings import Gathered, open_holdings, refuse_own
+from shoal.runtime.kept import FolderHoldings, Kept, Selection, lines_of
 from shoal.sinks.files import translated
-from shoal.stores.folder import StoreFolder
+
+if TYPE_CHECKING:
+    from shoal.runtime.fleet_holdings import FleetHoldings
 
 WARC = ".warc.gz"
+_REMEDY = "shoal reparse SPIDER --commit --out PATH makes items again from the archive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,52 +43,34 @@ class ExportPlan:
 class Exported:
     crawl: str
     out: str
-    pages: int = 0
+    pages: int | None = None  # None: the items of a fleet, which belong to no page any more
     items: int = 0
     unreadable: int = 0  # pages that the archive has no more, or damaged
 
 
 async def export(plan: ExportPlan) -> Exported:
     """Write the items of a crawl, or, to a .warc.gz, its pages. Changes nothing in the store."""
-    store = StoreFolder(Path(plan.store))
-    async with peeking(plan.store) as reader:
-        crawl = await only_crawl(reader, plan.crawl)
-        refuse_own(plan.out, await reader.checkpoint(sinks_key(crawl)))
-        report = Exported(crawl, plan.out)
-        archive = archive_reader(store, crawl)
+    async with open_holdings(plan.store, plan.crawl) as holdings:
+        await refuse_own(holdings, plan.out)
+        report = Exported(holdings.crawl, plan.out)
         if plan.out.endswith(WARC):
-            await _export_pages(reader, archive, plan, report)
+            await _export_pages(holdings, plan, report)
+        elif isinstance(holdings, FolderHoldings):
+            await _export_items(holdings, plan, report)
         else:
-            await _export_items(reader, archive, plan, report, await _items_of(reader, store, crawl))
+            await _copy_items(holdings, plan, report)
     return report
 
 
-async def only_crawl(reader: Reader, asked: str) -> str:
-    """Choose the crawl that is meant; raise `Misconfigured` if that is not clear."""
-    names = await reader.crawls()
-    if asked in names or (not asked and len(names) == 1):
-        return asked or names[0]
-    problem = f"no crawl named {asked!r}" if asked else f"{len(names)} crawls"
-    raise Misconfigured(
-        f"the store has {problem}; --crawl chooses one of: {', '.join(names) or 'none at all'}"
-    )
-
-
-async def _items_of(reader: Reader, store: StoreFolder, crawl: str) -> Path:
+async def _export_items(holdings: FolderHoldings, plan: ExportPlan, report: Exported) -> None:
     try:
-        return await own_items(reader, store, crawl)
+        items = await holdings.items()
     except Misconfigured as error:
-        raise Misconfigured(
-            f"{error}; shoal reparse SPIDER --commit --out PATH makes them again from the archive"
-        ) from None
-
-
-async def _export_items(
-    reader: Reader, archive: ArchiveReader, plan: ExportPlan, report: Exported, items: Path
-) -> None:
+        raise Misconfigured(f"{error}; {_REMEDY}") from None
+    report.pages = 0
     with drafting_items(plan.out) as draft:
         # Whose items they are is told by the page's URL: without --match no page has to be read.
-        chosen = _chosen(reader, archive, plan.selection, report, items, reads=bool(plan.selection.match))
+        chosen = _chosen(holdings, plan.selection, report, items, reads=bool(plan.selection.match))
         async with aclosing(chosen):
             async for kept in chosen:
                 lines = kept.items or ()
@@ -95,7 +79,24 @@ async def _export_items(
                 report.pages += 1
 
 
-async def _export_pages(reader: Reader, archive: ArchiveReader, plan: ExportPlan, report: Exported) -> None:
+async def _copy_items(holdings: "FleetHoldings", plan: ExportPlan, report: Exported) -> None:
+    """Copy all the items of a fleet: nothing tells which page one of them came from."""
+    if plan.selection != Selection():
+        raise Misconfigured(
+            f"a fleet does not keep which page an item came from, so no pages can be chosen; {_REMEDY}"
+        )
+    try:
+        output, count = await holdings.whole_output()
+    except Misconfigured as error:
+        raise Misconfigured(f"{error}; {_REMEDY}") from None
+    with drafting_items(plan.out) as draft, lines_of(output) as lines:
+        # Not beyond the count: whatever a killed writer has left there is not the crawl's yet.
+        for number, line in enumerate(islice(lines or (), count)):
+            draft.write([Item(f"{number:016x}", line)])
+    report.items = count
+
+
+async def _export_pages(holdings: Gathered, plan: ExportPlan, report: Exported) -> None:
     fields = [
         ("software", f"Shoal/{__version__}"),
         ("format", "WARC File Format 1.1"),
@@ -104,30 +105,25 @@ async def _export_pages(reader: Reader, archive: ArchiveReader, plan: ExportPlan
     head = warcinfo_record(RecordIds(), Path(plan.out).name, at=time.time(), fields=fields)
     with drafting(plan.out) as draft, translated(plan.out), draft.open("wb") as file:
         file.write(pack(head))
-        chosen = _chosen(reader, archive, plan.selection, report, None, reads=True)
+        report.pages = 0
+        chosen = _chosen(holdings, plan.selection, report, None, reads=True)
         async with aclosing(chosen):
             async for kept in chosen:
-                file.write(archive.packed(kept.page.ref))
+                file.write(holdings.archive.packed(kept.page.ref))
                 report.pages += 1
+    report.unreadable += holdings.unreadable
 
 
 async def _chosen(
-    reader: Reader,
-    archive: ArchiveReader,
-    selection: Selection,
-    report: Exported,
-    items: Path | None,
-    *,
-    reads: bool,
+    holdings: Gathered, selection: Selection, report: Exported, items: Path | None, *, reads: bool
 ) -> AsyncGenerator[Kept, None]:
     left = selection.limit
-    pages = kept_pages(reader, report.crawl, selection, items)
-    async with aclosing(pages):
+    async with aclosing(holdings.pages(selection, items)) as pages:
         async for kept in pages:
             if left == 0:
                 return
             try:
-                if reads and not selection.takes_url(archive.read(kept.page.ref).url):
+                if reads and not selection.takes_url(holdings.archive.read(kept.page.ref).url):
                     continue
             except PageUnreadable:
                 report.unreadable += 1

@@ -1,4 +1,4 @@
-"""The pages that a crawl keeps, each with the items it brought, in the order in which they were committed.
+"""What a crawl in a folder has gathered: its pages, each with its items, in the order of their commits.
 
 Pages and items are written by the same commits, in the same order (`commit`). So the lines of a JSONL output
 that has taken part from the beginning belong to the pages one after the other, as many as each page's record
@@ -6,10 +6,12 @@ says: no key is needed to tell whose they are. An output that does not add up is
 """
 
 import re
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from shoal.archive.names import file_name
 from shoal.archive.places import segments_in
@@ -18,13 +20,13 @@ from shoal.fetch.decode import decode_archived
 from shoal.frontier.sqlite import Reader
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.page import PageRecord
+from shoal.model.settings import Settings
 from shoal.runtime import sums
 from shoal.runtime.outlet import sinks_key
-from shoal.sinks.names import name_of
 from shoal.sinks.recount import outputs, recount
 from shoal.stores.folder import StoreFolder
 
-_LINES = (".jsonl", ".ndjson")
+LINES = (".jsonl", ".ndjson")
 _NO_CONTENT = (204, 205, 206)  # answers that are kept and not parsed
 
 
@@ -62,57 +64,66 @@ def is_parsed(page: PageRecord) -> bool:
     return 200 <= page.status < 300 and page.status not in _NO_CONTENT
 
 
-def archive_reader(store: StoreFolder, crawl: str) -> ArchiveReader:
-    return ArchiveReader(segments_in(store.archive / file_name(crawl)), decode_archived)
+class FolderHoldings:
+    """What one crawl of a folder has gathered; `Holdings` says what its methods do."""
 
+    unreadable = 0  # each page that is missing is met on the way
 
-async def kept_pages(
-    reader: Reader, crawl: str, selection: Selection, items: Path | None = None
-) -> AsyncGenerator[Kept, None]:
-    """Give the pages that are chosen by their record; `items` is an output that `own_items` found."""
-    with _lines_of(items) as lines:
-        async for fingerprint, page in reader.pages(crawl):
-            before = None if lines is None else [next(lines) for _ in range(page.items)]
-            if selection.takes(page):
-                yield Kept(fingerprint, page, before)
+    def __init__(self, reader: Reader, store: StoreFolder, crawl: str) -> None:
+        self.crawl = crawl
+        self.archive = ArchiveReader(segments_in(store.archive / file_name(crawl)), decode_archived)
+        self._reader = reader
+        self._store = store
 
+    def settings(self, own: Settings) -> Settings:
+        return own
 
-async def own_items(reader: Reader, store: StoreFolder, crawl: str) -> Path:
-    """Find the JSONL output that holds every item of a crawl; raise `Misconfigured` if there is none."""
-    if store.owner() is not None:
+    async def hosts(self) -> Sequence[str]:
+        return msgspec.json.decode(await self._reader.crawl_get(self.crawl, "hosts") or b"[]", type=list[str])
+
+    async def outputs(self) -> Collection[str]:
+        return outputs(await self._reader.checkpoint(sinks_key(self.crawl)))
+
+    async def pages(self, selection: Selection, items: Path | None = None) -> AsyncGenerator[Kept, None]:
+        """Give the pages that are chosen by their record; `items` is an output that `items` found."""
+        with lines_of(items) as lines:
+            async for fingerprint, page in self._reader.pages(self.crawl):
+                before = None if lines is None else [next(lines) for _ in range(page.items)]
+                if selection.takes(page):
+                    yield Kept(fingerprint, page, before)
+
+    async def items(self) -> Path:
+        """Find the JSONL output that holds every item; raise `Misconfigured` if there is none."""
+        if (owner := self._store.owner()) is not None:
+            raise Misconfigured(
+                f"{self._store.path} is in use by {owner}: its items are complete when that ends"
+            )
+        total = 0
+        async for _, page in self._reader.pages(self.crawl):
+            total += page.items
+        known = outputs(await self._reader.checkpoint(sinks_key(self.crawl)))
+        for path, checkpoint in known.items():
+            if path.endswith(LINES):
+                try:
+                    if recount(path, checkpoint) == total:
+                        return Path(path)
+                except Rejected:
+                    continue  # gone, or changed: perhaps there is another one
+        if made := sums.Sums.load(await self._reader.crawl_get(self.crawl, sums.KEY)).hook_items:
+            raise Misconfigured(
+                f"{made} items of crawl {self.crawl!r} were made by on_error hooks, from no page: "
+                "the others cannot be told from them"
+            )
+        shown = ", ".join(known) or "nothing but standard output"
         raise Misconfigured(
-            f"{store.path} is in use by {store.owner()}: its items are complete when that ends"
+            f"crawl {self.crawl!r} has no JSONL output with all its {total} items any more"
+            f" (it wrote to {shown})"
         )
-    total = 0
-    async for _, page in reader.pages(crawl):
-        total += page.items
-    known = outputs(await reader.checkpoint(sinks_key(crawl)))
-    for path, checkpoint in known.items():
-        if path.endswith(_LINES):
-            try:
-                if recount(path, checkpoint) == total:
-                    return Path(path)
-            except Rejected:
-                continue  # gone, or changed: perhaps there is another one
-    if made := sums.Sums.load(await reader.crawl_get(crawl, sums.KEY)).hook_items:
-        raise Misconfigured(
-            f"{made} items of crawl {crawl!r} were made by on_error hooks, from no page: "
-            "the others cannot be told from them"
-        )
-    shown = ", ".join(known) or "nothing but standard output"
-    raise Misconfigured(
-        f"crawl {crawl!r} has no JSONL output with all its {total} items any more (it wrote to {shown})"
-    )
-
-
-def refuse_own(out: str, checkpoint: bytes | None) -> None:
-    """Keep a command that makes an output away from those that the crawl itself goes on writing."""
-    if name_of(out) in outputs(checkpoint):
-        raise Misconfigured(f"output {name_of(out)}: the crawl itself writes there; name another one")
 
 
 @contextmanager
-def _lines_of(path: Path | None) -> Iterator[Iterator[bytes] | None]:
+def lines_of(path: Path | None) -> Iterator[Iterator[bytes] | None]:
+    """Read the items of an output one by one; None: of none."""
     if path is None:
         yield None
         return

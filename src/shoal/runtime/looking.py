@@ -87,9 +87,7 @@ async def open_reader(store: str) -> AsyncIterator[Reader]:
 
 @asynccontextmanager
 async def peeking(folder: str) -> AsyncIterator[FolderReader]:
-    """Read a store that has to be a folder, without owning it: only there every page has its record."""
-    if is_redis(folder):
-        raise Misconfigured("a fleet keeps no records of its pages: this needs a store that is a folder")
+    """Read a store that is a folder, without owning it: there every page has its record."""
     async with SqliteFrontier.peek(StoreFolder(Path(folder)).database) as reader:
         yield reader
 

@@ -1,8 +1,9 @@
 """Parsing again what is in the archive, with a spider that has changed, without a single request.
 
 Nothing of the crawl changes: its state, its items and its archive stay as they are. What the new spider makes
-of the pages is compared with what the crawl has written (or with what another spider makes of the same
-pages), and goes to an output of its own if that is asked for; then the crawl remembers that, for `trace`.
+of the pages is compared with what the crawl has written, or with what another spider makes of the same pages.
+A fleet does not know which page an item came from; it has the spider that was submitted, to compare with.
+The result goes to an output of its own if that is asked for; then the crawl remembers that, for `trace`.
 
 Pages are read, parsed and compared in order, at most `WINDOW` of them at a time: memory does not depend on
 how many there are. Only items count here; links are not even collected.
@@ -17,12 +18,10 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from shoal.archive.errors import PageUnreadable
-from shoal.archive.reader import ArchiveReader, StoredPage
-from shoal.frontier.sqlite import Reader
+from shoal.archive.reader import StoredPage
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item, ParseResult, ParseTask
 from shoal.model.request import Request
@@ -31,14 +30,16 @@ from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool, Poisoned
 from shoal.runtime.differences import EXAMPLES, Differences
 from shoal.runtime.draft import DraftItems, drafting_items
-from shoal.runtime.kept import Kept, Selection, archive_reader, is_parsed, kept_pages, own_items, refuse_own
-from shoal.runtime.looking import peeking
-from shoal.runtime.outlet import sinks_key
+from shoal.runtime.holdings import Gathered, open_holdings, refuse_own
+from shoal.runtime.joining import placed
+from shoal.runtime.kept import FolderHoldings, Kept, Selection, is_parsed
 from shoal.runtime.steer import note_reparse
 from shoal.runtime.versions import Reparse
 from shoal.runtime.wiring import with_wishes
 from shoal.spider.source import SpiderDescription, SpiderSource
-from shoal.stores.folder import StoreFolder
+
+if TYPE_CHECKING:
+    from shoal.runtime.fleet_holdings import FleetHoldings
 
 WINDOW = 256  # pages between reading and comparing
 WINDOW_BYTES = 64 << 20
@@ -51,7 +52,7 @@ class ReparsePlan:
     settings: Settings
     crawl: str = ""  # empty: the spider's name, or the only crawl there is
     selection: Selection = field(default_factory=Selection)
-    against: SpiderSource | None = None  # None: what the crawl has written
+    against: SpiderSource | None = None  # None: what the crawl has written, or its spider as it was submitted
     out: str = ""  # empty: compare only
     overrides: frozenset[str] = frozenset()
 
@@ -69,6 +70,7 @@ class Reparsed:
     unreadable: int = 0
     differences: Differences | None = None  # None: there was nothing to compare with
     uncompared: str = ""  # why
+    against: str = ""  # what was compared with, if neither the crawl's items nor what was asked for
     out: str = ""
 
     def fail(self, url: str, reason: str) -> None:
@@ -91,21 +93,20 @@ class _Again:
 
 async def reparse(plan: ReparsePlan) -> Reparsed:
     """Run a spider over the pages in a crawl's archive; works beside a crawl that runs."""
-    store = StoreFolder(Path(plan.settings.store))
     async with AsyncExitStack() as stack:
-        reader = await stack.enter_async_context(peeking(plan.settings.store))
         new = await _open_pool(stack, plan, plan.source)
-        old = await _open_pool(stack, plan, plan.against) if plan.against else None
-        crawl = await _crawl_of(reader, plan.crawl, new.description.name)
+        holdings = await stack.enter_async_context(
+            open_holdings(plan.settings.store, plan.crawl, spider=new.description.name)
+        )
+        report = Reparsed(holdings.crawl, out=plan.out)
+        old, items = await _compared(stack, holdings, plan, report)
         for pool in (new, old):
             if pool is not None:
-                pool.configure(await _scope(reader, crawl, plan, pool.description))
-        report = Reparsed(crawl, out=plan.out)
-        items = None if old else await _previous(reader, store, report, required=not plan.out)
+                pool.configure(await _scope(holdings, plan, pool.description))
         if old or items:
             report.differences = Differences()
-        draft = await _draft(stack, reader, plan, crawl)
-        pages = _pages(reader, archive_reader(store, crawl), plan.selection, report, items)
+        draft = await _draft(stack, holdings, plan)
+        pages = _pages(holdings, plan.selection, report, items)
         async with asyncio.TaskGroup() as group:
             watches = [group.create_task(pool.watch()) for pool in (new, old) if pool]
             async with aclosing(pages), aclosing(_parsed(pages, new, old)) as again:
@@ -113,8 +114,9 @@ async def reparse(plan: ReparsePlan) -> Reparsed:
                     _take(report, page, new.description.key, draft)
             for watch in watches:
                 watch.cancel()
+        report.unreadable += holdings.unreadable
     if plan.out:
-        await note_reparse(str(store.path), crawl, _note(plan, new.description.version))
+        await note_reparse(plan.settings.store, report.crawl, _note(plan, new.description.version))
     return report
 
 
@@ -139,61 +141,62 @@ def _take(report: Reparsed, page: _Again, key: Sequence[str], draft: DraftItems 
         report.differences.note(page.url, page.before or (), [item.json for item in after], key)
 
 
+async def _compared(
+    stack: AsyncExitStack, holdings: "FolderHoldings | FleetHoldings", plan: ReparsePlan, report: Reparsed
+) -> tuple[ParsePool | None, Path | None]:
+    """Open what to compare with: another spider, or an output with the crawl's items."""
+    if plan.against is not None:
+        return await _open_pool(stack, plan, plan.against), None
+    try:
+        if isinstance(holdings, FolderHoldings):
+            return None, await holdings.items()
+        # Nothing tells which of a fleet's items came from a page; but its spider was kept.
+        old = await _open_pool(stack, plan, stack.enter_context(placed(holdings.record)))
+        report.against = "the spider as it was submitted"
+        return old, None
+    except Misconfigured as error:
+        if not plan.out:
+            raise Misconfigured(f"{error}; --against OLD.py compares with an older spider instead") from None
+        report.uncompared = str(error)
+        return None, None
+
+
 async def _open_pool(stack: AsyncExitStack, plan: ReparsePlan, source: SpiderSource) -> ParsePool:
     procs = plan.settings.crawl.procs or max(1, os.cpu_count() or 1)
     return await stack.enter_async_context(ParsePool.open(source, procs=procs, limits=plan.settings.parse))
 
 
-async def _scope(reader: Reader, crawl: str, plan: ReparsePlan, spider: SpiderDescription) -> Scope:
+async def _scope(holdings: Gathered, plan: ReparsePlan, spider: SpiderDescription) -> Scope:
     """Let no host be in scope, so that no link is looked for; nofollow means what it meant in the crawl.
 
     Where only canonical pages yield items, what they are depends on the hosts of the crawl.
     """
-    settings = with_wishes(plan.settings, spider, plan.overrides)
+    settings = with_wishes(holdings.settings(plan.settings), spider, plan.overrides)
     if not settings.crawl.canonical_only:
         return Scope(hosts=frozenset(), obey_nofollow=settings.crawl.robots)
-    hosts = msgspec.json.decode(await reader.crawl_get(crawl, "hosts") or b"[]", type=list[str])
-    return Scope.of(settings.crawl, (), hosts=[*spider.hosts, *hosts], limits=settings.links)
+    hosts = [*spider.hosts, *await holdings.hosts()]
+    return Scope.of(settings.crawl, (), hosts=hosts, limits=settings.links)
 
 
-async def _crawl_of(reader: Reader, asked: str, spider: str) -> str:
-    names = await reader.crawls()
-    wanted = asked or (names[0] if len(names) == 1 else spider)
-    if wanted in names:
-        return wanted
-    known = ", ".join(names) or "none at all"
-    raise Misconfigured(f"the store has no crawl named {wanted!r}; --crawl chooses one of: {known}")
-
-
-async def _previous(reader: Reader, store: StoreFolder, report: Reparsed, *, required: bool) -> Path | None:
-    try:
-        return await own_items(reader, store, report.crawl)
-    except Misconfigured as error:
-        if required:
-            raise Misconfigured(f"{error}; --against OLD.py compares with an older spider instead") from None
-        report.uncompared = str(error)
-        return None
-
-
-async def _draft(stack: AsyncExitStack, reader: Reader, plan: ReparsePlan, crawl: str) -> DraftItems | None:
+async def _draft(stack: AsyncExitStack, holdings: Gathered, plan: ReparsePlan) -> DraftItems | None:
     if not plan.out:
         return None
-    refuse_own(plan.out, await reader.checkpoint(sinks_key(crawl)))
+    await refuse_own(holdings, plan.out)
     return stack.enter_context(drafting_items(plan.out))
 
 
 async def _pages(
-    reader: Reader, archive: ArchiveReader, selection: Selection, report: Reparsed, items: Path | None
+    holdings: Gathered, selection: Selection, report: Reparsed, items: Path | None
 ) -> AsyncGenerator[tuple[Kept, StoredPage, Request], None]:
     left = selection.limit
-    async with aclosing(kept_pages(reader, report.crawl, selection, items)) as pages:
+    async with aclosing(holdings.pages(selection, items)) as pages:
         async for kept in pages:
             if left == 0:
                 return
             if not is_parsed(kept.page):
                 continue
             try:
-                stored = archive.read(kept.page.ref)
+                stored = await holdings.archive.read_aside(kept.page.ref)
                 request = stored.request
             except PageUnreadable:
                 report.unreadable += 1

@@ -21,6 +21,7 @@ from shoal.runtime.control import (
 )
 from shoal.runtime.looking import chosen, open_reader, open_writer
 from shoal.runtime.versions import Reparse
+from shoal.stores.address import is_redis
 from shoal.stores.folder import StoreBusy, StoreFolder
 
 __all__ = ["HostView", "note_reparse", "pause_crawls", "set_host", "show_host"]
@@ -53,12 +54,13 @@ async def pause_crawls(store: str, crawl: str | None, *, paused: bool) -> list[s
 
 async def note_reparse(store: str, crawl: str, reparse: Reparse) -> None:
     """Remember with a crawl that its pages were parsed again into another output."""
-    await _steer(store, [NoteReparse(crawl, reparse)])
+    # A fleet's frontier writes only to crawls that are open; a folder's would load what it has queued.
+    await _steer(store, [NoteReparse(crawl, reparse)], crawls=[crawl] if is_redis(store) else ())
 
 
-async def _steer(store: str, commands: Sequence[Command]) -> list[Answer]:
+async def _steer(store: str, commands: Sequence[Command], crawls: Sequence[str] = ()) -> list[Answer]:
     try:
-        async with open_writer(store) as frontier:
+        async with open_writer(store, crawls) as frontier:
             return [await obey(frontier, command) for command in commands]
     except StoreBusy:
         return [await ask(Path(store), command) for command in commands]
