@@ -17,7 +17,7 @@ from shoal.cli.layers import flag_of
 from shoal.model.configure import KINDS, MEANINGS, VARIABLES
 from shoal.model.failure import CONSEQUENCE, POLICY, Action, Policy
 from shoal.model.settings import HostSettings, Settings
-from shoal.stores.redis.failures import BY_TEXT, LOST, TABLE, TIMEOUT, Remedy
+from shoal.stores.redis.failures import BY_TEXT, LOST, TABLE, TIMEOUT, UNSYNCED, Remedy
 
 FOLDER = Path(__file__).parents[1] / "reference"
 
@@ -202,7 +202,8 @@ def _retries(policy: Policy) -> str:
 
 def store_failures() -> Iterator[str]:
     """Give a table of what a store may answer for each thing that is done about it."""
-    rows = {name if name in (LOST, TIMEOUT) else f"`{name}`": row for name, row in (TABLE | BY_TEXT).items()}
+    ours = (LOST, TIMEOUT, UNSYNCED)
+    rows = {name if name in ours else f"`{name}`": row for name, row in (TABLE | BY_TEXT).items()}
     for remedy in Remedy:
         yield f"## {remedy.value[0].upper()}{remedy.value[1:]}"
         yield _table(

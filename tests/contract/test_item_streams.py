@@ -4,13 +4,12 @@ import asyncio
 import json
 import random
 import signal
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
+from tests.contract.writing import TERM, WriterProcess, eventually, numbers_in, running, writer_of
 from tests.servers.postgres import ask, postgres
 from tests.servers.redis import RedisServer, cluster, valkey
 
@@ -20,8 +19,6 @@ from shoal.sinks.writer import Output, OutputWriter, item_streams
 from shoal.stores.redis import RedisStore
 
 CRAWL = 7
-TERM = 0.6  # seconds; short, so that the tests need not wait
-PATIENCE = 60.0  # for a machine that is busy with other things
 
 
 @pytest.fixture
@@ -52,41 +49,6 @@ async def settle_page(store: RedisStore, numbers: Sequence[int]) -> None:
     )
 
 
-def numbers_in(path: Path) -> list[int]:
-    text = path.read_text()
-    assert text == "" or text.endswith("\n")
-    return [json.loads(line)["n"] for line in text.splitlines()]
-
-
-async def eventually(is_so: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not await is_so():  # noqa: ASYNC110 (another process makes it so)
-            await asyncio.sleep(0.02)
-
-
-def writer_of(
-    store: RedisStore,
-    output: str,
-    *others: str,
-    holder: str = "w",
-    node: str = "here",
-    overwrite: bool = False,
-) -> OutputWriter:
-    described = Output(CRAWL, output, [output, *others], overwrite=overwrite)
-    return OutputWriter(store, described, holder=holder, node=node, term=TERM)
-
-
-@asynccontextmanager
-async def running(writer: OutputWriter) -> AsyncIterator[None]:
-    stop = asyncio.Event()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(writer.run(stop))
-        try:
-            yield
-        finally:
-            stop.set()
-
-
 async def drained(store: RedisStore) -> None:
     async def is_empty() -> bool:
         return await item_streams(store, CRAWL).length() == 0
@@ -98,7 +60,7 @@ async def test_items_of_all_shards_reach_the_output_once(store: RedisStore, tmp_
     out = tmp_path / "out.jsonl"
     for number in range(0, 60, 2):
         await settle_page(store, [number, number + 1])
-    async with running(writer_of(store, str(out))):
+    async with running(writer_of(store, CRAWL, str(out))):
         await drained(store)
         await settle_page(store, [100])
         await drained(store)
@@ -110,7 +72,7 @@ async def test_the_next_writer_goes_on_where_the_last_one_stopped(store: RedisSt
     out = tmp_path / "out.jsonl"
     for round_number in range(3):
         await settle_page(store, [round_number])
-        async with running(writer_of(store, str(out), holder=f"w{round_number}")):
+        async with running(writer_of(store, CRAWL, str(out), holder=f"w{round_number}")):
             await drained(store)
 
     assert numbers_in(out) == [0, 1, 2]
@@ -123,10 +85,10 @@ async def test_an_entry_stays_until_every_output_has_it(store: RedisStore, tmp_p
     async def first_is_written() -> bool:
         return first.exists() and numbers_in(first) == [1]
 
-    async with running(writer_of(store, str(first), str(second))):
+    async with running(writer_of(store, CRAWL, str(first), str(second))):
         await eventually(first_is_written)
     assert await item_streams(store, CRAWL).length() == 1
-    async with running(writer_of(store, str(second), str(first))):
+    async with running(writer_of(store, CRAWL, str(second), str(first))):
         await drained(store)
 
     assert second.read_text().split() == ["n", "1"]
@@ -134,18 +96,18 @@ async def test_an_entry_stays_until_every_output_has_it(store: RedisStore, tmp_p
 
 async def test_a_file_belongs_to_the_machine_that_first_wrote_it(store: RedisStore, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    async with running(writer_of(store, str(out), node="here")):
+    async with running(writer_of(store, CRAWL, str(out), node="here")):
         await settle_page(store, [1])
         await drained(store)
     await settle_page(store, [2])
     stop = asyncio.Event()
-    elsewhere = asyncio.create_task(writer_of(store, str(out), holder="x", node="there").run(stop))
+    elsewhere = asyncio.create_task(writer_of(store, CRAWL, str(out), holder="x", node="there").run(stop))
     await asyncio.sleep(0.2)
     stop.set()
     await elsewhere
     assert numbers_in(out) == [1]
 
-    async with running(writer_of(store, str(out), node="here")):
+    async with running(writer_of(store, CRAWL, str(out), node="here")):
         await drained(store)
     assert numbers_in(out) == [1, 2]
 
@@ -154,17 +116,17 @@ async def test_an_output_of_another_crawl_is_refused_and_left_alone(
     store: RedisStore, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.jsonl"
-    async with running(writer_of(store, str(out))):
+    async with running(writer_of(store, CRAWL, str(out))):
         await settle_page(store, [1])
         await drained(store)
     tag = store.tag(CRAWL % store.shards)
     await store.do(tag, "DEL", f"{tag}:writer:{CRAWL}")  # another store, or another crawl under that number
 
     with pytest.raises(Misconfigured, match=r"not written.*--fresh"):
-        await writer_of(store, str(out)).run(asyncio.Event())
+        await writer_of(store, CRAWL, str(out)).run(asyncio.Event())
     assert numbers_in(out) == [1]
 
-    async with running(writer_of(store, str(out), overwrite=True)):
+    async with running(writer_of(store, CRAWL, str(out), overwrite=True)):
         await settle_page(store, [2])
         await drained(store)
     assert numbers_in(out) == [2]
@@ -176,7 +138,7 @@ async def test_a_full_server_lets_the_writer_make_room(store: RedisStore, tmp_pa
         await settle_page(store, [number])
     await store.do(store.tag(0), "CONFIG", "SET", "maxmemory", "1mb")
 
-    async with running(writer_of(store, str(out))):
+    async with running(writer_of(store, CRAWL, str(out))):
         await drained(store)
 
     assert sorted(numbers_in(out)) == list(range(40))
@@ -208,7 +170,7 @@ async def test_a_cluster_feeds_an_output_all_the_same(tmp_path: Path) -> None:
     async with cluster(tmp_path / "cluster") as servers, RedisStore.open(servers.dsn) as store:
         for number in range(100):
             await settle_page(store, [number])
-        async with running(writer_of(store, str(out))):
+        async with running(writer_of(store, CRAWL, str(out))):
             await drained(store)
             await settle_page(store, [100])
             await drained(store)
@@ -219,45 +181,12 @@ async def test_a_cluster_feeds_an_output_all_the_same(tmp_path: Path) -> None:
 # Processes that are really killed and stopped
 
 
-class Worker:
-    """A process that writes the output."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-
-    @classmethod
-    async def start(cls, store: RedisStore, output: str, holder: str) -> "Worker":
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.contract.test_item_streams", str(store.dsn), output, holder),
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert process.stdout is not None
-        assert await process.stdout.readline() == b"ready\n"
-        return cls(process)
-
-    async def kill(self) -> None:
-        self.process.kill()
-        await self.process.wait()
-
-    async def end(self) -> None:
-        self.process.terminate()
-        assert await self.process.wait() == 0
-
-
-async def work(dsn: str, output: str, holder: str) -> None:
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    async with RedisStore.open(dsn) as store:
-        print("ready", flush=True)
-        await writer_of(store, output, holder=holder, node="here").run(stop)
-
-
 async def test_a_writer_that_is_killed_again_and_again_loses_and_doubles_nothing(
     store: RedisStore, server: RedisServer, tmp_path: Path
 ) -> None:
     out, rng, count = tmp_path / "out.jsonl", random.Random(4), 0
     for round_number in range(6):
-        worker = await Worker.start(store, str(out), f"w{round_number}")
+        worker = await WriterProcess.start(str(store.dsn), CRAWL, str(out), f"w{round_number}")
         for _ in range(rng.randint(20, 60)):
             await settle_page(store, range(count, count + 3))
             count += 3
@@ -265,7 +194,7 @@ async def test_a_writer_that_is_killed_again_and_again_loses_and_doubles_nothing
             server.kill()
             await server.begin()
         await worker.kill()
-    last = await Worker.start(store, str(out), "last")
+    last = await WriterProcess.start(str(store.dsn), CRAWL, str(out), "last")
     await drained(store)
     await last.end()
 
@@ -276,7 +205,7 @@ async def test_a_writer_that_was_stopped_cannot_write_into_its_successors_work(
     store: RedisStore, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.jsonl"
-    workers = [await Worker.start(store, str(out), f"w{n}") for n in range(2)]
+    workers = [await WriterProcess.start(str(store.dsn), CRAWL, str(out), f"w{n}") for n in range(2)]
     count = 0
     for turn in range(4):
         stopped = workers[turn % 2].process
@@ -297,7 +226,7 @@ async def test_a_table_gets_every_item_once_from_writers_that_are_stopped_and_ki
     store: RedisStore, database: str
 ) -> None:
     output, count = f"{database}?table=streamed", 0
-    workers = [await Worker.start(store, output, f"w{n}") for n in range(2)]
+    workers = [await WriterProcess.start(str(store.dsn), CRAWL, output, f"w{n}") for n in range(2)]
     for turn in range(4):
         victim = workers[turn % 2]
         victim.process.send_signal(signal.SIGSTOP)
@@ -308,14 +237,10 @@ async def test_a_table_gets_every_item_once_from_writers_that_are_stopped_and_ki
         victim.process.send_signal(signal.SIGCONT)
         if turn > 1:
             await victim.kill()
-            workers[turn % 2] = await Worker.start(store, output, f"v{turn}")
+            workers[turn % 2] = await WriterProcess.start(str(store.dsn), CRAWL, output, f"v{turn}")
     await drained(store)
     for worker in workers:
         await worker.end()
 
     rows = await asyncio.to_thread(ask, database, "SELECT (item->>'n')::int AS n FROM streamed")
     assert sorted(row["n"] for row in rows) == list(range(count))
-
-
-if __name__ == "__main__":
-    asyncio.run(work(*sys.argv[1:4]))

@@ -6,6 +6,7 @@ import shutil
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from shoal.model.errors import Misconfigured, Unavailable
 from shoal.stores.redis import EPOCH, Full, RedisStore, Script, ScriptFault
 
 COUNT = Script("count", "return redis.call('HINCRBY', KEYS[1], 'count', 1)")
+KEEP = Script("keep", "redis.call('HSET', KEYS[1], 'kept', ARGV[2]) return ARGV[1]")
 WHO = Script("who", "return {ARGV[1], ARGV[2]}")
 SHORT = 1.0  # seconds; what the server is made to suffer lasts half as long
 SERVERS = {"valkey": valkey, "redis7": redis7}
@@ -99,6 +101,50 @@ async def test_a_command_that_waits_holds_nobody_up(store: RedisStore) -> None:
 
     assert name.decode() == stream
     assert len(entries) == 1
+
+
+async def test_what_has_to_last_is_written_on_all_its_shards(store: RedisStore) -> None:
+    calls = {store.tag(shard): [shard, "x"] for shard in (3, 4, 5)}
+    answers = await store.run_lasting(KEEP, calls, line="w")
+
+    assert answers == {store.tag(shard): str(shard).encode() for shard in (3, 4, 5)}
+    assert await store.run_lasting(KEEP, {}, line="w") == {}
+
+
+async def test_waiting_for_a_disk_holds_nobody_else_up(tmp_path: Path) -> None:
+    async with valkey(tmp_path / "server", "--appendonly", "yes") as server:
+        async with RedisStore.open(server.dsn) as store:
+            await store.sync()
+            await server.ask("CONFIG", "SET", "appendfsync", "no")  # which is never on disk
+            waiting = asyncio.create_task(store.sync())
+            await until(_is_waited_for, server)
+            assert await count(store) == 1
+            assert not waiting.done()
+            await server.ask("CONFIG", "SET", "appendfsync", "always")
+            await waiting
+
+
+async def _is_waited_for(server: RedisServer) -> bool:
+    return (await server.info())["blocked_clients"] == "1"
+
+
+async def test_a_log_that_is_switched_off_is_not_waited_for(tmp_path: Path) -> None:
+    async with valkey(tmp_path / "server", "--appendonly", "yes") as server:
+        async with RedisStore.open(server.dsn) as store:
+            keep = partial(store.run_lasting, KEEP, {store.tag(3): ["a", ""]}, line="w")
+            await keep()
+            await server.ask("CONFIG", "SET", "appendonly", "no")
+            assert await keep() == {store.tag(3): b"a"}
+
+
+async def test_a_user_that_may_not_ask_what_is_on_disk_is_told_and_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with valkey(tmp_path / "server", "--appendonly", "yes") as server:
+        await server.ask("ACL", "SETUSER", "careless", "on", ">x", "~*", "+@all", "-waitaof")
+        async with RedisStore.open(f"redis://careless:x@127.0.0.1:{server.port}") as store:
+            assert await store.run_lasting(KEEP, {store.tag(3): ["a", ""]}, line="w") == {store.tag(3): b"a"}
+    assert "+waitaof" in str([vars(record).get("advice") for record in caplog.records])
 
 
 async def test_a_mistake_in_a_script_is_not_taken_for_a_fault_of_the_server(store: RedisStore) -> None:

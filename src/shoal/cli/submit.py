@@ -45,6 +45,8 @@ def command(**given: Any) -> int:
 
 
 async def _submit(plan: "CrawlPlan", *, resume: str) -> "Submitted":
+    from contextlib import nullcontext
+
     from shoal.cli.output import tell
     from shoal.cli.signals import stopped_by_signals
     from shoal.runtime.plan import Stop
@@ -53,10 +55,10 @@ async def _submit(plan: "CrawlPlan", *, resume: str) -> "Submitted":
 
     stop = Stop()
     async with RedisStore.open(parse(plan.settings.store)) as store:
-        if plan.listed is None:
-            return await submit(store, plan, stop)
-        with stopped_by_signals(stop, tell, resume=resume):
-            return await submit(store, plan, stop)
+        with nullcontext() if plan.listed is None else stopped_by_signals(stop, tell, resume=resume):
+            submitted = await submit(store, plan, stop)
+        await store.sync()  # what is said to be submitted cannot be forgotten any more
+        return submitted
 
 
 def _json(submitted: "Submitted") -> dict[str, object]:

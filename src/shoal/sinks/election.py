@@ -38,10 +38,13 @@ class Election:
         self._until = 0.0  # monotonic
         self.owner = ""  # the output's name in the store; another store or crawl has another one
 
-    async def stand(self) -> float:
-        """Become the writer, or stay it; return 0, or the seconds until trying again can help."""
+    async def stand(self, *, lasting: bool = False) -> float:
+        """Become the writer, or stay it; return 0, or the seconds until trying again can help.
+
+        `lasting`: return when the store cannot forget the output's name any more.
+        """
         begun = time.monotonic()
-        wait = await self._ask(self._term)
+        wait = await self._ask(self._term, lasting=lasting)
         # Counted from before the question, so that we never think longer than the store does.
         self._until = begun + self._term if not wait else 0.0
         return wait
@@ -61,9 +64,14 @@ class Election:
         self._until = 0.0
         await self._ask(0.0)
 
-    async def _ask(self, term: float) -> float:
+    async def _ask(self, term: float, *, lasting: bool = False) -> float:
         asked = (self._crawl, self._output, self._holder, int(term * 1000), self._node, os.urandom(8).hex())
-        wait_ms, answer = await self._store.run(_SCRIPT, self._tag, asked)
+        if lasting:
+            line = f"writer {self._crawl} {self._output}"
+            answers = await self._store.run_lasting(_SCRIPT, {self._tag: asked}, line=line)
+            wait_ms, answer = answers[self._tag]
+        else:
+            wait_ms, answer = await self._store.run(_SCRIPT, self._tag, asked)
         if wait_ms < 0:
             log.info("output.elsewhere", extra={"output": self._output, "node": answer.decode()})
             return _ELSEWHERE

@@ -6,19 +6,28 @@ of its own and writes them to the output. Nothing but the output knows these pos
 note that it keeps with what was written (`noted.py`). The order of one round is what the promise rests on:
 
 1. Read entries after the positions.
-2. Tell their shards how far the output had come before, and wait until a replica has that. Then it has the
-   entries, too, for they are older: what is about to be written cannot be forgotten by a change of masters.
+2. Tell their shards how far the output had come before, and wait until that is on a replica and on disk, as
+   far as the store has them. Then the entries are there, too, for they are older: what is about to be written
+   cannot be forgotten by a server that is killed, loses power or is replaced. A shard answers in the same
+   step whether it still has them (it may have been restarted since 1), and how far its stream goes: what is
+   read from there in later rounds is as sure, and waits for nothing. So one wait does for all that has piled
+   up, however long it takes.
 3. Write and flush the items; the note with the new positions is kept with them.
 
 A kill before 3 ends leaves positions as they were: the next writer cuts the output back to its note and reads
 the same entries again. A kill after 3 leaves entries that no position asks for. Shards drop entries that
 every output of the crawl is known to have, and those are told in step 2 of a later round, never too early.
 
+A store that goes back to an earlier instant forgets pages that were settled since, and their entries with
+them, for the two are one step of a script. They are fetched again; and none of their items was written.
+
 A writer that has lost its place and does not know it yet is stopped by the output itself.
 """
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -43,6 +52,7 @@ log = logging.getLogger(__name__)
 
 COUNT = 32  # pages of each shard that one round takes
 _AGAIN = 1.0  # seconds after which what was unavailable is tried again
+_FAREWELL = 5.0  # seconds for writing what is there when the writer is asked to stop
 _SCRIPT = Script("written", resources.files("shoal.sinks").joinpath("written.lua").read_text())
 _unpack = msgspec.msgpack.Decoder(list[Item]).decode
 
@@ -79,6 +89,7 @@ class OutputWriter:
         self._patience = term / 3  # seconds of waiting for entries, so that the place is kept meanwhile
         self._positions: dict[int, str] = {}
         self._told: dict[int, str] = {}  # what the shards know of them
+        self._sure: dict[int, str] = {}  # by shard: up to here nothing can be forgotten
 
     async def run(self, stop: asyncio.Event) -> None:
         """Write until `stop` is set, then finish the output. Raises `Misconfigured` if it cannot be written.
@@ -100,9 +111,9 @@ class OutputWriter:
         # One thread, so that whatever ends this, the sink is closed after its last call has returned.
         with ThreadPoolExecutor(1, thread_name_prefix="shoal.output") as thread:
             try:
-                await _in(thread, lambda: self._open(sink))
-                log.info("output.opened", extra={"output": self._name})
-                await self._write(sink, thread, stop)
+                if await self._open(sink, thread):
+                    log.info("output.opened", extra={"output": self._name})
+                    await self._write(sink, thread, stop)
             except Misconfigured:
                 if self._election.holds():
                     raise
@@ -112,33 +123,50 @@ class OutputWriter:
         if self._election.holds():
             await self._election.step_down()
 
-    def _open(self, sink: NotedSink) -> None:
-        """Take the output back to its note, or make it this crawl's own."""
-        self._told = {}
-        kept = sink.kept()
+    async def _open(self, sink: NotedSink, thread: ThreadPoolExecutor) -> bool:
+        """Take the output back to its note, or make it this crawl's own; False: another one is to do that."""
+        self._told, self._sure = {}, {}
+        kept = await _in(thread, sink.kept)
         if kept is not None:
             note = msgspec.msgpack.decode(kept[1], type=Note)
             if note.owner == self._election.owner:
-                sink.restore(kept[0])
                 self._positions = note.positions
-                return
+                await _in(thread, partial(sink.restore, kept[0]))
+                return True
             if not self._output.overwrite:
                 raise refuse(self._name)
-        sink.restore(None)
+        # The note will bear the output's name in the store: one that is forgotten there is a stranger's.
+        if await self._election.stand(lasting=True):
+            return False
         self._positions = {}
+        await _in(thread, partial(self._begin, sink))
+        return True
+
+    def _begin(self, sink: NotedSink) -> None:
+        sink.restore(None)
         sink.flush(self._note())
 
     async def _write(self, sink: NotedSink, thread: ThreadPoolExecutor, stop: asyncio.Event) -> None:
-        while not stop.is_set() and await self._election.keep():
+        until = math.inf
+        while time.monotonic() < until and await self._election.keep():
             entries = await self._streams.read(self._positions, count=COUNT)
+            if stop.is_set():
+                until = min(until, time.monotonic() + _FAREWELL)
+                if not entries:
+                    break
             if not entries:
                 await self._tell(range(self._store.shards))
                 await self._streams.wait(self._positions, seconds=self._patience, stop=stop)
                 continue
-            await self._tell({entry.shard for entry in entries}, promised=True)
+            if self._are_sure(entries):
+                await self._tell({entry.shard for entry in entries})
+            else:
+                await self._make_sure(entries)
+                if not self._are_sure(entries):
+                    continue  # the store has forgotten some of them
             if not self._election.holds():
                 continue  # that took so long that somebody else may have been chosen
-            self._positions = self._positions | {entry.shard: entry.id for entry in entries}
+            self._positions = self._positions | _last(entries)
             await _in(thread, partial(self._put, sink, _items(entries)))
         if stop.is_set() and self._election.holds():
             await _in(thread, lambda: sink.finish(self._note()))
@@ -151,21 +179,48 @@ class OutputWriter:
     def _note(self) -> bytes:
         return msgspec.msgpack.encode(Note(self._election.owner, self._positions))
 
-    async def _tell(self, shards: Iterable[int], *, promised: bool = False) -> None:
-        """Tell shards what the output has; `promised`: even if they know, for a replica's sake."""
-        names = [shown(output) for output in self._output.all]
+    async def _tell(self, shards: Iterable[int]) -> None:
+        """Tell shards what the output has, unless they know."""
 
-        async def tell(shard: int, position: str) -> None:
-            arguments = [str(self._output.crawl), self._name, position, *names]
-            await self._store.run(_SCRIPT, self._store.tag(shard), arguments, promised=promised)
+        async def tell(shard: int) -> None:
+            position = self._position(shard)
+            await self._store.run(_SCRIPT, self._store.tag(shard), self._arguments(shard))
             self._told[shard] = position
 
-        positions = {shard: self._positions.get(shard, START) for shard in shards}
-        await together(
-            tell(shard, position)
-            for shard, position in positions.items()
-            if promised or self._told.get(shard) != position
+        await together(tell(shard) for shard in shards if self._told.get(shard) != self._position(shard))
+
+    async def _make_sure(self, entries: Sequence[Entry]) -> None:
+        """Have shards keep what was read, and all that they have, whatever becomes of the store."""
+        calls = {
+            self._store.tag(shard): self._arguments(shard, last) for shard, last in _last(entries).items()
+        }
+        ends = await self._store.run_lasting(_SCRIPT, calls, line=f"items {self._output.crawl} {self._name}")
+        for shard in _last(entries):
+            self._sure[shard] = ends[self._store.tag(shard)].decode()
+            self._told[shard] = self._position(shard)
+
+    def _are_sure(self, entries: Iterable[Entry]) -> bool:
+        return all(
+            _halves(last) <= _halves(self._sure.get(shard, START)) for shard, last in _last(entries).items()
         )
+
+    def _position(self, shard: int) -> str:
+        return self._positions.get(shard, START)
+
+    def _arguments(self, shard: int, last: str = "") -> list[str]:
+        names = [shown(output) for output in self._output.all]
+        return [str(self._output.crawl), self._name, self._position(shard), last, *names]
+
+
+def _last(entries: Iterable[Entry]) -> dict[int, str]:
+    """Give the last of the entries of each shard; they come in order."""
+    return {entry.shard: entry.id for entry in entries}
+
+
+def _halves(id: str) -> tuple[int, int]:
+    """Take an id apart, for comparing: milliseconds, and a number within them."""
+    ms, _, number = id.partition("-")
+    return int(ms), int(number)
 
 
 def _items(entries: Iterable[Entry]) -> list[Item]:

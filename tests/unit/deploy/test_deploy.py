@@ -1,15 +1,24 @@
 """The deployment files are what the tools that read them expect."""
 
+import asyncio
 import json
+import re
+import shutil
 import subprocess
 import sys
 from itertools import combinations
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 import yaml
+from tests.servers.process import ServerProcess, free_port, program, until
 from tests.unit.deploy.tools import kustomized
+
+from shoal import __version__
+from shoal.model.settings import CrawlSettings
+from shoal.stores.redis import RedisStore
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
@@ -62,11 +71,92 @@ def test_panels_of_the_dashboard_have_their_own_ids_and_places() -> None:
 
 
 def test_no_password_is_in_a_deployment_file() -> None:
-    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-    for service in compose["services"].values():
+    for service in compose_services().values():
         for name, value in service.get("environment", {}).items():
             if any(word in name for word in ("PASSWORD", "SECRET", "DSN")):
                 assert "${" in value, name
+
+
+def test_what_compose_publishes_is_for_this_machine_only() -> None:
+    for service in compose_services().values():
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+
+
+@pytest.mark.parametrize("role", ["fetch", "parse", "sink"])
+def test_workers_have_few_rights_and_time_to_drain(role: str) -> None:
+    worker = compose_services()[role]
+    assert worker["read_only"]
+    assert worker["cap_drop"] == ["ALL"]
+    assert worker["security_opt"] == ["no-new-privileges:true"]
+    assert int(worker["stop_grace_period"].removesuffix("s")) > CrawlSettings().lease
+    [pod] = [
+        doc["spec"]["template"]["spec"]
+        for doc in documents(kustomized(DEPLOY / "kubernetes"))
+        if doc["kind"] == "Deployment" and doc["metadata"]["name"] == f"shoal-{role}"
+    ]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["terminationGracePeriodSeconds"] > CrawlSettings().lease
+    [container] = pod["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert container["resources"]["limits"]["memory"]
+    assert container["image"] == f"shoal:{__version__}"
+
+
+def test_whatever_scales_by_itself_is_given_no_number() -> None:
+    made = documents(kustomized(DEPLOY / "kubernetes"))
+    scaled = {
+        doc["spec"]["scaleTargetRef"]["name"] for doc in made if doc["kind"] == "HorizontalPodAutoscaler"
+    }
+    given = {doc["metadata"]["name"] for doc in made if "replicas" in doc.get("spec", {})}
+    assert scaled
+    assert not scaled & given
+
+
+def test_the_files_that_the_image_is_built_from_are_enough(tmp_path: Path) -> None:
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    for name in " ".join(copied).split():
+        assert f"!{Path(name).parts[0]}" in ignored
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tmp_path / name)
+        else:
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            shutil.copy(ROOT / name, tmp_path / name)
+    passes("pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, tmp_path)
+    [wheel] = tmp_path.glob("*.whl")
+    inside = set(ZipFile(wheel).namelist())
+    assert {"shoal/cli/main.py", "shoal/examples/shop.py"} <= inside
+    written = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.lua")}
+    assert written <= inside
+
+
+def test_redis_takes_its_password_from_the_environment(tmp_path: Path) -> None:
+    port = free_port()
+    script = (
+        (DEPLOY / "redis.sh").read_text().replace("dir /data", f"dir {tmp_path}\nport {port}\nbind 127.0.0.1")
+    )
+    server = ServerProcess(["sh", "-c", script], tmp_path)
+    program("redis-server", "redis-server")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("REDIS_PASSWORD", "correct horse")
+        server.start()
+    try:
+        asyncio.run(lets_in(server, f"redis://:correct%20horse@127.0.0.1:{port}"))
+    finally:
+        server.kill()
+
+
+async def lets_in(server: ServerProcess, dsn: str) -> None:
+    async def answers(_: ServerProcess) -> bool:
+        async with RedisStore.open(dsn, advise=False) as store:
+            return bool(await store.do(store.fleet_tag, "EXISTS", f"{store.fleet_tag}:workers") == 0)
+
+    await until(answers, server)
+
+
+def compose_services() -> dict[str, Any]:
+    services: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    return services
 
 
 def documents(text: str) -> list[dict[str, Any]]:

@@ -3,7 +3,17 @@
 import pytest
 
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.stores.redis.failures import LOST, TABLE, TIMEOUT, Failed, Full, Remedy, ScriptFault, refused
+from shoal.stores.redis.failures import (
+    LOST,
+    TABLE,
+    TIMEOUT,
+    UNSYNCED,
+    Failed,
+    Full,
+    Remedy,
+    ScriptFault,
+    refused,
+)
 
 WHERE = "10.0.0.7:6379"
 
@@ -41,7 +51,7 @@ def test_every_refusal_has_its_remedy(text: str, remedy: Remedy) -> None:
 
 
 def test_the_table_has_no_row_that_no_server_sends() -> None:
-    assert set(TABLE) == {name for name in WORDS if " " not in name} | {LOST, TIMEOUT}
+    assert set(TABLE) == {name for name in WORDS if " " not in name} | {LOST, TIMEOUT, UNSYNCED}
 
 
 @pytest.mark.parametrize("kind", [LOST, TIMEOUT])

@@ -26,6 +26,7 @@ class Row:
 
 LOST = "connection lost"  # kinds that no server sends
 TIMEOUT = "timeout"
+UNSYNCED = "not on disk"
 
 TABLE: dict[str, Row] = {
     # The script cache ends with the process and is not replicated.
@@ -44,6 +45,7 @@ TABLE: dict[str, Row] = {
     "UNBLOCKED": Row(Remedy.REDISCOVER, "was demoted while we waited"),
     "NOREPLICAS": Row(Remedy.WAIT, "has too few replicas that follow, so that nothing can be promised"),
     "MISCONF": Row(Remedy.WAIT, "cannot write its data to disk, and refuses changes"),
+    UNSYNCED: Row(Remedy.WAIT, "takes long to write its log to disk"),
     "OOM": Row(Remedy.TELL, "is full (maxmemory)"),
     "NOAUTH": Row(Remedy.STOP, "asks for a password: redis://user:password@host, or SHOAL_STORE"),
     "WRONGPASS": Row(Remedy.STOP, "refuses this user and password"),

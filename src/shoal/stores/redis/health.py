@@ -32,10 +32,16 @@ async def check(link: Link) -> list[str]:
     return advice
 
 
+def version(told: dict[str, str]) -> tuple[int, ...]:
+    """Tell which Redis a server is, or says that it is like."""
+    return tuple(int(part) for part in told.get("redis_version", "0").split(".")[:2])
+
+
 def refuse(told: dict[str, str], *, where: str) -> None:
-    version = told.get("redis_version", "0")
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
-        raise Misconfigured(f"store: {where} is Redis {version}; 7.0 or newer is needed, or Valkey")
+    if version(told) < OLDEST:
+        raise Misconfigured(
+            f"store: {where} is Redis {told['redis_version']}; 7.0 or newer is needed, or Valkey"
+        )
     policy = told.get("maxmemory_policy", "noeviction")
     # With a limit of 0 nothing is evicted today, but the day somebody sets one, URLs would vanish.
     if policy != "noeviction":

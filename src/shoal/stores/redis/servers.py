@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from shoal.model.errors import Misconfigured
 from shoal.stores.redis import health
+from shoal.stores.redis.disk import Log
 from shoal.stores.redis.dsn import Address, Dsn, Login
 from shoal.stores.redis.failures import Failed
 from shoal.stores.redis.link import Link
@@ -30,6 +31,7 @@ class Server:
     epoch: str  # identity of the server process
     replicas: int
     counted_at: float  # monotonic
+    log: Log | None = None  # None: nobody has asked yet
 
 
 class Servers:
@@ -38,8 +40,8 @@ class Servers:
         self._timeout = timeout
         self._tls = _tls(dsn)
         self._topology = topology(dsn, dial=self.dial, dial_sentinel=self._dial_sentinel)
-        self._servers: dict[tuple[Address, int], Server] = {}
-        self._opening: dict[tuple[Address, int], asyncio.Lock] = {}
+        self._servers: dict[tuple[Address, str], Server] = {}
+        self._opening: dict[tuple[Address, str], asyncio.Lock] = {}
 
     def close(self) -> None:
         for server in self._servers.values():
@@ -49,10 +51,13 @@ class Servers:
     async def masters(self) -> Sequence[Address]:
         return await self._topology.masters()
 
-    async def master(self, tag: str) -> Server:
-        """Give the master of a tag: the same link for the same tag, as long as it lives."""
+    async def master(self, tag: str, *, line: str = "") -> Server:
+        """Give the master of a tag: the same link for the same tag, as long as it lives.
+
+        `line`: a link of one's own by that name, for whoever makes a server wait.
+        """
         address = await self._topology.master(tag)
-        place = (address, zlib.crc32(tag.encode()) % LINKS)
+        place = (address, line or str(zlib.crc32(tag.encode()) % LINKS))
         async with self._opening.setdefault(place, asyncio.Lock()):
             server = self._servers.get(place)
             if server is None or not server.link.alive:

@@ -12,7 +12,8 @@ While a store cannot be asked, nobody gets an answer, and nothing is sent anywhe
 Promises. What was written is on the master when a call returns. With `promised`, enough replicas hold it
 too, where there are any: a master that dies after that takes nothing along. WAIT counts what its own
 connection has written, so the question goes where the write went; if that connection is lost before the
-answer, the write may be lost too, and the call is made again.
+answer, the write may be lost too, and the call is made again. `run_lasting` asks for more: that the servers
+have it on disk, too (`disk`). That takes about a second, so it is for few calls, on connections of their own.
 
 Epochs. A server that was restarted or replaced may have lost the last writes, the turns that hosts had
 taken among them. `EPOCH` among the arguments of a script becomes the identity of the server process that
@@ -26,14 +27,14 @@ import logging
 import random
 import time
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from shoal.model.errors import Misconfigured
-from shoal.stores.redis import health
+from shoal.stores.redis import disk, health
 from shoal.stores.redis.dsn import Address, Dsn, parse
 from shoal.stores.redis.failures import Failed, Remedy
 from shoal.stores.redis.link import Argument
@@ -61,6 +62,14 @@ class Script:
     @cached_property
     def sha(self) -> str:
         return hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
+
+
+# Changes nothing, and is a write all the same.
+_TOUCH = Script(
+    "touch",
+    "#!lua flags=allow-oom\n"
+    "return redis.call('HSET', KEYS[1], 'schema', redis.call('HGET', KEYS[1], 'schema'))",
+)
 
 
 class _Epoch:
@@ -132,18 +141,46 @@ class RedisStore:
     ) -> Any:
         """Run a script on a shard; `promised`: return when replicas hold what it wrote, too."""
 
-        async def attempt(server: Server) -> Any:
-            filled = [server.epoch if isinstance(one, _Epoch) else one for one in args]
-            command = ("EVALSHA", script.sha, 1, f"{tag}:m", *filled)
-            try:
-                return await server.link.call(*command)
-            except Failed as failure:
-                if failure.row.remedy is not Remedy.LOAD:
-                    raise
-            await server.link.call("SCRIPT", "LOAD", script.source)
-            return await server.link.call(*command)
+        return await self._persist(
+            tag, lambda server: _evaluated(server, script, tag, args), promised=promised
+        )
 
-        return await self._persist(tag, attempt, promised=promised)
+    async def run_lasting(
+        self, script: Script, calls: Mapping[str, Sequence[ScriptArgument]], *, line: str
+    ) -> dict[str, Any]:
+        """Run a script on several shards; return when replicas hold what it wrote, and disks.
+
+        What it returns is from the server processes that have said so. The script has to write something
+        each time; by then all that its servers confirmed earlier lasts, too, whoever wrote it. `line` names
+        the caller: waiting for a disk would hold up whoever shares a connection.
+        """
+
+        async def attempt(_: Server) -> dict[str, Any]:
+            parts: dict[Address, tuple[Server, dict[str, Sequence[ScriptArgument]]]] = {}
+            for tag, args in calls.items():
+                server = await self._servers.master(tag, line=line)
+                parts.setdefault(server.link.address, (server, {}))[1][tag] = args
+            answers = await together(
+                self._run_lasting(server, script, part) for server, part in parts.values()
+            )
+            return {tag: answer for part in answers for tag, answer in part.items()}
+
+        return await self._persist(next(iter(calls)), attempt) if calls else {}
+
+    async def sync(self) -> None:
+        """Return when replicas hold all that the store has confirmed so far, and disks."""
+        await self.run_lasting(_TOUCH, dict.fromkeys(self.tags(), ()), line="sync")
+
+    async def _run_lasting(
+        self, server: Server, script: Script, calls: Mapping[str, Sequence[ScriptArgument]]
+    ) -> dict[str, Any]:
+        if server.log is None:
+            server.log = await disk.log_of(server.link)
+        answers = await together(_evaluated(server, script, tag, args) for tag, args in calls.items())
+        tag, args = next(iter(calls.items()))
+        await self._promise(server, tag)
+        await disk.sync(server.link, server.log, lambda: _evaluated(server, script, tag, args))
+        return dict(zip(calls, answers, strict=True))
 
     async def do(self, tag: str, *command: Argument, promised: bool = False) -> Any:
         """Run one command on a key that begins with `tag`; like a script, it may be run twice."""
@@ -232,7 +269,8 @@ class RedisStore:
             for address in await self._servers.masters():
                 link = await self._servers.dial(address)
                 try:
-                    advice += [(address, one) for one in await health.check(link)]
+                    told = [*await health.check(link), *await disk.advice(link)]
+                    advice += [(address, one) for one in told]
                 finally:
                     link.close()
             return advice
@@ -257,6 +295,18 @@ class RedisStore:
         # The key that every script declares has to exist: a cluster that moves a slot answers ASK for a
         # missing one, and lets a present one abort the script.
         await together(self.do(tag, "HSETNX", f"{tag}:m", "schema", SCHEMA) for tag in self.tags())
+
+
+async def _evaluated(server: Server, script: Script, tag: str, args: Sequence[ScriptArgument]) -> Any:
+    filled = [server.epoch if isinstance(one, _Epoch) else one for one in args]
+    command = ("EVALSHA", script.sha, 1, f"{tag}:m", *filled)
+    try:
+        return await server.link.call(*command)
+    except Failed as failure:
+        if failure.row.remedy is not Remedy.LOAD:
+            raise
+    await server.link.call("SCRIPT", "LOAD", script.source)
+    return await server.link.call(*command)
 
 
 def _pauses() -> Iterator[float]:

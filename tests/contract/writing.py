@@ -1,0 +1,91 @@
+"""Outputs of a fleet, as tests write and read them."""
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from shoal.sinks.writer import Output, OutputWriter
+from shoal.stores.redis import RedisStore
+
+TERM = 0.6  # seconds; short, so that the tests need not wait
+PATIENCE = 60.0  # for a machine that is busy with other things
+
+
+def numbers_in(path: Path) -> list[int]:
+    text = path.read_text()
+    assert text == "" or text.endswith("\n")
+    return [json.loads(line)["n"] for line in text.splitlines()]
+
+
+async def eventually(is_so: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not await is_so():  # noqa: ASYNC110 (another process makes it so)
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def running(writer: OutputWriter) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(writer.run(stop))
+        try:
+            yield
+        finally:
+            stop.set()
+
+
+def writer_of(
+    store: RedisStore,
+    crawl: int,
+    output: str,
+    *others: str,
+    holder: str = "w",
+    node: str = "here",
+    overwrite: bool = False,
+    term: float = TERM,
+) -> OutputWriter:
+    described = Output(crawl, output, [output, *others], overwrite=overwrite)
+    return OutputWriter(store, described, holder=holder, node=node, term=term)
+
+
+class WriterProcess:
+    """A process that writes the output."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+
+    @classmethod
+    async def start(
+        cls, dsn: str, crawl: int, output: str, holder: str, *, term: float = TERM
+    ) -> "WriterProcess":
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.contract.writing", dsn, str(crawl), output, holder, str(term)),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n"
+        return cls(process)
+
+    async def kill(self) -> None:
+        self.process.kill()
+        await self.process.wait()
+
+    async def end(self) -> None:
+        self.process.terminate()
+        assert await self.process.wait() == 0
+
+
+async def work(dsn: str, crawl: str, output: str, holder: str, term: str) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with RedisStore.open(dsn) as store:
+        print("ready", flush=True)
+        await writer_of(store, int(crawl), output, holder=holder, term=float(term)).run(stop)
+
+
+if __name__ == "__main__":
+    asyncio.run(work(*sys.argv[1:6]))
