@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from shoal.model.limits import MIB
-from shoal.runtime.doctor import RELEASED, Check, Facts, Grade, StoreFacts, judge
+from shoal.runtime.doctor import Check, Grade
+from shoal.runtime.doctor.facts import Facts, StoreFacts
+from shoal.runtime.doctor.verdicts import RELEASED, judge
 
 NOW = RELEASED + 1e6
 FINE = Facts(now=NOW, nameservers=["192.0.2.1"], extras={"parquet": False})

@@ -9,7 +9,7 @@ from shoal.fleet.workers import Workers
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, ShoalError
 from shoal.model.limits import MIB
-from shoal.runtime.doctor import Check, Grade
+from shoal.runtime.doctor.checks import Check, Grade, check
 from shoal.runtime.fleet_verify import steady_audit
 from shoal.stores.redis import RedisStore, health, parse
 from shoal.stores.redis.survey import Surveyed, survey
@@ -44,14 +44,11 @@ def judge_server(server: Surveyed, *, of_many: bool = False) -> Iterator[Check]:
     except Misconfigured as error:
         yield Check("store", Grade.FAIL, str(error), "upgrade the server")
     else:
-        slow = server.took > SLOW
-        yield Check(
+        yield check(
             "store",
-            Grade.WARN if slow else Grade.OK,
             f"{server.where}: {kind}, answers in {server.took * 1000:.1f} ms",
-            "put workers and store nearer to one another, or find out what keeps the server busy"
-            if slow
-            else "",
+            warn=server.took > SLOW,
+            fix="put workers and store nearer to one another, or find out what keeps the server busy",
         )
     yield _policy(told.get("maxmemory_policy", "noeviction"), at)
     yield _memory(int(told.get("used_memory", 0)), int(told.get("maxmemory", 0)), at)
@@ -74,11 +71,12 @@ def _memory(used: int, limit: int, at: str) -> Check:
         )
         return Check("store memory", Grade.WARN, f"{at}{used / MIB:,.0f} MiB used, no limit", fix)
     finding = f"{at}{used / MIB:,.0f} of {limit / MIB:,.0f} MiB used"
-    if used > limit * NEARLY_FULL:
-        return Check(
-            "store memory", Grade.WARN, finding, "give it more memory, or let the crawls be worked off"
-        )
-    return Check("store memory", Grade.OK, finding)
+    return check(
+        "store memory",
+        finding,
+        warn=used > limit * NEARLY_FULL,
+        fix="give it more memory, or let the crawls be worked off",
+    )
 
 
 def _persistence(server: Surveyed, at: str) -> Check:
