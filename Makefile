@@ -67,7 +67,7 @@ lock: setup ## pin the newest packages that pyproject.toml allows
 	$(PIN) --all-extras --group dev pyproject.toml -o requirements/dev.txt
 	$(PIN) $(addprefix --extra ,$(FLEET)) -c requirements/dev.txt pyproject.toml -o requirements/fleet.txt
 	$(PIN) --group bench -c requirements/dev.txt -o requirements/bench.txt
-	$(PIN) --group setup -o requirements/setup.txt
+	$(PIN) --group setup -c requirements/dev.txt -o requirements/setup.txt
 
 clean: ## forget the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache
