@@ -1,6 +1,6 @@
 """Numbers the way people read them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -53,10 +53,15 @@ def sparkline(values: Sequence[float], width: int) -> str:
     return "".join(_BARS[min(int(value / top * len(_BARS)), len(_BARS) - 1)] for value in shown)
 
 
-def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Align columns: names to the left, figures to the right."""
+def table(
+    heading: Sequence[str], rows: Sequence[Sequence[str]], *, words: Collection[int] = (0,)
+) -> Iterator[str]:
+    """Align columns: those of words to the left, figures to the right."""
     lines = [heading, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heading))]
-    for name, *figures in lines:
-        cells = (figure.rjust(width) for figure, width in zip(figures, widths[1:], strict=True))
-        yield "  ".join([name.ljust(widths[0]), *cells])
+    for line in lines:
+        cells = (
+            cell.ljust(width) if column in words else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        yield "  ".join(cells).rstrip()

@@ -6,7 +6,21 @@ from typing import TYPE_CHECKING
 from shoal.cli.figures import count, table
 
 if TYPE_CHECKING:
+    from shoal.fleet.workers import Heartbeat
     from shoal.runtime.inspect import Fleet
+
+TO_DO = {"fetch": "to fetch", "parse": "to parse", "sink": "to write"}  # what lies before each stage
+
+
+def vacancies(fleet: "Fleet", crawl: str) -> list[str]:
+    """Name the roles that a crawl waits for and no worker has; none where there are no workers at all."""
+    roles = {role for worker in fleet.workers for role in worker.roles}
+    waited_for = [role for role, stage in fleet.stages[crawl].items() if stage.waiting]
+    return [role for role in waited_for if role not in roles] if roles else []
+
+
+def roles_of(worker: "Heartbeat") -> str:
+    return "all" if len(worker.roles) == len(TO_DO) else ",".join(worker.roles)
 
 
 def stages_json(fleet: "Fleet", crawl: str) -> dict[str, object]:
@@ -42,17 +56,19 @@ def workers_json(fleet: "Fleet") -> list[dict[str, object]]:
 
 
 def fleet_lines(fleet: "Fleet") -> Iterator[str]:
-    """Lay out the stages that have something before them, and the workers."""
+    """Lay out the stages that have something to do, and the workers."""
     for crawl, stages in fleet.stages.items():
-        busy = [f"{name} {count(stage.waiting)}" for name, stage in stages.items() if stage.waiting]
+        busy = [f"{count(stage.waiting)} {TO_DO[name]}" for name, stage in stages.items() if stage.waiting]
         if busy:
-            yield f"before the stages of {crawl}: {', '.join(busy)}"
+            yield f"left in {crawl}: {', '.join(busy)}"
+        for role in vacancies(fleet, crawl):
+            yield f"{crawl} waits for a worker with the role {role}: shoal worker --roles {role}"
     if not fleet.workers:
         return
     rows: list[Sequence[str]] = [
         [
             worker.worker,
-            ",".join(worker.roles),
+            roles_of(worker),
             worker.doing,
             count(sum(at.in_flight for at in worker.crawls)),
             f"{sum(at.rate for at in worker.crawls):,.1f}",
@@ -60,4 +76,4 @@ def fleet_lines(fleet: "Fleet") -> Iterator[str]:
         ]
         for worker in fleet.workers
     ]
-    yield from table(["worker", "roles", "doing", "in flight", "pages/s", "crawls"], rows)
+    yield from table(["worker", "roles", "doing", "in flight", "pages/s", "crawls"], rows, words=(0, 1, 2, 5))

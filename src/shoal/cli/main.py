@@ -23,7 +23,9 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; by then the person has been told what went wrong."""
     from shoal.cli.app import command
+    from shoal.cli.log import start_logging
 
+    start_logging()  # what commands log that only look at a store; the others say how much they tell
     try:
         code = command().main(list(arguments), prog_name="shoal", standalone_mode=False)
     except SystemExit:

@@ -107,7 +107,7 @@ def progress_bar(counts: Mapping[str, int], width: int) -> Line:
     legend = f"  {int(share * 100)}% of {count(known)} known"
     room = max(min(width - len(legend), 60), 0)
     full = int(room * share)
-    return [("━" * full, "green"), ("━" * (room - full), "bright_black"), (legend, "dim")]
+    return [("━" * full, "green"), ("─" * (room - full), "bright_black"), (legend, "dim")]
 
 
 def _time_left(now: Snapshot) -> Line:

@@ -8,7 +8,8 @@ import typer
 from shoal.cli.options import Config, Json, Store, examples, option
 
 if TYPE_CHECKING:
-    from shoal.runtime.overview import Overview
+    from shoal.cli.top_screen import TopScreen
+    from shoal.runtime.overview import Overseer, Overview
 
 EXAMPLES = examples(
     ("Watch a fleet", "shoal top --store redis://queue.example"),
@@ -16,6 +17,7 @@ EXAMPLES = examples(
     ("One look, for a script", "shoal top --store redis://queue.example --json"),
 )
 
+SILENT = 2.0  # seconds without an answer, after which that is shown
 WIDTH = 100  # columns where there is no terminal that would say
 
 
@@ -63,6 +65,7 @@ async def _look(address: str, *, json: bool) -> None:
 
 async def _watch(address: str, every: float) -> None:
     import asyncio
+    import logging
 
     from rich.console import Console
     from rich.live import Live
@@ -70,14 +73,42 @@ async def _watch(address: str, every: float) -> None:
     from shoal.cli.top_screen import TopScreen
     from shoal.runtime.overview import overseeing
 
+    logging.disable(logging.WARNING)  # the picture itself says when the store does not answer
     screen = TopScreen()
     async with overseeing(address) as overseer:
         screen.show(await overseer.look())
         with Live(screen, console=Console(highlight=False), auto_refresh=False, screen=True) as live:
-            while True:
-                live.refresh()
-                await asyncio.sleep(every)
-                screen.show(await overseer.look())
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_keep_looking(overseer, screen, every), name="top.look")
+                while True:
+                    live.refresh()
+                    await asyncio.sleep(every)
+
+
+async def _keep_looking(overseer: "Overseer", screen: "TopScreen", every: float) -> None:
+    """Show each look; while the store does not answer, show since when."""
+    import asyncio
+    import time
+    from contextlib import suppress
+
+    from shoal.model.errors import Unavailable
+
+    async def tell() -> None:
+        asked = time.monotonic()
+        while True:
+            await asyncio.sleep(SILENT)
+            screen.wait(time.monotonic() - asked)
+
+    while True:
+        await asyncio.sleep(every)
+        async with asyncio.TaskGroup() as group:
+            silence = group.create_task(tell(), name="top.silence")
+            answered = False
+            while not answered:
+                with suppress(Unavailable):  # it may be back before whoever watches goes
+                    screen.show(await overseer.look())
+                    answered = True
+            silence.cancel()
 
 
 def top_json(overview: "Overview") -> dict[str, object]:

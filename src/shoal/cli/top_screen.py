@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console, ConsoleOptions, RenderResult
 
 from shoal.cli.figures import count, counted, duration, sparkline
+from shoal.cli.fleet_figures import TO_DO, roles_of, vacancies
 from shoal.cli.screen import STATES, Line, drawn, labelled, picked, progress_bar
 from shoal.runtime.inspect import CrawlStatus, Fleet
 from shoal.runtime.overview import HostQueue, Overview
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 SILENT = 10.0  # seconds without a sign of life, after which something is wrong with a worker
 _DOING = {"working": "green", "draining": "yellow"}
-_NAME = (16, 40)  # columns for a name, at least and at most
+_NAME = (12, 40)  # columns for a name, at least and at most
+_WORKER_FIGURES = 33  # columns beside a worker's name and its roles
+_HOST_FIGURES = 38  # columns beside a host's name
 _LEAST_HOSTS = 4  # lines that workers leave to hosts
 
 
@@ -27,11 +30,17 @@ class TopScreen:
     def __init__(self) -> None:
         self._overview: Overview | None = None
         self._rates: deque[float] = deque(maxlen=60)
+        self._silent = 0.0
 
     def show(self, overview: Overview) -> None:
         self._overview = overview
+        self._silent = 0.0
         if overview.rate is not None:
             self._rates.append(overview.rate)
+
+    def wait(self, seconds: float) -> None:
+        """Tell that the store has not answered for so long: what is shown is as old."""
+        self._silent = seconds
 
     def lines(self, width: int, height: int) -> list[Line]:
         """Lay the overview out; what does not fit into the window is counted."""
@@ -39,6 +48,8 @@ class TopScreen:
         if now is None:
             return [[("looking", "dim")]]
         lines = [*_head(now, list(self._rates), width)]
+        if self._silent:
+            lines.append([(f"no answer for {duration(self._silent)}: this is how it was then", "red")])
         lines += _fitted([line for crawl in now.status.crawls for line in _crawl(crawl, now, width)], height)
         if now.status.fleet is not None:
             room = height - len(lines) - _LEAST_HOSTS
@@ -65,12 +76,13 @@ def _head(now: Overview, rates: Sequence[float], width: int) -> Iterator[Line]:
     else:
         who = f"in use by {status.owner}" if status.owner else "not in use"
     rate = "" if now.rate is None else f"  {now.rate:,.1f} requests/s  "
-    room = min(width - len(status.store) - len(who) - len(rate) - 2, 40)
+    store = _cut(status.store, max(width - len(who) - len(rate) - 2, _NAME[0]))
+    room = min(width - len(store) - len(who) - len(rate) - 2, 40)
     yield [
-        (status.store, "bold"),
+        (store, "bold"),
         (f"  {who}", "" if status.owner or (status.fleet and status.fleet.workers) else "yellow"),
         (rate, "bold"),
-        (sparkline(rates, room) if room > 0 else "", "green"),
+        (sparkline(rates, room) if room > 0 and len(rates) > 1 else "", "green"),
     ]
     if not status.crawls:
         yield [("no crawls", "dim")]
@@ -84,28 +96,37 @@ def _crawl(crawl: CrawlStatus, now: Overview, width: int) -> Iterator[Line]:
     yield labelled("queue", picked(crawl.counts, STATES[:4]))
     yield labelled("settled", picked(crawl.counts, STATES[4:]))
     if now.status.fleet is not None:
-        stages = now.status.fleet.stages[crawl.name]
-        yield labelled("before", [(name, stage.waiting, "cyan") for name, stage in stages.items()])
+        fleet = now.status.fleet
+        stages = fleet.stages[crawl.name]
+        yield labelled("left", [(TO_DO[name], stage.waiting, "cyan") for name, stage in stages.items()])
+        for role in vacancies(fleet, crawl.name):
+            yield [(f"{'':<10}no worker has the role {role}", "yellow")]
 
 
 def _workers(fleet: Fleet, now: float, width: int) -> Iterator[Line]:
     if not fleet.workers:
         return
-    room = _name_room(width, 64)
+    roles = max(len("roles"), *(len(roles_of(worker)) for worker in fleet.workers))
+    room = _name_room([worker.worker for worker in fleet.workers], width - roles - _WORKER_FIGURES)
     mixed = len({worker.shoal for worker in fleet.workers}) > 1
     yield []
-    yield [(f"{'workers':<{room}} {'roles':<16} {'doing':<8} {'out':>5} {'pages/s':>8} {'silent':>8}", "dim")]
+    yield [
+        (
+            f"{'workers':<{room}} {'roles':<{roles}} {'doing':<8} {'out':>5} {'pages/s':>8} {'silent':>8}",
+            "dim",
+        )
+    ]
     for worker in fleet.workers:
-        yield _worker(worker, now, room, mixed=mixed)
+        yield _worker(worker, now, room, roles, mixed=mixed)
 
 
-def _worker(worker: "Heartbeat", now: float, room: int, *, mixed: bool) -> Line:
+def _worker(worker: "Heartbeat", now: float, room: int, roles: int, *, mixed: bool) -> Line:
     silent = max(0.0, now - worker.beaten_at)
     out = sum(at.in_flight for at in worker.crawls)
     rate = sum(at.rate for at in worker.crawls)
     crawls = " ".join(f"{at.crawl}@{at.version[:6]}" for at in worker.crawls)
     return [
-        (f"{_cut(worker.worker, room):<{room}} {','.join(worker.roles):<16} ", ""),
+        (f"{_cut(worker.worker, room):<{room}} {roles_of(worker):<{roles}} ", ""),
         (f"{worker.doing:<8} ", _DOING.get(worker.doing, "dim")),
         (f"{count(out):>5} {rate:>8,.1f} ", ""),
         (f"{duration(silent):>8} ", "red" if silent > SILENT else "dim"),
@@ -117,26 +138,35 @@ def _worker(worker: "Heartbeat", now: float, room: int, *, mixed: bool) -> Line:
 def _hosts(hosts: Sequence[HostQueue], width: int) -> Iterator[Line]:
     if not hosts:
         return
-    room = _name_room(width, 46)
+    title = "slowest hosts"
+    room = _name_room([title, *(host.host for host in hosts)], width - _HOST_FIGURES)
     yield []
-    yield [(f"{'hosts that take longest':<{room}} {'waiting':>9} {'every':>9} {'at once':>8}", "dim")]
+    yield [(f"{title:<{room}} {'waiting':>9} {'every':>9} {'at once':>8} {'left':>8}", "dim")]
     for host in hosts:
         every = duration(host.interval) if host.interval > 0 else "no limit"
         yield [
-            (f"{_cut(host.host, room):<{room}} {count(host.queued):>9} {every:>9} {host.concurrency:>8}", ""),
-            (_left(host), "yellow" if host.paused else "dim"),
+            (
+                f"{_cut(host.host, room):<{room}} {count(host.queued):>9} {every:>9} {host.concurrency:>8} ",
+                "",
+            ),
+            (f"{_left(host):>8}", "yellow" if host.paused else "dim"),
         ]
 
 
 def _left(host: HostQueue) -> str:
     if host.paused:
-        return "  paused"
-    return f"  {duration(host.queued * host.interval)} left" if host.interval > 0 else ""
+        return "paused"
+    return duration(host.queued * host.interval) if host.interval > 0 else ""
 
 
-def _name_room(width: int, beside: int) -> int:
-    return max(min(width - beside, _NAME[1]), _NAME[0])
+def _name_room(names: Sequence[str], most: int) -> int:
+    """Give names the columns that they need, as far as the window has them."""
+    return max(min(max(map(len, names)), most, _NAME[1]), _NAME[0])
 
 
 def _cut(name: str, room: int) -> str:
-    return name if len(name) <= room else f"{name[: room - 1]}…"
+    """Shorten a name in the middle: its beginning says what it is, its end which one."""
+    if len(name) <= room:
+        return name
+    end = (room - 1) // 2
+    return f"{name[: room - 1 - end]}…{name[len(name) - end :]}"

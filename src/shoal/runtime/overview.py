@@ -13,7 +13,8 @@ from shoal.stores.address import is_redis
 
 __all__ = ["HostQueue", "Overseer", "Overview", "longest", "overseeing"]
 
-HOSTS_EVERY = 10.0  # seconds; every host is looked at, so not as often as the rest
+HOSTS_EVERY = (1.0, 60.0)  # seconds, at least and at most
+HOSTS_SHARE = 0.02  # of the time may go into looking at hosts: each of them has to be asked for
 HOSTS = 20  # that are told
 ENDED = ("done", "gone", "dead", "filtered")
 
@@ -34,20 +35,22 @@ class Overseer:
         self._look = look
         self._before: tuple[float, int] | None = None
         self._hosts: Sequence[HostQueue] = ()
-        self._hosts_at = -HOSTS_EVERY
+        self._hosts_due = 0.0
 
     async def look(self) -> Overview:
         """See how things stand."""
         status = await self._look()
         now = time.monotonic()
-        if now - self._hosts_at >= HOSTS_EVERY:
+        if now >= self._hosts_due:
             queues = [
                 queue
                 for crawl in status.crawls
                 for queue in (await self._reader.measured(crawl.name)).hosts
                 if queue.queued
             ]
-            self._hosts, self._hosts_at = longest(queues), now
+            took = time.monotonic() - now
+            self._hosts = longest(queues)
+            self._hosts_due = now + min(max(took / HOSTS_SHARE, HOSTS_EVERY[0]), HOSTS_EVERY[1])
         return Overview(time.time(), status, self._rate(status, now), self._hosts)
 
     def _rate(self, status: StoreStatus, now: float) -> float | None:

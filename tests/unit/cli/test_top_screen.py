@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from shoal.cli.top_screen import TopScreen
@@ -30,6 +31,10 @@ def worker(number: int = 1, *, silent: float = 1.0, version: str = "0.1.0") -> H
     )
 
 
+def replace_roles(beat: Heartbeat, *roles: str) -> Heartbeat:
+    return msgspec.structs.replace(beat, roles=roles)
+
+
 def overview(*workers: Heartbeat, hosts: tuple[HostQueue, ...] = (), crawls: int = 1) -> Overview:
     named = [replace(CRAWL, name=f"shop{number or ''}") for number in range(crawls)]
     fleet = Fleet(workers, {crawl.name: STAGES for crawl in named})
@@ -51,10 +56,10 @@ def test_it_shows_requests_by_state_stages_workers_and_slow_hosts() -> None:
         "29% of 4,251 known",
         "3,000 waiting",
         "3 dead",
-        "3,000 fetch   7 parse   25 sink",
+        "left      3,000 to fetch   7 to parse   25 to write",
         "machine-1-ab12",
         "shop@012345",
-        "50m 00s left",
+        "50m 00s",
         "paused",
     ):
         assert expected in text
@@ -67,6 +72,51 @@ def test_versions_are_named_where_they_are_mixed() -> None:
     assert "shoal 0." not in same
     assert "shoal 0.1.0" in mixed
     assert "shoal 0.2.0" in mixed
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_columns_stand_below_their_headings_and_end_inside_the_window(width: int) -> None:
+    hosts = (
+        HostQueue("a.example", 1_234_567, 30.0, 1, False),
+        HostQueue(f"{'long' * 20}.example", 7, 1, 4, True),
+    )
+    screen = TopScreen()
+    screen.show(overview(worker(1), worker(2, silent=12.0), hosts=hosts))
+    lines = ["".join(text for text, _ in line).rstrip() for line in screen.lines(width, 24)]
+    for title, column in (("workers", "silent"), ("slowest hosts", "left")):
+        at = next(number for number, line in enumerate(lines) if line.startswith(title))
+        edge = lines[at].index(column) + len(column)
+        assert edge <= width
+        for line in lines[at + 1 : at + 3]:
+            assert line[edge - 1] != " "
+            assert line[edge : edge + 1] in ("", " ")
+
+
+def test_a_stage_that_nobody_serves_is_named() -> None:
+    fetching = replace_roles(worker(), "fetch", "sink")
+
+    assert "no worker has the role parse" in "\n".join(drawn(overview(fetching)))
+    assert "no worker has the role" not in "\n".join(drawn(overview(worker())))
+    assert "no worker has the role" not in "\n".join(
+        drawn(overview())
+    )  # the first line says that there are none
+
+
+def test_a_picture_that_is_old_says_so_until_the_store_answers() -> None:
+    screen = TopScreen()
+    screen.show(overview(worker()))
+    screen.wait(12.0)
+    assert any("no answer for 12 s" in text for line in screen.lines(80, 24) for text, _ in line)
+    screen.show(overview(worker()))
+    assert not any("no answer" in text for line in screen.lines(80, 24) for text, _ in line)
+
+
+def test_the_address_of_a_store_leaves_room_for_what_goes_on() -> None:
+    now = overview(worker())
+    long = replace(now, status=replace(now.status, store=f"redis+unix:///{'folder/' * 20}valkey/socket"))
+    first, *_ = drawn(long)
+    assert first.startswith("redis+unix:///")
+    assert "valkey/socket  1 worker  21.5 requests/s" in first
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (40, 12)])
