@@ -103,6 +103,22 @@ async def test_stages_apart_survive_the_death_of_a_parser_and_of_the_store(
             assert fleet.counts()["done"] == len(expected.fetched) - len(expected.gone)
 
 
+@pytest.mark.slow
+async def test_several_workers_stop_exactly_at_the_limit_of_pages(server: RedisServer, folder: Path) -> None:
+    async with serving_graph(SHAPE) as (_, graph):
+        with Fleet(server.dsn, folder) as fleet:
+            fleet.submit(graph.start, "--max-pages", "150")
+            workers = [
+                *(fleet.start("--until-done") for _ in range(2)),
+                fleet.start("--until-done", "--roles", "fetch"),
+            ]
+            codes = [await fleet.ended(worker) for worker in workers]
+            counts = fleet.counts()
+
+            assert codes == [0, 0, 0], fleet.logs()
+            assert (counts["done"], counts["parsing"], counts["leased"]) == (150, 0, 0)
+
+
 async def test_crawl_does_every_role_on_a_shared_store(server: RedisServer, folder: Path, shop: str) -> None:
     env = {"SHOAL_STORE": server.dsn, **HASTY}
     first = shoal("crawl", shop, *QUICK, "--out", "items.jsonl", "--json", cwd=folder, env=env)

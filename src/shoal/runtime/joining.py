@@ -20,13 +20,14 @@ from shoal.archive.writer import ArchiveWriter
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.decode import decode_archived
 from shoal.fetch.shared_gate import SharedGate
+from shoal.fleet.allowance import Allowance
 from shoal.fleet.crawls import CrawlRecord
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.chunks import open_chunks
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.spill import Spilling
 from shoal.model.scope import Scope
-from shoal.model.settings import Settings
+from shoal.model.settings import CrawlSettings, Settings
 from shoal.parse.pool import ParsePool
 from shoal.runtime import sums
 from shoal.runtime.crawl.border import Border
@@ -94,7 +95,27 @@ async def join_crawl(
             store=str(store.dsn),
             archive=segments.path,
             rejects=rejects_file,
+            allowance=await _allowance(store, frontier, record.name, settings.crawl, worker),
         )
+
+
+async def _allowance(
+    store: RedisStore, frontier: RedisFrontier, crawl: str, settings: CrawlSettings, worker: str
+) -> Allowance | None:
+    async def count() -> int:
+        counts = await frontier.counts(crawl)
+        return counts.done + counts.parsing
+
+    if not settings.max_pages:
+        return None
+    return Allowance(
+        store,
+        await frontier.number(crawl),
+        worker=worker,
+        limit=settings.max_pages,
+        lease=settings.lease,
+        count=count,
+    )
 
 
 def settings_of(record: CrawlRecord) -> Settings:

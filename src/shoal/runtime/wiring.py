@@ -37,6 +37,7 @@ from shoal.model.url import host_key
 from shoal.parse.pool import ParsePool
 from shoal.runtime import sums
 from shoal.runtime.control import steerable
+from shoal.runtime.crawl.allowance import OwnAllowance
 from shoal.runtime.crawl.border import Border
 from shoal.runtime.crawl.ownership import Owned
 from shoal.runtime.crawl.stations import Stations
@@ -146,6 +147,7 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
             archive=segments.path,
             rejects=rejects_file(store, name),
             unparsed=frontier.parsing(name),
+            allowance=OwnAllowance(frontier, name, limit) if (limit := settings.crawl.max_pages) else None,
         )
 
 

@@ -46,7 +46,7 @@ class Feed:
             wait = IDLE
             room = await self._room()
             if room > 0:
-                grant = await self._leases.take(min(room, LEASE_BATCH))
+                grant = await self._leases.take(room)
                 for lease in grant.leases:
                     self._slots.put(lease)
                 if grant.leases:
@@ -64,21 +64,22 @@ class Feed:
             await self._sleep(IDLE, stop)
 
     async def _room(self) -> int:
-        """Say how many more leases may be taken now."""
+        """Say how many more leases may be taken now, in one go."""
+        held = self._leases.owed
+        room = max(0, min(self._space(held), LEASE_BATCH))
+        if self._stations.allowance is None:
+            return room
+        return await self._stations.allowance.take(held, room)
+
+    def _space(self, held: int) -> int:
         if self._stations.crowded is not None and self._stations.crowded():
             return 0
         backlog = self._stations.parser.backlog
         if backlog.pages >= PARSE_BACKLOG or backlog.bytes >= PARSE_BACKLOG_BYTES:
             return 0
         # A store that takes its time must not let more pile up than a kill may cost.
-        owed = self._leases.owed
-        room = min(self._settings.concurrency + MOST - owed, self._slots.room)
-        if self._part is not None:
-            room = min(room, self._part() + MOST - owed)
-        if self._settings.max_pages and room > 0:
-            counts = await self._stations.frontier.counts(self._stations.crawl)
-            room = min(room, self._settings.max_pages - counts.done - counts.parsing - counts.leased)
-        return room
+        part = self._settings.concurrency if self._part is None else self._part()
+        return min(self._settings.concurrency + MOST - held, part + MOST - held, self._slots.room)
 
     async def _finished(self, wait: float) -> bool:
         if self._leases:

@@ -114,6 +114,8 @@ class Crawl:
         await self._committer.flush()
         await self._upkeep.save()
         await self._stations.frontier.commit(checkpoints=self._stations.outlet.finish().checkpoints)
+        if self._stations.allowance is not None:
+            await self._stations.allowance.leave()
 
     async def _ending(self) -> Ending:
         frontier, crawl = self._stations.frontier, self._stations.crawl

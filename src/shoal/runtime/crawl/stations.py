@@ -11,6 +11,7 @@ from shoal.model.outcome import Lease
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
 from shoal.runtime import sums
+from shoal.runtime.crawl.allowance import Allowance
 from shoal.runtime.crawl.border import Border
 from shoal.runtime.crawl.commit import Acknowledged, Store
 from shoal.runtime.crawl.leases import Lessor
@@ -54,4 +55,5 @@ class Stations:
     unparsed: AsyncIterator[Unparsed] | None = None  # pages that others, or earlier runs, have fetched
     on_acknowledged: Acknowledged | None = None
     crowded: Callable[[], bool] | None = None  # whether the stages after fetching have enough to do
+    allowance: Allowance | None = None  # of pages; None: as many as there are
     version: int = 0  # of the spider, by the crawl's own count
