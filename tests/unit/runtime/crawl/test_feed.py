@@ -12,6 +12,7 @@ from tests.unit.runtime.crawl.leased import AtHundred, Nowhere, ToldFrontier, le
 from shoal.frontier import Counts
 from shoal.model.outcome import Gone, Grant, Lease, Settlement
 from shoal.model.settings import CrawlSettings, Settings
+from shoal.runtime.crawl.allowance import OwnAllowance
 from shoal.runtime.crawl.commit import MOST, Committer
 from shoal.runtime.crawl.feed import PARSE_BACKLOG, Feed
 from shoal.runtime.crawl.leases import Leases
@@ -63,6 +64,7 @@ class Crawling:
             ownership=ownership,
             parser=SimpleNamespace(backlog=self.backlog),
             crowded=None,
+            allowance=None,
         )
         self.slots = Slots(SLOTS, self._attempt, self.wake)
         self.feed = Feed(cast(Stations, self.stations), self.leases, self.slots, self.wake)
@@ -114,6 +116,18 @@ async def test_nothing_is_taken_while_later_stages_have_enough_to_do(why: str) -
         crawl.backlog.pages = PARSE_BACKLOG
     async with crawl.running():
         assert crawl.frontier.granted == 0
+
+
+async def test_no_more_is_in_hand_than_the_crawl_may_still_get() -> None:
+    crawl = Crawling(Endless())
+    crawl.stations.allowance = OwnAllowance(crawl.frontier, "c", 3)
+    async with crawl.running():
+        assert crawl.frontier.granted == 3
+        crawl.answer.set()  # all of them are gone, and no pages
+        await settled_down()
+        await crawl.committer.flush()
+        await settled_down()
+        assert crawl.frontier.granted == 6
 
 
 async def test_what_no_slot_has_begun_goes_back_when_the_crawl_is_stopped() -> None:
