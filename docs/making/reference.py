@@ -85,8 +85,9 @@ _STORE = """
 
 What a Redis server answers instead of a result, and what is done about it. Every call may be made twice
 without harm, so most are: until `patience_s` of the DSN has passed (30 s), after which a command ends with
-[exit code](exit-codes.md) 4. Until the store answers again, no request leaves. Any other error is taken for
-a bug of Shoal's own, and ends the command with a traceback.
+[exit code](exit-codes.md) 4; a worker that serves waits for as long as it takes. Until the store answers
+again, no request leaves. Any other error is taken for a bug of Shoal's own, and ends the command with a
+traceback.
 """
 
 

@@ -1,12 +1,14 @@
 """A fleet on a web whose answer is known: several workers, one store, every page and every item once."""
 
+import asyncio
 import signal
+import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.command import DONE, HASTY, PAGES, QUICK, records, shoal
+from tests.e2e.command import DONE, HASTY, PAGES, QUICK, TIMEOUT, records, shoal
 from tests.fleet_crawl import Fleet, assert_fleet_items
 from tests.graph_crawl import assert_same, serving_graph
 from tests.servers.process import free_port
@@ -132,6 +134,21 @@ async def test_crawl_does_every_role_on_a_shared_store(server: RedisServer, fold
     assert len(records(folder / "items.jsonl")) == PAGES
 
 
+async def test_a_worker_says_what_it_has_done_for_programs(
+    server: RedisServer, folder: Path, shop: str
+) -> None:
+    with Fleet(server.dsn, folder, settings=HASTY) as fleet:
+        fleet.submit(shop, "--crawl", "shop", spider=None)
+        ran = shoal("worker", "--until-done", "--json", cwd=folder, env=fleet.env)
+
+    assert (ran.code, ran.err) == (0, "")
+    assert (ran.json["ending"], ran.json["exit_code"]) == ("finished", 0)
+    done = ran.json["crawls"]["shop"]
+    assert (done["pages"], done["items"], done["handed_on"]) == (DONE, PAGES, 0)
+    assert done["bytes"] > 0
+    assert done["failures"] == {"target_error": 1}
+
+
 async def test_a_worker_serves_every_crawl_until_it_is_asked_to_stop_and_is_seen_meanwhile(
     server: RedisServer, folder: Path, shop: str
 ) -> None:
@@ -194,19 +211,62 @@ async def test_a_crawl_that_is_begun_afresh_while_workers_run_is_crawled_anew(
 
 
 @pytest.mark.slow
-async def test_no_request_leaves_while_the_store_cannot_be_asked(server: RedisServer, folder: Path) -> None:
+async def test_a_worker_waits_for_a_store_that_is_gone_and_no_request_leaves_meanwhile(
+    server: RedisServer, folder: Path
+) -> None:
+    endpoint = f"127.0.0.1:{free_port()}"
     async with serving_graph(SHAPE) as (site, graph):
-        with Fleet(f"{server.dsn}?patience_s=2", folder) as fleet:
+        with Fleet(f"{server.dsn}?patience_s=1", folder) as fleet:
             fleet.submit(graph.start)
-            worker = fleet.start()
+            worker = fleet.start("--metrics", endpoint)
             await fleet.until_served(site, SHAPE.pages // 4)
             server.kill()
             asked = len(await site.hits())
-
-            assert await fleet.ended(worker) == 4, fleet.logs()
+            await until_told(fleet, "store.waits")
+            assert "shoal_store_up 0.0" in await asyncio.to_thread(metrics_of, endpoint)
+            assert worker.poll() is None, fleet.logs()  # both took longer than the store's patience
             # What had been granted before may still have been on its way.
             assert len(await site.hits()) - asked <= CONCURRENCY + GROUP_COMMIT
             assert len(await site.hits()) < SHAPE.pages
+
+            await server.begin()
+            last = fleet.start("--until-done")
+            assert await fleet.ended(last) == 0, fleet.logs()
+            assert "store.answers" in fleet.logs()
+            worker.send_signal(signal.SIGTERM)
+            assert await fleet.ended(worker) == 0, fleet.logs()
+            assert_same("fetched", set(fetches(await site.hits())), graph.expected().fetched)
+            assert_fleet_items(fleet, graph)
+
+
+def metrics_of(endpoint: str) -> str:
+    with urllib.request.urlopen(f"http://{endpoint}/metrics", timeout=TIMEOUT) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+async def until_told(fleet: Fleet, event: str) -> None:
+    async with asyncio.timeout(TIMEOUT):
+        while event not in fleet.logs():  # noqa: ASYNC110 (another process writes it)
+            await asyncio.sleep(0.05)
+
+
+async def test_a_worker_that_is_to_end_does_not_wait_for_a_store_for_ever(
+    server: RedisServer, folder: Path, shop: str
+) -> None:
+    with Fleet(f"{server.dsn}?patience_s=1", folder) as fleet:
+        fleet.submit(shop, "--crawl", "shop", spider=None)
+        assert shoal("pause", "shop", cwd=folder, env=fleet.env).code == 0
+        worker = fleet.start()
+        other = fleet.start("--until-done")
+        while len(fleet.status()["workers"]) < 2:
+            assert worker.poll() is other.poll() is None, fleet.logs()
+        server.kill()
+
+        assert await fleet.ended(other) == 4, fleet.logs()
+        assert worker.poll() is None
+        worker.send_signal(signal.SIGTERM)
+        assert await fleet.ended(worker) == 4, fleet.logs()
 
 
 async def test_a_store_that_cannot_be_asked_ends_a_command_with_4(folder: Path) -> None:

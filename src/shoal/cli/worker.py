@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.options import Config, Quiet, Verbose, examples, option
+from shoal.cli.options import Config, Json, Quiet, Verbose, examples, option
 
 if TYPE_CHECKING:
+    from shoal.runtime.figures import Done
     from shoal.runtime.worker import WorkerPlan
     from shoal.stores.redis import Dsn
 
@@ -47,6 +48,7 @@ def command(
     until_done: UntilDone = False,
     metrics: Metrics = None,
     config: Config = None,
+    json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> int:
@@ -67,11 +69,12 @@ def command(
     from shoal.cli.log import start_logging
     from shoal.runtime.worker import WorkerPlan
 
-    start_logging(verbose=verbose if quiet else verbose + 1, quiet=quiet)
+    silent = quiet or json
+    start_logging(verbose=verbose if silent else verbose + 1, quiet=silent)
     # A page that is only parsed takes less than half of what a request may take.
     deadline = settings.crawl.lease / 2
     plan = WorkerPlan(roles=wanted, concurrency=concurrency, deadline=deadline, until_done=until_done)
-    return uvloop.run(_work(dsn, plan, metrics))
+    return uvloop.run(_work(dsn, plan, metrics, json=json))
 
 
 def _roles(text: str | None) -> frozenset[str]:
@@ -84,19 +87,20 @@ def _roles(text: str | None) -> frozenset[str]:
     return wanted
 
 
-async def _work(dsn: "Dsn", plan: "WorkerPlan", metrics: str | None) -> int:
+async def _work(dsn: "Dsn", plan: "WorkerPlan", metrics: str | None, *, json: bool) -> int:
+    import time
     from contextlib import AsyncExitStack
     from functools import partial
 
     from shoal.cli.exits import Exit
-    from shoal.cli.output import tell
+    from shoal.cli.output import put_json, tell
     from shoal.cli.report import again
     from shoal.cli.signals import stopped_by_signals
     from shoal.runtime.plan import Stop
     from shoal.runtime.worker import Worker
     from shoal.stores.redis import RedisStore
 
-    stop = Stop()
+    stop, began = Stop(), time.monotonic()
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(RedisStore.open(dsn))
         worker = Worker(store, plan, stop)
@@ -109,4 +113,26 @@ async def _work(dsn: "Dsn", plan: "WorkerPlan", metrics: str | None) -> int:
             )
         with stopped_by_signals(stop, tell, resume=again(sys.argv[1:])):
             await worker.run()
-    return Exit.INTERRUPTED if plan.until_done and stop.drain.is_set() else Exit.FINISHED
+    code = Exit.INTERRUPTED if plan.until_done and stop.drain.is_set() else Exit.FINISHED
+    if json:
+        put_json(
+            {
+                "worker": worker.id,
+                "ending": "interrupted" if stop.drain.is_set() else "finished",
+                "exit_code": int(code),
+                "elapsed_s": round(time.monotonic() - began, 3),
+                "crawls": {name: _json(done) for name, done in worker.figures().done.items()},
+                "store": str(dsn),
+            }
+        )
+    return code
+
+
+def _json(done: "Done") -> dict[str, object]:
+    return {
+        "pages": done.pages,
+        "handed_on": done.handed_on,
+        "items": done.items,
+        "bytes": done.bytes,
+        "failures": dict(done.failures),
+    }

@@ -6,6 +6,10 @@ when there is news. Outputs are written by whichever worker was elected.
 
 Nothing here recovers anything. A worker that dies leaves leases that run out, and outputs whose next writer
 goes on from the note beside them.
+
+A store that is gone is waited for, as long as it takes: no request leaves meanwhile, and a worker that ended
+instead would have to be started again by somebody. Only one that has an end of its own (`until_done`) gives
+up when the store's patience has run out, and one that is asked to stop.
 """
 
 import asyncio
@@ -101,6 +105,8 @@ class Worker:
     async def run(self) -> None:
         """Serve until asked to stop, or, with `until_done`, until no crawl has work left."""
         workers = Workers(self._store)
+        if not self._plan.until_done:
+            self._store.patience = math.inf
         async with AsyncExitStack() as stack:
             if "parse" in self._plan.roles:
                 self._deliveries = await stack.enter_async_context(
@@ -248,9 +254,11 @@ class Worker:
         """Pass requests to stop on to every crawl, those that begin meanwhile included."""
         await stop.drain.wait()
         self._wake.set()
+        self._store.patience = self._store.dsn.patience
         for desk in self._desks.values():
             desk.stop.drain.set()
         await stop.now.wait()
+        self._store.patience = 0.0
         for desk in self._desks.values():
             desk.stop.now.set()
 

@@ -39,6 +39,7 @@ from shoal.stores.redis.dsn import Address, Dsn, parse
 from shoal.stores.redis.failures import Failed, Remedy
 from shoal.stores.redis.link import Argument
 from shoal.stores.redis.servers import CALL_TIMEOUT, Server, Servers
+from shoal.stores.redis.silence import Silence
 from shoal.stores.redis.together import together
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,6 @@ log = logging.getLogger(__name__)
 SHARDS = 16
 CLUSTER_SHARDS = 64  # enough to spread over a dozen masters and to be moved one by one
 WAIT_MS = 1_000
-PATIENT_REPEATS = 4  # about a second of them; short interruptions are nobody's business
 SCHEMA = 1
 
 T = TypeVar("T")
@@ -88,9 +88,9 @@ class RedisStore:
         self.dsn = dsn
         self.namespace = dsn.namespace
         self.shards = 0  # until the store has been asked
-        self.patience = dsn.patience
+        self.patience = dsn.patience  # may be changed at any time, and counts for calls that wait already
         self._servers = Servers(dsn, timeout=timeout)
-        self._waits = False  # for a server that does not answer
+        self._silence = Silence(str(dsn))
 
     def __repr__(self) -> str:
         return f"RedisStore({self.dsn})"
@@ -237,13 +237,9 @@ class RedisStore:
                     raise failure.error(self.patience) from failure
                 if remedy is Remedy.REDISCOVER:
                     self._servers.forget(failure)
-                if number >= PATIENT_REPEATS and not self._waits:
-                    self._waits = True  # told once, however many calls wait
-                    log.warning("store.waits", extra={"why": failure.kind, "where": failure.where})
+                self._silence.goes_on(failure, since=began, attempts=number)
             else:
-                if self._waits:
-                    self._waits = False
-                    log.info("store.answers", extra={"store": str(self.dsn)})
+                self._silence.is_over(attempts=number)
                 return answer
             await asyncio.sleep(pause)
         raise AssertionError("pauses never end")
