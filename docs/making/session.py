@@ -143,13 +143,13 @@ async def open_shop() -> AsyncIterator[Shop]:
             name_server(lambda name: [address] if name == _NAME else NXDOMAIN) as nameserver,
             valkey(Path(folder), "--appendonly", "yes", "--zset-max-listpack-value", "512") as server,
         ):
-            _, _, user, _, password, *_ = rule = _user_of_the_store()
+            _, _, user, _, password, *_ = rule = user_of_the_store()
             await server.ask(*rule)
             store = f"redis://{user}:{password.removeprefix('>')}@{server.address}"
             yield Shop(f"http://{_NAME}:{port}", nameserver, store)
 
 
-def _user_of_the_store() -> list[str]:
+def user_of_the_store() -> list[str]:
     """Find the command that makes the user of a fleet."""
     [rule] = re.finditer(r"^ACL SETUSER .+$", FLEET.read_text(), re.MULTILINE)
     return rule[0].split()
