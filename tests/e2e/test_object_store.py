@@ -1,11 +1,15 @@
 """An archive on an object store, from the command line."""
 
+import re
+import sys
 from pathlib import Path
+from urllib.request import urlopen
 
+from tests.e2e import spilling_worker
 from tests.e2e.command import HASTY, PAGES, QUICK, records, shoal
 from tests.fleet_crawl import Fleet
 from tests.servers.redis import valkey
-from tests.servers.s3 import BUCKET, SECRET, s3_server
+from tests.servers.s3 import BUCKET, SECRET, S3Server, s3_server
 
 
 def test_pages_on_an_object_store_can_be_proved_and_exported(shop: str, tmp_path: Path) -> None:
@@ -47,3 +51,28 @@ async def test_a_machine_parses_what_another_one_has_fetched(shop: str, tmp_path
 
     assert len(records(folders[0] / "items.jsonl")) == PAGES
     assert [path for folder in folders for path in folder.rglob("*.warc.gz")] == []
+
+
+async def test_the_tail_of_a_queue_goes_to_the_object_store_and_comes_back(shop: str, tmp_path: Path) -> None:
+    program = (sys.executable, spilling_worker.__file__)
+    with s3_server(tmp_path / "s3") as server:
+        async with valkey(tmp_path / "valkey") as store:
+            settings = {**HASTY, **server.environment, "SHOAL_ARCHIVE_LOCATION": f"s3://{BUCKET}/fleet"}
+            with Fleet(store.dsn, tmp_path, settings=settings) as fleet:
+                assert fleet.submit(shop, "--crawl", "shop", "--per-host", "2", spider=None).code == 0
+                workers = [fleet.start("--until-done", program=program) for _ in range(2)]
+                codes = [await fleet.ended(worker) for worker in workers]
+                chunks = objects(server, "fleet/spilled/")
+
+                assert codes == [0, 0], fleet.logs()
+                assert fleet.verify().code == 0
+                assert "spill_failed" not in fleet.logs()
+                assert len(chunks) >= 3  # of four requests each; they are deleted by age
+
+    assert len(records(tmp_path / "items.jsonl")) == PAGES
+
+
+def objects(server: S3Server, prefix: str) -> list[str]:
+    """Name what lies in the bucket."""
+    with urlopen(f"{server.endpoint}/{BUCKET}?list-type=2&prefix={prefix}", timeout=30) as answer:
+        return re.findall(r"<Key>(.*?)</Key>", answer.read().decode())
