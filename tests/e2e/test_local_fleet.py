@@ -32,6 +32,34 @@ def test_one_command_does_it_all_and_goes_on_where_it_was_interrupted(shop: str,
 
 
 @pytest.mark.timeout(240)
+def test_what_a_fleet_has_left_is_looked_at_like_any_store(shop: str, tmp_path: Path) -> None:
+    with started(*FLEET, shop, *SLOW, "--quiet", cwd=tmp_path, env=HASTY) as fleet:
+        _family(fleet.pid, workers=2)
+        _until_some(tmp_path / "items.jsonl")
+        beside = shoal("status", "--json", cwd=tmp_path)
+        fleet.send_signal(signal.SIGINT)
+        ended(fleet)
+    assert beside.code == 0, beside.err
+    assert len(beside.json["workers"]) == 2
+
+    verified = shoal("verify", "--json", cwd=tmp_path)
+    assert verified.code == 0, verified.err
+    paused = shoal("pause", beside.json["crawls"][0]["crawl"], "--store", "shoal-data/valkey", cwd=tmp_path)
+    assert paused.code == 0, paused.err
+    [kept] = shoal("status", "--json", "--store", "shoal-data/valkey", cwd=tmp_path).json["crawls"]
+    assert kept["paused"]
+
+
+def test_a_crawl_of_its_own_goes_before_a_fleet_in_the_same_folder(shop: str, tmp_path: Path) -> None:
+    assert shoal(*FLEET, shop, *QUICK, "--crawl", "together", "--quiet", cwd=tmp_path, env=HASTY).code == 0
+    assert shoal("crawl", shop, *QUICK, "--crawl", "alone", "--quiet", cwd=tmp_path).code == 0
+
+    for store, name in (("shoal-data", "alone"), ("shoal-data/valkey", "together")):
+        [crawl] = shoal("status", "--json", "--store", store, cwd=tmp_path).json["crawls"]
+        assert crawl["crawl"] == name
+
+
+@pytest.mark.timeout(240)
 def test_nothing_outlives_a_fleet_that_is_killed(shop: str, tmp_path: Path) -> None:
     with started(*FLEET, shop, *SLOW, "--quiet", cwd=tmp_path) as fleet:
         family = _family(fleet.pid, workers=2)

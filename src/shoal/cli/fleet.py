@@ -9,7 +9,6 @@ import typer
 
 from shoal.cli.crawl import command as crawl_command
 from shoal.cli.options import examples
-from shoal.stores.address import is_redis
 
 if TYPE_CHECKING:
     from shoal.runtime.overview import Overview
@@ -42,7 +41,6 @@ def command(**given: Any) -> int:
 
     import uvloop
 
-    from shoal.cli.exits import Exit
     from shoal.cli.output import put, put_json, tell
     from shoal.cli.report import again, exit_of, shortcoming, summary_json, summary_lines
 
@@ -53,10 +51,7 @@ def command(**given: Any) -> int:
     if given["json"]:
         put_json({**summary_json(summary, code=code), "bytes": None, "workers": workers})
     elif not given["quiet"]:
-        lines = list(summary_lines(summary, again=resume))
-        if code in (Exit.FINISHED, Exit.BAD_LINES) and not is_redis(plan.settings.store):
-            lines.pop()  # what comes next would ask the private server, which has ended
-        put("\n".join(lines))
+        put("\n".join(summary_lines(summary, again=resume)))
     if code and (complaint := shortcoming(summary, ())):
         tell(complaint)
     return code

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from shoal.cli.figures import count, table
 
 if TYPE_CHECKING:
-    from shoal.fleet.workers import Heartbeat
+    from shoal.runtime.fleet_view import Heartbeat
     from shoal.runtime.inspect import Fleet
 
 TO_DO = {"fetch": "to fetch", "parse": "to parse", "sink": "to write"}  # what lies before each stage

@@ -9,6 +9,7 @@ from shoal.frontier import Counts
 from shoal.model.failure import FailureClass
 from shoal.runtime import sums
 from shoal.runtime.looking import Reader, open_reader
+from shoal.runtime.reaching import reached
 from shoal.stores.address import is_redis
 from shoal.stores.folder import StoreFolder
 
@@ -59,12 +60,13 @@ class StoreStatus:
 
 async def status(store: str) -> StoreStatus:
     """Count the requests of every crawl of a store by state, as of its last transaction."""
-    if is_redis(store):
-        from shoal.runtime.fleet_view import fleet_status
+    async with reached(store) as address:
+        if is_redis(address):
+            from shoal.runtime.fleet_view import fleet_status
 
-        return await fleet_status(store)
-    async with open_reader(store) as reader:
-        return await folder_status(store, reader)
+            return await fleet_status(address)
+        async with open_reader(address) as reader:
+            return await folder_status(address, reader)
 
 
 async def folder_status(folder: str, reader: Reader) -> StoreStatus:

@@ -23,15 +23,15 @@ from shoal.runtime.inspect import CrawlStatus
 from shoal.runtime.overview import Overseer, Overview
 from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.private_store import private_store
+from shoal.runtime.reaching import SERVER
 from shoal.runtime.snapshot import Ending, Opening, Snapshot, Summary
 from shoal.runtime.submit import FOLDER, submit
 from shoal.sinks.names import shown
-from shoal.stores.address import is_redis
+from shoal.stores.address import is_redis, shown_store
 from shoal.stores.redis import RedisStore
 
 LOOK_EVERY = 1.0
 LAST_WORDS = 5.0  # seconds between the second request to stop and the end
-SERVER = "valkey"  # the folder of a private server, in the store's
 
 
 async def run_fleet(
@@ -45,15 +45,18 @@ async def run_fleet(
     """Crawl with several workers until nothing is left, or until `stop` asks them to end earlier."""
     began = time.monotonic()
     async with AsyncExitStack() as stack:
-        dsn = plan.settings.store
+        dsn = kept = plan.settings.store
         if not is_redis(dsn):
-            dsn = await stack.enter_async_context(private_store(Path(dsn) / SERVER))
+            kept = str(Path(dsn) / SERVER)
+            dsn = await stack.enter_async_context(private_store(Path(kept)))
         store = await stack.enter_async_context(RedisStore.open(dsn))
         submitted = await submit(store, plan, stop)
         before = await _crawl(store, submitted.crawl)
         items = await RedisFrontier(store).items(submitted.crawl)
         outputs, archive = tuple(map(shown, submitted.outputs)), f"{FOLDER}/archive"
-        opened(Opening(submitted.crawl, submitted.resumed, before.counts, outputs, archive, str(store.dsn)))
+        opened(
+            Opening(submitted.crawl, submitted.resumed, before.counts, outputs, archive, shown_store(kept))
+        )
         crew = [await stack.enter_async_context(_worker(plan, dsn, number)) for number in range(workers)]
         await _until_ended(crew, store, stop, watch)
         after = await _crawl(store, submitted.crawl)
@@ -83,7 +86,7 @@ async def run_fleet(
         outputs=outputs,
         rejects=f"{FOLDER}/items",
         archive=archive,
-        store=str(store.dsn),
+        store=shown_store(kept),
         dead_by_class=after.dead_by_class,
         max_dead_exceeded=most is not None and after.counts["dead"] > most,
         quarantined=after.quarantined,

@@ -5,7 +5,7 @@ one owner at a time, so there it raises `StoreBusy` while somebody else is it; a
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from shoal.frontier.sqlite import Reader as FolderReader
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
+from shoal.runtime.reaching import reached
 from shoal.stores.address import is_redis
 from shoal.stores.folder import StoreFolder
 
@@ -74,15 +75,15 @@ class Writer(Reader, Protocol):
 @asynccontextmanager
 async def open_reader(store: str) -> AsyncIterator[Reader]:
     """Read a store without owning it; raises `Misconfigured` if there is none."""
-    if is_redis(store):
-        from shoal.frontier.redis import RedisFrontier
-        from shoal.stores.redis import RedisStore
+    async with AsyncExitStack() as stack:
+        address = await stack.enter_async_context(reached(store))
+        if is_redis(address):
+            from shoal.frontier.redis import RedisFrontier
+            from shoal.stores.redis import RedisStore
 
-        async with RedisStore.open(store, advise=False) as opened:
-            yield RedisFrontier(opened)
-        return
-    async with peeking(store) as reader:
-        yield reader
+            yield RedisFrontier(await stack.enter_async_context(RedisStore.open(address, advise=False)))
+        else:
+            yield await stack.enter_async_context(peeking(address))
 
 
 @asynccontextmanager
@@ -95,24 +96,25 @@ async def peeking(folder: str) -> AsyncIterator[FolderReader]:
 @asynccontextmanager
 async def open_writer(store: str, crawls: Sequence[str] = ()) -> AsyncIterator[Writer]:
     """Change a store that is there, with these of its crawls open; workers of a fleet then look again."""
-    if is_redis(store):
-        from shoal.fleet.crawls import Crawls
-        from shoal.frontier.redis import RedisFrontier
-        from shoal.stores.redis import RedisStore
+    async with AsyncExitStack() as stack:
+        address = await stack.enter_async_context(reached(store))
+        if is_redis(address):
+            from shoal.fleet.crawls import Crawls
+            from shoal.frontier.redis import RedisFrontier
+            from shoal.stores.redis import RedisStore
 
-        async with RedisStore.open(store, advise=False) as opened:
+            opened = await stack.enter_async_context(RedisStore.open(address, advise=False))
             shared = RedisFrontier(opened)
             for name in crawls:
                 await shared.open_crawl(name)
             yield shared
             await Crawls(opened).tell_news()
-        return
-    folder = StoreFolder(Path(store))
-    with folder.owned():
-        async with SqliteFrontier.open(folder.database) as frontier:
-            for name in crawls:
-                await frontier.open_crawl(name)
-            yield frontier
+            return
+        folder = stack.enter_context(StoreFolder(Path(address)).owned())
+        frontier = await stack.enter_async_context(SqliteFrontier.open(folder.database))
+        for name in crawls:
+            await frontier.open_crawl(name)
+        yield frontier
 
 
 async def chosen(reader: Reader, crawl: str | None) -> list[str]:

@@ -1,20 +1,18 @@
 """A crawl's own numbers, for planning: its latest pages, and what is left by host."""
 
-from pathlib import Path
-
 from shoal.frontier.answers import Measured
 from shoal.model.errors import Misconfigured
 from shoal.runtime.capacity import HostLoad, host_rate
 from shoal.runtime.looking import chosen, open_reader
-from shoal.stores.address import is_redis, shown_store
-from shoal.stores.folder import StoreFolder
+from shoal.runtime.reaching import is_store
+from shoal.stores.address import shown_store
 
 __all__ = ["Measured", "host_loads", "measure"]
 
 
 async def measure(store: str, crawl: str | None) -> tuple[str, Measured]:
     """Measure a crawl of a store, the only one if none is named; returns its name as well."""
-    if not is_redis(store) and not StoreFolder(Path(store)).exists:
+    if not is_store(store):
         raise Misconfigured(f"there is no store at {store}; give --pages to plan from numbers alone")
     async with open_reader(store) as reader:
         names = await chosen(reader, crawl)

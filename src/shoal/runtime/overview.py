@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
 from shoal.frontier.answers import HostQueue
 from shoal.runtime.inspect import CrawlStatus, StoreStatus, folder_status
 from shoal.runtime.looking import Reader, open_reader
+from shoal.runtime.reaching import reached
 from shoal.stores.address import is_redis
 
 __all__ = ["HostQueue", "Overseer", "Overview", "longest", "overseeing"]
@@ -82,13 +83,15 @@ def _ended(crawl: CrawlStatus) -> int:
 @asynccontextmanager
 async def overseeing(store: str) -> AsyncIterator[Overseer]:
     """Watch a store on one connection; raises `Misconfigured` if there is none."""
-    if is_redis(store):
-        from shoal.frontier.redis import RedisFrontier
-        from shoal.runtime.fleet_view import look_at
-        from shoal.stores.redis import RedisStore
+    async with AsyncExitStack() as stack:
+        address = await stack.enter_async_context(reached(store))
+        if is_redis(address):
+            from shoal.frontier.redis import RedisFrontier
+            from shoal.runtime.fleet_view import look_at
+            from shoal.stores.redis import RedisStore
 
-        async with RedisStore.open(store, advise=False) as opened:
+            opened = await stack.enter_async_context(RedisStore.open(address, advise=False))
             yield Overseer(RedisFrontier(opened), partial(look_at, opened))
-        return
-    async with open_reader(store) as reader:
-        yield Overseer(reader, partial(folder_status, store, reader))
+        else:
+            reader = await stack.enter_async_context(open_reader(address))
+            yield Overseer(reader, partial(folder_status, address, reader))

@@ -1,7 +1,8 @@
 """A Valkey server of one's own, for a fleet on one machine: nothing to install, to set up or to secure.
 
 It listens on a socket in its folder and on no port, and only this user can reach it. It logs every change
-to the folder, so the next run goes on where this one stopped, even after a kill.
+to the folder, so the next run goes on where this one stopped, even after a kill. Between two runs, whoever
+wants to look starts it again for as long as that takes.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.runtime.companion import Companion, companion
+from shoal.runtime.reaching import LOG
 from shoal.stores.folder import StoreFolder
 from shoal.stores.redis.dsn import Address, Login
 from shoal.stores.redis.failures import Failed
@@ -31,9 +33,10 @@ async def private_store(folder: Path) -> AsyncIterator[str]:
     with StoreFolder(folder).owned(), TemporaryDirectory(prefix="shoal-fleet-") as short:
         folder.chmod(0o700)
         socket = folder / "socket"
-        if len(os.fsencode(socket)) > LONGEST:
-            socket = Path(short, "socket")
         socket.unlink(missing_ok=True)  # of a server that was killed
+        if len(os.fsencode(socket)) > LONGEST:
+            socket.symlink_to(Path(short, "socket"))
+            socket = Path(short, "socket")
         options = {
             "port": "0",
             "unixsocket": str(socket),
@@ -47,7 +50,7 @@ async def private_store(folder: Path) -> AsyncIterator[str]:
             "zset-max-listpack-value": "512",
         }
         spelled = [part for name, value in options.items() for part in (f"--{name}", value)]
-        async with companion([program, *spelled], log=folder / "server.log") as server:
+        async with companion([program, *spelled], log=folder / LOG) as server:
             await _ready(server, socket)
             yield f"redis+unix://{socket}"
 

@@ -25,6 +25,7 @@ from shoal.model.request import trace_id
 from shoal.runtime import sums
 from shoal.runtime.looking import chosen, peeking
 from shoal.runtime.outlet import rejects_key, sinks_key
+from shoal.runtime.reaching import reached
 from shoal.sinks.recount import outputs, recount
 from shoal.stores.address import is_redis
 from shoal.stores.folder import StoreFolder
@@ -60,14 +61,16 @@ class VerifyReport:
 
 async def verify(store: str, crawl: str | None, *, deep: bool) -> VerifyReport:
     """Check one crawl of a store, or all; `deep` reads every archived page again."""
-    if is_redis(store):
-        from shoal.runtime.fleet_verify import verify_fleet
+    async with reached(store) as address:
+        if is_redis(address):
+            from shoal.runtime.fleet_verify import verify_fleet
 
-        return await verify_fleet(store, crawl, deep=deep)
-    folder = StoreFolder(Path(store))
-    async with peeking(store) as reader:
-        names = await chosen(reader, crawl)
-        return VerifyReport(store, deep, [await _verify_crawl(reader, folder, name, deep) for name in names])
+            return await verify_fleet(address, crawl, deep=deep)
+        folder = StoreFolder(Path(address))
+        async with peeking(address) as reader:
+            names = await chosen(reader, crawl)
+            reports = [await _verify_crawl(reader, folder, name, deep) for name in names]
+            return VerifyReport(store, deep, reports)
 
 
 async def _verify_crawl(reader: Reader, store: StoreFolder, crawl: str, deep: bool) -> CrawlReport:

@@ -45,6 +45,7 @@ ROLES = ("fetch", "parse", "sink")
 LOOK_EVERY = 2.0  # seconds between two looks at what was submitted
 LOOK_AGAIN = 600.0  # seconds after which a crawl that had nothing to do is asked again without any news
 MEASURE_EVERY = 5.0
+NOTICE = 1.0  # seconds in which others hear that work has begun or ended
 MOST_UNPARSED = 10_000  # pages of a crawl that wait to be parsed, beyond which it fetches no more
 MOST_UNWRITTEN = 50_000  # and pages whose items wait to be written
 ALMOST = 0.3  # seconds between two looks when all that is missing is the end
@@ -280,9 +281,14 @@ class Worker:
         )
 
     async def _beat(self, workers: Workers) -> None:
+        """Give a sign of life every `EVERY` seconds, and soon after work has begun or ended."""
+        told, due = "", 0.0
         while True:
-            await workers.beat(self._heartbeat())
-            await asyncio.sleep(EVERY)
+            beat = self._heartbeat()
+            if beat.doing != told or time.monotonic() >= due:
+                await workers.beat(beat)
+                told, due = beat.doing, time.monotonic() + EVERY
+            await asyncio.sleep(NOTICE)
 
     def _heartbeat(self) -> Heartbeat:
         running = [(desk.record, desk.crawl) for desk in self._desks.values() if desk.crawl is not None]
