@@ -54,6 +54,8 @@ def test_a_crawl_of_its_own_goes_before_a_fleet_in_the_same_folder(shop: str, tm
     assert shoal(*FLEET, shop, *QUICK, "--crawl", "together", "--quiet", cwd=tmp_path, env=HASTY).code == 0
     assert shoal("crawl", shop, *QUICK, "--crawl", "alone", "--quiet", cwd=tmp_path).code == 0
 
+    exported = shoal("export", "--store", "shoal-data/valkey", "--out", "again.jsonl", "--json", cwd=tmp_path)
+    assert exported.code == 0, exported.err
     for store, name in (("shoal-data", "alone"), ("shoal-data/valkey", "together")):
         [crawl] = shoal("status", "--json", "--store", store, cwd=tmp_path).json["crawls"]
         assert crawl["crawl"] == name

@@ -1,7 +1,7 @@
 """What a crawl has gathered, wherever its store is: its pages in the archive, and where its items are."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,6 +10,7 @@ from shoal.model.errors import Misconfigured
 from shoal.model.settings import Settings
 from shoal.runtime.kept import FolderHoldings, Kept, Selection
 from shoal.runtime.looking import peeking
+from shoal.runtime.reaching import reached
 from shoal.sinks.names import name_of
 from shoal.stores.address import is_redis
 from shoal.stores.folder import StoreFolder
@@ -38,15 +39,17 @@ async def open_holdings(
     store: str, asked: str, *, spider: str = ""
 ) -> AsyncIterator["FolderHoldings | FleetHoldings"]:
     """Open what one crawl of a store has gathered, without owning anything; see `chosen_crawl`."""
-    if is_redis(store):
-        from shoal.runtime.fleet_holdings import open_fleet_holdings
+    async with AsyncExitStack() as stack:
+        address = await stack.enter_async_context(reached(store))
+        if is_redis(address):
+            from shoal.runtime.fleet_holdings import open_fleet_holdings
 
-        async with open_fleet_holdings(store, lambda names: chosen_crawl(names, asked, spider)) as holdings:
-            yield holdings
-        return
-    async with peeking(store) as reader:
-        crawl = chosen_crawl(await reader.crawls(), asked, spider)
-        yield FolderHoldings(reader, StoreFolder(Path(store)), crawl)
+            holdings = open_fleet_holdings(address, lambda names: chosen_crawl(names, asked, spider))
+            yield await stack.enter_async_context(holdings)
+        else:
+            reader = await stack.enter_async_context(peeking(address))
+            crawl = chosen_crawl(await reader.crawls(), asked, spider)
+            yield FolderHoldings(reader, StoreFolder(Path(address)), crawl)
 
 
 def chosen_crawl(names: Sequence[str], asked: str, spider: str) -> str:
