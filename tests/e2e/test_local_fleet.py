@@ -1,5 +1,6 @@
 """A whole fleet on one machine, in one command."""
 
+import re
 import signal
 import time
 from pathlib import Path
@@ -68,6 +69,25 @@ def test_nothing_outlives_a_fleet_that_is_killed(shop: str, tmp_path: Path) -> N
         fleet.kill()
         fleet.wait()
     _gone(family)
+
+
+@pytest.mark.timeout(240)
+def test_a_worker_that_is_killed_is_started_again(shop: str, tmp_path: Path) -> None:
+    short = {**HASTY, "SHOAL_CRAWL_LEASE": "5"}  # seconds until others have what the killed one had
+    with started(*FLEET, shop, *SLOW, cwd=tmp_path, env=short) as fleet:
+        family = _family(fleet.pid, workers=2)
+        _until_some(tmp_path / "items.jsonl")
+        victim = next(process for process in family if "worker" in process.cmdline())
+        victim.kill()
+        _gone([victim])
+        again = _family(fleet.pid, workers=2)
+        ran = ended(fleet)
+
+    assert victim.pid not in {process.pid for process in again}
+    assert ran.code == 0, ran.err
+    assert re.search(r"shoal: worker [12] was killed by SIGKILL; starting another one in \S+ s", ran.err)
+    assert len({record["url"] for record in records(tmp_path / "items.jsonl")}) == PAGES
+    assert len(records(tmp_path / "items.jsonl")) == PAGES
 
 
 def _family(pid: int, *, workers: int) -> list[psutil.Process]:

@@ -108,6 +108,7 @@ async def _run(plan: "CrawlPlan", workers: int, resume: str, *, verbose: int, si
             stop=stop,
             opened=announce,
             watch=show,
+            say=watch.say,
         )
 
 

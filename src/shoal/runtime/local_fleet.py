@@ -1,16 +1,16 @@
 """A fleet on this machine: a store, a number of workers beside it, and one crawl that they do together.
 
 The workers are the same processes that `shoal worker` runs. They end by themselves when nothing is left to
-do; asked to stop, they finish what is in hand; and none of them outlives this process.
+do; asked to stop, they finish what is in hand; one that dies is replaced (`crew.py`); and none of them
+outlives this process.
 """
 
 import asyncio
 import os
-import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from pathlib import Path
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Unavailable
 from shoal.runtime.companion import Companion, companion
+from shoal.runtime.crew import Crew, End
 from shoal.runtime.fleet_view import look_at
 from shoal.runtime.inspect import CrawlStatus
 from shoal.runtime.overview import Overseer, Overview
@@ -31,7 +32,6 @@ from shoal.stores.address import is_redis, shown_store
 from shoal.stores.redis import RedisStore
 
 LOOK_EVERY = 1.0
-LAST_WORDS = 5.0  # seconds between the second request to stop and the end
 
 
 async def run_fleet(
@@ -41,6 +41,7 @@ async def run_fleet(
     stop: Stop,
     opened: Callable[[Opening], None],
     watch: Callable[[Overview], None],
+    say: Callable[[str], None],
 ) -> Summary:
     """Crawl with several workers until nothing is left, or until `stop` asks them to end earlier."""
     began = time.monotonic()
@@ -57,15 +58,15 @@ async def run_fleet(
         opened(
             Opening(submitted.crawl, submitted.resumed, before.counts, outputs, archive, shown_store(kept))
         )
-        crew = [await stack.enter_async_context(_worker(plan, dsn, number)) for number in range(workers)]
-        await _until_ended(crew, store, stop, watch)
+        crew = Crew(partial(_worker, plan, dsn), stop, say)
+        ends = await _run_and_show(crew, workers, store, watch)
         after = await _crawl(store, submitted.crawl)
         items = await RedisFrontier(store).items(submitted.crawl) - items
     elapsed = time.monotonic() - began
     pages = after.counts["done"] - before.counts["done"]
     most = plan.settings.crawl.max_dead
     return Summary(
-        ending=_ending(plan, stop, after, crew),
+        ending=_ending(plan, stop, after, ends),
         snapshot=Snapshot(
             crawl=submitted.crawl,
             elapsed=elapsed,
@@ -103,36 +104,21 @@ def _worker(plan: CrawlPlan, dsn: str, number: int) -> AbstractAsyncContextManag
     return companion(command, log=logs / f"worker-{number + 1}.log", env={**os.environ, "SHOAL_STORE": dsn})
 
 
-async def _until_ended(
-    crew: list[Companion], store: RedisStore, stop: Stop, watch: Callable[[Overview], None]
-) -> None:
+async def _run_and_show(
+    crew: Crew, workers: int, store: RedisStore, watch: Callable[[Overview], None]
+) -> list[End]:
     overseer = Overseer(RedisFrontier(store), partial(look_at, store))
     async with asyncio.TaskGroup() as group:
-        heed = group.create_task(_heed(crew, stop), name="fleet.stop")
         show = group.create_task(_show(overseer, watch), name="fleet.watch")
-        for worker in crew:
-            await worker.ended()
-        heed.cancel()
+        ends = await crew.run(workers)
         show.cancel()
+    return ends
 
 
 async def _show(overseer: Overseer, watch: Callable[[Overview], None]) -> None:
     while True:
         watch(await overseer.look())
         await asyncio.sleep(LOOK_EVERY)
-
-
-async def _heed(crew: list[Companion], stop: Stop) -> None:
-    """Pass requests to stop on: the first lets workers finish what they have, the second does not."""
-    await stop.drain.wait()
-    for worker in crew:
-        worker.signal(signal.SIGTERM)
-    await stop.now.wait()
-    for worker in crew:
-        worker.signal(signal.SIGTERM)
-    await asyncio.sleep(LAST_WORDS)
-    for worker in crew:
-        worker.signal(signal.SIGKILL)
 
 
 async def _crawl(store: RedisStore, name: str) -> CrawlStatus:
@@ -143,7 +129,7 @@ def _filtered(crawl: CrawlStatus) -> Counter[str]:
     return Counter(crawl.filtered_by_rule) + Counter(crawl.links_filtered_by_rule)
 
 
-def _ending(plan: CrawlPlan, stop: Stop, after: CrawlStatus, crew: list[Companion]) -> Ending:
+def _ending(plan: CrawlPlan, stop: Stop, after: CrawlStatus, ends: Sequence[End]) -> Ending:
     if stop.drain.is_set():
         return Ending.INTERRUPTED
     left = sum(after.counts[state] for state in ("waiting", "delayed", "leased", "parsing"))
@@ -152,5 +138,6 @@ def _ending(plan: CrawlPlan, stop: Stop, after: CrawlStatus, crew: list[Companio
     most = plan.settings.crawl.max_pages
     if most and after.counts["done"] >= most:
         return Ending.LIMITED
-    [*_, worst] = sorted(crew, key=lambda worker: abs(worker.code or 0))
-    raise Unavailable(f"every worker has ended, and {left} requests are left: {worst.log} says why")
+    worst = max(ends, key=lambda end: (end.given_up, abs(end.code)))
+    what = "workers die again and again" if worst.given_up else "every worker has ended"
+    raise Unavailable(f"{what}, and {left} requests are left: {worst.log} says why")
