@@ -69,6 +69,11 @@ class ArchiveReader:
         limits = limits or FetchLimits()
         self._record_bytes = limits.wire_bytes + 2 * limits.header_bytes + _WARC_HEADERS
 
+    @property
+    def place(self) -> str:
+        """Where the segments are, for people."""
+        return str(self._folder.path)
+
     def read(self, ref: PageRef) -> StoredPage:
         """Return the page at `ref`, or raise `PageDamaged`, `PageMissing` or `PageExpired`."""
         try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from shoal.archive.errors import PageUnreadable
+from shoal.archive.errors import PageMissing, PageUnreadable
 from shoal.archive.reader import ArchiveReader, StoredPage
 from shoal.archive.warc import sha1
 from shoal.archive.writer import ArchiveWriter
@@ -30,6 +30,7 @@ class Pages:
     def __init__(self, writer: ArchiveWriter, reader: ArchiveReader) -> None:
         self._writer = writer
         self._reader = reader
+        self._missing: set[str] = set()  # segments
 
     def earlier(self, ref: PageRef) -> StoredPage | None:
         """Read a page that the crawl's previous generation kept; None: it can be had no more.
@@ -50,6 +51,14 @@ class Pages:
         while True:
             try:
                 return await self._reader.read_aside(ref)
+            except PageMissing:
+                # Once, and not for each page: most likely it is the archive of a worker on another machine.
+                if ref.segment not in self._missing:
+                    self._missing.add(ref.segment)
+                    log.warning(
+                        "archive.missing", extra={"segment": ref.segment, "place": self._reader.place}
+                    )
+                raise
             except Unavailable as error:
                 log.warning("archive.waits", extra={"why": str(error)})
             await asyncio.sleep(AGAIN)

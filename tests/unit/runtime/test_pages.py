@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from shoal.archive.errors import PageMissing
 from shoal.model.errors import Unavailable
 from shoal.model.page import PageRef, Response
 from shoal.model.request import Request
@@ -42,3 +43,21 @@ async def test_an_archive_that_does_not_answer_is_waited_for(monkeypatch: pytest
     found: object = await Pages(reader, reader).recall(PageRef("segment", 0, 1))
 
     assert found == "the page"
+
+
+async def test_a_segment_that_is_not_there_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    class Reader:
+        place = "/elsewhere"
+
+        async def read_aside(self, ref: PageRef) -> object:
+            raise PageMissing("there is no such segment")
+
+    reader: Any = Reader()
+    pages = Pages(reader, reader)
+    for segment in ("one", "one", "other"):
+        with pytest.raises(PageMissing):
+            await pages.recall(PageRef(segment, 0, 1))
+
+    told = [record for record in caplog.records if record.message == "archive.missing"]
+    assert [vars(record)["segment"] for record in told] == ["one", "other"]
+    assert vars(told[0])["place"] == "/elsewhere"
