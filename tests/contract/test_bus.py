@@ -30,7 +30,7 @@ class Bench:
     frontier: RedisFrontier
     address: str
     server: RedisServer | NatsServer  # what the bus is made of
-    exact: bool  # it knows who has a page, and counts strikes only
+    exact: bool  # it knows who has a page
 
     @asynccontextmanager
     async def consumer(self, name: str, deadline: float = DEADLINE) -> AsyncIterator[Bus]:
@@ -232,11 +232,41 @@ async def test_of_two_consumers_with_one_page_only_one_is_heard(bench: Bench) ->
 async def test_a_page_that_is_released_comes_again_without_a_strike(bench: Bench) -> None:
     await bench.announce("a")
     async with bench.consumer("w1") as one, bench.consumer("w2") as two:
-        await one.release(await collect(one, 1))
-        [again] = await collect(two, 1)
+        for _ in range(3):
+            await one.release(await collect(one, 1))
+            [again] = await collect(two, 1)
+            assert (path_of(again), again.number) == ("a", 1)
+            await two.release([again])
+        assert await bench.acknowledge(*await collect(one, 1)) == ["a"]
 
-    assert path_of(again) == "a"
-    assert again.number == (1 if bench.exact else 2)
+
+async def test_a_page_that_is_released_keeps_the_strikes_that_it_had(bench: Bench) -> None:
+    await bench.announce("a")
+    async with bench.consumer("w1") as one, bench.consumer("w2") as two:
+        await collect(one, 1)  # and is not heard of any more
+        for _ in range(2):
+            [again] = await collect(two, 1)
+            assert again.number == 2
+            await two.release([again])
+
+
+async def test_pages_that_a_consumer_has_not_handed_out_yet_get_no_strike_when_it_leaves(
+    bench: Bench,
+) -> None:
+    await bench.announce("a", "b", "c")
+    async with bench.consumer("w1") as silent:
+        await collect(silent, 3)
+    async with bench.consumer("w2") as leaving:  # they come one by one, and it takes the first only
+        [first] = await collect(leaving, 1)
+        await leaving.release([first])
+    async with bench.consumer("w3") as last:
+        found: list[Delivery] = []
+        while len(found) < 3:
+            found += (again := await collect(last, 1))
+            await last.done(again)
+
+    assert sorted(map(path_of, found)) == ["a", "b", "c"]
+    assert [delivery.number for delivery in found] == [2, 2, 2]
 
 
 async def test_pages_of_a_crawl_that_was_dropped_go_away(bench: Bench) -> None:

@@ -22,7 +22,7 @@ that it was accepted or refused: what is not taken off comes again. `Delivery.co
 acknowledgement; where a backend can tell, a consumer that has lost a page is refused by it.
 
 release(deliveries) gives pages back, so that they come again within one deadline at most, and without a
-strike where the backend can tell: a worker that stops on purpose is no reason to suspect a page.
+strike: a worker that stops on purpose is no reason to suspect a page. Strikes of before stay.
 
 relay() brings what was announced to where it is delivered from, until cancelled, and returns at once where
 that is one place. Every consumer runs it; one at a time does the work.

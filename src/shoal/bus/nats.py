@@ -7,6 +7,9 @@ what the server recognises by its id. Nothing is lost on the way, and hardly any
 Which consumer has a page the store does not know here: of two that parse the same page, one too slow and its
 successor, the first to acknowledge is accepted and the other refused.
 
+The server counts how often it has delivered a message, whatever became of it. A page that is given back is
+no reason to suspect it, so it goes back as a new message, which knows of the strikes that there were before.
+
 The queue is named after the store, by an id that the store keeps: fleets that share a server never meet.
 """
 
@@ -17,7 +20,7 @@ import re
 import struct
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import groupby
 
 import msgspec
@@ -45,6 +48,7 @@ _CONNECT = 10.0  # seconds
 _CONFIRM = 5.0  # seconds for the server to confirm a page
 _RECOGNISED = 120.0  # seconds during which the server knows a page again that is published twice
 _AGAIN = 1.0
+_GOODBYE = 2.0  # seconds
 
 
 class _Announced(msgspec.Struct, array_like=True, frozen=True):
@@ -54,6 +58,7 @@ class _Announced(msgspec.Struct, array_like=True, frozen=True):
     fingerprint: int
     request: bytes
     page: PageRecord
+    strikes: int = 0  # of earlier messages with this page, which were given back
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -98,7 +103,10 @@ class NatsBus:
                     )
                 bus = cls(client, store, consumer=consumer, deadline=deadline, name=name)
                 await bus._join()
-            yield bus
+            try:
+                yield bus
+            finally:
+                await bus._leave()
         finally:
             await client.close()
 
@@ -127,11 +135,9 @@ class NatsBus:
                     await message.ack()
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
-        """Give pages back. The server counts the next delivery all the same."""
-        for delivery in deliveries:
-            if (message := self._messages.pop(delivery.place, None)) is not None:
-                with _translated():
-                    await message.nak()
+        """Give pages back, as if they had not been delivered this time."""
+        with _translated():
+            await together(map(self._give_back, deliveries))
 
     async def lag(self) -> Lag:
         """Count pages, those included that are not relayed yet."""
@@ -170,6 +176,21 @@ class NatsBus:
         )
         self._subscription = await self._jetstream.pull_subscribe_bind(DURABLE, self._name)
 
+    async def _leave(self) -> None:
+        """Give back what was never handed out; what was in hand is for the contract to say."""
+        with suppress(Unavailable, TimeoutError):
+            async with asyncio.timeout(_GOODBYE):
+                on_their_way = await self._fetch(RELAYED, 0.0)
+                await self.release([*on_their_way, *self._suspects])
+
+    async def _give_back(self, delivery: Delivery) -> None:
+        if (message := self._messages.pop(delivery.place, None)) is None:
+            return
+        again = msgspec.structs.replace(_decode(message.data), strikes=delivery.number - 1)
+        # The new one first: after a death between the two the page comes twice, and counts once.
+        await self._jetstream.publish(message.subject, _encode(again))
+        await message.ack()
+
     async def _fetch(self, limit: int, wait: float) -> list[Delivery]:
         assert self._subscription is not None
         try:
@@ -188,7 +209,7 @@ class NatsBus:
             fingerprint=announced.fingerprint,
             request=unpack(announced.request),
             page=announced.page,
-            number=message.metadata.num_delivered,
+            number=announced.strikes + message.metadata.num_delivered,
             consumer="",
             place=place,
         )
