@@ -256,6 +256,7 @@ async def test_pages_that_a_consumer_has_not_handed_out_yet_get_no_strike_when_i
     await bench.announce("a", "b", "c")
     async with bench.consumer("w1") as silent:
         await collect(silent, 3)
+    await asyncio.sleep(DEADLINE * 2)  # so that all of them are there to be had
     async with bench.consumer("w2") as leaving:  # they come one by one, and it takes the first only
         [first] = await collect(leaving, 1)
         await leaving.release([first])
