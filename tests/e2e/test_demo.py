@@ -47,5 +47,5 @@ def test_the_demo_can_be_run_again_and_says_where_things_are_and_what_to_try(tmp
         assert ran.returncode == 0, ran.stderr
         assert "everything that is made is in ./shoal-demo" in ran.stderr
         assert f"and {len(PRODUCTS)} items" in ran.stdout
-        assert "shoal crawl COPY.py" in ran.stdout
+        assert "shoal crawl mine.py" in ran.stdout
     assert shoal("verify", "--store", "shoal-demo", "--deep", cwd=tmp_path).code == 0

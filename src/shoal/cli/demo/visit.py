@@ -39,7 +39,7 @@ def visit(*, quiet: bool, json: bool) -> Exit:
         )
         code = run_plan(plan, shown, resume="shoal demo")
     if talk and code is Exit.FINISHED:
-        put(f"Then crawl something of your own: edit a copy of {spider} and run  shoal crawl COPY.py")
+        put(f"Then: cp {spider} mine.py   (make it yours, then shoal crawl mine.py)")
     return code
 
 
