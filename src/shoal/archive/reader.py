@@ -10,7 +10,7 @@ from shoal.archive.errors import PageDamaged, PageExpired, PageMissing, PageUnre
 from shoal.archive.members import Hole, Member, scan, unpack
 from shoal.archive.names import SegmentName
 from shoal.archive.records import Answer, Record, parse_answer, parse_record
-from shoal.archive.segments import Segments
+from shoal.archive.segments import Readable
 from shoal.model.errors import Rejected
 from shoal.model.limits import KIB, FetchLimits
 from shoal.model.page import PageRef
@@ -63,7 +63,7 @@ class Damage:
 class ArchiveReader:
     """Reads what an `ArchiveWriter` wrote, beside it if need be."""
 
-    def __init__(self, folder: Segments, decode: Decode, *, limits: FetchLimits | None = None) -> None:
+    def __init__(self, folder: Readable, decode: Decode, *, limits: FetchLimits | None = None) -> None:
         self._folder = folder
         self._decode = decode
         limits = limits or FetchLimits()

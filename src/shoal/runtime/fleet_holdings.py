@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 
+from shoal.archive.ahead import ReadAhead
 from shoal.archive.asked import read_asked
 from shoal.archive.errors import PageDamaged
 from shoal.archive.places import open_segments
@@ -73,7 +74,7 @@ class FleetHoldings:
         self._place = settings_of(record).archive.location
         segments = open_segments(self._place or f"{FOLDER}/archive", record.name)
         self._where = segments.path
-        self.archive = ArchiveReader(segments, decode_archived)
+        self.archive = ArchiveReader(ReadAhead(segments), decode_archived)
 
     def settings(self, own: Settings) -> Settings:
         return replace(own, crawl=settings_of(self.record).crawl)
@@ -92,9 +93,10 @@ class FleetHoldings:
             done = (await self._frontier.counts(self.crawl)).done
             if not found and done:
                 raise Misconfigured(self._nothing_here(done))
-            self.unreadable += max(done - found, 0)
+            self.unreadable = max(self.unreadable, done - found)  # what is damaged is not found
+            # As they lie in the archive: that is how it is read fastest.
             for fingerprint, segment, offset, length, status, fetched_at in pages.execute(
-                "SELECT * FROM page ORDER BY fetched_at, fingerprint"
+                "SELECT * FROM page ORDER BY segment, offset"
             ):
                 page = PageRecord(PageRef(segment, offset, length), status, fetched_at)
                 if selection.takes(page):
