@@ -11,7 +11,7 @@ from shoal.model.errors import Misconfigured, ShoalError
 from shoal.model.limits import MIB
 from shoal.runtime.doctor.checks import Check, Grade, check
 from shoal.runtime.fleet_verify import steady_audit
-from shoal.stores.redis import RedisStore, health, parse
+from shoal.stores.redis import RedisStore, disk, health, parse
 from shoal.stores.redis.survey import Surveyed, survey
 
 SLOW = 0.02  # seconds for an answer, beyond which every lease feels it
@@ -26,14 +26,20 @@ async def examine_fleet(dsn: str) -> list[Check]:
         servers = await survey(store)
     except ShoalError as error:
         return [Check("store", Grade.FAIL, str(error), _REACH)]
-    checks = [check for server in servers for check in judge_server(server, of_many=len(servers) > 1)]
+    # Whoever names sentinels or a cluster counts on a replica to take over.
+    replaced = store.scheme in ("redis+sentinel", "redis+cluster")
+    checks = [
+        check
+        for server in servers
+        for check in judge_server(server, of_many=len(servers) > 1, replaced=replaced)
+    ]
     if all(check.grade is not Grade.FAIL for check in checks):
         checks.append(await _crawls(dsn))
     return checks
 
 
-def judge_server(server: Surveyed, *, of_many: bool = False) -> Iterator[Check]:
-    """Grade one master; whatever is not fine comes with its fix."""
+def judge_server(server: Surveyed, *, of_many: bool = False, replaced: bool = False) -> Iterator[Check]:
+    """Grade one master; whatever is not fine comes with its fix. `replaced`: it should be, if it dies."""
     told = server.facts
     at = f"{server.where}: " if of_many else ""
     kind = (
@@ -53,8 +59,13 @@ def judge_server(server: Surveyed, *, of_many: bool = False) -> Iterator[Check]:
     yield _policy(told.get("maxmemory_policy", "noeviction"), at)
     yield _memory(int(told.get("used_memory", 0)), int(told.get("maxmemory", 0)), at)
     yield _persistence(server, at)
-    replicas = told.get("connected_slaves", "0")
-    yield Check("store replicas", Grade.OK, f"{at}{replicas}" if replicas != "0" else f"{at}none")
+    replicas = int(told.get("connected_slaves", "0"))
+    yield check(
+        "store replicas",
+        f"{at}{replicas or 'none'}",
+        warn=replaced and not replicas,
+        fix="start its replica, or add one: nobody can take over, and a promise is on one machine only",
+    )
 
 
 def _policy(policy: str, at: str) -> Check:
@@ -85,9 +96,15 @@ def _persistence(server: Surveyed, at: str) -> Check:
         return Check(name, Grade.FAIL, f"{at}the last write to its log has failed", "make room on its disk")
     warning = health.persistence(dict(server.facts), save=server.save)
     if warning is None:
-        return Check(name, Grade.OK, f"{at}a log of every change")
+        return Check(name, Grade.OK, f"{at}a log of every change{_what_it_does_not_tell(server)}")
     finding, _, fix = warning.partition(": ")
     return Check(name, Grade.WARN, f"{at}{finding}", " ".join(fix.split()))
+
+
+def _what_it_does_not_tell(server: Surveyed) -> str:
+    if health.version(dict(server.facts)) >= disk.SINCE:
+        return ""
+    return "; before 7.2 Redis does not tell when it is on disk, so a file may repeat items after a crash"
 
 
 async def _crawls(dsn: str) -> Check:

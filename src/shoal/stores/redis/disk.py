@@ -20,6 +20,7 @@ from shoal.stores.redis.link import Link
 
 WAIT_MS = 3_000  # with a sound disk it takes one second at most
 SECOND = 1.05  # and something for clocks that are looked at once in a while
+SINCE = (7, 2)  # what servers have WAITAOF
 _EXACT_SINCE = (8, 0)
 
 
