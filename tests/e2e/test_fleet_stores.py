@@ -94,8 +94,8 @@ async def test_every_command_works_on_every_kind_of_store_for_a_user_who_may_no_
     async with KINDS[kind](tmp_path / "servers") as dsn:
         typed.store(dsn)
         env = {"SHOAL_STORE": dsn, **HASTY, **NO_RETRIES}
-        crawl = ("crawl", shop, *QUICK, "--crawl", "shop", "--out", "items.jsonl", "--quiet")
-        ran = shoal(*crawl, cwd=tmp_path / "work", env=env)
+        crawl = ("crawl", shop, *QUICK, "--crawl", "shop", "--out", "items.jsonl", "--max-pages", "1000")
+        ran = shoal(*crawl, "--quiet", cwd=tmp_path / "work", env=env)
         assert (ran.code, PASSWORD in ran.err) == (0, False), ran.err
 
         status = await typed.json("status")

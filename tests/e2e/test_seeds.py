@@ -98,7 +98,7 @@ async def test_an_interrupted_list_keeps_what_was_added_and_the_same_again_goes_
     ran = typing.interrupt()
 
     assert ran.code == 3
-    assert "1 start URLs were added and stay; the same command goes on" in ran.err
+    assert "that were added (1) stay, and the same command goes on" in ran.err
     again = Typing(server, tmp_path)
     await again.tell("https://a.test/1\nhttps://a.test/2\n", accepted=2)
     assert "crawl listed goes on: 1 start URL added, 1 known already" in again.end().out

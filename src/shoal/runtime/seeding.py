@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import Protocol
 
 from shoal.frontier import Added
-from shoal.model.errors import Interrupted
+from shoal.model.errors import Interrupted, Unavailable
 from shoal.model.request import Link, Request
 from shoal.model.url import origin_of
 from shoal.runtime.plan import SeedList, Stop
@@ -41,15 +41,20 @@ async def add_listed(frontier: Frontier, crawl: str, listed: SeedList, stop: Sto
     origins: set[str] = set()
     async with aclosing(listed.pieces()) as pieces:
         while (piece := await _next(pieces, stop)) and not stop.drain.is_set():
-            added = await frontier.add(crawl, [Link.to(Request(url=url)) for url in piece])
+            try:
+                added = await frontier.add(crawl, [Link.to(Request(url=url)) for url in piece])
+            except Unavailable as error:
+                raise Unavailable(f"{error}; {_so_far(listed)}") from error
             listed.new += added.new
             listed.known += len(piece) - added.new
             origins.update(map(origin_of, piece))
     if stop.drain.is_set():
-        raise Interrupted(
-            f"interrupted: {listed.new:,} start URLs were added and stay; the same command goes on"
-        )
+        raise Interrupted(f"interrupted: {_so_far(listed)}")
     return origins
+
+
+def _so_far(listed: SeedList) -> str:
+    return f"the start URLs that were added ({listed.new:,}) stay, and the same command goes on"
 
 
 async def _next(pieces: AsyncGenerator[Sequence[str], None], stop: Stop) -> Sequence[str] | None:

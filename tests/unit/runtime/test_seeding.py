@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shoal.frontier import Added
-from shoal.model.errors import Interrupted
+from shoal.model.errors import Interrupted, Unavailable
 from shoal.model.request import Link
 from shoal.runtime.plan import Stop
 from shoal.runtime.seeding import add_listed
@@ -65,7 +65,7 @@ async def test_a_request_to_stop_does_not_wait_for_a_silent_writer() -> None:
         await listed.silent.wait()
         stop.ask()
 
-    assert "1 start URLs were added and stay" in adding.result()
+    assert "that were added (1) stay" in adding.result()
     assert len(frontier.seen) == 1
 
 
@@ -73,6 +73,22 @@ async def _interrupted(frontier: Known, listed: Listed, stop: Stop) -> str:
     with pytest.raises(Interrupted) as caught:
         await add_listed(frontier, "crawl", listed, stop)
     return str(caught.value)
+
+
+class Leaving(Known):
+    """Goes away after the first piece."""
+
+    async def add(self, crawl: str, links: Sequence[Link]) -> Added:
+        if self.seen:
+            raise Unavailable("nobody answers")
+        return await super().add(crawl, links)
+
+
+async def test_a_store_that_goes_away_does_not_take_along_what_it_has() -> None:
+    listed = Listed(["https://a.test/1"], ["https://a.test/2"])
+
+    with pytest.raises(Unavailable, match=r"nobody answers; the start URLs that were added \(1\) stay"):
+        await add_listed(Leaving(), "crawl", listed, Stop())
 
 
 CHILD = """
