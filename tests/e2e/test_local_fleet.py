@@ -41,7 +41,7 @@ def test_what_a_fleet_has_left_is_looked_at_like_any_store(shop: str, tmp_path: 
         fleet.send_signal(signal.SIGINT)
         ended(fleet)
     assert beside.code == 0, beside.err
-    assert len(beside.json["workers"]) == 2
+    assert (beside.json["store"], len(beside.json["workers"])) == ("shoal-data", 2)
 
     verified = shoal("verify", "--json", cwd=tmp_path)
     assert verified.code == 0, verified.err

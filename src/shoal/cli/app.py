@@ -28,11 +28,13 @@ from shoal.cli import (
 )
 from shoal.cli.options import examples
 
+HELP = ["--help", "-h"]
+
 app = typer.Typer(
     name="shoal",
     add_completion=False,
     rich_markup_mode="rich",
-    context_settings={"help_option_names": ["--help", "-h"]},
+    context_settings={"help_option_names": HELP},
     pretty_exceptions_enable=False,
     epilog=examples(
         ("Watch a crawl of a small shop on this machine", "shoal demo"),
@@ -71,7 +73,10 @@ def _version(wanted: bool) -> None:
 def shoal(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, metavar="", help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Crawl the web: nothing lost, nothing doubled, never impolite."""
@@ -83,4 +88,18 @@ def command() -> typer.core.TyperGroup:
     """Build the command tree."""
     built = typer.main.get_command(app)
     assert isinstance(built, typer.core.TyperGroup)
+    _lay_out(built)
     return built
+
+
+def _lay_out(one: typer.core.TyperCommand | typer.core.TyperGroup) -> None:
+    """Let the help of a command, and of those below it, flow with the window and speak no Python."""
+    if one.help:
+        one.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in one.help.split("\n\n"))
+    if asks := one.get_help_option(typer.Context(one, help_option_names=HELP)):
+        asks.metavar = ""
+    for taken in one.params:
+        if isinstance(taken, typer.core.TyperArgument):
+            taken.display_type_rich = lambda ctx: None  # type: ignore[method-assign]  # not `<list[str]>`
+    for other in getattr(one, "commands", {}).values():
+        _lay_out(other)

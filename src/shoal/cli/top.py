@@ -25,7 +25,10 @@ def command(
     store: Store = None,
     once: Annotated[bool, option("--once", "", "Print one look and end.")] = False,
     every: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="How often to look. [dim]Default: 1.[/dim]")
+        float,
+        typer.Option(
+            metavar="SECONDS", min=0.1, help="How often to look. [dim]Default: 1.[/dim]", show_default=False
+        ),
     ] = 1.0,
     config: Config = None,
     json: Json = False,

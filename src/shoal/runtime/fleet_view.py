@@ -10,19 +10,22 @@ from shoal.stores.redis import RedisStore
 __all__ = ["Heartbeat", "fleet_status", "look_at"]
 
 
-async def fleet_status(dsn: str) -> StoreStatus:
+async def fleet_status(dsn: str, name: str = "") -> StoreStatus:
     """Look at a fleet's store."""
     async with RedisStore.open(dsn, advise=False) as store:
-        return await look_at(store)
+        return await look_at(store, name)
 
 
-async def look_at(store: RedisStore) -> StoreStatus:
-    """Count the requests of every crawl by state, what waits between the stages, and who is at work."""
+async def look_at(store: RedisStore, name: str = "") -> StoreStatus:
+    """Count the requests of every crawl by state, what waits between the stages, and who is at work.
+
+    `name` is what people know the store by, where that is not its address.
+    """
     frontier = RedisFrontier(store)
     crawls = [await _crawl(frontier, name) for name in await frontier.crawls()]
     stages = {crawl.name: await _stages(store, crawl) for crawl in crawls}
     fleet = Fleet(await Workers(store).all(), stages)
-    return StoreStatus(str(store.dsn), None, crawls, fleet)
+    return StoreStatus(name or str(store.dsn), None, crawls, fleet)
 
 
 async def _crawl(frontier: RedisFrontier, name: str) -> CrawlStatus:

@@ -10,7 +10,7 @@ from shoal.model.failure import FailureClass
 from shoal.runtime import sums
 from shoal.runtime.looking import Reader, open_reader
 from shoal.runtime.reaching import reached
-from shoal.stores.address import is_redis
+from shoal.stores.address import is_redis, shown_store
 from shoal.stores.folder import StoreFolder
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def status(store: str) -> StoreStatus:
         if is_redis(address):
             from shoal.runtime.fleet_view import fleet_status
 
-            return await fleet_status(address)
+            return await fleet_status(address, shown_store(store))
         async with open_reader(address) as reader:
             return await folder_status(address, reader)
 

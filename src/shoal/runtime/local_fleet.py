@@ -59,7 +59,8 @@ async def run_fleet(
             Opening(submitted.crawl, submitted.resumed, before.counts, outputs, archive, shown_store(kept))
         )
         crew = Crew(partial(_worker, plan, dsn), stop, say)
-        ends = await _run_and_show(crew, workers, store, watch)
+        overseer = Overseer(RedisFrontier(store), partial(look_at, store, shown_store(kept)))
+        ends = await _run_and_show(crew, workers, overseer, watch)
         after = await _crawl(store, submitted.crawl)
         items = await RedisFrontier(store).items(submitted.crawl) - items
     elapsed = time.monotonic() - began
@@ -105,9 +106,8 @@ def _worker(plan: CrawlPlan, dsn: str, number: int) -> AbstractAsyncContextManag
 
 
 async def _run_and_show(
-    crew: Crew, workers: int, store: RedisStore, watch: Callable[[Overview], None]
+    crew: Crew, workers: int, overseer: Overseer, watch: Callable[[Overview], None]
 ) -> list[End]:
-    overseer = Overseer(RedisFrontier(store), partial(look_at, store))
     async with asyncio.TaskGroup() as group:
         show = group.create_task(_show(overseer, watch), name="fleet.watch")
         ends = await crew.run(workers)

@@ -10,7 +10,7 @@ from shoal.frontier.answers import HostQueue
 from shoal.runtime.inspect import CrawlStatus, StoreStatus, folder_status
 from shoal.runtime.looking import Reader, open_reader
 from shoal.runtime.reaching import reached
-from shoal.stores.address import is_redis
+from shoal.stores.address import is_redis, shown_store
 
 __all__ = ["HostQueue", "Overseer", "Overview", "longest", "overseeing"]
 
@@ -91,7 +91,7 @@ async def overseeing(store: str) -> AsyncIterator[Overseer]:
             from shoal.stores.redis import RedisStore
 
             opened = await stack.enter_async_context(RedisStore.open(address, advise=False))
-            yield Overseer(RedisFrontier(opened), partial(look_at, opened))
+            yield Overseer(RedisFrontier(opened), partial(look_at, opened, shown_store(store)))
         else:
             reader = await stack.enter_async_context(open_reader(address))
             yield Overseer(reader, partial(folder_status, address, reader))
