@@ -12,8 +12,10 @@ from typing import Protocol
 from shoal.frontier import Added
 from shoal.model.errors import Interrupted, Unavailable
 from shoal.model.request import Link, Request
+from shoal.model.settings import CrawlSettings
 from shoal.model.url import origin_of
 from shoal.runtime.plan import SeedList, Stop
+from shoal.spider.source import SpiderDescription
 
 AT_ONCE = 10_000
 
@@ -33,8 +35,15 @@ async def add_given(frontier: Frontier, crawl: str, seeds: Sequence[Request]) ->
     return new
 
 
-async def add_listed(frontier: Frontier, crawl: str, listed: SeedList, stop: Stop) -> set[str]:
-    """Add seeds as they are read; returns their origins, which take as much memory as there are hosts.
+def origins_matter(settings: CrawlSettings, spider: SpiderDescription) -> bool:
+    """Say whether a crawl depends on where its seeds are: its scope, or who gets the cookies it was given."""
+    return bool(settings.cookies) or (settings.same_host and not spider.hosts)
+
+
+async def add_listed(
+    frontier: Frontier, crawl: str, listed: SeedList, stop: Stop, *, gather: bool
+) -> set[str]:
+    """Add seeds as they are read; returns their origins if they are to be gathered: a name for each host.
 
     Raises `Interrupted` when `stop` asks to drain, even while whoever writes the list is silent.
     """
@@ -47,7 +56,8 @@ async def add_listed(frontier: Frontier, crawl: str, listed: SeedList, stop: Sto
                 raise Unavailable(f"{error}; {_so_far(listed)}") from error
             listed.new += added.new
             listed.known += len(piece) - added.new
-            origins.update(map(origin_of, piece))
+            if gather:
+                origins.update(map(origin_of, piece))
     if stop.drain.is_set():
         raise Interrupted(f"interrupted: {_so_far(listed)}")
     return origins

@@ -21,7 +21,7 @@ from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
 from shoal.runtime.plan import CrawlPlan, Stop
-from shoal.runtime.seeding import add_given, add_listed
+from shoal.runtime.seeding import add_given, add_listed, origins_matter
 from shoal.runtime.terms import terms_of
 from shoal.runtime.wiring import cookies_of, seeds_of, with_wishes
 from shoal.sinks.names import STDOUT, is_database
@@ -65,7 +65,8 @@ async def submit(store: RedisStore, plan: CrawlPlan, stop: Stop) -> Submitted:
     known = len(seeds) - new
     urls = {seed.url for seed in seeds}
     if plan.listed is not None:
-        origins = await add_listed(frontier, name, plan.listed, stop)
+        gather = origins_matter(settings.crawl, spider)
+        origins = await add_listed(frontier, name, plan.listed, stop, gather=gather)
         new, known = new + plan.listed.new, known + plan.listed.known
         jar.put(for_seeds(settings.crawl.cookies, sorted(origins)), time.time())
         urls |= origins

@@ -45,7 +45,7 @@ from shoal.runtime.fetching import open_crawl_fetcher
 from shoal.runtime.outlet import OwnOutputs, archive_key, rejects_key, sinks_key
 from shoal.runtime.pages import Pages
 from shoal.runtime.plan import CrawlPlan, Stop
-from shoal.runtime.seeding import add_given, add_listed
+from shoal.runtime.seeding import add_given, add_listed, origins_matter
 from shoal.runtime.terms import terms_of
 from shoal.runtime.versions import KEY as VERSIONS
 from shoal.runtime.versions import Versions
@@ -121,7 +121,8 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
         fetcher = await open_crawl_fetcher(stack, settings, frontier, jar, border)
         await add_given(frontier, name, seeds)
         if plan.listed is not None:
-            origins = await add_listed(frontier, name, plan.listed, stop)
+            gather = origins_matter(settings.crawl, spider)
+            origins = await add_listed(frontier, name, plan.listed, stop, gather=gather)
             jar.put(for_seeds(settings.crawl.cookies, origins), time.time())
             if not spider.hosts:
                 border.admit(*map(host_key, origins))

@@ -47,12 +47,12 @@ async def test_what_is_new_and_what_is_known_is_counted_and_origins_are_gathered
     frontier = Known()
     listed = Listed(["https://a.test/1", "https://a.test/2"], ["http://b.test:81/", "https://a.test/1"])
 
-    origins = await add_listed(frontier, "crawl", listed, Stop())
+    origins = await add_listed(frontier, "crawl", listed, Stop(), gather=True)
 
     assert origins == {"https://a.test", "http://b.test:81"}
     assert (listed.new, listed.known) == (3, 1)
     again = Listed(["https://a.test/1", "https://a.test/2", "http://b.test:81/"])
-    await add_listed(frontier, "crawl", again, Stop())
+    assert await add_listed(frontier, "crawl", again, Stop(), gather=False) == set()
     assert (again.new, again.known) == (0, 3)
 
 
@@ -71,7 +71,7 @@ async def test_a_request_to_stop_does_not_wait_for_a_silent_writer() -> None:
 
 async def _interrupted(frontier: Known, listed: Listed, stop: Stop) -> str:
     with pytest.raises(Interrupted) as caught:
-        await add_listed(frontier, "crawl", listed, stop)
+        await add_listed(frontier, "crawl", listed, stop, gather=True)
     return str(caught.value)
 
 
@@ -88,7 +88,7 @@ async def test_a_store_that_goes_away_does_not_take_along_what_it_has() -> None:
     listed = Listed(["https://a.test/1"], ["https://a.test/2"])
 
     with pytest.raises(Unavailable, match=r"nobody answers; the start URLs that were added \(1\) stay"):
-        await add_listed(Leaving(), "crawl", listed, Stop())
+        await add_listed(Leaving(), "crawl", listed, Stop(), gather=True)
 
 
 CHILD = """
@@ -104,7 +104,7 @@ class Frontier:
 
 listed = SeedFile(sys.argv[1])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-asyncio.run(add_listed(Frontier(), "crawl", listed, Stop()))
+asyncio.run(add_listed(Frontier(), "crawl", listed, Stop(), gather=False))
 print(listed.new, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
@@ -113,7 +113,7 @@ def test_memory_does_not_grow_with_the_list(tmp_path: Path) -> None:
     lines, length, most = 200_000, 400, 24 << 10  # KiB; the list alone is 76 MiB
     path = tmp_path / "urls.txt"
     with path.open("w") as file:
-        file.writelines(f"https://a.test/{number:0{length - 16}}\n" for number in range(lines))
+        file.writelines(f"https://{number:06}.test/{number:0{length - 21}}\n" for number in range(lines))
 
     ran = subprocess.run(
         [sys.executable, "-c", CHILD, str(path)], capture_output=True, text=True, check=True
