@@ -296,13 +296,18 @@ async def test_a_store_of_a_newer_shoal_is_refused(server: RedisServer) -> None:
             pass
 
 
-async def test_users_and_passwords(server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_users_and_passwords(
+    server: RedisServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     await server.ask("ACL", "SETUSER", "crawler", "on", ">hunter2", "~*", "+@all", "-config")
     await server.ask("ACL", "SETUSER", "default", "off")
     address = f"127.0.0.1:{server.port}"
     async with RedisStore.open(f"redis://crawler:hunter2@{address}") as store:
         assert await count(store) == 1
         assert "zset-max-listpack-value" in str([vars(record).get("advice") for record in caplog.records])
+    (tmp_path / "password").write_text("hunter2\n")
+    async with RedisStore.open(f"redis://crawler@{address}?password_file={tmp_path / 'password'}") as store:
+        assert await count(store) == 2
     for dsn, complaint in {
         f"redis://{address}": "asks for a password",
         f"redis://crawler:hunter3@{address}": "refuses this user",

@@ -1,5 +1,7 @@
 """Where a Redis store is: what a DSN may say, and what is never repeated from it."""
 
+from pathlib import Path
+
 import pytest
 
 from shoal.model.errors import Misconfigured
@@ -24,6 +26,16 @@ def test_what_is_left_out_is_the_default_of_redis() -> None:
 def test_a_user_and_a_password_may_hold_any_character() -> None:
     assert parse("redis://crawler:p%40ss%2Fw%3Ard@h").login == Login("crawler", "p@ss/w:rd")
     assert parse("redis://:only@h").login == Login("", "only")
+
+
+def test_a_password_may_be_in_a_file_that_is_read_each_time(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    login = parse(f"redis://crawler@h?password_file={file}").login
+    with pytest.raises(Misconfigured, match="cannot be read: No such file"):
+        login.secret()
+    for password in ("first", "second with a blank "):
+        file.write_text(f"{password}\n")
+        assert (login.user, login.secret()) == ("crawler", password)
 
 
 def test_tls_is_asked_for_by_the_scheme_or_by_an_option() -> None:
@@ -61,6 +73,7 @@ def test_an_address_of_version_6_keeps_its_brackets() -> None:
     ("dsn", "complaint"),
     [
         ("amqp://h", "no backend for 'amqp'"),
+        ("redis://u:p@h?password_file=/f", "a password and a password_file"),
         ("redis://h:port", "a port in the DSN"),
         ("redis://h:99999", "a port in the DSN"),
         ("redis://h/books", "the database in the DSN"),

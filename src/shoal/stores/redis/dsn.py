@@ -7,9 +7,10 @@
     redis+cluster://[user[:password]@]host[:port][,host[:port]...]
 
 `?` brings options: `namespace` (what our keys begin with), `tls=1` and `ca_file` (an authority to trust),
-`patience_s` (how long a call may wait for a store that does not answer), `replicas` (how many have to hold
-what was promised), `sentinel_user` and `sentinel_password`, `bus` (what brings pages to those who parse them,
-such as `nats://host:4222`; a fleet has one store and one bus, so they have one address).
+`password_file` (that holds the password, as containers are handed secrets), `patience_s` (how long a call may
+wait for a store that does not answer), `replicas` (how many have to hold what was promised), `sentinel_user`
+and `sentinel_password`, `bus` (what brings pages to those who parse them, such as `nats://host:4222`; a fleet
+has one store and one bus, so they have one address).
 
 A DSN may carry a password, so it is never shown: `Dsn` has no text but one without secrets, and complaints
 name the part that is wrong and not its value.
@@ -17,6 +18,7 @@ name the part that is wrong and not its value.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from shoal.model.errors import Misconfigured
@@ -27,6 +29,7 @@ OPTIONS = (
     "db",
     "tls",
     "ca_file",
+    "password_file",
     "patience_s",
     "replicas",
     "sentinel_user",
@@ -54,6 +57,17 @@ class Address:
 class Login:
     user: str = ""
     password: str = field(default="", repr=False)
+    password_file: str = ""  # that holds it instead
+
+    def secret(self) -> str:
+        """Give the password, as its file has it now: it may be replaced while a worker runs."""
+        if not self.password_file:
+            return self.password
+        try:
+            return Path(self.password_file).read_text().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is no text"
+            raise Misconfigured(f"store: password_file {self.password_file} cannot be read: {why}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +114,7 @@ def parse(text: str) -> Dsn:
     return Dsn(
         scheme=scheme,
         addresses=_addresses(scheme, hosts, path),
-        login=_login(login),
+        login=_login(login, options.get("password_file", "")),
         database=_database(scheme, path, options),
         service=_service(path) if scheme == "redis+sentinel" else "",
         sentinel_login=Login(options.get("sentinel_user", ""), options.get("sentinel_password", "")),
@@ -113,9 +127,11 @@ def parse(text: str) -> Dsn:
     )
 
 
-def _login(text: str) -> Login:
+def _login(text: str, password_file: str) -> Login:
     user, _, password = text.partition(":")
-    return Login(unquote(user), unquote(password))
+    if password and password_file:
+        raise Misconfigured("store: the DSN has a password and a password_file; one of them is enough")
+    return Login(unquote(user), unquote(password), password_file)
 
 
 def _addresses(scheme: str, hosts: str, path: str) -> tuple[Address, ...]:

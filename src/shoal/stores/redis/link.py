@@ -82,9 +82,9 @@ class Link(asyncio.Protocol):
         return link
 
     async def _greet(self, login: Login, database: int) -> None:
-        if login.password:
+        if password := login.secret():
             name = (login.user,) if login.user else ()
-            await self.call("AUTH", *name, login.password)
+            await self.call("AUTH", *name, password)
         if database:
             await self.call("SELECT", database)
 
