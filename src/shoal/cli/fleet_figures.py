@@ -60,7 +60,7 @@ def fleet_lines(fleet: "Fleet") -> Iterator[str]:
     for crawl, stages in fleet.stages.items():
         busy = [f"{count(stage.waiting)} {TO_DO[name]}" for name, stage in stages.items() if stage.waiting]
         if busy:
-            yield f"left in {crawl}: {', '.join(busy)}"
+            yield f"still to do in {crawl}: {', '.join(busy)}"
         for role in vacancies(fleet, crawl):
             yield f"{crawl} waits for a worker with the role {role}: shoal worker --roles {role}"
     if not fleet.workers:
