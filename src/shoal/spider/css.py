@@ -82,7 +82,7 @@ def _native(groups: Sequence[cssselect.Selector], take: Take, attribute: str) ->
         trees = [tree.selector for tree in trees if isinstance(tree, CombinedSelector)]
     elif take is not Take.ELEMENT and any(_ends_in_anything(tree) for tree in trees):
         return Query(native=False)  # some reach into descendants and some do not
-    css = ", ".join(tree.canonical() for tree in trees).replace(":scope", f"[{SCOPE}]")
+    css = ", ".join(_whole(tree) for tree in trees).replace(":scope", f"[{SCOPE}]")
     beside = any(_has_siblings(tree) for tree in trees)
     confine = _left if beside else _confined
     scoped = ", ".join(confine(tree) for tree in trees).replace(":scope", f"[{SCOPE}]")
@@ -138,6 +138,12 @@ def _is_anything(tree: object) -> bool:
     return isinstance(tree, Element) and tree.element is None and tree.namespace is None
 
 
+def _whole(tree: cssselect.parser.Tree) -> str:
+    if isinstance(tree, CombinedSelector):
+        return _whole(tree.selector) + _right(tree)
+    return str(tree.canonical())
+
+
 def _confined(tree: cssselect.parser.Tree) -> str:
     if not isinstance(tree, CombinedSelector):
         return str(tree.canonical())
@@ -152,7 +158,10 @@ def _left(tree: cssselect.parser.Tree) -> str:
 
 def _right(tree: CombinedSelector) -> str:
     combinator = " " if tree.combinator == " " else f" {tree.combinator} "
-    return combinator + str(tree.subselector.canonical())
+    part = str(tree.subselector.canonical())
+    # `*.x` is `.x`, sooner found. But `*:not(.x)` keeps its star: of a part that begins with a pseudo-class,
+    # Lexbor tries the nearest ancestor and no other.
+    return combinator + (part.removeprefix("*") if part[1:2] in (".", "#", "[") else part)
 
 
 def _has_siblings(tree: object) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import parsel
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shoal.spider.html import Document
@@ -210,6 +210,8 @@ queries = st.lists(one_query, min_size=1, max_size=2).map(", ".join)
 
 
 @given(pages, queries)
+@example('<body><div><div class="x"><div></div></div></div></body>', "* :not(.x) div")
+@example('<body><section><p><b class="x"><em></em></b></p></section></body>', "section :not(.x) em")
 def test_any_query_on_any_page(page: str, query: str) -> None:
     assert shapes(Document(page).css(query)) == shapes(parsel.Selector(page).css(query))
 
