@@ -20,7 +20,8 @@ $(VENV)/.ready: requirements/dev.txt requirements/setup.txt pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/setup.txt
 	@echo "setup: installing $$(grep -c '^[a-z].*==' requirements/dev.txt) pinned packages, those of the tests among them (700 MB on disk; half a minute, the first time)"
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt \
-	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/dev.txt
+	  || { echo "setup: uv could not; pip tries, which takes a minute or two"; \
+	       $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/dev.txt; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 	@echo "setup: done; try $(BIN)/shoal --help"
