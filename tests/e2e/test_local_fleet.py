@@ -94,12 +94,18 @@ def _family(pid: int, *, workers: int) -> list[psutil.Process]:
     """Wait for a server and its workers, and give every process that was started."""
     deadline = time.monotonic() + TIMEOUT
     while time.monotonic() < deadline:
-        children = psutil.Process(pid).children()
-        if sum("worker" in child.cmdline() for child in children) == workers:
+        if sum(map(_is_worker, psutil.Process(pid).children())) == workers:
             family: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
             return family
         time.sleep(0.05)
     raise AssertionError("no workers")
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    try:
+        return "worker" in process.cmdline()
+    except psutil.Error:  # it has ended in between
+        return False
 
 
 def _until_some(items: Path) -> None:
