@@ -5,14 +5,15 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.fleet.server import one_shard, private_server
+from bench.fleet.server import Metered, one_shard, private_server
 from bench.frontier import links, some
-from shoal.frontier.redis import RedisFrontier
+from shoal.frontier.redis import RedisFrontier, keys
 from shoal.frontier.redis.chunks import FolderChunks
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.spill import Spilling
 from shoal.model.outcome import Gone, Settlement
 from shoal.model.pace import Pace
+from shoal.model.request import NORMAL
 
 PLACES = ("none", "in the server", "in a folder")
 NEVER = 1 << 40
@@ -46,7 +47,7 @@ async def spilled(urls: int, place: str) -> Kept:
                 await frontier.add("bench", batch)
                 expected += [link.fingerprint for link in batch]
             used = await server.memory() - before
-            hot = await server.ask("ZCARD", "{shoal:00}:q:1:http:host-0.example")
+            hot = await _hot(server)
             outside = _bytes_in(folder)
             taken = list[int]()
             while len(taken) < urls // 10:
@@ -57,6 +58,13 @@ async def spilled(urls: int, place: str) -> Kept:
         shutil.rmtree(folder)
     elsewhere = outside / max(urls - hot, 1)
     return Kept(place, urls, urls - hot, used / urls, elsewhere, taken == expected[: len(taken)])
+
+
+async def _hot(server: Metered) -> int:
+    """Count what waits in the server: new links of the only priority, and what came back."""
+    lane = "{shoal:00}", 1, "http", "host-0.example"
+    fresh = await server.ask("LLEN", keys.fresh(*lane, NORMAL))
+    return int(fresh + await server.ask("ZCARD", keys.returned(*lane)))
 
 
 def _bytes_in(folder: Path) -> int:

@@ -1,6 +1,6 @@
 """A clock that only moves when told to."""
 
-START = 1_000_000.0
+START = 1_800_000_000.0
 
 
 class ManualClock:

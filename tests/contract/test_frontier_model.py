@@ -1,8 +1,9 @@
 """Two frontiers side by side: whatever is done to both, the durable one answers what the model answers.
 
-The model (`frontier/memory/`) looks at everything each time it is asked; the others keep heaps, arrays, logs and
-deferred deletes, or sorted sets and packed records on a server. Hypothesis looks for a sequence of calls, deaths and clock jumps that tells them apart. After
-every step the accounts of both must be in order, and politeness is judged by the grants alone.
+The model (`frontier/memory/`) looks at everything each time it is asked; the others keep heaps, arrays, logs
+and deferred deletes, or lists, sorted sets and packed records on a server. Hypothesis looks for a sequence of
+calls, deaths and clock jumps that tells them apart. After every step the accounts of both must be in order, and
+politeness is judged by the grants alone.
 
 More examples: SHOAL_MODEL_EXAMPLES=5000 pytest tests/contract/test_frontier_model.py
 """
@@ -378,8 +379,10 @@ class SqliteSides(Sides):
 class RedisSides(Sides):
     """No owner: a worker dies, its leases run out, and nothing else happens."""
 
+    server: str
+
     async def connect(self) -> None:
-        self.bench = await self.stack.enter_async_context(redis_bench("valkey", self.clock))
+        self.bench = await self.stack.enter_async_context(redis_bench(self.server, self.clock))
         self.other = self.bench.frontier
 
     async def succeed(self) -> None:
@@ -450,8 +453,32 @@ def examples(number: int) -> settings:
     )
 
 
+class ValkeySides(RedisSides):
+    server = "valkey"
+
+
+class RedisServerSides(RedisSides):
+    server = "redis"
+
+
+class SentinelSides(RedisSides):
+    server = "sentinel"
+
+
+class ClusterSides(RedisSides):
+    server = "cluster"
+
+
 TestSqlite = SqliteSides.TestCase
 TestSqlite.settings = examples(50)
-TestRedis = RedisSides.TestCase
-TestRedis.settings = examples(20)  # each takes a second: every look at a server is a round trip
+# On a server each takes a second: every look at it is a round trip.
+TestValkey = ValkeySides.TestCase
+TestValkey.settings = examples(25)
+TestRedis = RedisServerSides.TestCase
+TestRedis.settings = examples(15)
+# The scripts are the same behind Sentinel and in a cluster, and every promise waits for a replica.
+TestSentinel = SentinelSides.TestCase
+TestSentinel.settings = examples(10)
+TestCluster = ClusterSides.TestCase
+TestCluster.settings = examples(10)
 pytestmark = pytest.mark.slow

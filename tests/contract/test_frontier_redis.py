@@ -81,10 +81,10 @@ async def test_a_settlement_that_is_repeated_has_its_effect_once(bench: RedisBen
         Settlement(fetched, Fetched(page(1))),
         Settlement(done, Done(page(2)), items=[Item("a", b"{}"), Item("b", b"{}")]),
     ]
-    frame = packing.pack_settlements([(number, one) for one in settlements])
+    arguments = packing.pack_settlements([(number, one) for one in settlements])
 
-    assert await bench.store.run(SCRIPTS.settle, bench.store.tag(0), [frame]) == b"11"
-    assert await bench.store.run(SCRIPTS.settle, bench.store.tag(0), [frame]) == b"00"
+    assert await bench.store.run(SCRIPTS.settle, bench.store.tag(0), arguments) == b"11"
+    assert await bench.store.run(SCRIPTS.settle, bench.store.tag(0), arguments) == b"00"
     assert await states(bench.frontier) == {"parsing": 1, "done": 1}
     assert await items_of(bench) == ["a", "b"]
     assert await announced(bench) == [("c", fetched.fingerprint)]

@@ -61,6 +61,16 @@ async def test_scripts_are_loaded_where_they_are_missing(server: RedisServer, st
     assert await count(store) == 2
 
 
+@pytest.mark.parametrize(("off_by", "says"), [(1, "newer Shoal"), (-1, "older Shoal")])
+async def test_a_store_of_another_version_is_left_alone(
+    server: RedisServer, store: RedisStore, off_by: int, says: str
+) -> None:
+    await server.ask("HINCRBY", f"{{{store.namespace}}}:meta", "schema", off_by)
+    with pytest.raises(Misconfigured, match=says):
+        async with RedisStore.open(server.dsn, timeout=SHORT):
+            pass
+
+
 async def test_callers_share_a_connection_and_get_their_own_answers(store: RedisStore) -> None:
     asked = [f"caller {number}" for number in range(500)]
     answers = await asyncio.gather(*(store.run(WHO, store.tag(1), [who, 0]) for who in asked))

@@ -1,5 +1,6 @@
 """Decisions that every backend makes alike: values in, values out."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ from shoal.model.outcome import Dead, Done, Fetched, Gone, Retry, Settlement
 from shoal.model.pace import Pace
 from shoal.model.slowdown import SlowdownRules, Window, stretched
 
+LINE, STEPS, FIRST_STEP_AT = 1 << 49, 1 << 18, 1_577_836_800  # steps of 4 µs, from 2020 on
 LOWEST_BAND = 15  # ten priorities, and as many classes below as a request can lose with the usual retries
 
 _USUAL_PACE = Pace()
@@ -29,6 +31,22 @@ class HostRecord:
 def band(priority: int, attempts: int) -> int:
     """Return the priority class in which a request waits: one lower for every attempt it has cost."""
     return min(max(priority, 0) + attempts, LOWEST_BAND)
+
+
+def place_in_line(band: int, ready: float, moment: float) -> float:
+    """Return where a lane stands in line: the best band first, then by when it is due.
+
+    That is when its host is, and not before the moment, a step of its own, at which it was last served or
+    ceased to be empty. Of lanes that could go now, the one goes first that could have gone for longest. In
+    steps, because one number has to hold both.
+    """
+    due = max(math.floor((ready - FIRST_STEP_AT) * STEPS), moment) if ready > FIRST_STEP_AT else moment
+    return band * LINE + min(due, LINE - 1)
+
+
+def next_moment(moment: float, now: float) -> float:
+    """Return the moment after `moment`: later than whatever is due now."""
+    return max(moment, math.floor((now - FIRST_STEP_AT) * STEPS)) + 1
 
 
 def applied_pace(record: HostRecord, crawls: Iterable[Pace], rules: SlowdownRules) -> Pace:

@@ -16,8 +16,7 @@ PLACES: dict[str, Callable[[Path], ChunkStore]] = {
     "object store": lambda _: ObjectChunks(MemoryStore()),
     "object store in a folder": lambda folder: ObjectChunks(LocalStore(folder)),
 }
-entries = st.binary(min_size=14, max_size=200)
-members = st.lists(st.tuples(st.integers(0, 16 << 42), entries), unique=True, max_size=50)
+entries = st.lists(st.binary(min_size=20, max_size=200), max_size=50)
 
 
 @pytest.fixture(params=sorted(PLACES))
@@ -25,9 +24,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> ChunkStore:
     return PLACES[request.param](tmp_path)
 
 
-@given(members)
-def test_members_come_out_as_they_went_in_best_first(members: list[tuple[int, bytes]]) -> None:
-    assert unpacked(packed(members)) == sorted(members)
+@given(entries)
+def test_entries_come_out_as_they_went_in(entries: list[bytes]) -> None:
+    assert unpacked(packed(entries)) == entries
 
 
 async def test_a_chunk_is_found_again_until_it_is_deleted(place: ChunkStore) -> None:

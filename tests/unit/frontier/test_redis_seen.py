@@ -13,36 +13,35 @@ from tests.contract.frontiers import UNLIMITED, link
 from tests.servers.redis import valkey
 
 from shoal.frontier.redis import RedisFrontier
-from shoal.frontier.redis.seen import Approximate, Bloom
+from shoal.frontier.redis.seen import Approximate, Bloom, seen_hash
 from shoal.stores.redis import RedisStore, Script
 
 FRAGMENT = (resources.files("shoal.frontier.redis") / "seen.lua").read_text()
 ADDING = """
 local new = {}
-for i = 2, #ARGV do
-  local seen, place = seen_has(TAG, ARGV[1], ARGV[i])
-  if not seen then
-    new[#new + 1] = ARGV[i]
-    seen_add(TAG, ARGV[1], ARGV[i], place)
-  end
+for i = 2, #ARGV, 2 do
+  if seen_add(seen_of(TAG, ARGV[1]), ARGV[i], tonumber(ARGV[i + 1])) then new[#new + 1] = ARGV[i] end
 end
 seen_save()
 return new
 """
 KNOWN = """
 local known = {}
-for i = 2, #ARGV do
-  if seen_has(TAG, ARGV[1], ARGV[i]) then known[#known + 1] = ARGV[i] end
+for i = 2, #ARGV, 2 do
+  if seen_has(seen_of(TAG, ARGV[1]), ARGV[i], tonumber(ARGV[i + 1])) then known[#known + 1] = ARGV[i] end
 end
 return known
 """
-TAG = "local TAG = string.sub(KEYS[1], 1, -3)\n"
-ADD = Script("add", TAG + FRAGMENT + ADDING)
+HEAD = """
+local call, sub, format = redis.call, string.sub, string.format
+local TAG = sub(KEYS[1], 1, -3)
+"""
+ADD = Script("add", HEAD + FRAGMENT + ADDING)
 # Buckets so small that a handful of fingerprints makes them split.
 ADD_SMALL = Script("add_small", ADD.source.replace("SEEN_MEAN = 200", "SEEN_MEAN = 2"))
 assert ADD_SMALL.source != ADD.source
-HAS = Script("has", TAG + FRAGMENT + KNOWN)
-DROP = Script("drop", TAG + FRAGMENT + "return seen_drop(TAG, ARGV[1], tonumber(ARGV[2]))")
+HAS = Script("has", HEAD + FRAGMENT + KNOWN)
+DROP = Script("drop", HEAD + FRAGMENT + "return seen_drop(TAG, ARGV[1], tonumber(ARGV[2]))")
 
 crawls = (f"c{number}" for number in count())
 fingerprints = st.one_of(st.integers(0, 20), st.integers(0, 2**63 - 1), st.integers(2**63 - 20, 2**63 - 1))
@@ -55,7 +54,13 @@ async def store(tmp_path: Path) -> AsyncIterator[RedisStore]:
 
 
 async def ask(store: RedisStore, script: Script, crawl: str, fps: Iterable[int]) -> list[int]:
-    return [int(fp) for fp in await store.run(script, store.tag(0), [crawl, *fps])]
+    pairs = [part for fp in fps for part in (fp, seen_hash(fp))]
+    return [int(fp) for fp in await store.run(script, store.tag(0), [crawl, *pairs])]
+
+
+def spread(numbers: Iterable[int]) -> list[int]:
+    """Give fingerprints that are as different as those of links."""
+    return [number * 0x9E3779B97F4A7C15 % 2**63 for number in numbers]
 
 
 async def meta(store: RedisStore, crawl: str, field: str) -> int:
@@ -93,11 +98,11 @@ async def test_growing_from_nothing_it_stays_intsets_and_below_ten_bytes_each(st
 
 
 async def test_one_call_splits_a_bounded_number_of_buckets(store: RedisStore) -> None:
-    await ask(store, ADD_SMALL, "c", range(1000))
+    await ask(store, ADD_SMALL, "c", spread(range(1000)))
     assert await meta(store, "c", "buckets") == 1 + 8
-    await ask(store, ADD_SMALL, "c", range(1000, 1100))
+    await ask(store, ADD_SMALL, "c", spread(range(1000, 1100)))
     assert await meta(store, "c", "buckets") == 1 + 8 + 8
-    assert await ask(store, HAS, "c", range(1102)) == list(range(1100))
+    assert await ask(store, HAS, "c", spread(range(1102))) == spread(range(1100))
 
 
 async def test_a_split_that_is_cut_off_leaves_no_hole(store: RedisStore) -> None:
@@ -107,7 +112,9 @@ async def test_a_split_that_is_cut_off_leaves_no_hole(store: RedisStore) -> None
     for last in range(1, 8):
         crawl = f"cut{last}"
         await ask(store, ADD_SMALL, crawl, fps[:90])
-        source = ADD_SMALL.source.replace("redis.call(", "counted(")
+        source = ADD_SMALL.source.replace(
+            "local call, sub, format = redis.call,", "local call, sub, format = counted,"
+        )
         counted = f"local left = {last + 10}\nlocal function counted(...)\n  left = left - 1\n"
         counted += "  if left == 0 then error('cut off') end\n  return redis.call(...)\nend\n"
         with pytest.raises(Exception, match="cut off"):
@@ -119,7 +126,7 @@ async def test_a_crawl_is_dropped_in_slices_and_beside_others(store: RedisStore)
     await ask(store, ADD, "kept", [1, 2, 3])
     before = await store.do(store.tag(0), "DBSIZE")
     for begin in range(0, 100, 25):
-        await ask(store, ADD_SMALL, "c", range(begin, begin + 25))
+        await ask(store, ADD_SMALL, "c", spread(range(begin, begin + 25)))
     left = [await store.run(DROP, store.tag(0), ["c", 15]) for _ in range(3)]
     assert left == [33 - 15, 33 - 30, 0]
     assert await store.do(store.tag(0), "DBSIZE") == before

@@ -12,14 +12,20 @@ from tests.servers.redis import valkey
 
 from shoal.frontier.redis import RedisFrontier, keys
 from shoal.frontier.redis.chunks import ChunkStore, FolderChunks
+from shoal.frontier.redis.packing import score_of
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.spill import LaneName, Spilling
 from shoal.model.outcome import Gone, Lease, Settlement
-from shoal.stores.redis import RedisStore
+from shoal.stores.redis import RedisStore, ScriptArgument
 
 HOST = "a.test"
 LANE = LaneName(1, "http", HOST)
 HIGH, CHUNK, LOW = 60, 25, 20
+
+
+def new_links(tag: str) -> str:
+    """Name the list of those that are of the usual priority."""
+    return keys.fresh(tag, *LANE, 5)
 
 
 class SmallScripts(Scripts):
@@ -62,7 +68,13 @@ class Worker:
         return paths
 
     async def hot(self) -> int:
-        return int(await self.store.do(self.tag, "ZCARD", keys.queue(self.tag, *LANE)))
+        lists = [("LLEN", keys.fresh(self.tag, *LANE, band)) for band in range(16)]
+        return sum(await self.store.pipeline(self.tag, [("ZCARD", keys.returned(self.tag, *LANE)), *lists]))
+
+    async def tail(self) -> list[bytes]:
+        """The last requests that are of the usual priority and not spilled."""
+        found: list[bytes] = await self.store.do(self.tag, "LRANGE", new_links(self.tag), -CHUNK, -1)
+        return found
 
     async def registered(self) -> list[str]:
         """The chunks of the lane, best first."""
@@ -116,7 +128,7 @@ async def test_leases_come_in_the_order_of_a_sorted_list(worker: Worker, seed: i
             expected, model = model[:limit], model[limit:]
             assert await worker.take(limit) == [path for _, path in expected]
         assert (await worker.frontier.counts("c")).waiting == len(model)
-        assert await worker.hot() <= HIGH + 40 + CHUNK
+        assert await worker.hot() <= HIGH + 40 + CHUNK + 9 * CHUNK // 5  # a little may stay of each priority
         most_chunks = max(most_chunks, len(await worker.registered()))
     assert most_chunks > 1
     assert await worker.drain() == [path for _, path in model]
@@ -192,27 +204,26 @@ async def test_two_workers_that_spill_one_lane_at_once_lose_nothing(
 
 async def test_a_call_that_is_repeated_says_the_same_and_changes_nothing(worker: Worker) -> None:
     await worker.add(numbered(0, 60))
-    tail = await worker.store.do(worker.tag, "ZRANGE", keys.queue(worker.tag, *LANE), -CHUNK, -1)
-    arguments = [*LANE, "25-ab", b"=", 1, *tail]
+    tail = await worker.tail()
+    arguments: list[ScriptArgument] = [*LANE, "25-ab", b"=", score_of(tail[0]), 5, *tail]
     first, second = [await worker.store.run(SCRIPTS.spill, worker.tag, arguments) for _ in range(2)]
     assert first == second == CHUNK
     assert await worker.hot() == 60 - CHUNK
-    assert await worker.store.run(SCRIPTS.refill, worker.tag, [*LANE, "25-ab", *back(tail)]) == [CHUNK, 0]
-    assert await worker.store.run(SCRIPTS.refill, worker.tag, [*LANE, "25-ab", *back(tail)]) == [0, 0]
+    assert await worker.store.run(SCRIPTS.refill, worker.tag, [*LANE, "25-ab", *tail]) == [CHUNK, 0]
+    assert await worker.store.run(SCRIPTS.refill, worker.tag, [*LANE, "25-ab", *tail]) == [0, 0]
     assert await worker.hot() == 60
-
-
-def back(tail: list[bytes]) -> list[bytes | int]:
-    return [part for number, entry in enumerate(tail) for part in ((5 << 42) + 36 + number, entry)]
 
 
 async def test_a_tail_that_was_leased_from_meanwhile_is_left_alone(worker: Worker) -> None:
     await worker.add(numbered(0, 60))
-    tail = await worker.store.do(worker.tag, "ZRANGE", keys.queue(worker.tag, *LANE), -CHUNK, -1)
-    await worker.store.do(worker.tag, "ZREM", keys.queue(worker.tag, *LANE), tail[3])
-    assert await worker.store.run(SCRIPTS.spill, worker.tag, [*LANE, "25-ab", b"=", 1, *tail]) == 0
+    tail = await worker.tail()
+    last = await worker.store.do(worker.tag, "RPOP", new_links(worker.tag))
+    assert (
+        await worker.store.run(SCRIPTS.spill, worker.tag, [*LANE, "25-ab", b"=", score_of(tail[0]), 5, *tail])
+        == 0
+    )
     assert await worker.hot() == 59
-    await worker.store.do(worker.tag, "ZADD", keys.queue(worker.tag, *LANE), (5 << 42) + 39, tail[3])
+    await worker.store.do(worker.tag, "RPUSH", new_links(worker.tag), last)
 
 
 async def test_a_lane_stays_wanted_until_its_chunk_is_back(store: RedisStore, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from shoal.frontier.answers import (
 from shoal.frontier.memory.reader import MemoryReader
 from shoal.frontier.memory.settle import acknowledge, settle
 from shoal.frontier.memory.state import Crawl, Lane
-from shoal.frontier.rules import parsed_again
+from shoal.frontier.rules import parsed_again, place_in_line
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import (
@@ -138,7 +138,7 @@ class MemoryFrontier(MemoryReader):
             ready = [lane for lane in self._servable(lanes, holder) if lane.host.ready <= now]
             if not ready:
                 break
-            best = min(ready, key=lambda lane: (lane.waiting[0].rank[0], lane.stamp))
+            best = min(ready, key=_turn)
             leases.append(self._grant(best, holder, now, now + ttl))
         if len(leases) == limit:
             return Grant(leases, 0.0)
@@ -340,3 +340,9 @@ class MemoryFrontier(MemoryReader):
         """Do what the death of the owner does to a frontier that survives it: every crawl is to be opened
         again."""
         self._state.restart(self._state.clock.now())
+
+
+def _turn(lane: Lane) -> tuple[float, str, float]:
+    """Give what lanes that may be served are sorted by."""
+    place = place_in_line(lane.waiting[0].rank[0], lane.host.ready, lane.moment)
+    return place, lane.host.name, lane.moment

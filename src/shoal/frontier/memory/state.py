@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from shoal.frontier.answers import Counts
 from shoal.frontier.clock import Clock
 from shoal.frontier.governor import USUAL_RULES, Governor
-from shoal.frontier.rules import HostRecord, band, poisoned, struck_out
+from shoal.frontier.rules import HostRecord, band, next_moment, poisoned, struck_out
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Lease
@@ -55,7 +55,7 @@ class Lane:
     pool: str
     suspect: bool
     waiting: list[Entry] = field(default_factory=list)  # by rank
-    stamp: int = 0  # when it was last served, or ceased to be empty
+    moment: float = 0  # when it was last served, or ceased to be empty
 
 
 @dataclass(slots=True, eq=False)
@@ -93,7 +93,7 @@ class State:
         self.crawls: dict[str, Crawl] = {}
         self.hosts: dict[str, Host] = {}
         self.clock = Clock(read_clock, self.set_back)
-        self._stamp = 0
+        self._moment = 0.0
 
     def crawl(self, name: str) -> Crawl:
         """Find a crawl that is open."""
@@ -177,8 +177,7 @@ class State:
             self.stamp(lane)
 
     def stamp(self, lane: Lane) -> None:
-        self._stamp += 1
-        lane.stamp = self._stamp
+        lane.moment = self._moment = next_moment(self._moment, self.clock.now())
 
     def move(self, crawl: Crawl, entry: Entry, state: str, failure: Failure | None = None) -> None:
         """Change an entry's state, and the counts with it."""
@@ -271,6 +270,7 @@ class State:
                     crawl.counts.crashes += 1
                     if entry.strikes >= crawl.max_crashes:
                         self.die(crawl, entry, struck_out(entry.strikes), now)
+        self._moment = 0.0  # lanes get new ones when their crawl is opened
         self.hosts = {name: Host(name, host.record, last=now) for name, host in self.hosts.items()}
         for crawl in self.crawls.values():
             for lane in crawl.lanes.values():

@@ -19,34 +19,34 @@ end
 local ended = {}  -- by this call
 
 local function acknowledge(crawl, fp, consumer, letter, items)
-  local packed = terms_of(crawl) and redis.call('HGET', tag .. ':pg:' .. crawl, fp)
+  local packed = terms_of(crawl) and call('HGET', tag .. ':pg:' .. crawl, fp)
   local page = packed and unpack_page(packed)
   if not page or ended[crawl .. fp] or not is_ours(page.id, consumer) then return '0' end
   ended[crawl .. fp] = true
   if letter then
-    local ordinal, _, _, _, entry = unpack_record(page.record)
+    local _, _, _, entry = unpack_record(page.record)
     if letter.page == '' then letter.page = page.page end
     letter.holder = page.holder
-    die(crawl, ordinal, unpack_entry(entry), page.record, letter)
+    die(crawl, unpack_entry(entry), page.record, letter)
   else
     count(crawl, 'done', 1)
   end
-  bring_items(crawl, fp, items)
+  if items ~= '' then bring_items(crawl, fp, items) end
   withdraw(crawl, fp, page)
   return '1'
 end
 
 local accepted = {}
-number, position = struct.unpack('>H', frame, position)
+number, position = parse('>H', frame, position)
 for i = 1, number do
   local crawl, fp, consumer, outcome, letter, items
-  crawl, fp, consumer, outcome, position = struct.unpack('>Ic8Bc0B', frame, position)
+  crawl, fp, consumer, outcome, position = parse('>Ic8Bc0B', frame, position)
   if outcome == DEAD then
     letter = {}
     letter.status, letter.class, letter.reason, letter.page, position =
-      struct.unpack('>HBc0Hc0Ic0', frame, position)
+      parse('>HBc0Hc0Ic0', frame, position)
   end
-  items, position = struct.unpack('>Ic0', frame, position)
+  items, position = parse('>Ic0', frame, position)
   accepted[i] = acknowledge(crawl, fp, consumer, letter, items)
 end
 save()

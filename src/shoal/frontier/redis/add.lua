@@ -1,109 +1,119 @@
 -- add.lua: accept the links that their crawl has not seen.
 --
--- ARGV     one frame: >H lanes, each >I crawl, s1 host, s1 pool; >H links, each >H lane (from 1), >B priority,
---          s1 fingerprint in decimal, 8 bytes fingerprint, >I and packed request
+-- ARGV     one frame: >H number of links, >H runs, each >I crawl, >H host, s1 pool, >B band, >H links, each >H its
+--          place among all links, >I hash (seen.lua), s1 fingerprint in decimal, >I and its ENTRY without the ordinal;
+--          then the hosts
 -- returns  new, duplicate, and how many belong to a crawl that is not there
 --
--- Queued first, seen after: cut short between the two, a link is accepted again, and not lost.
+-- A run is of one lane and one band. Where others of that band wait already it joins them in one step, and its host
+-- need not be looked at: that is what most links cost. The places of links say in which order they were found.
 
-local frame, position = ARGV[1], 1
-local lanes, names, number = {}, {}
-local before = {}  -- crawl and pool of the lane before: mostly those of all
-
-number, position = struct.unpack('>H', frame, position)
-for i = 1, number do
-  local crawl, host, pool
-  crawl, host, pool, position = struct.unpack('>IBc0Bc0', frame, position)
-  if crawl ~= before.crawl or pool ~= before.pool then
-    before = {crawl = crawl, pool = pool, queues = tag .. ':q:' .. crawl .. ':' .. pool .. ':'}
-  end
-  lanes[i] = {
-    crawl = crawl, host = host, pool = pool, queue = before.queues .. host, head = false, to = false,
-  }
-  names[i] = host
-end
-
-peek_hosts(names)
-
-local crawls = {}  -- crawl -> what it has accepted so far, and what of it is fresh
+local frame = ARGV[1]
+local number, runs, position = parse('>HH', frame)
+local ordinal, latest = meta.ordinal, math.max(meta.moment, step)
+local crawls = {}  -- crawl -> what this call has brought it
+local fresh, size = {}, 0  -- seen-set, fingerprint and hash of what is new, by turns; how many values
+local opening = {}  -- runs that are the first of their band in their lane
+local entries = {}  -- of the run in hand
 
 local function crawl_of(id)
   local crawl = crawls[id]
   if crawl == nil then
     local terms = terms_of(id)
-    crawl = terms and {id = id, budget = terms.budget, fresh = {}, brought = {}, duplicate = 0}
-    if crawl then
-      crawl.before = tonumber(redis.call('HGET', tag .. ':n:' .. id, 'accepted')) or 0
-      crawl.accepted = crawl.before
-    end
+    crawl = terms and {id = id, budget = terms.budget, seen = seen_of(tag, id), brought = {}, new = 0, duplicate = 0}
     crawls[id] = crawl
   end
   return crawl
 end
 
--- Say whether a host has brought as many requests as it may; if not, this is one more.
-local function over_budget(crawl, host)
-  if crawl.budget == 0 then return false end
-  local brought = crawl.brought[host]
-  brought = brought or tonumber(redis.call('HGET', tag .. ':b:' .. crawl.id, host)) or 0
-  if brought >= crawl.budget then return true end
-  crawl.brought[host] = brought + 1
-  return false
+-- Say how many requests a host may still bring.
+local function left_of(crawl, host)
+  if crawl.budget == 0 then return math.huge end
+  crawl.brought[host] = crawl.brought[host] or tonumber(call('HGET', tag .. ':b:' .. crawl.id, host)) or 0
+  return crawl.budget - crawl.brought[host]
 end
 
-local new, duplicate, homeless = 0, 0, 0
-local fresh, known = {}, 0  -- crawl, fingerprint and its place in the seen-set, by turns; how many values
-
-number, position = struct.unpack('>H', frame, position)
-for _ = 1, number do
-  local lane, priority, decimal, fp, request
-  lane, priority, decimal, fp, request, position = struct.unpack('>HBBc0c8Ic0', frame, position)
-  lane = lanes[lane]
-  local crawl, seen, place = crawl_of(lane.crawl)
-  if crawl then
-    seen = crawl.fresh[decimal]
-    if not seen then seen, place = seen_has(tag, lane.crawl, decimal) end
-  end
-  if not crawl then
-    homeless = homeless + 1
-  elseif seen then
-    duplicate = duplicate + 1
-    crawl.duplicate = crawl.duplicate + 1
-  elseif over_budget(crawl, lane.host) then
-    count(lane.crawl, 'over_budget', 1)
-  else
-    new = new + 1
-    crawl.accepted = crawl.accepted + 1
-    crawl.fresh[decimal] = true
-    fresh[known + 1], fresh[known + 2], fresh[known + 3] = lane.crawl, decimal, place
-    known = known + 3
-    local entry = struct.pack(ENTRY, 0, 0, 0, priority, fp, crawl.accepted) .. request
-    -- Most links join a lane that is waiting already, behind its head: that concerns nobody else, and should
-    -- cost no more.
-    lane.head = lane.head or peek_lane(lane.host, lane.crawl, lane.pool) or EMPTY
-    if lane.head ~= EMPTY and lane.head <= priority then
-      push(added, lane.queue, printed(priority * RANK + crawl.accepted), entry)
+-- Read the links of a run: how many are new, and the place of the first of them. Their entries are in `entries`.
+local function read_run(crawl, host, links)
+  local waiting, first, left, seen = 0, nil, left_of(crawl, host), crawl.seen
+  for _ = 1, links do
+    local place, hash, decimal, rest
+    place, hash, decimal, rest, position = parse('>HIBc0Ic0', frame, position)
+    if waiting >= left then
+      if seen_has(seen, decimal, hash) then
+        crawl.duplicate = crawl.duplicate + 1
+      else
+        count(crawl.id, 'over_budget', 1)
+      end
+    elseif seen_add(seen, decimal, hash) then
+      fresh[size + 1], fresh[size + 2], fresh[size + 3] = seen, decimal, hash
+      size = size + 3
+      waiting = waiting + 1
+      entries[waiting] = pack('>I6', ordinal + place) .. rest
+      first = first or place
     else
-      lane.to = lane.to or lane_of(host_of(lane.host), lane.crawl, lane.pool, false)
-      wait(lane.to, crawl.accepted, entry)
-      lane.head = lane.to.band
+      crawl.duplicate = crawl.duplicate + 1
     end
   end
+  if crawl.budget > 0 then crawl.brought[host] = crawl.brought[host] + waiting end
+  return waiting, first
 end
 
-for id, crawl in pairs(crawls) do
-  if crawl then
-    count(id, 'accepted', crawl.accepted - crawl.before)
-    count(id, 'waiting', crawl.accepted - crawl.before)
-    count(id, 'duplicate', crawl.duplicate)
+local function read_runs()
+  local homeless = 0
+  for _ = 1, runs do
+    local id, host, pool, band, links
+    id, host, pool, band, links, position = parse('>IHBc0BH', frame, position)
+    local crawl = crawl_of(id)
+    if crawl then
+      local name = ARGV[host + 1]
+      local waiting, first = read_run(crawl, name, links)
+      crawl.new = crawl.new + waiting
+      if waiting > 0 and call('RPUSHX', fresh_key(id, pool, band, name), unpack(entries, 1, waiting)) == 0 then
+        opening[#opening + 1] = {id, name, pool, band, latest + first, unpack(entries, 1, waiting)}
+      end
+    else
+      homeless = homeless + links
+      for _ = 1, links do _, _, _, _, position = parse('>HIBc0Ic0', frame, position) end
+    end
+  end
+  return homeless
+end
+
+-- Open lists for the runs that found none. A lane that was empty gets its moment by its first link, as if links were
+-- added one by one, in the order in which they were found.
+local function open_lists()
+  local names = {}
+  for i, run in ipairs(opening) do names[i] = run[2] end
+  peek_hosts(names)
+  for _, run in ipairs(opening) do
+    local id, name, pool, band, moment = unpack(run, 1, 5)
+    local lane = lane_of(host_of(name), id, pool, false)
+    for i = 6, #run do wait_fresh(lane, band, run[i], moment) end
   end
 end
-save()
-for id, crawl in pairs(crawls) do
-  for host, brought in pairs(crawl and crawl.brought or {}) do
-    redis.call('HSET', tag .. ':b:' .. id, host, brought)
+
+local function add()
+  local homeless, new, duplicate = read_runs(), 0, 0
+  meta.ordinal, meta.moment = ordinal + number, math.max(meta.moment, latest + number)
+  open_lists()
+  for id, crawl in pairs(crawls) do
+    if crawl then
+      new, duplicate = new + crawl.new, duplicate + crawl.duplicate
+      count(id, 'accepted', crawl.new)
+      count(id, 'waiting', crawl.new)
+      count(id, 'duplicate', crawl.duplicate)
+      for host, brought in pairs(crawl.brought) do call('HSET', tag .. ':b:' .. id, host, brought) end
+    end
   end
+  save()
+  seen_save()
+  return {new, duplicate, homeless}
 end
-for i = 1, known, 3 do seen_add(tag, fresh[i], fresh[i + 1], fresh[i + 2]) end
-seen_save()
-return {new, duplicate, homeless}
+
+-- What is seen and does not wait would be lost. So a call that is cut short forgets what it has seen, and a link may
+-- wait twice.
+local whole, answer = pcall(add)
+if whole then return answer end
+for i = 1, size, 3 do seen_forget(fresh[i], fresh[i + 1], fresh[i + 2]) end
+error(answer)

@@ -11,19 +11,26 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from shoal.frontier.answers import STATES, Audit
-from shoal.frontier.redis.packing import unpack_entry, unpack_fp, unpack_leased, unpack_parsing, unpack_record
+from shoal.frontier.redis import keys
+from shoal.frontier.redis.packing import (
+    RANK,
+    unpack_entry,
+    unpack_fp,
+    unpack_leased,
+    unpack_parsing,
+    unpack_record,
+)
+from shoal.frontier.rules import LOWEST_BAND, place_in_line
 from shoal.model.request import trace_id
 from shoal.stores.redis import RedisStore
 
 SLICE = 500
 SHOWN = 20  # problems of one kind that are named one by one
-RANK = 1 << 42
-TICKS = 1 << 22
 EMPTY = 255
-SUSPECT, SPILLED, ELIGIBLE, COOLING = 1, 2, 4, 8
+SUSPECT, SPILLED, IN_LINE, RETURNED = 1, 2, 4, 8
 
 _host = struct.Struct(">ddddddHHHIIHBB")
-_lane = struct.Struct(">IBBd")
+_lane = struct.Struct(">IBBHd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +40,19 @@ class Lane:
     crawl: int
     flags: int
     band: int
-    stamp: float
+    bands: list[int]  # those of its new links
+    moment: float
     pool: str
 
-    def key(self, tag: str, host: str) -> str:
-        return f"{tag}:{'x' if self.flags & SUSPECT else 'q'}:{self.crawl}:{self.pool}:{host}"
+    def returned(self, tag: str, host: str) -> str:
+        name = keys.suspects if self.flags & SUSPECT else keys.returned
+        return name(tag, self.crawl, self.pool, host)
 
-    def roster(self, tag: str, kind: str) -> str:
-        return f"{tag}:{'x' if self.flags & SUSPECT else ''}{kind}:{self.crawl}:{self.pool}"
+    def fresh(self, tag: str, host: str, band: int) -> str:
+        return keys.fresh(tag, self.crawl, self.pool, host, band)
+
+    def line(self, tag: str) -> str:
+        return keys.line(tag, self.crawl, self.pool, suspect=bool(self.flags & SUSPECT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +71,12 @@ def unpack_host(name: str, packed: bytes) -> Host:
     )
     position, lanes = _host.size, []
     for _ in range(number):
-        crawl, lane_flags, band, stamp = _lane.unpack_from(packed, position)
+        crawl, lane_flags, band, fresh, moment = _lane.unpack_from(packed, position)
         position += _lane.size
         end = position + 1 + packed[position]
-        lanes.append(Lane(crawl, lane_flags, band, stamp, packed[position + 1 : end].decode()))
+        pool = packed[position + 1 : end].decode()
+        bands = [one for one in range(LOWEST_BAND + 1) if fresh >> one & 1]
+        lanes.append(Lane(crawl, lane_flags, band, bands, moment, pool))
         position = end
     ready = max(rest_until, tat - (burst - 1) * interval)
     return Host(name, ready, inflight, inflight < concurrency and not flags & 1, lanes)
@@ -174,42 +188,51 @@ class _ShardAudit:
 
     async def _hosts(self, inflight: Counter[str]) -> None:
         tag = self._tag
-        rosters: dict[str, dict[str, float]] = {}
+        lines: dict[str, dict[str, float]] = {}
         async for name, packed in self._hash(f"{tag}:h"):
             host = unpack_host(name.decode(), packed)
             self._recount.compare(f"{host.name} in flight", host.inflight, inflight[host.name])
             for lane in host.lanes:
-                for kind in ("el", "co"):
-                    key = lane.roster(tag, kind)
-                    if key not in rosters:
-                        rosters[key] = {member.decode(): score async for member, score in self._sorted(key)}
+                key = lane.line(tag)
+                if key not in lines:
+                    lines[key] = {member.decode(): score async for member, score in self._sorted(key)}
                 if lane.crawl == self._crawl:
-                    await self._lane(host, lane, rosters)
+                    await self._lane(host, lane, lines[key].get(host.name))
 
-    async def _lane(self, host: Host, lane: Lane, rosters: dict[str, dict[str, float]]) -> None:
-        first = math.inf
-        async for entry, score in self._sorted(lane.key(self._tag, host.name)):
-            first = min(first, score)
-            self._recount.place("waiting", unpack_entry(entry).fingerprint)
+    async def _lane(self, host: Host, lane: Lane, place: float | None) -> None:
+        found = [band async for band in self._waiting(host, lane)]
         where = f"{host.name} {lane.pool}"
-        band = EMPTY if math.isinf(first) else first // RANK
+        band = min(found, default=EMPTY)
         if band != lane.band:
             self._recount.problem(f"a lane with another head than its host says: {where}")
-        eligible = rosters[lane.roster(self._tag, "el")].get(host.name)
-        cooling = rosters[lane.roster(self._tag, "co")].get(host.name)
-        # One that was put to cool stands in `el` once its time has come and somebody has looked.
-        placed = eligible if lane.flags & ELIGIBLE else cooling if eligible is None else eligible
-        if bool(lane.flags & (ELIGIBLE | COOLING)) != (placed is not None):
+        if bool(lane.flags & IN_LINE) != (place is not None):
             self._recount.problem(f"a lane elsewhere than its host says: {where}")
-        if eligible is not None and cooling is not None:
-            self._recount.problem(f"a lane both eligible and cooling: {where}")
-        to_be_served = band != EMPTY and host.open
-        if to_be_served != (eligible is not None or cooling is not None):
-            self._recount.problem(f"a lane in no place, or in one although it is not to be served: {where}")
-        if eligible is not None and eligible != lane.band * RANK + lane.stamp:
-            self._recount.problem(f"a lane out of its order: {where}")
-        if cooling is not None and cooling != host.ready * TICKS:
-            self._recount.problem(f"a lane that is due at another time than its host: {where}")
+        if (band != EMPTY and host.open) != (place is not None):
+            self._recount.problem(f"a lane out of line, or in line although it is not to be served: {where}")
+        if place is not None and place != place_in_line(lane.band, host.ready, lane.moment):
+            self._recount.problem(f"a lane at another place in line than is its own: {where}")
+
+    async def _waiting(self, host: Host, lane: Lane) -> AsyncIterator[int]:
+        """Go through what waits in a lane; give the band of each."""
+        async for entry, score in self._sorted(lane.returned(self._tag, host.name)):
+            self._recount.place("waiting", unpack_entry(entry).fingerprint)
+            yield int(score // RANK)
+        for band in lane.bands:
+            latest = 0
+            async for entry in self._list(lane.fresh(self._tag, host.name, band)):
+                unpacked = unpack_entry(entry)
+                self._recount.place("waiting", unpacked.fingerprint)
+                if unpacked.ordinal <= latest:
+                    self._recount.problem(f"a list out of its order: {host.name} {lane.pool} {band}")
+                latest = unpacked.ordinal
+                yield band
+
+    async def _list(self, key: str) -> AsyncIterator[bytes]:
+        first = 0
+        while found := await self._store.do(self._tag, "LRANGE", key, first, first + SLICE - 1):
+            for entry in found:
+                yield entry
+            first += SLICE
 
     async def _hash(self, key: str) -> AsyncIterator[tuple[bytes, bytes]]:
         """Go through a hash; a field may come twice while the hash grows."""

@@ -17,33 +17,31 @@ import msgspec
 
 from shoal.model.errors import Unavailable
 
-HEAD, FP = 6, 8  # bytes of an ENTRY: counters, fingerprint
-
-Member = tuple[int, bytes]  # score, ENTRY
+ORDINAL, HEAD, FP = 6, 6, 8  # bytes of an ENTRY: its ordinal, counters, fingerprint
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[list[int], bytes, bytes, list[bytes]]).decode
 
 
-def packed(members: Sequence[Member]) -> bytes:
-    """Pack members of a lane, column by column: like beside like takes a quarter less than row by row."""
-    ordered = sorted(members)
-    scores = [score for score, _ in ordered]
-    steps = [score - before for score, before in zip(scores, [0, *scores], strict=False)]
-    heads = b"".join(entry[:HEAD] for _, entry in ordered)
-    fps = b"".join(entry[HEAD : HEAD + FP] for _, entry in ordered)
-    return zlib.compress(_encode((steps, heads, fps, [entry[HEAD + FP :] for _, entry in ordered])))
+def packed(entries: Sequence[bytes]) -> bytes:
+    """Pack entries of a lane, column by column: like beside like takes a quarter less than row by row."""
+    ordinals = [int.from_bytes(entry[:ORDINAL]) for entry in entries]
+    steps = [ordinal - before for ordinal, before in zip(ordinals, [0, *ordinals], strict=False)]
+    rows = [entry[ORDINAL:] for entry in entries]
+    heads = b"".join(row[:HEAD] for row in rows)
+    fps = b"".join(row[HEAD : HEAD + FP] for row in rows)
+    return zlib.compress(_encode((steps, heads, fps, [row[HEAD + FP :] for row in rows])))
 
 
-def unpacked(body: bytes) -> list[Member]:
-    """Undo `packed`: the members, best first."""
+def unpacked(body: bytes) -> list[bytes]:
+    """Undo `packed`."""
     steps, heads, fps, rests = _decode(zlib.decompress(body))
-    members, score = [], 0
+    entries, ordinal = [], 0
     for number, (step, rest) in enumerate(zip(steps, rests, strict=True)):
-        score += step
+        ordinal += step
         head, fp = heads[number * HEAD : (number + 1) * HEAD], fps[number * FP : (number + 1) * FP]
-        members.append((score, head + fp + rest))
-    return members
+        entries.append(ordinal.to_bytes(ORDINAL) + head + fp + rest)
+    return entries
 
 
 class ChunkStore(Protocol):

@@ -10,7 +10,7 @@ if terms_of(crawl) then
   save()
 end
 return {
-  redis.call('HGETALL', tag .. ':n:' .. crawl),
-  redis.call('ZCOUNT', tag .. ':dl:' .. crawl, '-inf', now),
-  redis.call('HMGET', tag .. ':sm:' .. crawl, 'size', 'bits', 'hashes'),
+  call('HGETALL', tag .. ':n:' .. crawl),
+  call('ZCOUNT', tag .. ':dl:' .. crawl, '-inf', now),
+  call('HMGET', tag .. ':sm:' .. crawl, 'size', 'bits', 'hashes'),
 }

@@ -5,11 +5,11 @@
 
 local crawl = tonumber(ARGV[1])
 local pages = tag .. ':pg:' .. crawl
-local found = redis.call('HSCAN', pages, 0, 'COUNT', 100)[2]
+local found = call('HSCAN', pages, 0, 'COUNT', 100)[2]
 for i = 1, #found, 2 do withdraw(crawl, found[i], unpack_page(found[i + 1])) end
 save_withdrawals()
 if #found > 0 or seen_drop(tag, crawl, 64) > 0 then return 1 end
 for _, name in ipairs({'n', 'b', 'hc', 'dl', 'pg', 'items', 'written', 'writer', 'd', 'dz', 'spb'}) do
-  redis.call('UNLINK', tag .. ':' .. name .. ':' .. crawl)
+  call('UNLINK', tag .. ':' .. name .. ':' .. crawl)
 end
 return 0

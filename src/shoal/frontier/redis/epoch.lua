@@ -2,12 +2,12 @@
 
 -- Another one may have lost the last turns that hosts took: each of them rests for an interval.
 local function notice(epoch)
-  local known = redis.call('HGET', KEYS[1], 'epoch')
+  local known = call('HGET', KEYS[1], 'epoch')
   if known == epoch then return end
   if known then
     meta.version = meta.version + 1
     meta.rested, meta.rested_version = now, meta.version
-    redis.call('HSET', KEYS[1], 'rested', now, 'version', meta.version, 'rested_version', meta.version)
+    call('HSET', KEYS[1], 'rested', now, 'version', meta.version, 'rested_version', meta.version)
   end
-  redis.call('HSET', KEYS[1], 'epoch', epoch)
+  call('HSET', KEYS[1], 'epoch', epoch)
 end

@@ -18,7 +18,7 @@ local function extended(token, ids)
     if record then
       local leased_until = math.max(deadline_of(record), now + seconds)
       deadlines[id] = leased_until
-      batch.records[id] = struct.pack('>d', leased_until) .. string.sub(record, 9)
+      batch.records[id] = pack('>d', leased_until) .. sub(record, 9)
       changed[#changed + 1], changed[#changed + 2] = id, batch.records[id]
     end
   end
@@ -28,14 +28,14 @@ local function extended(token, ids)
     if deadline_of(record) ~= first then mixed = '1' end
   end
   call_with('HSET', batch.key, changed)
-  redis.call('HSET', batch.key, '_', mixed .. batch.holder)
-  redis.call('ZADD', tag .. ':lx', first, string.format('%.0f', token))
+  call('HSET', batch.key, '_', mixed .. batch.holder)
+  call('ZADD', tag .. ':lx', first, format('%.0f', token))
   return deadlines
 end
 
 local order, ids = {}, {}
 for position = 1, #frame, 20 do
-  local token, id = struct.unpack('>dc12', frame, position)
+  local token, id = parse('>dc12', frame, position)
   order[#order + 1] = {token = token, id = id}
   push(ids, token, id)
 end

@@ -69,8 +69,7 @@ class RedisFrontier(RedisHosts):
     async def _add_to(self, tag: str, script: Script, links: Sequence[tuple[int, Link]]) -> Added:
         new = duplicate = 0
         for chunk in chunks(links, MOST_LINKS):
-            frame = packing.pack_links(chunk)
-            counted = await self._store.run(script, tag, [frame], promised=True)
+            counted = await self._store.run(script, tag, packing.pack_links(chunk), promised=True)
             new, duplicate = new + counted[0], duplicate + counted[1]
             if counted[2]:
                 raise Misconfigured("the crawl was dropped meanwhile")
@@ -186,8 +185,8 @@ class RedisFrontier(RedisHosts):
     async def _settle_in(self, tag: str, settlements: Sequence[Settlement]) -> list[Lease]:
         stale = []
         for chunk in chunks(settlements, MOST_LEASES):
-            frame = packing.pack_settlements([(self._opened[one.lease.crawl], one) for one in chunk])
-            answers = await self._store.run(self._scripts.settle, tag, [frame], promised=True)
+            arguments = packing.pack_settlements([(self._opened[one.lease.crawl], one) for one in chunk])
+            answers = await self._store.run(self._scripts.settle, tag, arguments, promised=True)
             for settlement, accepted in zip(chunk, answers.decode(), strict=True):
                 self._hand.lose(self._id(settlement.lease))
                 if accepted != "1":

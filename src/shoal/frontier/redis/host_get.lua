@@ -6,4 +6,4 @@
 land(ARGV[2])
 save()
 local host = host_of(ARGV[1])
-return not host.new and view_of(host)
+return not host[NEW] and view_of(host)

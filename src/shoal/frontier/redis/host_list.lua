@@ -5,10 +5,10 @@
 
 land(ARGV[3])
 save()
-local cursor, found = unpack(redis.call('HSCAN', tag .. ':h', ARGV[1], 'COUNT', ARGV[2]))
+local cursor, found = unpack(call('HSCAN', tag .. ':h', ARGV[1], 'COUNT', ARGV[2]))
 local views = {}
 for i = 1, #found, 2 do
   local host = hosts[found[i]] or unpack_host(found[i], found[i + 1])
-  if #host.lanes > 0 then views[#views + 1] = view_of(host) end
+  if #host[OWN_LANES] > 0 then views[#views + 1] = view_of(host) end
 end
 return {cursor, views}

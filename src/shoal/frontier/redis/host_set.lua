@@ -11,13 +11,13 @@ local interval, burst, concurrency, crawl_delay = overrides_of(host)
 local given = {}
 for i = 2, 7 do given[i] = tonumber(ARGV[i]) end
 if given[2] or given[3] or given[4] or given[5] then
-  local packed = struct.pack('>dhhd', given[2] or interval, given[3] or burst, given[4] or concurrency,
+  local packed = pack('>dhhd', given[2] or interval, given[3] or burst, given[4] or concurrency,
     given[5] or crawl_delay)
-  redis.call('HSET', tag .. ':ho', name, packed)
-  host.has_overrides = true
+  call('HSET', tag .. ':ho', name, packed)
+  host[FLAGS] = with_flag(host[FLAGS], HAS_OVERRIDES, true)
 end
-if given[6] then host.rest_until = given[6] + meta.offset end
-if given[7] then host.paused = given[7] == 1 end
+if given[6] then host[REST_UNTIL] = given[6] + meta.offset end
+if given[7] then host[FLAGS] = with_flag(host[FLAGS], PAUSED, given[7] == 1) end
 follow(host)
 save()
 return view_of(host)

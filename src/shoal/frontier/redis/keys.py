@@ -6,8 +6,8 @@ cluster. `KEYS[1]` is always `T:m`; a script makes the other names from its tag.
 a crawl that is dropped and begun again has another number, so what is left of the old one can be swept away
 in slices. `P` is a pool.
 
-    T:m            hash    meta: latest, offset (shard.lua), token, stamp, version of the terms; epoch (of the
-                           server process), rested (when it last changed), rested_version
+    T:m            hash    meta: latest, offset (shard.lua), token, moment, ordinal, version of the terms;
+                           epoch (of the server process), rested (when it last changed), rested_version
     T:c            hash    C -> terms of a crawl (TERMS)
     T:n:C          hash    counters of a crawl in this shard: the states, duplicate, over_budget, retries,
                            crashes, purged, items (brought), `dead.<class>`, `filtered.<rule>`
@@ -18,12 +18,12 @@ in slices. `P` is a pool.
     T:hc:C         hash    host -> >dHH the pace that the crawl asks for there, if it is another one
     T:b:C          hash    host -> requests it has brought, where the crawl has a budget
 
-    T:q:C:P:host   zset    a lane: ENTRY -> band * 2^42 + ordinal
-    T:x:C:P:host   zset    the same for suspects
-    T:el:C:P       zset    eligible lanes of a roster (crawl and pool): host -> its head's band * 2^42 + stamp
-    T:co:C:P       zset    cooling lanes: host -> the instant at which it is due, in ticks of 2^-22 s: whole
-                           numbers, which a server keeps and compares without printing them
-    T:xel:C:P, T:xco:C:P   the same for lanes of suspects
+    T:q:C:P:B:host list    a lane: its new links of band B, in the order in which they were accepted (ENTRY)
+    T:w:C:P:host   zset    the same lane: what came back, ENTRY -> band * 2^42 + ordinal
+    T:x:C:P:host   zset    a lane of suspects, likewise
+    T:li:C:P       zset    the line of a roster (crawl and pool): host -> its lane's band * 2^49 + when the
+                           lane is due, in steps of 2^-18 s from 2020 on
+    T:xli:C:P      zset    the same for lanes of suspects
     T:dl:C         zset    delayed: RECORD -> the instant at which it may go
     T:sp:C:P:host  zset    chunks of a lane's tail that were spilled: id -> best score (spilled.lua)
     T:spb:C        hash    id -> the chunk, or where it is
@@ -54,27 +54,28 @@ and, in the crawl's home shard (that of its name as if it were a host) or in sha
     T:checkpoints  hash    name -> bytes (shard 0)
 
 Instants are epoch seconds, doubles, on the shard's own clock, which never goes back (shard.lua); those that
-only people read are on the server's. Stamps count up whenever a lane is served or ceases to be empty: among
-lanes of one band, the one with the lowest stamp was served least recently.
+only people read are on the server's. A lane gets a moment, a step that no other lane has, whenever it is
+served or ceases to be empty. It is due when its host is, and not before its moment: so among lanes of one
+band, the one goes first that could have gone for longest.
 
-Where a lane is follows from its host alone, and is so after every script: an empty lane is in neither `el`
-nor `co`; nor is any lane of a host that is paused or has as many requests out as it may; every other lane is
-in exactly one of the two.
+Whether a lane stands in line follows from its host alone, and is so after every script: an empty lane does
+not; nor does any lane of a host that is paused or has as many requests out as it may; every other lane does.
+A list of new links is there if and only if its host says so: links join a list without asking.
 
 Packed values are big-endian, because then members of one score sort by their ordinal; `s1` stands for a byte
 with the length and so many bytes, `s2` and `s4` for the same with two and four.
 
-    ENTRY      >HBHB   attempts, crashes, rests, priority; fp; its ordinal in six bytes; if attempts + rests
-                       > 0: >d first leased at; the packed request (`Link.packed`)
-    RECORD     >dI     ordinal, C; s1 host; s1 pool; ENTRY
-    LEASED     >ddB    deadline, granted at, 1 if landed; RECORD
+    ENTRY      >I6HBHB its ordinal, attempts, crashes, rests, priority; fp; if attempts + rests > 0: >d first
+                       leased at; the packed request (`Link.packed`)
+    RECORD     >I      C; s1 host; s1 pool; ENTRY
+    LEASED     >ddBdH  deadline, granted at, 1 if landed, interval and burst of its host; RECORD
     PAGE       >HI     length of the stream entry's id, length of the page; both; s1 holder; RECORD
     LETTER     >dH     died at, status; s4 page (empty: none); s1 holder; s1 class; s2 reason; RECORD
     HOST       >ddddddHHHIIHBB  tat, last, rest until, token, interval, slow, burst, concurrency, inflight,
                        failures, version of the terms, answers without a block, flags (1 paused, 2 has
                        OVERRIDES, 4 has answers in T:hw), number of lanes
-    LANE       >IBBd   C, flags (1 suspects, 2 has spilled chunks, 4 in `el`, 8 in `co`), band of its head
-                       (255: empty), stamp; s1 pool
+    LANE       >IBBHd  C, flags (1 suspects, 2 has spilled chunks, 4 in line, 8 has any that came back), band
+                       of its head (255: empty), bands of its new links (bit B: any), moment; s1 pool
     OVERRIDES  >dhhd   interval, burst, concurrency (-1: not set), Crawl-delay
     TERMS      >dHHHIBBddHHdd  interval, burst, concurrency, crashes that kill, budget, 1 if paused, 1 if it
                        has any T:hc, then the rules for slowing down: threshold, reach, at least, window,
@@ -100,9 +101,24 @@ def items(tag: str, crawl: int) -> str:
     return f"{tag}:items:{crawl}"
 
 
-def queue(tag: str, crawl: int, pool: str, host: str) -> str:
-    """Name a lane."""
-    return f"{tag}:q:{crawl}:{pool}:{host}"
+def fresh(tag: str, crawl: int, pool: str, host: str, band: int) -> str:
+    """Name the new links of a lane that are of one band."""
+    return f"{tag}:q:{crawl}:{pool}:{band}:{host}"
+
+
+def returned(tag: str, crawl: int, pool: str, host: str) -> str:
+    """Name what came back to a lane."""
+    return f"{tag}:w:{crawl}:{pool}:{host}"
+
+
+def suspects(tag: str, crawl: int, pool: str, host: str) -> str:
+    """Name a lane of suspects."""
+    return f"{tag}:x:{crawl}:{pool}:{host}"
+
+
+def line(tag: str, crawl: int, pool: str, *, suspect: bool) -> str:
+    """Name the line in which the lanes of a roster stand."""
+    return f"{tag}:{'xli' if suspect else 'li'}:{crawl}:{pool}"
 
 
 def chunks(tag: str, crawl: int, pool: str, host: str) -> str:

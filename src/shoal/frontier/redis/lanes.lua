@@ -1,65 +1,81 @@
 -- lanes.lua: requests that wait, and the two packed forms in which they do. ENTRY and RECORD of keys.py.
+--
+-- New links wait in lists, one for each band, in the order in which they were accepted. Whatever comes back (a retry,
+-- a request that was released or replayed, a chunk that was spilled) has its place in the middle of that order, and
+-- waits in a sorted set beside them; so do suspects.
 
 local LOWEST_BAND = 15
-local RECORD = '>dIBc0Bc0'
+local ENTRY = '>I6HBHBc8'
+local RECORD = '>IBc0Bc0'
+local CRASHES_AT, FP_FIRST, FP_LAST = 9, 13, 20  -- bytes of an ENTRY
 local MOST_ATTEMPTS, MOST_CRASHES = 65535, 255
 
-local function fingerprint_of(entry)
-  return string.sub(entry, 7, 14)
-end
-
--- Where its ordinal is: a score would have to be printed and read again, which costs more than the rest.
-local ENTRY = '>HBHBc8I6'
-local ORDINAL_AT = 15
-
 local function ordinal_of(entry)
-  return (struct.unpack('>I6', entry, ORDINAL_AT))
+  return (parse('>I6', entry))
 end
 
 local function is_suspect(entry)
-  return string.byte(entry, 3) > 0  -- its crashes
+  return byte(entry, CRASHES_AT) > 0
+end
+
+local function band_of(entry)
+  local high, low, _, _, _, priority = byte(entry, 7, 12)
+  local band = priority + high * 256 + low
+  return band < LOWEST_BAND and band or LOWEST_BAND
 end
 
 local function unpack_entry(packed)
-  local attempts, crashes, rests, priority, fp, ordinal, position = struct.unpack(ENTRY, packed)
+  local ordinal, attempts, crashes, rests, priority, fp, position = parse(ENTRY, packed)
   local first_at = nil
-  if attempts + rests > 0 then first_at, position = struct.unpack('>d', packed, position) end
+  if attempts + rests > 0 then first_at, position = parse('>d', packed, position) end
   return {
     attempts = attempts, crashes = crashes, rests = rests, priority = priority, fp = fp, ordinal = ordinal,
-    first_at = first_at, request = string.sub(packed, position),
+    first_at = first_at, request = sub(packed, position),
   }
 end
 
 local function pack_entry(entry)
-  local head = struct.pack(ENTRY, entry.attempts, entry.crashes, entry.rests, entry.priority, entry.fp,
-    entry.ordinal)
-  if entry.attempts + entry.rests > 0 then head = head .. struct.pack('>d', entry.first_at) end
+  local head = pack(ENTRY, entry.ordinal, entry.attempts, entry.crashes, entry.rests, entry.priority, entry.fp)
+  if entry.attempts + entry.rests > 0 then head = head .. pack('>d', entry.first_at) end
   return head .. entry.request
 end
 
-local function pack_record(ordinal, crawl, host, pool, entry)
-  return struct.pack(RECORD, ordinal, crawl, #host, host, #pool, pool) .. entry
+local function pack_record(crawl, host, pool, entry)
+  return pack(RECORD, crawl, #host, host, #pool, pool) .. entry
 end
 
--- Give ordinal, crawl, host, pool and entry; the entry is still packed.
+-- Give crawl, host, pool and entry; the entry is still packed.
 local function unpack_record(record)
-  local ordinal, crawl, host, pool, position = struct.unpack(RECORD, record)
-  return ordinal, crawl, host, pool, string.sub(record, position)
+  local crawl, host, pool, position = parse(RECORD, record)
+  return crawl, host, pool, sub(record, position)
 end
 
-local function queue_of(lane)
-  if not lane.queue then
-    local kind = lane.suspect and ':x:' or ':q:'
-    lane.queue = tag .. kind .. lane.crawl .. ':' .. lane.pool .. ':' .. lane.host.name
+-- Name the list of new links of one band.
+local function fresh_key(crawl, pool, band, host)
+  local roster = roster_of(crawl, pool)
+  local beginning = roster.bands[band]
+  if not beginning then
+    beginning = roster.fresh .. band .. ':'
+    roster.bands[band] = beginning
   end
-  return lane.queue
+  return beginning .. host
+end
+
+local function fresh_of(lane, band)
+  return fresh_key(lane[CRAWL], lane[POOL], band, lane[OF_HOST][NAME])
+end
+
+-- Name the sorted set of what came back.
+local function returned_of(lane)
+  local roster = roster_of(lane[CRAWL], lane[POOL])
+  return (lane[LANE_FLAGS] % 2 == SUSPECT and roster.suspicious or roster.returned) .. lane[OF_HOST][NAME]
 end
 
 local function find_lane(host, crawl, pool, suspect)
-  local lanes = host.lanes
-  for i = 1, #lanes do
-    local lane = lanes[i]
-    if lane.crawl == crawl and lane.pool == pool and lane.suspect == suspect then return lane end
+  local own, kind = host[OWN_LANES], suspect and SUSPECT or 0
+  for i = 1, #own do
+    local lane = own[i]
+    if lane[CRAWL] == crawl and lane[POOL] == pool and lane[LANE_FLAGS] % 2 == kind then return lane end
   end
 end
 
@@ -67,36 +83,56 @@ end
 local function lane_of(host, crawl, pool, suspect)
   local lane = find_lane(host, crawl, pool, suspect)
   if not lane then
-    lane = {
-      host = host, crawl = crawl, pool = pool, suspect = suspect, band = EMPTY, stamp = 0, place = false,
-    }
-    host.lanes[#host.lanes + 1] = lane
+    lane = {host, false, false, false, 0, false, 0, false, 0, crawl, suspect and SUSPECT or 0, EMPTY, 0, 0, pool}
+    table.insert(host[OWN_LANES], lane)
     follow(host)
   end
   return lane
 end
 
-local function stamp(lane)
-  meta.stamp = meta.stamp + 1
-  lane.stamp, lane.changed = meta.stamp, true
-  touch(lane.host)
+local function stamp(lane, moment)
+  lane[MOMENT], lane[CHANGED] = moment, true
+  touch(lane[OF_HOST])
 end
 
-local function band_of(entry)
-  local high, low, _, _, _, priority = string.byte(entry, 1, 6)
-  local band = priority + high * 256 + low
-  return band < LOWEST_BAND and band or LOWEST_BAND
+-- Note that something of a band waits in a lane; the moment is the lane's if nothing did.
+local function gets(lane, band, moment)
+  if lane[BAND] == EMPTY then
+    lane[BAND] = band
+    stamp(lane, moment or next_moment())
+  elseif band < lane[BAND] then
+    lane[BAND], lane[CHANGED] = band, true
+    touch(lane[OF_HOST])
+  end
 end
 
 -- Let a request wait in its lane: one class lower for every attempt it has cost.
-local function wait(lane, ordinal, entry)
+local function wait(lane, entry)
   local band = band_of(entry)
-  push(added, queue_of(lane), printed(band * RANK + ordinal), entry)
-  if lane.band == EMPTY then
-    lane.band = band
-    stamp(lane)
-  elseif band < lane.band then
-    lane.band, lane.changed = band, true
-    touch(lane.host)
+  push(added, returned_of(lane), printed(band * RANK + ordinal_of(entry)), entry)
+  local flags = with_flag(lane[LANE_FLAGS], RETURNED, true)
+  if flags ~= lane[LANE_FLAGS] then
+    lane[LANE_FLAGS] = flags
+    touch(lane[OF_HOST])
   end
+  gets(lane, band)
+end
+
+-- Let a new link wait.
+local function wait_fresh(lane, band, entry, moment)
+  push(pushed, fresh_of(lane, band), entry)
+  if not has_flag(lane[FRESH], 2 ^ band) then
+    lane[FRESH] = lane[FRESH] + 2 ^ band
+    touch(lane[OF_HOST])
+  end
+  gets(lane, band, moment)
+end
+
+-- Count what waits in a lane, but for its chunks.
+local function length_of(lane)
+  local number = has_flag(lane[LANE_FLAGS], RETURNED) and call('ZCARD', returned_of(lane)) or 0
+  for band = 0, LOWEST_BAND do
+    if has_flag(lane[FRESH], 2 ^ band) then number = number + call('LLEN', fresh_of(lane, band)) end
+  end
+  return number
 end

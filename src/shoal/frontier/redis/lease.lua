@@ -2,14 +2,13 @@
 --
 -- ARGV     holder, call, limit, seconds, epoch of the server process, 1 if the holder may have a suspect,
 --          crawls (>I each), pools (s1 each), what has landed (leases.lua)
--- returns  token, deadline, seconds to wait, score of the best that is left, the requests (each >dH interval
---          and burst of its host, then LEASED), the leases that were taken back (>dc12 token and id), lanes that want a
---          chunk back (spilled.lua)
+-- returns  token, deadline, seconds to wait, band of the best that is left, the requests (LEASED), the leases that
+--          were taken back (>dc12 token and id), lanes that want a chunk back (spilled.lua)
 --
--- Best band first; in a band the lane that was served least recently. `el` is in that order already; lanes that
--- have cooled down join in. What is looked at is bounded by what can be handed out, however much waits.
+-- Best band first; in a band the lane that has been due for longest. Lines are in that order. What is looked at is
+-- bounded by what can be handed out, however much waits.
 
-local holder, call, limit, seconds, epoch = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local holder, call_id, limit, seconds, epoch = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local MORE = 8  -- lanes looked at beyond the limit: some of their hosts will have been served by then
 local CHORES = 64  -- leases taken back and delays ended per call
 
@@ -17,7 +16,7 @@ notice(epoch)
 
 local given, crawls, pools, position = {}, {}, {}, 1  -- crawls: those that are not paused
 for at = 1, #ARGV[7], 4 do
-  local crawl = struct.unpack('>I', ARGV[7], at)
+  local crawl = parse('>I', ARGV[7], at)
   local terms = terms_of(crawl)
   if terms then
     given[#given + 1] = crawl
@@ -25,7 +24,7 @@ for at = 1, #ARGV[7], 4 do
   end
 end
 while position <= #ARGV[8] do
-  pools[#pools + 1], position = struct.unpack('>Bc0', ARGV[8], position)
+  pools[#pools + 1], position = parse('>Bc0', ARGV[8], position)
 end
 
 land(ARGV[9])
@@ -35,140 +34,162 @@ if #touched + #lost > 0 or next(counted) then  -- mostly there was nothing to do
   save()
   save_batches()
 end
-local suspects_allowed = ARGV[6] == '1' and not redis.call('HGET', tag .. ':su', holder)
+local suspects_allowed = ARGV[6] == '1' and not call('HGET', tag .. ':su', holder)
 
--- --- candidates ------------------------------------------------------------------------------------
+-- --- who is next -----------------------------------------------------------------------------------
 
-local rosters = {}
+local lines = {}  -- each with the next of its bands in which any lane stands
 for _, crawl in ipairs(crawls) do
   for _, pool in ipairs(pools) do
-    rosters[#rosters + 1] = {crawl = crawl, pool = pool, suspect = false}
-    rosters[#rosters + 1] = {crawl = crawl, pool = pool, suspect = true}
-  end
-end
-
-local lines = {}  -- lanes that may be served, in several lists, each with the best first
-local more = false  -- whether there may be others that nobody looked at
-
--- Give the list that has the best lane, and its score.
-local function best_line()
-  local best, score
-  for i = 1, #lines do
-    local line = lines[i]
-    local head = line[line.at]
-    if head and (not best or head.score < score) then best, score = line, head.score end
-  end
-  return best, score
-end
-
--- A lane that stands in line although its host says that it is empty: a script was cut short. If something waits
--- there, it is served.
-local function mended(name, one)
-  local lane = lane_of(host_of(name), one.crawl, one.pool, one.suspect)
-  local head = redis.call('ZRANGE', queue_of(lane), 0, 0)[1]
-  if not head then return false end
-  lane.band = band_of(head)
-  stamp(lane)
-  return lane.band * RANK + lane.stamp
-end
-
-local function score_of(name, one)
-  local band, since = nil, nil
-  if not one.suspect then band, since = peek_lane(name, one.crawl, one.pool) end
-  if not band then
-    local lane = find_lane(host_of(name), one.crawl, one.pool, one.suspect)
-    if lane then band, since = lane.band, lane.stamp end
-  end
-  if not band or band == EMPTY then return mended(name, one) end
-  return band * RANK + since
-end
-
-local function by_score(one, other)
-  return one.score < other.score
-end
-
--- Find the scores of lanes, which are listed by the names of their hosts, and put the best first.
-local function candidates(names, one, set)
-  local line, size, latest, sorted = {at = 1}, 0, -1, true
-  for i = 1, #names do
-    local name = names[i]
-    local score = score_of(name, one)
-    if score then
-      size = size + 1
-      line[size] = {score = score, name = name, roster = one, set = set}
-      sorted, latest = sorted and latest <= score, score
-    else
-      push(removed, roster(one, set), name)
+    local roster = roster_of(crawl, pool)
+    lines[#lines + 1] = {key = roster.line, crawl = crawl, pool = pool, suspect = false, band = 0}
+    if suspects_allowed then
+      lines[#lines + 1] = {key = roster.suspects, crawl = crawl, pool = pool, suspect = true, band = 0}
     end
   end
-  if not sorted then table.sort(line, by_score) end
-  return line
 end
 
--- Look at the best lanes of each roster: those that are eligible, and those that have cooled down by now.
-local function gather(wanted)
-  local found, names = {}, {}
-  local function read(one, set, listed)
-    more = more or #listed == wanted
-    if #listed == 0 then return end
-    found[#found + 1] = {names = listed, one = one, set = set}
-    for i = 1, #listed do names[#names + 1] = listed[i] end
-  end
-  for _, one in ipairs(rosters) do
-    if suspects_allowed or not one.suspect then
-      read(one, 'el', redis.call('ZRANGE', roster(one, 'el'), 0, wanted - 1))
-      read(one, 'co', redis.call('ZRANGEBYSCORE', roster(one, 'co'), '-inf', now * TICKS, 'LIMIT', 0, wanted))
-    end
-  end
-  peek_hosts(names)
-  for _, list in ipairs(found) do
-    lines[#lines + 1] = candidates(list.names, list.one, list.set)
-  end
+local horizon = math.max(step, meta.moment)  -- lanes are due that have a moment, though it may be ahead of the clock
+local more = false  -- whether there may be lanes that are due and that nobody looked at
+
+-- Find the first lane from a place in line on: its host, its band, and when it is due.
+local function first_from(line, place)
+  local found = call('ZRANGEBYSCORE', line.key, place, '+inf', 'WITHSCORES', 'LIMIT', '0', '1')
+  if not found[1] then return nil end
+  local score = tonumber(found[2])
+  local band = math.floor(score / LINE)
+  return found[1], band, score - band * LINE
 end
 
--- What has cooled down and was not served stands in `el` from now on. Its host's state stays as it is: see place.
-local function move_cooled()
-  for _, line in ipairs(lines) do
-    for i = 1, #line do
-      local candidate = line[i]
-      local host = hosts[candidate.name]
-      if candidate.set == 'co' and not (host and host.touched) then
-        push(placed, roster(candidate.roster, 'el'), printed(candidate.score), candidate.name)
-        push(removed, roster(candidate.roster, 'co'), candidate.name)
+-- Move on to the next band in which a lane is due; nil: there is none.
+local function advance(line, band)
+  local _, found, at = first_from(line, printed(band * LINE))
+  while found and at > horizon do
+    _, found, at = first_from(line, printed((found + 1) * LINE))
+  end
+  line.band = found
+end
+
+-- List the hosts that are due in a band of a line, and their states.
+local function hosts_in(line, band)
+  local wanted = limit + MORE
+  local names = call('ZRANGEBYSCORE', line.key, printed(band * LINE), printed(band * LINE + horizon), 'LIMIT', '0',
+    printed(wanted))
+  more = more or #names == wanted
+  return names, #names > 0 and call('HMGET', tag .. ':h', unpack(names))
+end
+
+-- Find out what really waits in a lane that stands elsewhere than its host says: a script was cut short.
+local function mend(lane)
+  local fresh, best = 0, EMPTY
+  for band = LOWEST_BAND, 0, -1 do
+    if call('EXISTS', fresh_of(lane, band)) == 1 then fresh, best = fresh + 2 ^ band, band end
+  end
+  local back = call('ZRANGE', returned_of(lane), 0, 0)[1]
+  if back then best = math.min(best, band_of(back)) end
+  lane[FRESH], lane[LANE_FLAGS] = fresh, with_flag(lane[LANE_FLAGS], RETURNED, back and true or false)
+  lane[LANE_FLAGS] = with_flag(lane[LANE_FLAGS], IN_LINE, true)
+  lane[BAND], lane[CHANGED] = best, true
+  touch(lane[OF_HOST])
+  more = true
+end
+
+-- Give the lane of a host that stands in line; nil: not as it should. The host's state may be known already.
+local function lane_at(name, packed, line, band)
+  local host = hosts[name] or unpack_host(name, packed)
+  local lane = find_lane(host, line.crawl, line.pool, line.suspect)
+  if lane and lane[BAND] == band then return lane end
+  mend(lane or lane_of(host, line.crawl, line.pool, line.suspect))
+end
+
+local function by_turn(one, other)
+  if one.due ~= other.due then return one.due < other.due end
+  if one.name ~= other.name then return one.name < other.name end
+  return one.moment < other.moment
+end
+
+-- List the lanes of a band in several lines, in the order in which they are served.
+local function merged(band, standing)
+  local turns = {}
+  for _, line in ipairs(standing) do
+    local names, states = hosts_in(line, band)
+    for i, name in ipairs(names) do
+      local lane = lane_at(name, states[i], line, band)
+      if lane then
+        local moment = lane[MOMENT]
+        turns[#turns + 1] = {due = due(lane[OF_HOST][READY], moment), name = name, moment = moment, lane = lane}
       end
     end
   end
+  table.sort(turns, by_turn)
+  return turns
 end
 
-local again = {at = 1}  -- lanes that were served and can be served again
+-- --- what waits in a lane --------------------------------------------------------------------------
 
--- Let a lane stand in line again, behind those of its band.
-local function stand(candidate)
-  local low, high = again.at, #again + 1
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    if again[middle].score <= candidate.score then low = middle + 1 else high = middle end
+-- Give the next of its new links, and their band.
+local function fresh_head(lane)
+  while lane[FRESH] > 0 do
+    local read = lane[READ]
+    if not read then
+      local band, fresh, host = lane[BAND], lane[FRESH], lane[OF_HOST]
+      while fresh % 2 ^ (band + 1) < 2 ^ band do band = band + 1 end
+      -- One more than will be taken: the band of the next one is the lane's.
+      local paced = host[INTERVAL] > 0 and host[BURST] == 1
+      local key = fresh_of(lane, band)
+      read = call('LRANGE', key, '0', paced and '1' or '7')
+      lane[READ], lane[READ_KEY], lane[READ_BAND] = read, key, band
+      lane[UNREAD], lane[TAKEN] = #read == (paced and 2 or 8), 0
+    end
+    local next_one = lane[TAKEN] + 1
+    if not read[next_one] and lane[UNREAD] then
+      local found = call('LRANGE', lane[READ_KEY], #read, #read + 15)
+      for i = 1, #found do read[#read + 1] = found[i] end
+      lane[UNREAD] = #found == 16
+    end
+    if read[next_one] then return read[next_one], lane[READ_BAND] end
+    lane[FRESH], lane[READ] = lane[FRESH] - 2 ^ lane[READ_BAND], false  -- that was the last of its band
   end
-  table.insert(again, low, candidate)
+end
+
+-- Give the next of what came back.
+local function returned_head(lane)
+  local back = lane[BACK]
+  if not back or not back[lane[BACK_TAKEN] + 1] then
+    local first = back and #back or 0
+    back = back or {}
+    for _, entry in ipairs(call('ZRANGE', returned_of(lane), first, first + 15)) do back[#back + 1] = entry end
+    lane[BACK] = back
+  end
+  local entry = back[lane[BACK_TAKEN] + 1]
+  if not entry then lane[LANE_FLAGS] = with_flag(lane[LANE_FLAGS], RETURNED, false) end
+  return entry
+end
+
+-- Give the entry that goes next, its band, and whether it is one that came back.
+local function head_of(lane)
+  local entry, band = fresh_head(lane)
+  if lane[LANE_FLAGS] < RETURNED then return entry, band end
+  local back = returned_head(lane)
+  if not back then return entry, band end
+  local back_band = band_of(back)
+  if entry and (band < back_band or band == back_band and ordinal_of(entry) < ordinal_of(back)) then
+    return entry, band
+  end
+  return back, back_band, true
+end
+
+local function take_out(lane, entry, came_back)
+  if came_back then
+    lane[BACK_TAKEN] = lane[BACK_TAKEN] + 1
+    push(removed, returned_of(lane), entry)
+  else
+    lane[TAKEN] = lane[TAKEN] + 1
+    popped[lane[READ_KEY]] = lane[TAKEN]
+  end
 end
 
 -- --- granting --------------------------------------------------------------------------------------
-
--- Give the member of a lane's queue at `index`.
-local function waiting_at(lane, index)
-  local read = lane.read
-  if not read then
-    -- One more than will be taken: the band of the next one is the lane's.
-    local wanted = lane.host.interval > 0 and lane.host.burst == 1 and 2 or 8
-    read = redis.call('ZRANGE', queue_of(lane), 0, wanted - 1)
-    lane.read, lane.rest = read, #read == wanted
-  elseif index > #read and lane.rest then
-    local found = redis.call('ZRANGE', queue_of(lane), #read, #read + 15)
-    for i = 1, #found do read[#read + 1] = found[i] end
-    lane.rest = #found == 16
-  end
-  return read[index]
-end
 
 local leased_until = now + seconds
 local granted_at = told(now)
@@ -177,115 +198,173 @@ local records, granted, numbers, suspect_granted = {}, {}, {}, false  -- numbers
 local short = {}  -- lanes with chunks that were served
 local out = {}  -- ids in this batch
 
--- What is handed out: the pace of its host, for whoever sends it, and the record of the lease.
-local function granted_at_pace(host, record)
-  granted[#granted + 1] = struct.pack('>dH', host.interval, host.burst) .. record
+local function hand_out(host, lane, id, entry)
+  local name, pool, crawl, number = host[NAME], lane[POOL], lane[CRAWL], #granted + 1
+  local record = pack(LEASED, leased_until, granted_at, 0, host[INTERVAL], host[BURST], crawl, #name, name, #pool, pool)
+    .. entry
+  records[2 * number - 1], records[2 * number], granted[number] = id, record, record
+  numbers[crawl] = (numbers[crawl] or 0) + 1
+  take(host, token)
+  lane[MOMENT], lane[CHANGED] = next_moment(), true
+  local flags = lane[LANE_FLAGS] % IN_LINE
+  if flags >= SPILLED then short[lane] = true end
+  if flags % 2 == SUSPECT then suspects_allowed, suspect_granted = false, true end
 end
 
-local function hand_out(lane, id, entry)
-  local name, pool = lane.host.name, lane.pool
-  local record = struct.pack(LEASED, leased_until, granted_at, 0, ordinal_of(entry), lane.crawl, #name, name,
-    #pool, pool) .. entry
-  records[#records + 1], records[#records + 2] = id, record
-  granted_at_pace(lane.host, record)
-  numbers[lane.crawl] = (numbers[lane.crawl] or 0) + 1
-  take(lane.host, token)
-  stamp(lane)
-  if lane.spilled then short[lane] = true end
-  if lane.suspect then suspects_allowed, suspect_granted = false, true end
-end
-
-local function grant(lane)
-  local index = (lane.served or 0) + 1
-  local entry = waiting_at(lane, index)
-  lane.served = index
-  push(removed, queue_of(lane), entry)
-  local id = lease_id(lane.crawl, fingerprint_of(entry))
+local function grant(host, lane)
+  local entry, _, came_back = head_of(lane)
+  if not entry then  -- a script was cut short
+    lane[BAND] = EMPTY
+    touch(host)
+    return
+  end
+  take_out(lane, entry, came_back)
+  local id = lease_id(lane[CRAWL], entry)
   if out[id] then  -- it waited twice, since a script was cut short
-    count(lane.crawl, 'waiting', -1)
-    touch(lane.host)
+    count(lane[CRAWL], 'waiting', -1)
+    touch(host)
   else
     out[id] = true
-    hand_out(lane, id, entry)
+    hand_out(host, lane, id, entry)
   end
-  local following = waiting_at(lane, index + 1)
-  lane.band = following and band_of(following) or EMPTY
+  local read = lane[READ]
+  if not read or not read[lane[TAKEN] + 1] or lane[LANE_FLAGS] >= RETURNED then  -- mostly the next is as the one before
+    local _, band = head_of(lane)
+    lane[BAND] = band or EMPTY
+  end
 end
 
-local function serve()
-  lines[#lines + 1] = again
-  while #granted < limit do
-    local line = best_line()
-    if not line then break end
-    local candidate = line[line.at]
-    line.at = line.at + 1
-    local one, host = candidate.roster, host_of(candidate.name)
-    local lane = find_lane(host, one.crawl, one.pool, one.suspect)
-    if not is_open(host) or host.ready > now then
-      touch(host)  -- another lane took its turn, or it rests
-    elseif not waiting_at(lane, (lane.served or 0) + 1) then
-      lane.band = EMPTY  -- a script was cut short
-      touch(host)
-    elseif suspects_allowed or not lane.suspect then
-      grant(lane)
-      if lane.band ~= EMPTY and is_open(host) and host.ready <= now then
-        candidate.score = lane.band * RANK + lane.stamp
-        stand(candidate)
+local only_line = nil  -- where no other has lanes that are due, as mostly
+local again = {}  -- band -> lanes that were served and can be served again, behind all others of the band
+
+local function serve(lane)
+  local host = lane[OF_HOST]
+  if host[READY] > now then  -- another of its lanes took the turn, or it is due before the step ends
+    more = more or host[READY] < now + 1 / STEPS
+    return
+  end
+  if not is_open(host) then return end
+  if lane[LANE_FLAGS] % 2 == SUSPECT and not suspects_allowed then return end
+  grant(host, lane)
+  if lane[BAND] ~= EMPTY and host[READY] <= now and is_open(host) then push(again, lane[BAND], lane) end
+end
+
+-- Serve the lanes of a band: as they stand in line, then those that can be served again.
+local function serve_band(band)
+  local standing = {}
+  for _, line in ipairs(lines) do
+    if line.band == band then standing[#standing + 1] = line end
+  end
+  if only_line then  -- in order already
+    local names, states = hosts_in(only_line, band)
+    for i = 1, #names do
+      if #granted == limit then return end
+      local lane = lane_at(names[i], states[i], only_line, band)
+      if lane then serve(lane) end
+    end
+  else
+    local turns = merged(band, standing)
+    while turns[1] do
+      if #granted == limit then return end
+      local turn = table.remove(turns, 1)
+      local at = due(turn.lane[OF_HOST][READY], turn.moment)
+      if at == turn.due then
+        serve(turn.lane)
+      else  -- another lane of its host was served
+        turn.due = at
+        table.insert(turns, turn)
+        table.sort(turns, by_turn)
       end
     end
+  end
+  local behind, number = again[band], 1
+  while behind and behind[number] do
+    if #granted == limit then return end
+    serve(behind[number])
+    number = number + 1
+  end
+  again[band] = nil
+  for _, line in ipairs(standing) do advance(line, band + 1) end
+end
+
+-- Give the best band in which anything may go.
+local function best_band()
+  local best = nil
+  for _, line in ipairs(lines) do
+    if line.band and (suspects_allowed or not line.suspect) then best = math.min(best or line.band, line.band) end
+  end
+  for band in pairs(again) do best = math.min(best or band, band) end
+  return best
+end
+
+local function serve_all()
+  local due_lines = {}
+  for _, line in ipairs(lines) do
+    advance(line, 0)
+    if line.band then due_lines[#due_lines + 1] = line end
+  end
+  if #due_lines == 1 then only_line = due_lines[1] end
+  local band = best_band()
+  while band and #granted < limit do
+    serve_band(band)
+    band = best_band()
   end
   for crawl, number in pairs(numbers) do
     count(crawl, 'waiting', -number)
     count(crawl, 'leased', number)
   end
-  local _, score = best_line()
-  return score
+  return band
 end
 
 -- Say when asking again can help.
 local function wait_hint()
   if #granted == limit or more then return 0 end
   local first = math.huge
-  local function consider(key, ticks)
-    local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
-    if head[2] then first = math.min(first, tonumber(head[2]) / ticks) end
+  local function consider(key)
+    local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    if head[2] then first = math.min(first, tonumber(head[2])) end
   end
-  for _, one in ipairs(rosters) do
-    if suspects_allowed or not one.suspect then consider(roster(one, 'co'), TICKS) end
+  for _, line in ipairs(lines) do
+    local name, band, at = first_from(line, '0')
+    while name and (suspects_allowed or not line.suspect) do
+      if at <= step then  -- it was looked at
+        name, band, at = first_from(line, printed(band * LINE + step + 1))
+      else
+        first = math.min(first, host_of(name)[READY])
+        name, band, at = first_from(line, printed((band + 1) * LINE))
+      end
+    end
   end
-  for _, crawl in ipairs(crawls) do consider(tag .. ':dl:' .. crawl, 1) end
-  consider(tag .. ':lx', 1)
-  consider(tag .. ':rf', 1)
+  for _, crawl in ipairs(crawls) do consider(tag .. ':dl:' .. crawl) end
+  consider(tag .. ':lx')
+  consider(tag .. ':rf')
   return math.max(first - now, 0)
 end
 
 -- A call that is repeated because its answer was lost gets the same batch again.
 local function repeated()
-  local latest = redis.call('GET', tag .. ':ca:' .. holder)
-  if not latest or string.sub(latest, 9) ~= call then return false end
-  token = struct.unpack('>d', latest)
+  local latest = call('GET', tag .. ':ca:' .. holder)
+  if not latest or sub(latest, 9) ~= call_id then return false end
+  token = parse('>d', latest)
   for _, record in pairs(load_batch(token).records) do
-    local host = host_of(unpack_leased(record).name)
-    granted_at_pace(host, record)
+    granted[#granted + 1] = record
     leased_until = deadline_of(record)
   end
   return true
 end
 
-local best = false
+local best = nil
 if not repeated() and limit > 0 then
-  gather(limit + MORE)
-  best = serve()
-  move_cooled()
+  best = serve_all()
   if #granted > 0 then
     meta.token = token
-    redis.call('HSET', KEYS[1], 'token', token)  -- first: no other batch may ever have the same
-    local key, member = batch_key(token), string.format('%.0f', token)
+    call('HSET', KEYS[1], 'token', token)  -- first: no other batch may ever have the same
+    local key, member = batch_key(token), format('%.0f', token)
     call_with('HSET', key, records)
-    redis.call('HSET', key, '_', '0' .. holder)
-    redis.call('ZADD', tag .. ':lx', leased_until, member)
+    call('HSET', key, '_', '0' .. holder)
+    call('ZADD', tag .. ':lx', leased_until, member)
     if suspect_granted then hold_suspect(holder, 1) end
-    redis.call('SET', tag .. ':ca:' .. holder, struct.pack('>d', token) .. call,
+    call('SET', tag .. ':ca:' .. holder, pack('>d', token) .. call_id,
       'PX', math.max(math.ceil(seconds * 1000), 1))
   end
   save()
@@ -293,6 +372,6 @@ if not repeated() and limit > 0 then
 end
 local wanted = wanted_chunks()
 return {
-  string.format('%.0f', token), exact(told(leased_until)), exact(wait_hint()), best and exact(best) or '',
+  format('%.0f', token), exact(told(leased_until)), exact(wait_hint()), best or '',
   granted, lost, wanted,
 }

@@ -6,37 +6,47 @@
 -- other check is needed. Each request has a deadline of its own, because a worker may extend some of a batch;
 -- T:lx has the earliest, and whether they differ is noted with the batch, so that the usual case costs nothing.
 
-local LEASED = '>ddBdIBc0Bc0'  -- with the RECORD in it, but for its entry
-local LEASED_SIZE = 17  -- without it
+local LEASED = '>ddBdHIBc0Bc0'  -- with the RECORD in it, but for its entry
 local LANDED_AT = 17  -- the byte that says so
 
-local batches = {}  -- token -> {holder, mixed, records, ended}; as far as this call has come
+-- A lease as an array, as hosts are: where it is, then the fields of LEASED.
+local BATCH, ID, HELD, GRANTED_AT, LANDED, HELD_INTERVAL, HELD_CRAWL, HELD_HOST = 1, 2, 3, 5, 6, 7, 9, 10
+local HELD_POOL, ENTRY_AT = 11, 12
+
+local batches = {}  -- token -> batch, as far as this call has come
 
 local function batch_key(token)
-  return tag .. ':l:' .. string.format('%.0f', token)
+  return tag .. ':l:' .. format('%.0f', token)
 end
 
 local function batch_of(token)
   local batch = batches[token]
   if not batch then
-    batch = {key = batch_key(token), records = {}, ended = {}, mixed = false, holder = ''}
+    batch = {token = token, key = batch_key(token), records = {}, ended = {}, mixed = false, holder = ''}
     batches[token] = batch
   end
   return batch
 end
 
 local function read_head(batch, packed)
-  if packed then batch.mixed, batch.holder = string.sub(packed, 1, 1) == '1', string.sub(packed, 2) end
+  if packed then batch.mixed, batch.holder = sub(packed, 1, 1) == '1', sub(packed, 2) end
 end
 
-local function lease_id(crawl, fp)
-  return struct.pack('>I', crawl) .. fp
+local id_beginnings = {}  -- crawl -> its part of an id
+
+local function lease_id(crawl, entry)
+  local beginning = id_beginnings[crawl]
+  if not beginning then
+    beginning = pack('>I', crawl)
+    id_beginnings[crawl] = beginning
+  end
+  return beginning .. sub(entry, FP_FIRST, FP_LAST)
 end
 
 -- Read some requests of a batch, in one call.
 local function load_leased(token, ids)
   local batch = batch_of(token)
-  local found = redis.call('HMGET', batch.key, '_', unpack(ids))
+  local found = call('HMGET', batch.key, '_', unpack(ids))
   read_head(batch, found[1])
   for i = 1, #ids do batch.records[ids[i]] = found[i + 1] or nil end  -- missing ones come as false
   return batch
@@ -45,7 +55,7 @@ end
 -- Read a whole batch; it has no more than one call can hand out.
 local function load_batch(token)
   local batch = batch_of(token)
-  local found = redis.call('HGETALL', batch.key)
+  local found = call('HGETALL', batch.key)
   for i = 1, #found, 2 do
     if found[i] == '_' then
       read_head(batch, found[i + 1])
@@ -57,27 +67,28 @@ local function load_batch(token)
   return batch
 end
 
-local function unpack_leased(packed)
-  local _, granted_at, landed, ordinal, crawl, name, pool, position = struct.unpack(LEASED, packed)
-  return {
-    granted_at = granted_at, landed = landed == 1, ordinal = ordinal, crawl = crawl, name = name, pool = pool,
-    entry = string.sub(packed, position),
-  }
+local function unpack_leased(batch, id, record)
+  return {batch, id, record, parse(LEASED, record)}
+end
+
+local function entry_in(lease)
+  return sub(lease[HELD], lease[ENTRY_AT])
 end
 
 local function deadline_of(record)
-  return (struct.unpack('>d', record))
+  return (parse('>d', record))
 end
 
 -- Take a request out of its batch.
-local function end_lease(batch, id)
+local function end_lease(lease)
+  local batch, id = lease[BATCH], lease[ID]
   batch.records[id] = nil
   batch.ended[#batch.ended + 1] = id
 end
 
 -- Note how many suspects a holder has: no more than one, but where a script was cut short.
 local function hold_suspect(holder, by)
-  if redis.call('HINCRBY', tag .. ':su', holder, by) <= 0 then redis.call('HDEL', tag .. ':su', holder) end
+  if call('HINCRBY', tag .. ':su', holder, by) <= 0 then call('HDEL', tag .. ':su', holder) end
 end
 
 local function earliest(batch)
@@ -89,13 +100,13 @@ end
 -- Remove what has ended; to be called last.
 local function save_batches()
   for token, batch in pairs(batches) do
-    local ended, member = batch.ended, string.format('%.0f', token)
-    if #ended > 0 and redis.call('HLEN', batch.key) <= #ended + 1 then  -- its head alone is left
-      redis.call('DEL', batch.key)
-      redis.call('ZREM', tag .. ':lx', member)
+    local ended, member = batch.ended, format('%.0f', token)
+    if #ended > 0 and call('HLEN', batch.key) <= #ended + 1 then  -- its head alone is left
+      call('DEL', batch.key)
+      call('ZREM', tag .. ':lx', member)
     elseif #ended > 0 then
       call_with('HDEL', batch.key, ended)
-      if batch.mixed then redis.call('ZADD', tag .. ':lx', earliest(load_batch(token)), member) end
+      if batch.mixed then call('ZADD', tag .. ':lx', earliest(load_batch(token)), member) end
     end
     batch.ended = {}
   end
@@ -103,56 +114,55 @@ end
 
 -- --- what becomes of a request ---------------------------------------------------------------------
 
-local function let_go(host, landed)
-  if not landed then
-    host.inflight = math.max(host.inflight - 1, 0)
+local function let_go(host, lease)
+  if lease[LANDED] == 0 then
+    host[INFLIGHT] = math.max(host[INFLIGHT] - 1, 0)
     touch(host)
   end
 end
 
 -- Let a request wait again, at once or after `delay`.
-local function put_back(host, crawl, pool, ordinal, entry, delay)
+local function put_back(host, crawl, pool, entry, delay)
   local packed = pack_entry(entry)
   if delay > 0 then
-    push(added, tag .. ':dl:' .. crawl, now + delay, pack_record(ordinal, crawl, host.name, pool, packed))
+    push(added, tag .. ':dl:' .. crawl, now + delay, pack_record(crawl, host[NAME], pool, packed))
     count(crawl, 'delayed', 1)
   else
-    wait(lane_of(host, crawl, pool, entry.crashes > 0), ordinal, packed)
+    wait(lane_of(host, crawl, pool, entry.crashes > 0), packed)
     count(crawl, 'waiting', 1)
   end
 end
 
 -- Give a request up. LETTER of keys.py.
-local function die(crawl, ordinal, entry, record, letter)
-  local page, holder, reason = letter.page or '', string.sub(letter.holder, 1, 255), letter.reason
-  local packed = struct.pack('>dHIc0Bc0Bc0Hc0', told(now), letter.status, #page, page, #holder, holder,
+local function die(crawl, entry, record, letter)
+  local page, holder, reason = letter.page or '', sub(letter.holder, 1, 255), letter.reason
+  local packed = pack('>dHIc0Bc0Bc0Hc0', told(now), letter.status, #page, page, #holder, holder,
     #letter.class, letter.class, #reason, reason) .. record
   push(written, tag .. ':d:' .. crawl, entry.fp, packed)  -- after its date: who lists letters goes by dates
-  push(added, tag .. ':dz:' .. crawl, told(now), struct.pack('>d', ordinal) .. entry.fp)
+  push(added, tag .. ':dz:' .. crawl, told(now), pack('>d', entry.ordinal) .. entry.fp)
   count(crawl, 'dead', 1)
   count(crawl, 'dead.' .. letter.class, 1)
 end
 
 -- Charge a request whose holder died or overran.
-local function crash(batch, id)
-  local leased = unpack_leased(batch.records[id])
-  local crawl, ordinal, pool = leased.crawl, leased.ordinal, leased.pool
-  local host, terms, entry = host_of(leased.name), terms_of(crawl), unpack_entry(leased.entry)
-  end_lease(batch, id)
-  let_go(host, leased.landed)
-  if entry.crashes > 0 then hold_suspect(batch.holder, -1) end
+local function crash(lease)
+  local holder, crawl, pool = lease[BATCH].holder, lease[HELD_CRAWL], lease[HELD_POOL]
+  local host, terms, entry = host_of(lease[HELD_HOST]), terms_of(crawl), unpack_entry(entry_in(lease))
+  end_lease(lease)
+  let_go(host, lease)
+  if entry.crashes > 0 then hold_suspect(holder, -1) end
   if not terms then return end  -- dropped
-  entry.first_at = entry.first_at or leased.granted_at
+  entry.first_at = entry.first_at or lease[GRANTED_AT]
   entry.attempts = math.min(entry.attempts + 1, MOST_ATTEMPTS)
   entry.crashes = math.min(entry.crashes + 1, MOST_CRASHES)
   count(crawl, 'leased', -1)
   count(crawl, 'crashes', 1)
   if entry.crashes < terms.max_crashes then
-    put_back(host, crawl, pool, ordinal, entry, 0)
+    put_back(host, crawl, pool, entry, 0)
     return
   end
-  die(crawl, ordinal, entry, pack_record(ordinal, crawl, host.name, pool, pack_entry(entry)), {
-    status = 0, class = 'poison', holder = batch.holder,
+  die(crawl, entry, pack_record(crawl, host[NAME], pool, pack_entry(entry)), {
+    status = 0, class = 'poison', holder = holder,
     reason = 'its holder died or overran ' .. entry.crashes .. ' times',
   })
 end
@@ -162,7 +172,7 @@ end
 -- Take back leases whose deadline has passed, a whole batch at a time until `limit` are; name them.
 local function reclaim(limit)
   local lost = {}
-  local tokens = redis.call('ZRANGEBYSCORE', tag .. ':lx', '-inf', now, 'LIMIT', 0, limit)
+  local tokens = call('ZRANGEBYSCORE', tag .. ':lx', '-inf', now, 'LIMIT', 0, limit)
   table.sort(tokens, function(one, other) return tonumber(one) < tonumber(other) end)
   for _, member in ipairs(tokens) do
     if #lost >= limit then break end
@@ -170,9 +180,11 @@ local function reclaim(limit)
     local batch, expired = load_batch(token), {}
     for id, record in pairs(batch.records) do
       if deadline_of(record) <= now then
-        local ordinal, crawl = struct.unpack('>dI', record, LEASED_SIZE + 1)
-        local terms = terms_of(crawl)
-        expired[#expired + 1] = {id = id, ordinal = ordinal, name = terms and terms.name or ''}
+        local lease = unpack_leased(batch, id, record)
+        local terms = terms_of(lease[HELD_CRAWL])
+        expired[#expired + 1] = {
+          lease = lease, ordinal = ordinal_of(entry_in(lease)), name = terms and terms.name or '',
+        }
       end
     end
     -- In the order in which they were accepted: as good as any, and the same on every server.
@@ -181,13 +193,13 @@ local function reclaim(limit)
       return one.ordinal < other.ordinal
     end)
     for _, one in ipairs(expired) do
-      crash(batch, one.id)
-      lost[#lost + 1] = struct.pack('>dc12', token, one.id)
+      crash(one.lease)
+      lost[#lost + 1] = pack('>dc12', token, one.lease[ID])
     end
     if next(batch.records) then
       batch.mixed = true  -- some have another deadline: look for the earliest
     elseif #expired == 0 then
-      redis.call('ZREM', tag .. ':lx', member)  -- a batch that is gone
+      call('ZREM', tag .. ':lx', member)  -- a batch that is gone
     end
   end
   return lost
@@ -196,9 +208,9 @@ end
 -- Let wait what was delayed until now.
 local function promote(crawl, limit)
   local key = tag .. ':dl:' .. crawl
-  for _, record in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, limit)) do
-    local ordinal, _, name, pool, packed = unpack_record(record)
-    wait(lane_of(host_of(name), crawl, pool, is_suspect(packed)), ordinal, packed)
+  for _, record in ipairs(call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, limit)) do
+    local _, name, pool, packed = unpack_record(record)
+    wait(lane_of(host_of(name), crawl, pool, is_suspect(packed)), packed)
     push(removed, key, record)
     count(crawl, 'delayed', -1)
     count(crawl, 'waiting', 1)
@@ -209,16 +221,17 @@ end
 local function land(frame)
   local ids = {}
   for position = 1, #frame, 20 do
-    local token, id = struct.unpack('>dc12', frame, position)
+    local token, id = parse('>dc12', frame, position)
     push(ids, token, id)
   end
   for token, several in pairs(ids) do
     local batch, landed = load_leased(token, several), {}
     for _, id in ipairs(several) do
       local record = batch.records[id]
-      if record and string.byte(record, LANDED_AT) == 0 then
-        let_go(host_of(unpack_leased(record).name), false)
-        record = string.sub(record, 1, LANDED_AT - 1) .. '\1' .. string.sub(record, LANDED_AT + 1)
+      if record and byte(record, LANDED_AT) == 0 then
+        local lease = unpack_leased(batch, id, record)
+        let_go(host_of(lease[HELD_HOST]), lease)
+        record = sub(record, 1, LANDED_AT - 1) .. '\1' .. sub(record, LANDED_AT + 1)
         batch.records[id] = record
         landed[#landed + 1], landed[#landed + 2] = id, record
       end

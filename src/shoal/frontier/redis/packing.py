@@ -1,14 +1,17 @@
 """What travels between client and scripts, and what lies in the store: packed as keys.py says."""
 
+import itertools
+import operator
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import msgspec
 
 from shoal.frontier.answers import DeadLetter
-from shoal.frontier.rules import answered
+from shoal.frontier.redis.seen import seen_hash
+from shoal.frontier.rules import answered, band
 from shoal.model.errors import Rejected
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import (
@@ -30,15 +33,16 @@ from shoal.model.request import Link, unpack
 
 DONE, FETCHED, GONE, FILTERED, DEAD, RETRY, RELEASED = range(1, 8)
 BLOCKED, SENT, ANSWERED = 1, 2, 4
+RANK = 1 << 42
 
 _double = struct.Struct(">d")
 _held = struct.Struct(">dI8s")
 _dated = struct.Struct(">d8s")
-_record = struct.Struct(">dI")
-_entry = struct.Struct(">HBHB8s6x")  # without the ordinal, which a score or a record has, too
-_leased = struct.Struct(">ddB")
-_pace = struct.Struct(">dH")
-_settlement = struct.Struct(">dI8sBBd")
+_entry = struct.Struct(">HIHBHB8s")  # the ordinal in two parts: there is no integer of six bytes
+_new = struct.Struct(
+    ">5xB8s"
+)  # the same for a link: without the ordinal, which it is given, and nothing counted yet
+_leased = struct.Struct(">ddBdH")
 _letter = struct.Struct(">dHI")
 _fingerprint = struct.Struct(">Q")
 
@@ -67,22 +71,42 @@ def _long(packed: bytes) -> bytes:
     return struct.pack(">I", len(packed)) + packed
 
 
+class _Run(NamedTuple):
+    """Links of one lane and one band that come after one another."""
+
+    host: int
+    crawl: int
+    pool: str
+    band: int
+
+
 # --- into scripts ----------------------------------------------------------------------------------
 
 
-def pack_links(links: Iterable[tuple[int, Link]]) -> bytes:
-    """Pack links, each with the number of its crawl, for add.lua."""
-    lanes: dict[tuple[int, str, str], int] = {}
-    packed = bytearray()
-    number = 0
-    for crawl, link in links:
-        lane = lanes.setdefault((crawl, link.host, link.pool), len(lanes) + 1)
-        decimal = str(link.fingerprint).encode()
-        packed += struct.pack(">HBB", lane, link.priority, len(decimal)) + decimal
-        packed += pack_fp(link.fingerprint) + _long(link.packed)
-        number += 1
-    named = [struct.pack(">I", crawl) + _short(host) + _short(pool) for crawl, host, pool in lanes]
-    return b"".join((struct.pack(">H", len(lanes)), *named, struct.pack(">H", number), packed))
+def pack_links(links: Iterable[tuple[int, Link]]) -> list[bytes]:
+    """Pack links, each with the number of its crawl, for add.lua: a frame, and the hosts."""
+    hosts: dict[str, int] = {}
+    rows: list[tuple[_Run, bytes]] = []
+    for place, (crawl, link) in enumerate(links, start=1):
+        fp = link.fingerprint
+        decimal = b"%d" % fp
+        entry = _new.pack(link.priority, pack_fp(fp)) + link.packed
+        host = hosts.setdefault(link.host, len(hosts) + 1)
+        packed = struct.pack(">HIB", place, seen_hash(fp), len(decimal)) + decimal + _long(entry)
+        rows.append((_Run(host, crawl, link.pool, band(link.priority, 0)), packed))
+    rows.sort(key=lambda row: row[0].host)  # those of a host come together, and stay in their order
+    frame = bytearray()
+    runs = 0
+    for run, several in itertools.groupby(rows, key=operator.itemgetter(0)):
+        found = [packed for _, packed in several]
+        frame += struct.pack(">IH", run.crawl, run.host) + _short(run.pool)
+        frame += struct.pack(">BH", run.band, len(found)) + b"".join(found)
+        runs += 1
+    return [struct.pack(">HH", len(rows), runs) + bytes(frame), *map(_name, hosts)]
+
+
+def _name(text: str) -> bytes:
+    return _short(text)[1:]
 
 
 Held = tuple[int, int, int]  # token, number of the crawl, fingerprint: what a lease goes by
@@ -98,17 +122,19 @@ def unpack_held(packed: bytes) -> Held:
     return int(token), crawl, unpack_fp(fp)
 
 
-def pack_settlements(settlements: Sequence[tuple[int, Settlement]]) -> bytes:
-    """Pack settlements, each with the number of its crawl, for settle.lua."""
-    packed = bytearray(struct.pack(">H", len(settlements)))
-    for crawl, settlement in settlements:
-        lease = settlement.lease
-        code, payload = _pack_outcome(settlement.outcome)
-        flags = BLOCKED * settlement.blocked + SENT * settlement.sent + ANSWERED * answered(settlement)
-        fp = pack_fp(lease.fingerprint)
-        packed += _settlement.pack(lease.token, crawl, fp, code, flags, lease.interval)
-        packed += payload + pack_items(settlement.items)
-    return bytes(packed)
+def pack_settlements(settlements: Sequence[tuple[int, Settlement]]) -> list[bytes]:
+    """Pack settlements, each with the number of its crawl, for settle.lua: a frame, and the ids."""
+    batches, packed, ids = [], bytearray(), []
+    for token, several in itertools.groupby(settlements, key=lambda pair: pair[1].lease.token):
+        number = 0
+        for crawl, settlement in several:
+            code, payload = _pack_outcome(settlement.outcome)
+            flags = BLOCKED * settlement.blocked + SENT * settlement.sent + ANSWERED * answered(settlement)
+            packed += bytes((code, flags)) + pack_items(settlement.items) + payload
+            ids.append(struct.pack(">I8s", crawl, pack_fp(settlement.lease.fingerprint)))
+            number += 1
+        batches.append(struct.pack(">dH", token, number))
+    return [struct.pack(">H", len(batches)) + b"".join(batches) + bytes(packed), *ids]
 
 
 def _pack_outcome(outcome: Outcome) -> tuple[int, bytes]:
@@ -198,6 +224,7 @@ def pack_ordinals(letters: Iterable[tuple[float, int]]) -> bytes:
 class Entry:
     """A request as it waits in a lane."""
 
+    ordinal: int
     fingerprint: int
     attempts: int
     crashes: int
@@ -211,7 +238,6 @@ class Entry:
 class Record:
     """A request outside a lane: it brings along where it belongs."""
 
-    ordinal: float
     crawl: int
     host: str
     pool: str
@@ -222,16 +248,25 @@ class Record:
 class Leased:
     leased_until: float
     landed: bool
+    interval: float  # of its host, and its burst: the pace under which it was leased
+    burst: int
     record: Record
 
 
 def unpack_entry(packed: bytes) -> Entry:
-    attempts, crashes, rests, priority, fp = _entry.unpack_from(packed)
+    high, low, attempts, crashes, rests, priority, fp = _entry.unpack_from(packed)
     position, first_at = _entry.size, None
     if attempts + rests:
         [first_at] = _double.unpack_from(packed, position)
         position += _double.size
-    return Entry(unpack_fp(fp), attempts, crashes, rests, priority, first_at, packed[position:])
+    ordinal = (high << 32) + low
+    return Entry(ordinal, unpack_fp(fp), attempts, crashes, rests, priority, first_at, packed[position:])
+
+
+def score_of(packed: bytes) -> int:
+    """Give the place of an ENTRY in its lane."""
+    entry = unpack_entry(packed)
+    return band(entry.priority, entry.attempts) * RANK + entry.ordinal
 
 
 def _short_at(packed: bytes, position: int) -> tuple[str, int]:
@@ -240,23 +275,23 @@ def _short_at(packed: bytes, position: int) -> tuple[str, int]:
 
 
 def unpack_record(packed: bytes, position: int = 0) -> Record:
-    ordinal, crawl = _record.unpack_from(packed, position)
-    host, position = _short_at(packed, position + _record.size)
+    [crawl] = struct.unpack_from(">I", packed, position)
+    host, position = _short_at(packed, position + 4)
     pool, position = _short_at(packed, position)
-    return Record(ordinal, crawl, host, pool, unpack_entry(packed[position:]))
+    return Record(crawl, host, pool, unpack_entry(packed[position:]))
 
 
 def unpack_leased(packed: bytes, position: int = 0) -> Leased:
-    leased_until, _, landed = _leased.unpack_from(packed, position)
-    return Leased(leased_until, bool(landed), unpack_record(packed, position + _leased.size))
+    leased_until, _, landed, interval, burst = _leased.unpack_from(packed, position)
+    record = unpack_record(packed, position + _leased.size)
+    return Leased(leased_until, bool(landed), interval, burst, record)
 
 
 def unpack_grants(granted: Sequence[bytes], token: int, leased_until: float) -> Iterator[tuple[int, Lease]]:
     """Give what lease.lua handed out, each with the number of its crawl instead of the name."""
     for packed in granted:
-        interval, burst = _pace.unpack_from(packed)
-        record = unpack_leased(packed, _pace.size).record
-        entry = record.entry
+        leased = unpack_leased(packed)
+        record, entry = leased.record, leased.record.entry
         yield (
             record.crawl,
             Lease(
@@ -269,13 +304,13 @@ def unpack_grants(granted: Sequence[bytes], token: int, leased_until: float) -> 
                 entry.crashes,
                 entry.rests,
                 leased_until,
-                interval,
-                burst,
+                leased.interval,
+                leased.burst,
             ),
         )
 
 
-def unpack_letter(crawl: str, packed: bytes) -> tuple[float, DeadLetter]:
+def unpack_letter(crawl: str, packed: bytes) -> tuple[int, DeadLetter]:
     """Give a dead letter and its place in the order of acceptance."""
     died_at, status, size = _letter.unpack_from(packed)
     position = _letter.size + size
@@ -286,7 +321,7 @@ def unpack_letter(crawl: str, packed: bytes) -> tuple[float, DeadLetter]:
     reason = packed[position + 2 : position + 2 + length].decode(errors="replace")
     record = unpack_record(packed, position + 2 + length)
     entry = record.entry
-    return record.ordinal, DeadLetter(
+    return entry.ordinal, DeadLetter(
         crawl=crawl,
         fingerprint=entry.fingerprint,
         host=record.host,

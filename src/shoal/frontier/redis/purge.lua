@@ -6,9 +6,9 @@
 local crawl, fps = tonumber(ARGV[1]), {}
 local letters = tag .. ':d:' .. crawl
 for position = 1, #ARGV[2], 16 do
-  local member = string.sub(ARGV[2], position, position + 15)
-  local fp = string.sub(member, 9)
-  if redis.call('HEXISTS', letters, fp) == 1 then
+  local member = sub(ARGV[2], position, position + 15)
+  local fp = sub(member, 9)
+  if call('HEXISTS', letters, fp) == 1 then
     push(removed, tag .. ':dz:' .. crawl, member)
     fps[#fps + 1] = fp
   end

@@ -5,7 +5,7 @@
 --
 -- A host that is not reached, because whoever swept has died, follows when it is next looked at.
 
-local cursor, found = unpack(redis.call('HSCAN', tag .. ':h', ARGV[1], 'COUNT', ARGV[2]))
+local cursor, found = unpack(call('HSCAN', tag .. ':h', ARGV[1], 'COUNT', ARGV[2]))
 for i = 1, #found, 2 do unpack_host(found[i], found[i + 1]) end
 save()
 return cursor

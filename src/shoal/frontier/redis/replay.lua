@@ -9,34 +9,34 @@ local letters = tag .. ':d:' .. crawl
 local function unpack_letter(packed)
   local letter, position = {}
   letter.died_at, letter.status, letter.page, letter.holder, letter.class, letter.reason, position =
-    struct.unpack('>dHIc0Bc0Bc0Hc0', packed)
-  letter.record = string.sub(packed, position)
+    parse('>dHIc0Bc0Bc0Hc0', packed)
+  letter.record = sub(packed, position)
   return letter
 end
 
 local dates = {}  -- of the letters that are put back
 
 local function revive(fp, letter, parsed_again)
-  local ordinal, _, name, pool, packed = unpack_record(letter.record)
+  local _, name, pool, packed = unpack_record(letter.record)
   local entry = unpack_entry(packed)
   if parsed_again then
     announce(crawl, entry, letter.record, letter.page, letter.holder)
   else
     entry.attempts, entry.crashes, entry.rests, entry.first_at = 0, 0, 0, nil
-    put_back(host_of(name), crawl, pool, ordinal, entry, 0)
+    put_back(host_of(name), crawl, pool, entry, 0)
   end
-  dates[#dates + 1] = struct.pack('>d', ordinal) .. fp
+  dates[#dates + 1] = pack('>d', entry.ordinal) .. fp
   count(crawl, 'dead', -1)
   count(crawl, 'dead.' .. letter.class, -1)
 end
 
 local revived = {}
 if terms_of(crawl) then
-  number, position = struct.unpack('>H', frame, position)
+  number, position = parse('>H', frame, position)
   for _ = 1, number do
     local fp, again
-    fp, again, position = struct.unpack('>c8B', frame, position)
-    local packed = redis.call('HGET', letters, fp)
+    fp, again, position = parse('>c8B', frame, position)
+    local packed = call('HGET', letters, fp)
     if packed then
       revive(fp, unpack_letter(packed), again == 1)
       revived[#revived + 1] = fp

@@ -3,8 +3,8 @@
 -- ARGV     origin
 -- returns  when it expires, its status, its text; nothing if it is not known any more
 
-local kept = redis.call('GET', tag .. ':r:' .. ARGV[1])
+local kept = call('GET', tag .. ':r:' .. ARGV[1])
 if not kept then return false end
-local expires, status, position = struct.unpack('>dI', kept)
+local expires, status, position = parse('>dI', kept)
 if expires <= told(now) then return false end
-return {exact(expires), status, string.sub(kept, position)}
+return {exact(expires), status, sub(kept, position)}

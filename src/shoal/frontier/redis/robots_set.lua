@@ -5,8 +5,8 @@
 local expires = tonumber(ARGV[2])
 local seconds = expires - told(now)
 if seconds > 0 then
-  redis.call('SET', tag .. ':r:' .. ARGV[1], struct.pack('>dI', expires, tonumber(ARGV[3])) .. ARGV[4],
+  call('SET', tag .. ':r:' .. ARGV[1], pack('>dI', expires, tonumber(ARGV[3])) .. ARGV[4],
     'PX', math.ceil(seconds * 1000))
 else
-  redis.call('DEL', tag .. ':r:' .. ARGV[1])
+  call('DEL', tag .. ':r:' .. ARGV[1])
 end

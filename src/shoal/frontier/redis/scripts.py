@@ -1,5 +1,10 @@
-"""The scripts: each is the fragments that it needs, in a fixed order, and its own file."""
+"""The scripts: each is the fragments that it needs, in a fixed order, and its own file.
 
+Constants (`local RANK = 4398046511104`) are written into the text wherever they are named. A function of Lua
+has room for 200 names, and a host alone has twenty fields; and a number in the text costs nothing to look up.
+"""
+
+import re
 from importlib.resources import files
 
 from shoal.stores.redis import Script
@@ -21,6 +26,28 @@ _FRAGMENTS = (
     "seen",
     "views",
 )
+
+
+_CONSTANTS = re.compile(r"^local ([A-Z][A-Z_, ]+) = (.+?)(?: +--.*)?$", re.MULTILINE)
+_LITERAL = re.compile(r"-?[\d.]+|'[^']*'")
+_WORDS = re.compile(r"'[^']*'|--.*|\b[A-Z][A-Z_]+\b")
+
+
+def inlined(source: str) -> str:
+    """Write the constants of a script into its text, and leave their lines and all comments empty."""
+    constants: dict[str, str] = {}
+
+    def note(declared: re.Match[str]) -> str:
+        names, values = declared[1].split(", "), declared[2].split(", ")
+        if len(names) != len(values) or not all(map(_LITERAL.fullmatch, values)):
+            return declared[0]
+        constants.update(zip(names, values, strict=True))
+        return ""
+
+    def write(word: re.Match[str]) -> str:
+        return "" if word[0].startswith("--") else constants.get(word[0], word[0])
+
+    return _WORDS.sub(write, _CONSTANTS.sub(note, source))
 
 
 class Scripts:
@@ -56,7 +83,7 @@ class Scripts:
     def _script(self, name: str, *fragments: str, header: str = _ALWAYS) -> Script:
         wanted = {"clock", "shard", "terms", "hosts", "lanes", *fragments}
         texts = [self._text(fragment) for fragment in _FRAGMENTS if fragment in wanted]
-        return Script(name, header + "\n".join([*texts, self._text(name)]))
+        return Script(name, header + inlined("\n".join([*texts, self._text(name)])))
 
     def _text(self, name: str) -> str:
         if name == "clock" and self._clock is not None:

@@ -11,8 +11,9 @@
 -- A script that dies half way leaves no hole: a split copies, then says so, then removes. The size may lag
 -- behind by the fingerprints of that call, which only delays a split.
 --
--- Fingerprints are decimal strings of 63-bit numbers. A double holds their first 53 bits, rounded the same way
--- by every server: as good a hash as the whole.
+-- Fingerprints are decimal strings of 63-bit numbers, which Lua's cannot hold. Their hash, 31 bits that the caller
+-- brings, is their first bits backwards: so those that share a bucket share their first bits, and a split takes the
+-- larger ones.
 
 -- Just before its turn to be split a bucket holds twice the mean: 400, and 512 is more than five standard
 -- deviations away.
@@ -22,15 +23,12 @@ local SEEN_SPLITS = 8  -- per call; 0.1 ms each
 local seen_known = {}  -- crawl -> its seen-set as far as this call has come
 local seen_splits = 0  -- made by this call
 
-local function seen_hash(fp)
-  local rounded = tonumber(fp)
-  return (rounded - rounded % 1024) / 1024
-end
-
-local function seen_open(tag, crawl)
+-- Give a crawl's seen-set.
+local function seen_of(tag, crawl)
+  if seen_known[crawl] then return seen_known[crawl] end
   local meta = tag .. ':sm:' .. crawl
-  local size, buckets, bits, hashes = unpack(redis.call('HMGET', meta, 'size', 'buckets', 'bits', 'hashes'))
-  local seen = {meta = meta, size = tonumber(size) or 0, grown = false}
+  local size, buckets, bits, hashes = unpack(call('HMGET', meta, 'size', 'buckets', 'bits', 'hashes'))
+  local seen = {meta = meta, size = tonumber(size) or 0, grown = false, waiting = {}}
   if bits then
     seen.filter, seen.bits, seen.hashes = tag .. ':sb:' .. crawl, tonumber(bits), tonumber(hashes)
   else
@@ -41,29 +39,42 @@ local function seen_open(tag, crawl)
   return seen
 end
 
+-- Give the smallest fingerprint that a new bucket gets: its number backwards, as the first bits.
+local function seen_smallest(bucket)
+  local smallest, bit = 0, 2 ^ 62
+  while bucket > 0 do
+    if bucket % 2 == 1 then smallest = smallest + bit end
+    bucket, bit = math.floor(bucket / 2), bit / 2
+  end
+  return format('%.0f', smallest)
+end
+
 -- Split the next bucket in line: number `buckets - whole` gives what belongs to the new number `buckets`.
 local function seen_split(seen)
-  local from, to, moved = seen.prefix .. (seen.buckets - seen.whole), seen.prefix .. seen.buckets, {}
-  for _, fp in ipairs(redis.call('SMEMBERS', from)) do
-    if seen_hash(fp) % (2 * seen.whole) == seen.buckets then moved[#moved + 1] = fp end
+  local from, to = seen.prefix .. (seen.buckets - seen.whole), seen.prefix .. seen.buckets
+  local members, moved, smallest = call('SMEMBERS', from), {}, seen_smallest(seen.buckets)
+  local digits = #smallest
+  for i = 1, #members do
+    local fp = members[i]
+    if #fp > digits or #fp == digits and fp >= smallest then moved[#moved + 1] = fp end
   end
-  if #moved > 0 then redis.call('SADD', to, unpack(moved)) end
+  if #moved > 0 then call('SADD', to, unpack(moved)) end
   seen.buckets = seen.buckets + 1
-  redis.call('HSET', seen.meta, 'buckets', seen.buckets)
-  if #moved > 0 then redis.call('SREM', from, unpack(moved)) end
+  call('HSET', seen.meta, 'buckets', seen.buckets)
+  if #moved > 0 then call('SREM', from, unpack(moved)) end
   if seen.buckets == 2 * seen.whole then seen.whole = seen.buckets end
 end
 
 -- Name the bucket of a fingerprint: the one that a split will move it to, if that has been.
-local function seen_bucket(seen, fp)
-  local bucket = seen_hash(fp) % (2 * seen.whole)
+local function seen_bucket(seen, hash)
+  local bucket = hash % (2 * seen.whole)
   if bucket >= seen.buckets then bucket = bucket - seen.whole end
-  return seen.prefix .. string.format('%d', bucket)  -- Lua's own way to print a number takes twice as long
+  return seen.prefix .. format('%d', bucket)  -- Lua's own way to print a number takes twice as long
 end
 
 -- Do the same to all bits of a fingerprint, in one command; say whether all of them had been set.
 local function seen_bits(seen, fp, verb, value)
-  local high, low = tonumber(string.sub(fp, 1, -10)) or 0, tonumber(string.sub(fp, -9))
+  local high, low = tonumber(sub(fp, 1, -10)) or 0, tonumber(sub(fp, -9))
   local command = {'BITFIELD', seen.filter}
   for i = 0, seen.hashes - 1 do  -- enhanced double hashing
     command[#command + 1] = verb
@@ -71,53 +82,57 @@ local function seen_bits(seen, fp, verb, value)
     command[#command + 1] = (high + i * low + (i * i * i - i) / 6) % seen.bits
     command[#command + 1] = value
   end
-  for _, bit in ipairs(redis.call(unpack(command))) do
+  for _, bit in ipairs(call(unpack(command))) do
     if bit == 0 then return false end
   end
   return true
 end
 
--- Say whether a fingerprint was taken in; and where it is or would be, for `seen_add`.
-local function seen_has(tag, crawl, fp)
-  local seen = seen_known[crawl] or seen_open(tag, crawl)
-  if seen.bits then return seen_bits(seen, fp, 'GET') end
-  local bucket = seen_bucket(seen, fp)
-  return redis.call('SISMEMBER', bucket, fp) == 1, bucket
+-- Say whether a fingerprint was taken in.
+local function seen_has(seen, fp, hash)
+  if seen.bits then return seen.waiting[fp] or seen_bits(seen, fp, 'GET') end
+  return call('SISMEMBER', seen_bucket(seen, hash), fp) == 1
 end
 
--- Take a fingerprint in that `seen_has` has not found; its place, if known, need not be found again.
-local function seen_add(tag, crawl, fp, bucket)
-  local seen = seen_known[crawl] or seen_open(tag, crawl)
+-- Take a fingerprint in; say whether it is new.
+local function seen_add(seen, fp, hash)
   if seen.bits then
-    seen_bits(seen, fp, 'SET', 1)
-  else
-    if not bucket or seen_splits > 0 then bucket = seen_bucket(seen, fp) end
-    redis.call('SADD', bucket, fp)
+    if seen_has(seen, fp) then return false end
+    seen.waiting[fp] = true
+  elseif call('SADD', seen_bucket(seen, hash), fp) == 0 then
+    return false
   end
   seen.size, seen.grown = seen.size + 1, true
   if seen.buckets and seen.size > SEEN_MEAN * seen.buckets and seen_splits < SEEN_SPLITS then
     seen_split(seen)
     seen_splits = seen_splits + 1
   end
+  return true
 end
 
--- Write down how much this call has added; to be called once, after the last `seen_add`.
+-- Undo `seen_add`, wherever the fingerprint is by now.
+local function seen_forget(seen, fp, hash)
+  if seen.buckets then call('SREM', seen_bucket(seen, hash), fp) end
+end
+
+-- Write down how much this call has added, and in a filter what: it cannot forget. To be called last.
 local function seen_save()
   for _, seen in pairs(seen_known) do
-    if seen.grown then redis.call('HSET', seen.meta, 'size', seen.size) end
+    for fp in pairs(seen.waiting) do seen_bits(seen, fp, 'SET', 1) end
+    if seen.grown then call('HSET', seen.meta, 'size', seen.size) end
   end
 end
 
 -- Forget a crawl's seen-set, at most `limit` buckets at a time; return how many are left.
 local function seen_drop(tag, crawl, limit)
-  local seen = seen_known[crawl] or seen_open(tag, crawl)
+  local seen = seen_of(tag, crawl)
   seen_known[crawl] = nil
   local left = math.max((seen.buckets or 0) - limit, 0)
-  for bucket = left, (seen.buckets or 0) - 1 do redis.call('UNLINK', seen.prefix .. bucket) end
+  for bucket = left, (seen.buckets or 0) - 1 do call('UNLINK', seen.prefix .. bucket) end
   if left > 0 then
-    redis.call('HSET', seen.meta, 'buckets', left)
+    call('HSET', seen.meta, 'buckets', left)
   else
-    redis.call('UNLINK', seen.meta, tag .. ':sb:' .. crawl)
+    call('UNLINK', seen.meta, tag .. ':sb:' .. crawl)
   end
   return left
 end

@@ -13,6 +13,11 @@ MAX_BITS = 1 << 32  # a Redis string ends at 512 MiB
 SPREAD = 1.25  # hosts are not alike: a shard may get so much more than its share
 
 
+def seen_hash(fingerprint: int) -> int:
+    """Give what says in which bucket of seen.lua a fingerprint is: its first 31 bits of 63, backwards."""
+    return int(f"{fingerprint >> 32:031b}"[::-1], 2)
+
+
 @dataclass(frozen=True, slots=True)
 class Bloom:
     """The size of a filter."""

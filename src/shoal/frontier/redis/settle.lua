@@ -1,13 +1,13 @@
 -- settle.lua: end attempts, each with what its page brought.
 --
--- ARGV     one frame: >H number, each >d token, 12 bytes id (leases.lua), >B outcome, >B flags (1 blocked, 2 sent,
---          4 the host answered), >d interval under which it was leased; then by outcome
+-- ARGV     one frame: >H runs of one batch, each >d token, >H number; then for each settlement >B outcome, >B flags
+--          (1 blocked, 2 sent, 4 the host answered), >I items (empty: none), and by outcome
 --            fetched   >I page
 --            filtered  s1 rule
 --            dead      >H status, s1 class, >H reason, >I page (empty: none)
 --            retry     >d delay, >B charged, >d rest of the host
 --            released  >d delay
---          and >I items (empty: none)
+--          then the ids of all of them (leases.lua), none twice
 -- returns  a `1` for each that was accepted, a `0` for each that came too late
 
 local DONE, FETCHED, GONE, FILTERED, DEAD, RETRY, RELEASED = 1, 2, 3, 4, 5, 6, 7
@@ -21,25 +21,44 @@ local PAYLOAD = {
   [RELEASED] = {'>d', 'delay'},
 }
 
-local function read_settlement(frame, position)
-  local token, id, outcome, flags, interval
-  token, id, outcome, flags, interval, position = struct.unpack('>dc12BBd', frame, position)
-  local settlement = {
-    token = token, id = id, outcome = outcome, flags = flags, interval = interval, items = '', leased = false,
-  }
-  local payload = PAYLOAD[outcome]
-  if payload then
-    local values = {struct.unpack(payload[1], frame, position)}
-    for i = 2, #payload do settlement[payload[i]] = values[i - 1] end
-    position = values[#values]
+local frame = ARGV[1]
+local runs, position = parse('>H', frame)
+
+-- Read what belongs to an outcome.
+local function read_payload(outcome)
+  local payload, wanted = {}, PAYLOAD[outcome]
+  local values = {parse(wanted[1], frame, position)}
+  for i = 2, #wanted do payload[wanted[i]] = values[i - 1] end
+  position = values[#values]
+  return payload
+end
+
+-- Read the leases, in one call for each run, and then their hosts.
+local function read_leases()
+  local leases, names, first = {}, {}, 2
+  for _ = 1, runs do
+    local token, number
+    token, number, position = parse('>dH', frame, position)
+    local batch = batch_of(token)
+    local found = call('HMGET', batch.key, '_', unpack(ARGV, first, first + number - 1))
+    read_head(batch, found[1])
+    for i = 2, number + 1 do
+      local record, lease = found[i], false
+      if record then
+        lease = unpack_leased(batch, ARGV[first + i - 2], record)
+        names[#names + 1] = lease[HELD_HOST]
+      end
+      leases[#leases + 1] = lease
+    end
+    first = first + number
   end
-  settlement.items, position = struct.unpack('>Ic0', frame, position)
-  return settlement, position
+  peek_hosts(names)
+  return leases
 end
 
 -- What is left of a request once its attempt has ended; most leave nothing but a number.
-local function conclude(settlement, batch, leased)
-  local outcome, crawl, ordinal = settlement.outcome, leased.crawl, leased.ordinal
+local function conclude(outcome, payload, lease)
+  local crawl, pool, name = lease[HELD_CRAWL], lease[HELD_POOL], lease[HELD_HOST]
   if outcome == DONE then
     count(crawl, 'done', 1)
     return
@@ -48,93 +67,72 @@ local function conclude(settlement, batch, leased)
     return
   elseif outcome == FILTERED then
     count(crawl, 'filtered', 1)
-    count(crawl, 'filtered.' .. settlement.rule, 1)
+    count(crawl, 'filtered.' .. payload.rule, 1)
     return
   end
-  local entry = unpack_entry(leased.entry)
+  local entry, holder = unpack_entry(entry_in(lease)), lease[BATCH].holder
   if outcome == RELEASED then
-    put_back(host_of(leased.name), crawl, leased.pool, ordinal, entry, settlement.delay)
+    put_back(host_of(name), crawl, pool, entry, payload.delay)
     return
   end
-  entry.first_at = entry.first_at or leased.granted_at
-  if outcome == RETRY and settlement.charged == 0 then
+  entry.first_at = entry.first_at or lease[GRANTED_AT]
+  if outcome == RETRY and payload.charged == 0 then
     entry.rests = math.min(entry.rests + 1, MOST_ATTEMPTS)
   else
     entry.attempts = math.min(entry.attempts + 1, MOST_ATTEMPTS)
   end
   if outcome == FETCHED then
-    local record = pack_record(ordinal, crawl, leased.name, leased.pool, pack_entry(entry))
-    announce(crawl, entry, record, settlement.page, batch.holder)
+    announce(crawl, entry, pack_record(crawl, name, pool, pack_entry(entry)), payload.page, holder)
     return
   end
-  local host = host_of(leased.name)
-  host.failures = host.failures + 1
+  local host = host_of(name)
+  host[FAILURES] = host[FAILURES] + 1
   if outcome == RETRY then
     count(crawl, 'retries', 1)
-    if settlement.rest > 0 then rest(host, now + settlement.rest) end
-    put_back(host, crawl, leased.pool, ordinal, entry, settlement.delay)
+    if payload.rest > 0 then rest(host, now + payload.rest) end
+    put_back(host, crawl, pool, entry, payload.delay)
   else
-    settlement.holder = batch.holder
-    local record = pack_record(ordinal, crawl, leased.name, leased.pool, pack_entry(entry))
-    die(crawl, ordinal, entry, record, settlement)
+    payload.holder = holder
+    die(crawl, entry, pack_record(crawl, name, pool, pack_entry(entry)), payload)
   end
 end
-
-local PLAIN = {[DONE] = true, [FETCHED] = true, [GONE] = true, [FILTERED] = true}  -- no failure of the host
 
 -- Tell the host that its request has ended.
-local function release(settlement, leased)
-  local flags = settlement.flags
-  local plain = flags == SENT + ANSWERED and PLAIN[settlement.outcome]
-  if plain and patch_answered(leased.name, leased.landed) then return end
-  local host = host_of(leased.name)
-  let_go(host, leased.landed)
+local function release(outcome, flags, lease)
+  local plain = flags == SENT + ANSWERED and outcome <= FILTERED  -- no failure of the host
+  if plain and patch_answered(lease[HELD_HOST], lease[LANDED]) then return end
+  local host = host_of(lease[HELD_HOST])
+  let_go(host, lease)
   touch(host)
-  if not flag(flags, SENT) then
-    give_back(host, settlement.token, settlement.interval)
-  elseif flag(flags, ANSWERED) then
-    hear(host, flag(flags, BLOCKED))
+  if not has_flag(flags, SENT) then
+    give_back(host, lease[BATCH].token, lease[HELD_INTERVAL])
+  elseif has_flag(flags, ANSWERED) then
+    hear(host, has_flag(flags, BLOCKED))
   end
 end
 
-local function settle(settlement, batch, leased)
-  local crawl = leased.crawl
-  end_lease(batch, settlement.id)
-  release(settlement, leased)
-  if is_suspect(leased.entry) then hold_suspect(batch.holder, -1) end
+local ended = {}  -- crawl -> how many attempts
+
+local function settle(outcome, flags, payload, items, lease)
+  local crawl = lease[HELD_CRAWL]
+  end_lease(lease)
+  release(outcome, flags, lease)
+  if byte(lease[HELD], lease[ENTRY_AT] + CRASHES_AT - 1) > 0 then hold_suspect(lease[BATCH].holder, -1) end
   if not terms_of(crawl) then return false end  -- dropped
-  count(crawl, 'leased', -1)
-  conclude(settlement, batch, leased)
-  bring_items(crawl, fingerprint_of(leased.entry), settlement.items)
+  ended[crawl] = (ended[crawl] or 0) + 1
+  conclude(outcome, payload, lease)
+  if items ~= '' then bring_items(crawl, sub(lease[ID], 5), items) end
   return true
 end
 
-local settlements, ids, position, number = {}, {}, 1
-number, position = struct.unpack('>H', ARGV[1], position)
-for i = 1, number do
-  settlements[i], position = read_settlement(ARGV[1], position)
-  push(ids, settlements[i].token, settlements[i].id)
-end
-
-for token, several in pairs(ids) do load_leased(token, several) end
-local names = {}
-for i = 1, number do
-  local settlement = settlements[i]
-  local record = batches[settlement.token].records[settlement.id]
-  if record then
-    settlement.leased = unpack_leased(record)
-    names[#names + 1] = settlement.leased.name
-  end
-end
-peek_hosts(names)
-
 local accepted = {}
-for i = 1, number do
-  local settlement = settlements[i]
-  local batch = batches[settlement.token]
-  local there = batch.records[settlement.id]  -- one that is settled twice in a call is gone the second time
-  accepted[i] = there and settle(settlement, batch, settlement.leased) and '1' or '0'
+for i, lease in ipairs(read_leases()) do
+  local outcome, flags, items, payload
+  outcome, flags, items, position = parse('>BBIc0', frame, position)
+  payload = PAYLOAD[outcome] and read_payload(outcome)
+  accepted[i] = lease and settle(outcome, flags, payload, items, lease) and '1' or '0'
 end
+for crawl, number in pairs(ended) do count(crawl, 'leased', -number) end
 save()
 save_batches()
 return table.concat(accepted)

@@ -1,24 +1,45 @@
 -- spill.lua: take the tail of a lane out of the server, after it was written elsewhere as a chunk.
 --
--- ARGV     crawl, pool, host, chunk id (`<number of members>-<anything>`), locator or body, best score, members
--- returns  how many went; 0: one of them is no longer there, or few would be left. Nothing has changed then.
+-- ARGV     crawl, pool, host, chunk id (`<number of members>-<anything>`), locator or body, best score, band of the list
+--          whose end it is ("": it is of those that came back), members
+-- returns  how many went; 0: one of them is no longer there, or it will soon be their turn. Nothing has changed then.
 --
 -- Asked again after a lost reply it says the same.
 
-local crawl, pool, id, best = tonumber(ARGV[1]), ARGV[2], ARGV[4], ARGV[6]
+local crawl, pool, id, best, band = tonumber(ARGV[1]), ARGV[2], ARGV[4], ARGV[6], tonumber(ARGV[7])
 local lane = find_lane(host_of(ARGV[3]), crawl, pool, false)
 if not lane then return 0 end
-local queue, members = queue_of(lane), {unpack(ARGV, 7)}
-if redis.call('ZSCORE', chunks_of(lane), id) then return #members end
-if redis.call('ZCARD', queue) < #members + WANTED_BELOW then return 0 end
-for _, score in ipairs(redis.call('ZMSCORE', queue, unpack(members))) do
-  if not score then return 0 end
+local members = {unpack(ARGV, 8)}
+if call('ZSCORE', chunks_of(lane), id) then return #members end
+if number_before(lane, best) < WANTED_BELOW then return 0 end
+
+-- Some stay in either case, so that the lane need not be told that there are none.
+local function are_there()
+  local source = band and call('LLEN', fresh_of(lane, band)) or call('ZCARD', returned_of(lane))
+  if source <= #members then return false end
+  if band then
+    local tail = call('LRANGE', fresh_of(lane, band), -#members, -1)
+    for i = 1, #members do
+      if tail[i] ~= members[i] then return false end
+    end
+  else
+    for _, score in ipairs(call('ZMSCORE', returned_of(lane), unpack(members))) do
+      if not score then return false end
+    end
+  end
+  return true
 end
 
-redis.call('HSET', tag .. ':spb:' .. crawl, id, ARGV[5])
-redis.call('ZADD', chunks_of(lane), best, id)
-lane.spilled = true
-touch(lane.host)
-for _, member in ipairs(members) do push(removed, queue, member) end
-save()
+if not are_there() then return 0 end
+call('HSET', tag .. ':spb:' .. crawl, id, ARGV[5])
+call('ZADD', chunks_of(lane), best, id)
+lane[LANE_FLAGS] = with_flag(lane[LANE_FLAGS], SPILLED, true)
+touch(lane[OF_HOST])
+if band then
+  save()
+  call('RPOP', fresh_of(lane, band), #members)
+else
+  for _, member in ipairs(members) do push(removed, returned_of(lane), member) end
+  save()
+end
 return #members

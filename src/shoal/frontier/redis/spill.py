@@ -21,8 +21,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from shoal.frontier.redis import keys
-from shoal.frontier.redis.chunks import ChunkStore, Member, packed, unpacked
+from shoal.frontier.redis.chunks import ChunkStore, packed, unpacked
+from shoal.frontier.redis.packing import score_of
 from shoal.frontier.redis.scripts import Scripts
+from shoal.frontier.rules import LOWEST_BAND
 from shoal.model.errors import Misconfigured, ShoalError
 from shoal.stores.redis import RedisStore
 
@@ -34,6 +36,7 @@ CHUNKS_AT_ONCE = 8  # per look at a lane
 LOOK_EVERY = 1_000  # links added to a lane, on average, whoever adds them
 KEEP_LOOSE = 3600.0  # seconds; far beyond the patience of any call that could still register a chunk
 COLLECTED_AT_ONCE = 500
+BANDS = range(LOWEST_BAND + 1)
 IN_STORE, IN_SERVER = b"@", b"="  # what a registered chunk begins with: where its body is
 
 
@@ -47,6 +50,16 @@ class LaneName(NamedTuple):
         """Read a name as `wanted_name` of spilled.lua packs it."""
         crawl, length = struct.unpack_from(">IB", name)
         return cls(crawl, name[5 : 5 + length].decode(), name[5 + length :].decode())
+
+
+class Tail(NamedTuple):
+    """The last entries of a lane, by their order."""
+
+    band: int | None  # of the list whose end it is; None: they came back
+    entries: list[bytes]
+
+    def worst(self) -> int:
+        return score_of(self.entries[-1])
 
 
 class Spilling:
@@ -76,14 +89,13 @@ class Spilling:
 
     async def spill(self, tag: str, lane: LaneName) -> int:
         """Take out what a lane holds beyond the high-water mark, a bounded part of it; return how much."""
-        queue, gone = keys.queue(tag, *lane), 0
+        gone = 0
         for _ in range(CHUNKS_AT_ONCE):
-            if await self._store.do(tag, "ZCARD", queue) <= self._high_water:
+            tail = await self._tail(tag, lane)
+            if tail is None:
                 break
-            tail = await self._store.do(tag, "ZRANGE", queue, -self._chunk, -1, "WITHSCORES")
-            members = [(int(float(score)), entry) for entry, score in zip(tail[::2], tail[1::2], strict=True)]
             try:
-                number = await self._spill(tag, lane, members)
+                number = await self._spill(tag, lane, tail)
             except (ShoalError, OSError) as error:
                 log.warning("frontier.spill_failed", extra={"host": lane.host, "why": str(error)})
                 break
@@ -92,18 +104,38 @@ class Spilling:
             gone += number
         return gone
 
-    async def _spill(self, tag: str, lane: LaneName, members: Sequence[Member]) -> int:
-        id = f"{len(members)}-{secrets.token_hex(8)}"
-        body = packed(members)
+    async def _tail(self, tag: str, lane: LaneName) -> Tail | None:
+        """Find what goes last in a lane that is too long: the end of a list, or of what came back."""
+        lists = [keys.fresh(tag, *lane, band) for band in BANDS]
+        back = keys.returned(tag, *lane)
+        sizes = [("LLEN", key) for key in lists]
+        returned, *fresh = await self._store.pipeline(tag, [("ZCARD", back), *sizes])
+        if returned + sum(fresh) <= self._high_water:
+            return None
+        tails = []
+        if number := self._part_of(returned):
+            tails.append(Tail(None, await self._store.do(tag, "ZRANGE", back, -number, -1)))
+        if worst := [(band, number) for band in BANDS if (number := self._part_of(fresh[band]))]:
+            band, number = worst[-1]
+            tails.append(Tail(band, await self._store.do(tag, "LRANGE", lists[band], -number, -1)))
+        return max((tail for tail in tails if tail.entries), key=Tail.worst, default=None)
+
+    def _part_of(self, size: int) -> int:
+        """Say how much of a list can go: not all of it, and no less than is worth a chunk."""
+        return min(size - 1, self._chunk) if size > self._chunk // 5 else 0
+
+    async def _spill(self, tag: str, lane: LaneName, tail: Tail) -> int:
+        id = f"{len(tail.entries)}-{secrets.token_hex(8)}"
+        body = packed(tail.entries)
         if self._chunks is None:
             kept = IN_SERVER + body
         else:
             name = f"{self._store.namespace}/{tag[1:-1].rsplit(':', maxsplit=1)[-1]}/{lane.crawl}/{id}"
             await self._chunks.put(name, body)
             kept = IN_STORE + name.encode()
-        best = min(score for score, _ in members)
-        entries = [entry for _, entry in members]
-        return int(await self._store.run(self._scripts.spill, tag, [*lane, id, kept, best, *entries]))
+        source = "" if tail.band is None else tail.band
+        arguments = [*lane, id, kept, score_of(tail.entries[0]), source, *tail.entries]
+        return int(await self._store.run(self._scripts.spill, tag, arguments))
 
     async def refill(self, tag: str, wanted: Sequence[bytes]) -> int:
         """Bring back the best chunks of the lanes that a lease said run short; return how many requests."""
@@ -124,8 +156,7 @@ class Spilling:
                 break
             if body is None:
                 break
-            arguments = [part for member in unpacked(body) for part in member]
-            number, more = await self._store.run(self._scripts.refill, tag, [*lane, id, *arguments])
+            number, more = await self._store.run(self._scripts.refill, tag, [*lane, id, *unpacked(body)])
             back += number
         return back
 

@@ -10,36 +10,58 @@ local ASKED_AGAIN = 5.0  -- seconds until another worker is asked
 local ASKED_AT_ONCE = 4  -- lanes per call
 
 local function chunks_of(lane)
-  return tag .. ':sp:' .. lane.crawl .. ':' .. lane.pool .. ':' .. lane.host.name
+  return tag .. ':sp:' .. lane[CRAWL] .. ':' .. lane[POOL] .. ':' .. lane[OF_HOST][NAME]
 end
 
 local function wanted_name(lane)
-  return struct.pack('>IBc0', lane.crawl, #lane.pool, lane.pool) .. lane.host.name
+  return pack('>IBc0', lane[CRAWL], #lane[POOL], lane[POOL]) .. lane[OF_HOST][NAME]
 end
 
 -- Count the requests of a lane that are in chunks: each says in its name how many.
 local function spilled_from(lane)
   local number = 0
-  for _, id in ipairs(redis.call('ZRANGE', chunks_of(lane), 0, -1)) do
+  if not has_flag(lane[LANE_FLAGS], SPILLED) then return number end
+  for _, id in ipairs(call('ZRANGE', chunks_of(lane), 0, -1)) do
     number = number + tonumber(string.match(id, '^%d+'))
+  end
+  return number
+end
+
+-- Count the new links of a band that were accepted before an ordinal: lists are in that order.
+local function accepted_before(lane, band, ordinal)
+  local key = fresh_of(lane, band)
+  local low, high = 0, call('LLEN', key)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if ordinal_of(call('LINDEX', key, middle)) < ordinal then low = middle + 1 else high = middle end
+  end
+  return low
+end
+
+-- Count the requests in the server that go before a score.
+local function number_before(lane, score)
+  local number, its_band = call('ZCOUNT', returned_of(lane), '-inf', '(' .. score), math.floor(score / RANK)
+  for band = 0, its_band do
+    local ordinal = band < its_band and math.huge or score - its_band * RANK
+    if has_flag(lane[FRESH], 2 ^ band) then number = number + accepted_before(lane, band, ordinal) end
   end
   return number
 end
 
 -- Say whether the best chunk of a lane should be fetched.
 local function wants_chunk(lane)
-  local best = redis.call('ZRANGE', chunks_of(lane), 0, 0, 'WITHSCORES')[2]
-  return best and redis.call('ZCOUNT', queue_of(lane), '-inf', '(' .. best) < WANTED_BELOW
+  local best = call('ZRANGE', chunks_of(lane), 0, 0, 'WITHSCORES')[2]
+  return best and number_before(lane, best) < WANTED_BELOW
 end
 
 -- Note that a lane runs short; for every lane with chunks that was served.
 local function want_chunk(lane)
-  if wants_chunk(lane) then redis.call('ZADD', tag .. ':rf', 'NX', now, wanted_name(lane)) end
+  if wants_chunk(lane) then call('ZADD', tag .. ':rf', 'NX', now, wanted_name(lane)) end
 end
 
 -- Name lanes whose best chunk the caller is asked to bring back.
 local function wanted_chunks()
-  local names = redis.call('ZRANGEBYSCORE', tag .. ':rf', '-inf', now, 'LIMIT', 0, ASKED_AT_ONCE)
-  for _, name in ipairs(names) do redis.call('ZADD', tag .. ':rf', now + ASKED_AGAIN, name) end
+  local names = call('ZRANGEBYSCORE', tag .. ':rf', '-inf', now, 'LIMIT', 0, ASKED_AT_ONCE)
+  for _, name in ipairs(names) do call('ZADD', tag .. ':rf', now + ASKED_AGAIN, name) end
   return names
 end

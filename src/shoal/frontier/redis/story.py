@@ -6,7 +6,7 @@ What has ended for good leaves only its fingerprint, among those that were seen:
 from collections.abc import AsyncIterator
 
 from shoal.frontier.answers import Story
-from shoal.frontier.redis.audit import unpack_host
+from shoal.frontier.redis.audit import Lane, unpack_host
 from shoal.frontier.redis.packing import (
     Record,
     pack_fp,
@@ -17,11 +17,12 @@ from shoal.frontier.redis.packing import (
     unpack_record,
 )
 from shoal.frontier.redis.scripts import Scripts
+from shoal.frontier.redis.seen import seen_hash
 from shoal.model.request import unpack
-from shoal.stores.redis import RedisStore
+from shoal.stores.redis import RedisStore, ScriptArgument
 
 SLICE = 500
-FP_AT = 6  # bytes of an ENTRY before the fingerprint
+FP_AT = 12  # bytes of an ENTRY before the fingerprint
 
 
 class StorySearch:
@@ -42,7 +43,8 @@ class StorySearch:
                 if (story := await look(tag)) is not None:
                     return story
         for tag in self._store.tags():
-            if await self._store.run(self._scripts.seen_get, tag, [self._number, str(self._fp)]):
+            arguments: list[ScriptArgument] = [self._number, str(self._fp), seen_hash(self._fp)]
+            if await self._store.run(self._scripts.seen_get, tag, arguments):
                 return Story(self._crawl, self._fp, "done", ())
         return None
 
@@ -101,11 +103,23 @@ class StorySearch:
                 for lane in host.lanes:
                     if lane.crawl != self._number:
                         continue
-                    async for entry, _ in self._scan(tag, lane.key(tag, host.name), pattern):
-                        record = Record(0.0, lane.crawl, host.name, lane.pool, unpack_entry(entry))
+                    async for entry in self._entries(tag, host.name, lane, pattern):
+                        record = Record(lane.crawl, host.name, lane.pool, unpack_entry(entry))
                         return self._queued("waiting", record)
             if cursor == b"0":
                 return None
+
+    async def _entries(self, tag: str, host: str, lane: Lane, pattern: bytes) -> AsyncIterator[bytes]:
+        """Give the entries of a lane that have the fingerprint."""
+        async for entry, _ in self._scan(tag, lane.returned(tag, host), pattern):
+            yield entry
+        for band in lane.bands:
+            first, key = 0, lane.fresh(tag, host, band)
+            while found := await self._store.do(tag, "LRANGE", key, first, first + SLICE - 1):
+                for entry in found:
+                    if entry[FP_AT : FP_AT + len(self._packed)] == self._packed:
+                        yield entry
+                first += SLICE
 
     async def _scan(self, tag: str, key: str, pattern: bytes | str) -> AsyncIterator[tuple[bytes, float]]:
         cursor = b"0"

@@ -31,13 +31,13 @@ end
 -- Replace the hosts that have another pace: the new ones first, then the others are struck off.
 local function name_hosts(frame)
   local key = tag .. ':hc:' .. crawl
-  local others, named, number, position = {}, {}, struct.unpack('>H', frame)
-  for _, host in ipairs(redis.call('HKEYS', key)) do others[host] = true end
+  local others, named, number, position = {}, {}, parse('>H', frame)
+  for _, host in ipairs(call('HKEYS', key)) do others[host] = true end
   for _ = 1, number do
     local host, interval, burst, concurrency
-    host, interval, burst, concurrency, position = struct.unpack('>Bc0dHH', frame, position)
+    host, interval, burst, concurrency, position = parse('>Bc0dHH', frame, position)
     others[host] = nil
-    named[#named + 1], named[#named + 2] = host, struct.pack('>dHH', interval, burst, concurrency)
+    named[#named + 1], named[#named + 2] = host, pack('>dHH', interval, burst, concurrency)
   end
   call_with('HSET', key, named)
   local gone = {}
@@ -50,7 +50,7 @@ end
 if ARGV[16] ~= '' then name_hosts(ARGV[16]) end
 merge(terms, TERMS_GIVEN, 3, function(name) return PACE[name] end)
 merge(terms.rules, RULES_GIVEN, 9, function() return true end)
-redis.call('HSET', tag .. ':c', crawl, pack_terms(terms))
+call('HSET', tag .. ':c', crawl, pack_terms(terms))
 if not known or not changed then return 0 end
-redis.call('HSET', KEYS[1], 'version', meta.version + 1)
+call('HSET', KEYS[1], 'version', meta.version + 1)
 return 1

@@ -11,10 +11,10 @@
 local interval, leeway = tonumber(ARGV[2]), tonumber(ARGV[3])
 notice(ARGV[4])
 local host = host_of(ARGV[1])
-if host.token > 0 then give_back(host, host.token, host.interval) end
-if host.ready > now then return exact(host.ready - now) end
-host.tat = math.max(host.tat, now) + math.max(interval, host.interval) + leeway
-host.last, host.token = now, 0
+if host[TOKEN] > 0 then give_back(host, host[TOKEN], host[INTERVAL]) end
+if host[READY] > now then return exact(host[READY] - now) end
+host[TAT] = math.max(host[TAT], now) + math.max(interval, host[INTERVAL]) + leeway
+host[LAST], host[TOKEN] = now, 0
 aim(host)
 touch(host)
 save()

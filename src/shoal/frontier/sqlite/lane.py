@@ -59,7 +59,7 @@ class Band:
 
 class Lane:
     __slots__ = (
-        "_bands", "cooling", "crawl", "host", "id", "pool", "roster", "size", "stamp", "suspect", "suspects",
+        "_bands", "cooling", "crawl", "host", "id", "moment", "pool", "roster", "size", "suspect", "suspects",
         "ticket",
     )  # fmt: skip
 
@@ -74,7 +74,7 @@ class Lane:
         self.suspect = suspect
         self.suspects: Lane | None = None  # the lane beside this one
         self.size = 0
-        self.stamp = 0  # when it was last served, or ceased to be empty
+        self.moment = 0.0  # when it was last served, or ceased to be empty
         self.ticket: Ticket | None = None  # its one valid place in the roster
         self.cooling = False  # whether that place is among the lanes whose host is not due
         self._bands: list[Band] = []  # best first, none of them empty

@@ -131,7 +131,7 @@ def load(state: State, crawl: Crawl, now: float) -> None:
     for lane in crawl.lanes.values():
         for queue in (lane, lane.suspects):
             if queue is not None and queue.size:
-                state.scheduler.stamp(queue)
+                state.scheduler.stamp(queue, now)
                 state.scheduler.place(queue, now)
 
 

@@ -6,8 +6,9 @@ that places the host's lanes again. Hosts move on without telling their other la
 host is not due any more is found out when it reaches the top, and cools. That costs each turn at most one
 more step, however many lanes there are.
 
-Among eligible lanes the best priority class goes first, then the lane that was served least recently. A
-lane that waits therefore comes nearer to the front with every other that is served, and none can starve.
+Among eligible lanes the best priority class goes first, then the lane that could have gone for longest
+(`place_in_line`). A lane that waits therefore comes nearer to the front with every other that is served, and
+none can starve.
 
 A lane's valid place is its `ticket`; tickets left behind in a heap are skipped when they surface.
 """
@@ -16,10 +17,12 @@ import math
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
+from shoal.frontier.rules import LINE, next_moment, place_in_line
 from shoal.frontier.sqlite.host import Host
 from shoal.frontier.sqlite.lane import Lane
 
-Ticket = tuple[float, int, Lane]  # what the heap sorts by, the lane's stamp (never the same twice), the lane
+# What the heap sorts by, the host, the lane's moment (never the same twice), the lane.
+Ticket = tuple[float, str, float, Lane]
 
 SPARE = 64  # tickets left behind that are not worth a clean-up
 
@@ -37,7 +40,7 @@ class Roster:
 
 class Scheduler:
     def __init__(self) -> None:
-        self._tick = 0
+        self._moment = 0.0
 
     def place(self, lane: Lane, now: float) -> None:
         """Put a lane where it belongs now."""
@@ -47,10 +50,11 @@ class Scheduler:
             return
         lane.cooling = host.ready > now
         heap = lane.roster.cooling if lane.cooling else lane.roster.eligible
-        lane.ticket = (host.ready if lane.cooling else lane.band, lane.stamp, lane)
+        place = host.ready if lane.cooling else place_in_line(lane.band, host.ready, lane.moment)
+        lane.ticket = (place, host.name, lane.moment, lane)
         heappush(heap, lane.ticket)
         if len(heap) > 2 * lane.roster.lanes + SPARE:
-            heap[:] = [ticket for ticket in heap if ticket[2].ticket is ticket]
+            heap[:] = [ticket for ticket in heap if ticket[3].ticket is ticket]
             heapify(heap)
 
     def place_all(self, host: Host, now: float) -> None:
@@ -62,14 +66,13 @@ class Scheduler:
         """Let a request wait in a lane."""
         lane.push(band, id)
         if lane.size == 1:
-            self.stamp(lane)
+            self.stamp(lane, now)
             self.place(lane, now)
-        elif lane.ticket is not None and not lane.cooling and band < lane.ticket[0]:
+        elif lane.ticket is not None and not lane.cooling and band < lane.ticket[0] // LINE:
             self.place(lane, now)
 
-    def stamp(self, lane: Lane) -> None:
-        self._tick += 1
-        lane.stamp = self._tick
+    def stamp(self, lane: Lane, now: float) -> None:
+        lane.moment = self._moment = next_moment(self._moment, now)
 
     def take(
         self, rosters: Sequence[Roster], suspects: Sequence[Roster], *, limit: int, now: float, token: int
@@ -84,13 +87,14 @@ class Scheduler:
             ticket = _best(open_rosters)
             if ticket is None:
                 break
-            lane = ticket[2]
+            lane = ticket[3]
             host = lane.host
             heappop(lane.roster.eligible)
-            if host.ready <= now and host.open:
+            current = ticket[0] == place_in_line(lane.band, host.ready, lane.moment)
+            if current and host.ready <= now and host.open:
                 taken.append((lane, lane.pop()))
                 host.take(now, token)
-                self.stamp(lane)
+                self.stamp(lane, now)
                 if lane.suspect:
                     open_rosters = [roster for roster in open_rosters if roster not in suspects]
             self.place(lane, now)
@@ -104,14 +108,14 @@ class Scheduler:
         cooling = roster.cooling
         while cooling and cooling[0][0] <= now:
             ticket = heappop(cooling)
-            if ticket[2].ticket is ticket:
-                self.place(ticket[2], now)
+            if ticket[3].ticket is ticket:
+                self.place(ticket[3], now)
 
     def _next_turn(self, roster: Roster, now: float) -> float:
         cooling = roster.cooling
         while cooling:
             ticket = cooling[0]
-            lane = ticket[2]
+            lane = ticket[3]
             if lane.ticket is ticket:
                 if lane.host.open and lane.host.ready == ticket[0]:
                     return ticket[0]
@@ -124,7 +128,7 @@ def _best(rosters: Sequence[Roster]) -> Ticket | None:
     best: Ticket | None = None
     for roster in rosters:
         eligible = roster.eligible
-        while eligible and eligible[0][2].ticket is not eligible[0]:
+        while eligible and eligible[0][3].ticket is not eligible[0]:
             heappop(eligible)
         if eligible and (best is None or eligible[0] < best):
             best = eligible[0]

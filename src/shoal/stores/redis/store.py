@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 SHARDS = 16
 CLUSTER_SHARDS = 64  # enough to spread over a dozen masters and to be moved one by one
 WAIT_MS = 1_000
-SCHEMA = 1
+SCHEMA = 2  # of what lies in a store: lanes are lists, and stand in one line
 
 T = TypeVar("T")
 
@@ -287,6 +287,11 @@ class RedisStore:
         )
         if int(schema) > SCHEMA:
             raise Misconfigured(f"store: {self.dsn} was written by a newer Shoal: upgrade Shoal")
+        if int(schema) < SCHEMA:
+            raise Misconfigured(
+                f"store: {self.dsn} was written by an older Shoal: finish its crawls with that one, "
+                "or begin in another place with ?namespace="
+            )
         self.shards = int(shards)
         # The key that every script declares has to exist: a cluster that moves a slot answers ASK for a
         # missing one, and lets a present one abort the script.
