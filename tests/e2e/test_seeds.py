@@ -10,7 +10,9 @@ import pytest
 from tests.e2e.command import QUICK, SHOAL, TIMEOUT, Ran, shoal, surroundings
 from tests.servers.redis import RedisServer, valkey
 
+from shoal.fleet.crawls import Crawls
 from shoal.runtime.looking import open_reader
+from shoal.stores.redis import RedisStore
 
 SUBMIT = ("submit", "--crawl", "listed", "--out", "items.jsonl", "--seeds")
 
@@ -24,10 +26,10 @@ async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
 class Typing:
     """A command that is still being told its start URLs."""
 
-    def __init__(self, server: RedisServer, folder: Path) -> None:
+    def __init__(self, server: RedisServer, folder: Path, *options: str) -> None:
         self._dsn = server.dsn
         self._process = subprocess.Popen(
-            [*SHOAL, *SUBMIT, "-"],
+            [*SHOAL, *SUBMIT, "-", *options],
             cwd=folder,
             env=surroundings({"SHOAL_STORE": server.dsn}),
             stdin=subprocess.PIPE,
@@ -45,6 +47,11 @@ class Typing:
             while sum([(await reader.counts(crawl)).accepted for crawl in await reader.crawls()]) != accepted:
                 assert self._process.poll() is None
                 await asyncio.sleep(0.05)
+
+    async def is_announced(self) -> bool:
+        """Tell whether workers would find the crawl."""
+        async with RedisStore.open(self._dsn, advise=False) as store:
+            return await Crawls(store).get("listed") is not None
 
     def interrupt(self) -> Ran:
         self._process.send_signal(signal.SIGINT)
@@ -87,6 +94,19 @@ async def test_what_a_slow_writer_has_written_is_added_at_once(server: RedisServ
 
     assert ran.code == 0, ran.err
     assert "3 start URLs added" in ran.out
+
+
+@pytest.mark.parametrize(("option", "at_once"), [("--same-host", False), ("--any-host", True)])
+async def test_workers_begin_with_a_list_that_is_still_read_if_none_of_it_depends_on_the_rest(
+    server: RedisServer, tmp_path: Path, option: str, at_once: bool
+) -> None:
+    typing = Typing(server, tmp_path, option)
+    await typing.tell("https://a.test/1\n", accepted=1)
+    await typing.tell("https://a.test/2\n", accepted=2)
+
+    assert await typing.is_announced() is at_once
+    assert typing.end().code == 0
+    assert await typing.is_announced()
 
 
 async def test_an_interrupted_list_keeps_what_was_added_and_the_same_again_goes_on(

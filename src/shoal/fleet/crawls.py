@@ -1,8 +1,8 @@
 """The crawls of a store, as they were submitted.
 
 A record holds all that a worker needs for a crawl, the text of the spider's file included: workers need no
-copy of it. Only a spider in a module has to be installed where the workers are. The record is written last,
-when the seeds are in the frontier: a worker that finds a crawl finds its work, too.
+copy of it. Only a spider in a module has to be installed where the workers are. The record is written when
+seeds are in the frontier: a worker that finds a crawl finds its work, too.
 """
 
 from hashlib import sha256

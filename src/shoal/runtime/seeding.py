@@ -5,7 +5,7 @@ beginning, and what the crawl knows is not added again.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
@@ -41,7 +41,13 @@ def origins_matter(settings: CrawlSettings, spider: SpiderDescription) -> bool:
 
 
 async def add_listed(
-    frontier: Frontier, crawl: str, listed: SeedList, stop: Stop, *, gather: bool
+    frontier: Frontier,
+    crawl: str,
+    listed: SeedList,
+    stop: Stop,
+    *,
+    gather: bool,
+    on_added: Callable[[], Awaitable[None]] | None = None,
 ) -> set[str]:
     """Add seeds as they are read; returns their origins if they are to be gathered: a name for each host.
 
@@ -58,6 +64,8 @@ async def add_listed(
             listed.known += len(piece) - added.new
             if gather:
                 origins.update(map(origin_of, piece))
+            if on_added is not None:
+                await on_added()
     if stop.drain.is_set():
         raise Interrupted(f"interrupted: {_so_far(listed)}")
     return origins

@@ -5,6 +5,7 @@ Submitting twice is harmless: seeds that are known are not added again, and the 
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -20,12 +21,12 @@ from shoal.model.errors import Misconfigured
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
-from shoal.runtime.plan import CrawlPlan, Stop
+from shoal.runtime.plan import CrawlPlan, SeedList, Stop
 from shoal.runtime.seeding import add_given, add_listed, origins_matter
 from shoal.runtime.terms import terms_of
 from shoal.runtime.wiring import cookies_of, seeds_of, with_wishes
 from shoal.sinks.names import STDOUT, is_database
-from shoal.spider.source import SpiderFile, SpiderSource
+from shoal.spider.source import SpiderDescription, SpiderFile, SpiderSource
 from shoal.stores.redis import RedisStore
 
 FOLDER = "shoal-data"  # where a fleet's files go that were given no place
@@ -45,51 +46,82 @@ class Submitted:
 async def submit(store: RedisStore, plan: CrawlPlan, stop: Stop) -> Submitted:
     """Put a crawl into the store; raises before anything is written if the plan cannot work.
 
-    A list of start URLs may take long to read; `stop` ends that with `Interrupted`. Workers hear of a
-    new crawl when the last one is in.
+    A list of start URLs may take long to read; `stop` ends that with `Interrupted`. Workers hear of a new
+    crawl when the last one is in, or, where nothing depends on what else is listed, when the first are.
     """
     async with ParsePool.open(plan.source, procs=1, limits=plan.settings.parse) as parser:
         spider = parser.description
-    settings = with_wishes(plan.settings, spider, plan.overrides)
-    name = plan.name or spider.name
-    seeds = seeds_of(plan, spider)
-    jar = CookieJar()
-    jar.put(cookies_of(settings.crawl, seeds), time.time())
-    outputs = tuple(map(_output, plan.outputs or (f"{FOLDER}/items/{file_name(name)}.jsonl",)))
-    crawls = Crawls(store)
-    frontier = RedisFrontier(store)
-    if plan.fresh:
-        await frontier.drop_crawl(name)
-    opened = await open_in(frontier, name, settings)
-    new = await add_given(frontier, name, seeds)
-    known = len(seeds) - new
-    urls = {seed.url for seed in seeds}
-    if plan.listed is not None:
-        gather = origins_matter(settings.crawl, spider)
-        origins = await add_listed(frontier, name, plan.listed, stop, gather=gather)
-        new, known = new + plan.listed.new, known + plan.listed.known
-        jar.put(for_seeds(settings.crawl.cookies, sorted(origins)), time.time())
-        urls |= origins
-    before = await crawls.get(name)
-    hosts = Scope.of(settings.crawl, urls, hosts=spider.hosts, limits=settings.links).hosts
-    if hosts is not None and before is not None and before.hosts is not None and not plan.fresh:
-        hosts = hosts.union(before.hosts)  # what earlier seeds led to is still queued
-    changed = await crawls.submit(
-        CrawlRecord(
-            name=name,
-            number=await frontier.number(name),
-            source=_portable(plan),
-            text=_text(plan),
-            version=spider.version,
-            settings=msgspec.to_builtins(replace(settings, store="")),  # a DSN may carry a password
-            hosts=None if hosts is None else tuple(sorted(hosts)),
-            cookies=jar.dump(),
-            outputs=outputs,
-            overwrite=plan.fresh,
-            submitted_at=time.time(),
+    return await _Submission(store, plan, spider).make(stop)
+
+
+class _Submission:
+    """One crawl on its way into the store."""
+
+    def __init__(self, store: RedisStore, plan: CrawlPlan, spider: SpiderDescription) -> None:
+        self._plan = plan
+        self._spider = spider
+        self._settings = with_wishes(plan.settings, spider, plan.overrides)
+        self._name = plan.name or spider.name
+        self._seeds = seeds_of(plan, spider)
+        self._origins: set[str] = set()  # of listed seeds
+        self._jar = CookieJar()
+        self._jar.put(cookies_of(self._settings.crawl, self._seeds), time.time())
+        outputs = plan.outputs or (f"{FOLDER}/items/{file_name(self._name)}.jsonl",)
+        self._outputs = tuple(map(_output, outputs))
+        self._crawls = Crawls(store)
+        self._frontier = RedisFrontier(store)
+        self._changed = False
+
+    async def make(self, stop: Stop) -> Submitted:
+        if self._plan.fresh:
+            await self._frontier.drop_crawl(self._name)
+        opened = await open_in(self._frontier, self._name, self._settings)
+        new = await add_given(self._frontier, self._name, self._seeds)
+        known = len(self._seeds) - new
+        if (listed := self._plan.listed) is not None:
+            await self._read(listed, stop)
+            new, known = new + listed.new, known + listed.known
+        await self._announce()
+        return Submitted(
+            self._name, opened.resumed, self._changed, new, known, self._outputs, self._spider.version
         )
-    )
-    return Submitted(name, opened.resumed, changed, new, known, outputs, spider.version)
+
+    async def _read(self, listed: SeedList, stop: Stop) -> None:
+        add = partial(add_listed, self._frontier, self._name, listed, stop)
+        if origins_matter(self._settings.crawl, self._spider):
+            self._origins = await add(gather=True)
+            cookies = for_seeds(self._settings.crawl.cookies, sorted(self._origins))
+            self._jar.put(cookies, time.time())
+        else:
+            await add(gather=False, on_added=self._announce)
+
+    async def _announce(self) -> None:
+        """Have workers take the crawl up, or look at it again."""
+        self._changed |= await self._crawls.submit(
+            CrawlRecord(
+                name=self._name,
+                number=await self._frontier.number(self._name),
+                source=_portable(self._plan),
+                text=_text(self._plan),
+                version=self._spider.version,
+                settings=msgspec.to_builtins(replace(self._settings, store="")),  # it may carry a password
+                hosts=await self._hosts(),
+                cookies=self._jar.dump(),
+                outputs=self._outputs,
+                overwrite=self._plan.fresh,
+                submitted_at=time.time(),
+            )
+        )
+
+    async def _hosts(self) -> tuple[str, ...] | None:
+        """Name the hosts in scope, also those of earlier seeds: what is there is still queued."""
+        urls = [*(seed.url for seed in self._seeds), *self._origins]
+        limits, named = self._settings.links, self._spider.hosts
+        hosts = Scope.of(self._settings.crawl, urls, hosts=named, limits=limits).hosts
+        if hosts is None:
+            return None
+        before = None if self._plan.fresh else await self._crawls.get(self._name)
+        return tuple(sorted(hosts.union((before and before.hosts) or ())))
 
 
 async def open_in(frontier: RedisFrontier, name: str, settings: Settings) -> Opened:
