@@ -102,6 +102,7 @@ class Worker:
         self._news = -1
         self._wake = asyncio.Event()
         self._started_at = time.time()
+        self._roles = tuple(role for role in ROLES if role in plan.roles)
 
     async def run(self) -> None:
         """Serve until asked to stop, or, with `until_done`, until no crawl has work left."""
@@ -115,6 +116,8 @@ class Worker:
                         self._store, consumer=self.id, deadline=self._plan.deadline, arrived=self._arrived
                     )
                 )
+            joined = {"worker": self.id, "store": str(self._store.dsn), "roles": ",".join(self._roles)}
+            log.info("worker.joined", extra=joined)
             async with asyncio.TaskGroup() as group:
                 chores = [
                     group.create_task(self._beat(workers), name="heartbeat"),
@@ -297,7 +300,7 @@ class Worker:
             worker=self.id,
             host=os.uname().nodename,
             pid=os.getpid(),
-            roles=tuple(role for role in ROLES if role in self._plan.roles),
+            roles=self._roles,
             shoal=__version__,
             started_at=self._started_at,
             beaten_at=time.time(),
