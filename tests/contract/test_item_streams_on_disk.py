@@ -4,7 +4,7 @@ import json
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.contract.frontiers import UNLIMITED, link, page
@@ -35,6 +35,7 @@ class Bench:
     number: int  # of the crawl
     out: Path
     on_disk: int = 0  # bytes of the log
+    writers: list[WriterProcess] = field(default_factory=list)
 
     @property
     def _log(self) -> Path:
@@ -42,7 +43,9 @@ class Bench:
         return log
 
     async def writer(self) -> WriterProcess:
-        return await WriterProcess.start(self.dsn, self.number, str(self.out), "w", term=TERM)
+        writer = await WriterProcess.start(self.dsn, self.number, str(self.out), "w", term=TERM)
+        self.writers.append(writer)
+        return writer
 
     async def crawl(self, pages: int) -> None:
         """Fetch up to so many pages; each is settled in one step with the item that it brought."""
@@ -100,7 +103,12 @@ async def bench_on(server: RedisServer, folder: Path, *, login: str = "") -> Asy
         await frontier.open_crawl("c", pace=UNLIMITED)
         await frontier.add("c", [link(str(n), host=f"{n}.test") for n in range(30)])
         number = await frontier.number("c")
-        yield Bench(server, folder, dsn, store, frontier, number, folder.with_name("out.jsonl"))
+        bench = Bench(server, folder, dsn, store, frontier, number, folder.with_name("out.jsonl"))
+        try:
+            yield bench
+        finally:
+            for writer in bench.writers:
+                await writer.kill()
 
 
 async def test_an_output_neither_lacks_nor_repeats_what_a_server_forgot(tmp_path: Path) -> None:

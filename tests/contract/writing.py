@@ -5,7 +5,7 @@ import json
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from shoal.sinks.writer import Output, OutputWriter
@@ -71,7 +71,8 @@ class WriterProcess:
         return cls(process)
 
     async def kill(self) -> None:
-        self.process.kill()
+        with suppress(ProcessLookupError):  # it has ended
+            self.process.kill()
         await self.process.wait()
 
     async def end(self) -> None:

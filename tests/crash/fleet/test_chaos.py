@@ -19,6 +19,7 @@ from tests.e2e.command import records
 from tests.fleet_crawl import CONCURRENCY, Fleet
 from tests.graph_crawl import serving_graph
 from tests.servers.postgres import postgres
+from tests.servers.power import Power
 from tests.servers.redis import cluster, sentinels, valkey
 from tests.site.graph import Shape
 
@@ -109,6 +110,22 @@ async def test_workers_and_the_store_are_killed_and_started_again(
             await server.begin()
 
         await play(Scenario("restarts", malice, sized(20_000), drawn(seed)), server.dsn, folder, restart)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", seeds("power"))
+async def test_the_store_loses_power_under_a_fleet(seed: int | None, tmp_path: Path, folder: Path) -> None:
+    malice = Malice(kills=sized(40), stops=sized(4), strikes=sized(20))
+    server_folder = tmp_path / "server"
+    async with valkey(server_folder, "--appendonly", "yes", "--appendfsync", "everysec") as server:
+        with Power(server, server_folder) as power:
+
+            async def lose_power(_: random.Random) -> None:
+                await power.cut()
+
+            await play(Scenario("power", malice, sized(4_000), drawn(seed)), server.dsn, folder, lose_power)
+        print(f"power: {power.lost} bytes of the log were lost")
 
 
 @pytest.mark.chaos
