@@ -1,5 +1,6 @@
 """`shoal top`: a whole store, live: crawls, stages, workers and the hosts that take longest."""
 
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,9 +42,10 @@ def command(
     from contextlib import suppress
 
     from shoal.cli.layers import chosen_store
+    from shoal.cli.watch import can_draw
 
     address = chosen_store(store, config=config)
-    if once or json or not sys.stdout.isatty():
+    if once or json or not (sys.stdout.isatty() and can_draw(os.environ)):
         run(_look(address, json=json))
         return
     with suppress(KeyboardInterrupt):
