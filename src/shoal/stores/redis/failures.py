@@ -4,6 +4,7 @@ Every call of ours may be repeated (scripts are written that way), so most rows 
 What differs is what has to happen first.
 """
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
@@ -60,12 +61,17 @@ BY_TEXT = {
     "ERR max number of clients reached": Row(Remedy.WAIT, "has no connection left (maxclients)"),
     "ERR invalid password": TABLE["WRONGPASS"],
     "ERR AUTH <password> called without": Row(Remedy.STOP, "has no password set, and the DSN gives one"),
+    "ERR ACL failure in script": TABLE["NOPERM"],
+    "ERR The user executing the script can't": TABLE["NOPERM"],
     "ERR DB index is out of range": Row(Remedy.STOP, "does not have that many databases"),
     "ERR No such master with that name": Row(Remedy.STOP, "(a sentinel) knows no master by that name"),
     "ERR This instance has cluster support disabled": Row(
         Remedy.STOP, "is not a cluster: use redis:// instead of redis+cluster://"
     ),
 }
+
+
+_RAISED = re.compile(r"ERR user_script:\d+: (?=[A-Z]+ )")  # before an error that a script has passed on
 
 
 class Full(Unavailable):
@@ -101,6 +107,7 @@ class Failed(Exception):
 
 def refused(text: str, where: str) -> Failed | ScriptFault:
     """Name what a server answered instead of a result."""
+    text = _RAISED.sub("", text)
     kind = text.partition(" ")[0]
     if kind in TABLE or any(text.startswith(known) for known in BY_TEXT):
         return Failed(kind, where, text)
