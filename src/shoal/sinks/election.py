@@ -37,6 +37,7 @@ class Election:
         self._term = term
         self._until = 0.0  # monotonic
         self.owner = ""  # the output's name in the store; another store or crawl has another one
+        self.line = f"output {crawl} {self._output}"  # a connection for what is waited for
 
     async def stand(self, *, lasting: bool = False) -> float:
         """Become the writer, or stay it; return 0, or the seconds until trying again can help.
@@ -67,8 +68,7 @@ class Election:
     async def _ask(self, term: float, *, lasting: bool = False) -> float:
         asked = (self._crawl, self._output, self._holder, int(term * 1000), self._node, os.urandom(8).hex())
         if lasting:
-            line = f"writer {self._crawl} {self._output}"
-            answers = await self._store.run_lasting(_SCRIPT, {self._tag: asked}, line=line)
+            answers = await self._store.run_lasting(_SCRIPT, {self._tag: asked}, line=self.line)
             wait_ms, answer = answers[self._tag]
         else:
             wait_ms, answer = await self._store.run(_SCRIPT, self._tag, asked)

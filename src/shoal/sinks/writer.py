@@ -194,7 +194,7 @@ class OutputWriter:
         calls = {
             self._store.tag(shard): self._arguments(shard, last) for shard, last in _last(entries).items()
         }
-        ends = await self._store.run_lasting(_SCRIPT, calls, line=f"items {self._output.crawl} {self._name}")
+        ends = await self._store.run_lasting(_SCRIPT, calls, line=self._election.line)
         for shard in _last(entries):
             self._sure[shard] = ends[self._store.tag(shard)].decode()
             self._told[shard] = self._position(shard)
