@@ -82,6 +82,12 @@ def test_what_compose_publishes_is_for_this_machine_only() -> None:
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
 
 
+def test_files_of_a_sink_in_compose_outlive_its_container() -> None:
+    sink = compose_services()["sink"]
+    assert sink["volumes"] == ["items:/data"]
+    assert sink["hostname"]
+
+
 @pytest.mark.parametrize("role", ["fetch", "parse", "sink"])
 def test_workers_have_few_rights_and_time_to_drain(role: str) -> None:
     worker = compose_services()[role]
