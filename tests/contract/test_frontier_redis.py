@@ -1,7 +1,9 @@
 """What only a frontier that many share can promise: answers that got lost, holders that meet, servers replaced."""
 
+import asyncio
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +17,7 @@ from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Gone, Grant, Outcome, Retry, Settlement
 from shoal.model.pace import Pace
 from shoal.model.page import Item
-from shoal.stores.redis import EPOCH, Full, ScriptArgument
+from shoal.stores.redis import EPOCH, Full, Script, ScriptArgument
 
 
 @pytest.fixture
@@ -123,6 +125,52 @@ async def test_requests_of_several_workers_leave_an_interval_and_the_leeway_apar
     bench.clock.advance(0.05)
     assert len(await taken(other, 3)) == 1
     assert await turn() == 0.0
+
+
+async def test_turns_that_are_wanted_at_once_take_few_calls_and_each_its_own(bench: RedisBench) -> None:
+    await bench.frontier.open_crawl("p", pace=Pace(1.0, 1, 4))
+    calls, run = list[int](), bench.store.run
+
+    async def counted(script: Script, tag: str, args: Sequence[ScriptArgument], **named: bool) -> Any:
+        calls.append(len(args))
+        return await run(script, tag, args, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bench.store, "run", counted)
+        hosts = [f"{number % 10}.test" for number in range(20)]
+        waits = await asyncio.gather(
+            *(bench.frontier.turn(host, interval=1.0, leeway=0.05) for host in hosts)
+        )
+
+    assert len(calls) == 2  # the first one is alone: nobody knew of the others yet
+    assert sorted(waits) == [0.0] * 10 + [pytest.approx(1.05)] * 10  # two of one host are never at once
+
+
+async def test_a_turn_that_nobody_waits_for_any_more_is_not_taken(bench: RedisBench) -> None:
+    await bench.frontier.open_crawl("p", pace=Pace(1.0, 1, 4))
+
+    async def turn(host: str) -> float:
+        return await bench.frontier.turn(host, interval=1.0, leeway=0.05)
+
+    asking, given_up = asyncio.create_task(turn("a.test")), asyncio.create_task(turn("b.test"))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    assert await asking == 0.0
+    assert await turn("b.test") == 0.0
+
+
+async def test_a_refused_turn_gives_nothing_back(bench: RedisBench) -> None:
+    await bench.frontier.open_crawl("p", pace=Pace(2.0, 1, 4))
+    await bench.frontier.add("p", [link("1"), link("2")])
+    await bench.frontier.host_set("a.test", rest_until=START + 3.0)
+    bench.clock.advance(3.0)
+    assert len(await taken(bench.frontier)) == 1
+    await bench.frontier.host_set("a.test", rest_until=START + 4.0)
+    for _ in range(3):
+        assert await bench.frontier.turn("a.test", interval=2.0, leeway=0.0) == pytest.approx(1.0)
+    bench.clock.advance(1.0)
+    assert await bench.frontier.turn("a.test", interval=2.0, leeway=0.0) == 0.0
+    assert await bench.frontier.turn("a.test", interval=2.0, leeway=0.0) == pytest.approx(2.0)
 
 
 async def test_no_request_leaves_for_an_interval_after_a_server_was_replaced(bench: RedisBench) -> None:

@@ -7,7 +7,8 @@ from shoal.frontier.redis.packing import fitting
 from shoal.frontier.redis.reader import SLICE, view_of
 from shoal.frontier.redis.rota import Rota
 from shoal.frontier.redis.scripts import Scripts
-from shoal.stores.redis import EPOCH, RedisStore, ScriptArgument
+from shoal.frontier.redis.turns import Turns
+from shoal.stores.redis import RedisStore, ScriptArgument
 
 NOT_SET = -1  # instead of an interval, burst or concurrency: what the crawls say
 
@@ -16,6 +17,7 @@ class RedisHosts(RedisLetters):
     def __init__(self, store: RedisStore, scripts: Scripts, rota: Rota) -> None:
         super().__init__(store, scripts, rota)
         self._hand = Hand()
+        self._turns = Turns(store, scripts.turn)
 
     async def host_set(
         self,
@@ -48,8 +50,7 @@ class RedisHosts(RedisLetters):
 
     async def turn(self, host: str, *, interval: float, leeway: float) -> float:
         """Let one request to a host leave within `leeway` seconds from now: 0.0; or say how long to wait."""
-        arguments: list[ScriptArgument] = [host, interval, leeway, EPOCH]
-        return float(await self._store.run(self._scripts.turn, self._store.tag_of(host), arguments))
+        return await self._turns.take(host, interval, leeway)
 
     async def host_get(self, host: str) -> HostView | None:
         """Show one host; None: nobody has ever heard of it."""

@@ -128,8 +128,8 @@ end
 
 local function save_removals()
   save_counts()
-  call('HSET', KEYS[1], 'latest', now, 'offset', meta.offset, 'token', meta.token, 'moment', meta.moment,
-    'ordinal', meta.ordinal)
+  call('HSET', KEYS[1], 'latest', now, 'offset', meta.offset == 0 and '0' or meta.offset, 'token', printed(meta.token),
+    'moment', printed(meta.moment), 'ordinal', printed(meta.ordinal))
   for key, arguments in pairs(removed) do call_with('ZREM', key, arguments) end
   removed = {}
 end

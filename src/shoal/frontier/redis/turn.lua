@@ -1,21 +1,32 @@
--- turn.lua: let one request to a host leave, now.
+-- turn.lua: let requests to hosts leave, now.
 --
--- ARGV     host, seconds that have to lie between two requests at least, seconds that this one may take to leave,
---          epoch of the server process
--- returns  seconds to wait; 0: the turn is taken
+-- ARGV     epoch of the server process; for each request its host, seconds that have to lie between two requests at
+--          least, seconds that this one may take to leave
+-- returns  for each the seconds to wait; 0: the turn is taken
 --
 -- A lease takes a turn so that no more is handed out than may leave. When a request leaves is up to its worker:
 -- it may have another one to send first, such as for robots.txt, or be late. So a request takes its turn here as
 -- it leaves, in place of the one that the latest lease has taken and nobody has used.
 
-local interval, leeway = tonumber(ARGV[2]), tonumber(ARGV[3])
-notice(ARGV[4])
-local host = host_of(ARGV[1])
-if host[TOKEN] > 0 then give_back(host, host[TOKEN], host[INTERVAL]) end
-if host[READY] > now then return exact(host[READY] - now) end
-host[TAT] = math.max(host[TAT], now) + math.max(interval, host[INTERVAL]) + leeway
-host[LAST], host[TOKEN] = now, 0
-aim(host)
-touch(host)
-save()
-return '0'
+notice(ARGV[1])
+
+local function take_turn(host, interval, leeway)
+  local tat, its_interval = host[TAT], host[INTERVAL]
+  if host[TOKEN] > 0 then tat = tat - its_interval end  -- the lease's own
+  local ready = math.max(tat - (host[BURST] - 1) * its_interval, host[REST_UNTIL])
+  if ready > now then return exact(ready - now) end
+  host[TAT] = math.max(tat, now) + math.max(interval, its_interval) + leeway
+  host[LAST], host[TOKEN] = now, 0
+  aim(host)
+  touch(host)
+  return '0'
+end
+
+local names, answers = {}, {}
+for i = 2, #ARGV, 3 do names[#names + 1] = ARGV[i] end
+peek_hosts(names)
+for i, name in ipairs(names) do
+  answers[i] = take_turn(host_of(name), tonumber(ARGV[3 * i]), tonumber(ARGV[3 * i + 1]))
+end
+if #touched > 0 then save() end
+return answers
