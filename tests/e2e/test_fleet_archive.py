@@ -76,6 +76,7 @@ async def test_pages_on_an_object_store_are_parsed_again_and_exported_on_any_mac
             assert len(again) == PRODUCTS
             assert all({**item, "price": None} == {**before[item["sku"]], "price": None} for item in again)
 
+            assert verified(fleet.run("verify", "--deep", "--json")) == (DONE, [])
             exported = fleet.run("export", "--out", "pages.warc.gz", "--json").json
             assert (exported["pages"], exported["unreadable"]) == (DONE, 0)
             urls = urls_in(fleet.elsewhere / "pages.warc.gz")
@@ -108,9 +109,21 @@ async def test_what_an_archive_cannot_tell_is_said_and_nothing_counts_twice(tmp_
         assert twice == (DONE, 0)
         twin.unlink()
         segment.write_bytes(segment.read_bytes()[: segment.stat().st_size // 2])
+        deep = verified(fleet.run("verify", "--deep", "--json", at=fleet.crawled))
         found, missing = pages(fleet.run("export", "--out", "half.warc.gz", "--json", at=fleet.crawled))
         assert 0 < found < DONE
         assert found + missing == DONE
+        assert (deep[0], len(deep[1])) == (found, 1)
+        assert f"{missing} pages that are done are not in" in deep[1][0]
+        whole = segment.read_bytes()
+        segment.write_bytes(whole[:5_000] + b"\0" * 10 + whole[5_010:])
+        hurt = fleet.run("verify", "--deep", code=5, at=fleet.crawled)
+        assert "damaged" in hurt.out
+
+
+def verified(ran: Ran) -> tuple[int, list[str]]:
+    [crawl] = ran.json["crawls"]
+    return crawl["pages"], [line for line in crawl["unchecked"] if "items.jsonl" not in line]
 
 
 def pages(ran: Ran) -> tuple[int, int]:

@@ -13,7 +13,7 @@ import os
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shoal.archive.ahead import ReadAhead
@@ -49,6 +49,19 @@ INSERT INTO page VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (fingerprint) DO UPDATE S
 WHERE excluded.fetched_at >= page.fetched_at"""
 
 
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What going through an archive has found."""
+
+    pages: int
+    missing: int  # pages that are done and not among them
+    damaged: int  # stretches that cannot be read
+
+    @property
+    def unreadable(self) -> int:
+        return max(self.missing, self.damaged)  # what is damaged is not found
+
+
 @asynccontextmanager
 async def open_fleet_holdings(
     dsn: str, choose: Callable[[Sequence[str]], str]
@@ -71,9 +84,10 @@ class FleetHoldings:
         self.unreadable = 0
         self._store = store
         self._frontier = RedisFrontier(store)
-        self._place = settings_of(record).archive.location
-        segments = open_segments(self._place or f"{FOLDER}/archive", record.name)
-        self._where = segments.path
+        self.located = bool(settings_of(record).archive.location)  # in one place, for all workers
+        place = settings_of(record).archive.location or f"{FOLDER}/archive"
+        segments = open_segments(place, record.name)
+        self.place = str(segments.path)
         self.archive = ArchiveReader(ReadAhead(segments), decode_archived)
 
     def settings(self, own: Settings) -> Settings:
@@ -89,11 +103,7 @@ class FleetHoldings:
     async def pages(self, selection: Selection, items: Path | None = None) -> AsyncGenerator[Kept, None]:
         assert items is None, "the items of a fleet belong to no page any more"
         with closing(sqlite3.connect("")) as pages:  # on disk, and nobody else's
-            found = await self._list(pages)
-            done = (await self._frontier.counts(self.crawl)).done
-            if not found and done:
-                raise Misconfigured(self._nothing_here(done))
-            self.unreadable = max(self.unreadable, done - found)  # what is damaged is not found
+            self.unreadable = (await self._list(pages)).unreadable
             # As they lie in the archive: that is how it is read fastest.
             for fingerprint, segment, offset, length, status, fetched_at in pages.execute(
                 "SELECT * FROM page ORDER BY segment, offset"
@@ -102,20 +112,28 @@ class FleetHoldings:
                 if selection.takes(page):
                     yield Kept(fingerprint, page, None)
 
+    async def inventory(self) -> Inventory:
+        """Read every page in the archive, and compare with what the store has settled."""
+        with closing(sqlite3.connect("")) as pages:
+            return await self._list(pages)
+
     def _nothing_here(self, done: int) -> str:
-        problem = f"{self._where} holds none of the {done} pages of crawl {self.crawl!r}"
-        if self._place:
+        problem = f"{self.place} holds none of the {done} pages of crawl {self.crawl!r}"
+        if self.located:
             return problem
         return (
             f"{problem}: it was submitted without archive.location, so its pages are in {FOLDER}/archive of"
             " the folders that its workers were started in"
         )
 
-    async def _list(self, pages: sqlite3.Connection) -> int:
+    async def _list(self, pages: sqlite3.Connection) -> Inventory:
+        """Go through the archive; raises `Misconfigured` if nothing of the crawl is there."""
+        done = (await self._frontier.counts(self.crawl)).done  # before: pages are archived, then settled
+        damaged = 0
         pages.execute(_SCHEMA)
         for number, entry in enumerate(_entries(self.archive)):
             if isinstance(entry, Damage):
-                self.unreadable += not entry.torn  # else a worker is writing it right now
+                damaged += not entry.torn  # else a worker is writing it right now
             else:
                 fingerprint, page = entry
                 at = page.ref.segment, page.ref.offset, page.ref.length
@@ -123,7 +141,9 @@ class FleetHoldings:
             if number % BREATH == 0:
                 await asyncio.sleep(0)
         [[found]] = pages.execute("SELECT count(*) FROM page")
-        return int(found)
+        if not found and done:
+            raise Misconfigured(self._nothing_here(done))
+        return Inventory(found, max(done - found, 0), damaged)
 
     async def whole_output(self) -> tuple[Path, int]:
         """Find a JSONL output on this machine that holds every item, and how many that are."""
