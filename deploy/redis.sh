@@ -9,5 +9,4 @@ appendonly yes
 appendfsync everysec
 maxmemory 2gb
 maxmemory-policy noeviction
-zset-max-listpack-value 512
 CONFIG

@@ -10,16 +10,13 @@ from tests.servers.redis import RedisServer, redis_program, valkey_program
 
 from shoal.stores.redis import RedisStore
 
-# Half the memory for hosts with few requests: their queues stay in one piece.
-OPTIONS = ("--zset-max-listpack-value", "512")
-
 
 @asynccontextmanager
 async def private_server(*options: str, name: str = "redis") -> AsyncIterator["Metered"]:
     """Run a server of one's own: Redis, or Valkey where that is asked for."""
     folder = Path(tempfile.mkdtemp(prefix="shoal-bench-"))
     binary = redis_program() if name == "redis" else valkey_program()
-    server = Metered(binary, folder, *OPTIONS, *options)
+    server = Metered(binary, folder, *options)
     try:
         await server.begin()
         yield server

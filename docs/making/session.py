@@ -141,7 +141,7 @@ async def open_shop() -> AsyncIterator[Shop]:
         address, _, port = authority.partition(":")
         async with (
             name_server(lambda name: [address] if name == _NAME else NXDOMAIN) as nameserver,
-            valkey(Path(folder), "--appendonly", "yes", "--zset-max-listpack-value", "512") as server,
+            valkey(Path(folder), "--appendonly", "yes") as server,
         ):
             _, _, user, _, password, *_ = rule = user_of_the_store()
             await server.ask(*rule)

@@ -283,13 +283,6 @@ async def test_a_server_that_evicts_is_refused(server: RedisServer) -> None:
             pass
 
 
-async def test_queues_of_small_hosts_are_kept_compact(server: RedisServer, store: RedisStore) -> None:
-    assert await server.ask("CONFIG", "GET", "zset-max-listpack-value") == [
-        b"zset-max-listpack-value",
-        b"512",
-    ]
-
-
 async def test_the_number_of_shards_is_settled_once_and_for_all(
     server: RedisServer, store: RedisStore
 ) -> None:
@@ -297,13 +290,6 @@ async def test_the_number_of_shards_is_settled_once_and_for_all(
     await server.ask("HSET", "{other}:meta", "shards", 5)
     async with RedisStore.open(f"{server.dsn}?namespace=other") as other:
         assert other.tags() == [f"{{other:{shard:02}}}" for shard in range(5)]
-
-
-async def test_a_store_of_a_newer_shoal_is_refused(server: RedisServer) -> None:
-    await server.ask("HSET", "{shoal}:meta", "schema", 99)
-    with pytest.raises(Misconfigured, match="upgrade Shoal"):
-        async with RedisStore.open(server.dsn):
-            pass
 
 
 async def test_users_and_passwords(
@@ -314,7 +300,6 @@ async def test_users_and_passwords(
     address = f"127.0.0.1:{server.port}"
     async with RedisStore.open(f"redis://crawler:hunter2@{address}") as store:
         assert await count(store) == 1
-        assert "zset-max-listpack-value" in str([vars(record).get("advice") for record in caplog.records])
     (tmp_path / "password").write_text("hunter2\n")
     async with RedisStore.open(f"redis://crawler@{address}?password_file={tmp_path / 'password'}") as store:
         assert await count(store) == 2

@@ -47,7 +47,6 @@ async def private_store(folder: Path) -> AsyncIterator[str]:
             "appendfsync": "everysec",
             "save": "",
             "maxmemory-policy": "noeviction",
-            "zset-max-listpack-value": "512",
         }
         spelled = [part for name, value in options.items() for part in (f"--{name}", value)]
         async with companion([program, *spelled], log=folder / LOG) as server:

@@ -8,7 +8,6 @@ from shoal.stores.redis.failures import Failed, ScriptFault
 from shoal.stores.redis.link import Link
 
 OLDEST = (7, 0)  # the first with script flags, by which a full server can still be worked off
-LISTPACK_VALUE = 512  # queues of hosts with up to 128 URLs take half the memory this way
 
 
 def facts(info: bytes) -> dict[str, str]:
@@ -21,15 +20,8 @@ async def check(link: Link) -> list[str]:
     """Refuse a server that would lose a crawl; return advice about one that might."""
     told = facts(await link.call("INFO", "server", "memory", "persistence"))
     refuse(told, where=str(link.address))
-    advice = []
-    if (warning := persistence(told, save=await config(link, "save"))) is not None:
-        advice.append(warning)
-    if not await _compact(link):
-        advice.append(
-            f"set zset-max-listpack-value to {LISTPACK_VALUE} in the server's configuration: queues of small"
-            " hosts then take half the memory (this user may not set it)"
-        )
-    return advice
+    warning = persistence(told, save=await config(link, "save"))
+    return [] if warning is None else [warning]
 
 
 def version(told: dict[str, str]) -> tuple[int, ...]:
@@ -70,17 +62,3 @@ async def config(link: Link, name: str) -> str | None:
             raise
         return None
     return answer[1].decode() if answer else None
-
-
-async def _compact(link: Link) -> bool:
-    name = "zset-max-listpack-value"
-    value = await config(link, name)
-    if value is not None and int(value) >= LISTPACK_VALUE:
-        return True
-    try:
-        await link.call("CONFIG", "SET", name, LISTPACK_VALUE)
-    except (Failed, ScriptFault):
-        if not link.alive:
-            raise
-        return False
-    return True
