@@ -21,9 +21,17 @@ async def run(tasks: Sequence[str], *, quick: bool, server: str) -> None:
         found = [one for hosts in (1_000, 100_000) for one in await cost.costs(hosts, sizes, server=server)]
         show(
             "CPU time of the server per URL (us), at so many queued",
-            ("hosts", "queued", "add, 100 a call", "seen before", "lease 50 + settle", "one EXISTS"),
+            ("hosts", "queued", "add x100", "seen before", "lease x50 + settle", "turn x20", "one EXISTS"),
             [
-                (one.hosts, one.queued, one.add_us, one.again_us, one.life_us, f"{one.exists_us:.2f}")
+                (
+                    one.hosts,
+                    one.queued,
+                    one.add_us,
+                    one.again_us,
+                    one.life_us,
+                    one.turn_us,
+                    f"{one.exists_us:.2f}",
+                )
                 for one in found
             ],
         )

@@ -4,6 +4,7 @@ One shard holds everything, so that a call is one script and no cost hides behin
 the calls are those that a fleet makes: add 100, lease 50 and settle them.
 """
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from shoal.model.pace import Pace
 from shoal.model.request import Link
 from shoal.stores.redis import RedisStore, Script
 
-ADD, LEASE = 100, 50
+ADD, LEASE, TURNS = 100, 50, 20
 ROUNDS = 200  # calls of each kind per figure
 PACE = Pace(interval=0.05, burst=1, concurrency=4)  # every host cools down, and none holds the others up
 EXISTS = Script("exists", "for _ = 1, 500 do redis.call('EXISTS', KEYS[1]) end")
@@ -28,6 +29,7 @@ class Cost:
     add_us: float  # of the server's CPU time, per URL
     again_us: float  # the same for links that have been seen
     life_us: float  # lease and settle
+    turn_us: float  # leave to send, where as many requests want it at once as `TURNS`
     bytes_per_url: float  # everything: queue, seen-set, hosts
     seen_bytes: float  # of that, the seen-set, by what its buckets say
     exists_us: (
@@ -50,8 +52,9 @@ async def costs(hosts: int, sizes: list[int], *, server: str) -> list[Cost]:
             exists = await _exists(metered, store)
             added, again = await _adding(metered, frontier, source)
             life = await _lives(metered, frontier)
+            turn = await _turns(metered, frontier, hosts)
             queued += ROUNDS * (ADD - LEASE)
-            found.append(Cost(hosts, size, added, again, life, used / size, seen / size, exists))
+            found.append(Cost(hosts, size, added, again, life, turn, used / size, seen / size, exists))
     return found
 
 
@@ -72,6 +75,15 @@ async def _lives(server: Metered, frontier: RedisFrontier) -> float:
         grant = await frontier.lease(holder="bench", limit=LEASE, ttl=60.0)
         number += len(grant.leases)
         await frontier.settle([Settlement(lease, Gone(404)) for lease in grant.leases])
+    return (await server.cpu() - before) / number * 1e6
+
+
+async def _turns(server: Metered, frontier: RedisFrontier, hosts: int) -> float:
+    before, number = await server.cpu(), 0
+    for _ in range(ROUNDS):
+        names = [f"host-{(number + one) % hosts}.example" for one in range(TURNS)]
+        await asyncio.gather(*(frontier.turn(name, interval=0.05, leeway=0.0) for name in names))
+        number += TURNS
     return (await server.cpu() - before) / number * 1e6
 
 

@@ -82,7 +82,7 @@ end
 -- Find out what really waits in a lane that stands elsewhere than its host says: a script was cut short.
 local function mend(lane)
   local fresh, best = 0, EMPTY
-  for band = LOWEST_BAND, 0, -1 do
+  for band = lane[LANE_FLAGS] % 2 == SUSPECT and -1 or LOWEST_BAND, 0, -1 do  -- suspects are in no list
     if call('EXISTS', fresh_of(lane, band)) == 1 then fresh, best = fresh + 2 ^ band, band end
   end
   local back = call('ZRANGE', returned_of(lane), 0, 0)[1]
@@ -123,6 +123,16 @@ local function merged(band, standing)
   end
   table.sort(turns, by_turn)
   return turns
+end
+
+-- Let one that is due later than it was go behind those that are due before it.
+local function step_back(turns, at)
+  local turn = turns[at]
+  while turns[at + 1] and by_turn(turns[at + 1], turn) do
+    turns[at] = turns[at + 1]
+    at = at + 1
+  end
+  turns[at] = turn
 end
 
 -- --- what waits in a lane --------------------------------------------------------------------------
@@ -263,17 +273,17 @@ local function serve_band(band)
       if lane then serve(lane) end
     end
   else
-    local turns = merged(band, standing)
-    while turns[1] do
+    local turns, at = merged(band, standing), 1
+    while turns[at] do
       if #granted == limit then return end
-      local turn = table.remove(turns, 1)
-      local at = due(turn.lane[OF_HOST][READY], turn.moment)
-      if at == turn.due then
+      local turn = turns[at]
+      local current = due(turn.lane[OF_HOST][READY], turn.moment)
+      if current == turn.due then
         serve(turn.lane)
+        at = at + 1
       else  -- another lane of its host was served
-        turn.due = at
-        table.insert(turns, turn)
-        table.sort(turns, by_turn)
+        turn.due = current
+        step_back(turns, at)
       end
     end
   end
