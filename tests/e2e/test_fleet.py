@@ -134,6 +134,24 @@ async def test_crawl_does_every_role_on_a_shared_store(server: RedisServer, fold
     assert len(records(folder / "items.jsonl")) == PAGES
 
 
+async def test_an_output_that_cannot_be_written_ends_whoever_would_have_ended_with_it(
+    server: RedisServer, folder: Path, shop: str
+) -> None:
+    out = folder / "items.jsonl"
+    out.write_text("somebody else's\n")
+    env = {"SHOAL_STORE": server.dsn, **HASTY}
+    crawl = ("crawl", shop, *QUICK, "--out", "items.jsonl", "--quiet")
+    for command in (crawl, ("worker", "--until-done", "--quiet")):
+        ran = shoal(*command, cwd=folder, env=env)
+        assert ran.code == 1, ran.err
+        assert "there is something already that this crawl has not written" in ran.err.splitlines()[-1]
+    assert out.read_text() == "somebody else's\n"
+
+    out.unlink()
+    assert shoal(*crawl, cwd=folder, env=env).code == 0
+    assert len(records(out)) == PAGES
+
+
 async def test_a_worker_says_what_it_has_done_for_programs(
     server: RedisServer, folder: Path, shop: str
 ) -> None:

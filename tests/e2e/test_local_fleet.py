@@ -90,6 +90,15 @@ def test_a_worker_that_is_killed_is_started_again(shop: str, tmp_path: Path) -> 
     assert len(records(tmp_path / "items.jsonl")) == PAGES
 
 
+@pytest.mark.timeout(240)
+def test_items_that_no_worker_could_write_are_not_called_finished(shop: str, tmp_path: Path) -> None:
+    (tmp_path / "items.jsonl").write_text("somebody else's\n")
+    ran = shoal(*FLEET, shop, *QUICK, "--quiet", cwd=tmp_path, env=HASTY)
+
+    assert ran.code == 1
+    assert "pages are in no output: shoal-data/logs/worker-" in ran.complaint
+
+
 def _family(pid: int, *, workers: int) -> list[psutil.Process]:
     """Wait for a server and its workers, and give every process that was started."""
     deadline = time.monotonic() + TIMEOUT

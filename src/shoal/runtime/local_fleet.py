@@ -16,11 +16,12 @@ from functools import partial
 from pathlib import Path
 
 from shoal.frontier.redis import RedisFrontier
-from shoal.model.errors import Unavailable
+from shoal.model.errors import Misconfigured, Unavailable
 from shoal.runtime.companion import Companion, companion
 from shoal.runtime.crew import Crew, End
 from shoal.runtime.fleet_view import look_at
 from shoal.runtime.inspect import CrawlStatus
+from shoal.runtime.outputs import on_their_way
 from shoal.runtime.overview import Overseer, Overview
 from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.private_store import private_store
@@ -63,11 +64,12 @@ async def run_fleet(
         ends = await _run_and_show(crew, workers, overseer, watch)
         after = await _crawl(store, submitted.crawl)
         items = await RedisFrontier(store).items(submitted.crawl) - items
+        unwritten = await on_their_way(store, submitted.crawl)
     elapsed = time.monotonic() - began
     pages = after.counts["done"] - before.counts["done"]
     most = plan.settings.crawl.max_dead
     return Summary(
-        ending=_ending(plan, stop, after, ends),
+        ending=_ending(plan, stop, after, unwritten, ends),
         snapshot=Snapshot(
             crawl=submitted.crawl,
             elapsed=elapsed,
@@ -129,15 +131,18 @@ def _filtered(crawl: CrawlStatus) -> Counter[str]:
     return Counter(crawl.filtered_by_rule) + Counter(crawl.links_filtered_by_rule)
 
 
-def _ending(plan: CrawlPlan, stop: Stop, after: CrawlStatus, ends: Sequence[End]) -> Ending:
+def _ending(plan: CrawlPlan, stop: Stop, after: CrawlStatus, unwritten: int, ends: Sequence[End]) -> Ending:
     if stop.drain.is_set():
         return Ending.INTERRUPTED
     left = sum(after.counts[state] for state in ("waiting", "delayed", "leased", "parsing"))
-    if not left:
+    if not left and not unwritten:
         return Ending.FINISHED
     most = plan.settings.crawl.max_pages
-    if most and after.counts["done"] >= most:
+    if most and after.counts["done"] >= most and not unwritten:
         return Ending.LIMITED
     worst = max(ends, key=lambda end: (end.given_up, abs(end.code)))
     what = "workers die again and again" if worst.given_up else "every worker has ended"
-    raise Unavailable(f"{what}, and {left} requests are left: {worst.log} says why")
+    lacks = f"{left} requests are left" if left else f"items of {unwritten} pages are in no output"
+    # Where a person has to change something, a worker has said so with that code.
+    family = Misconfigured if worst.code == 1 else Unavailable
+    raise family(f"{what}, and {lacks}: {worst.log} says why")

@@ -24,6 +24,7 @@ class Outputs:
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._revision = ""
+        self.refused = ""  # why one of them cannot be written here
 
     def attends(self, record: CrawlRecord) -> bool:
         """Tell whether this is the way in which the outputs are being written."""
@@ -33,7 +34,7 @@ class Outputs:
         """Write the outputs of a crawl from now on, whenever no other worker does."""
         await self.leave()
         number = await RedisFrontier(self._store).number(record.name)
-        self._stop, self._revision = asyncio.Event(), record.revision
+        self._stop, self._revision, self.refused = asyncio.Event(), record.revision, ""
         self._tasks = [
             group.create_task(self._write(record, number, output, self._stop), name=f"output.{shown(output)}")
             for output in record.outputs
@@ -62,6 +63,7 @@ class Outputs:
         try:
             await writer.run(stop)
         except Misconfigured as error:  # another machine may have what this one lacks
+            self.refused = str(error)
             log.error("output.refused", extra={"crawl": record.name, "why": str(error)})
 
 

@@ -170,6 +170,10 @@ class Worker:
             known.asked_at, known.written = -math.inf, False
 
     async def _tend(self, group: asyncio.TaskGroup, desk: Desk) -> None:
+        if self._plan.only and desk.outputs.refused:
+            # Whoever wants one crawl wants its items: nothing more is fetched that cannot be written.
+            desk.stop.drain.set()
+            return
         if not desk.running and not desk.refused and time.monotonic() - desk.asked_at > LOOK_AGAIN:
             # Whoever wants one crawl wants to hear of it, even if nothing is left to do.
             owed = bool(self._plan.only) and desk.record.name not in self.summaries
@@ -233,6 +237,10 @@ class Worker:
         desks = self._desks.values()
         if refused := [desk.refused for desk in desks if desk.refused]:
             raise Misconfigured(refused[0])
+        for desk in desks:
+            # Others may be able to write it; this worker has nothing else left to do, and did not do all.
+            if desk.outputs.refused and not desk.running and not desk.written:
+                raise Misconfigured(desk.outputs.refused)
         return all(_ended(desk) and (desk.written or "sink" not in self._plan.roles) for desk in desks)
 
     async def _measure(self) -> None:
