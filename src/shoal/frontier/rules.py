@@ -1,6 +1,5 @@
 """Decisions that every backend makes alike: values in, values out."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -40,13 +39,13 @@ def place_in_line(band: int, ready: float, moment: float) -> float:
     ceased to be empty. Of lanes that could go now, the one goes first that could have gone for longest. In
     steps, because one number has to hold both.
     """
-    due = max(math.floor((ready - FIRST_STEP_AT) * STEPS), moment) if ready > FIRST_STEP_AT else moment
+    due = max((ready - FIRST_STEP_AT) * STEPS // 1, moment)
     return band * LINE + min(due, LINE - 1)
 
 
 def next_moment(moment: float, now: float) -> float:
     """Return the moment after `moment`: later than whatever is due now."""
-    return max(moment, math.floor((now - FIRST_STEP_AT) * STEPS)) + 1
+    return max(moment, (now - FIRST_STEP_AT) * STEPS // 1) + 1
 
 
 def applied_pace(record: HostRecord, crawls: Iterable[Pace], rules: SlowdownRules) -> Pace:

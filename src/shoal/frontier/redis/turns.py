@@ -1,8 +1,8 @@
 """Turns of hosts, taken as requests leave: those that are wanted at once are asked for in one call.
 
 Every request of a fleet needs one, and a call of its own costs the server more than its lease and its
-settlement together. While a shard is being asked, whoever else wants a turn there gathers, and the next call is
-for all of them: the busier the server, the more go in one.
+settlement together. While a shard is being asked, whoever else wants a turn there gathers, and the next call
+is for all of them: the busier the server, the more go in one.
 """
 
 import asyncio

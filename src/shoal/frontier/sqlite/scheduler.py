@@ -90,7 +90,9 @@ class Scheduler:
             lane = ticket[3]
             host = lane.host
             heappop(lane.roster.eligible)
-            current = ticket[0] == place_in_line(lane.band, host.ready, lane.moment)
+            # Where another lane of its host was served meanwhile, its turn comes later.
+            alone = len(host.lanes) == 1
+            current = alone or ticket[0] == place_in_line(lane.band, host.ready, lane.moment)
             if current and host.ready <= now and host.open:
                 taken.append((lane, lane.pop()))
                 host.take(now, token)
