@@ -143,6 +143,33 @@ async def test_a_host_with_the_best_links_does_not_starve_the_others(bench: Benc
     assert len(served) == 31
 
 
+async def test_of_two_hosts_the_one_goes_first_that_could_have_gone_for_longer(
+    frontier: AnyFrontier, bench: Bench
+) -> None:
+    await frontier.host_set("slow.test", interval=10.0)
+    await frontier.host_set("quick.test", interval=1.0)
+    for number in range(2):
+        await frontier.add("c", [link(str(number), host=host) for host in ("slow.test", "quick.test")])
+    assert paths(await taken(frontier)) == ["slow.test/0", "quick.test/0"]
+    bench.clock.advance(11.0)
+
+    assert paths(await taken(frontier, 1)) == ["quick.test/1"]  # for ten seconds; the other one for one
+    assert paths(await taken(frontier, 1)) == ["slow.test/1"]
+
+
+async def test_crawls_take_turns_on_a_host(frontier: AnyFrontier, bench: Bench) -> None:
+    await frontier.open_crawl("d", pace=UNLIMITED)
+    await frontier.host_set("a.test", interval=1.0)
+    for crawl in ("c", "d"):
+        await frontier.add(crawl, [link(f"{crawl}{number}") for number in range(3)])
+
+    served = []
+    for _ in range(6):
+        served += paths(await taken(frontier))
+        bench.clock.advance(1.0)
+    assert served == [f"a.test/{crawl}{number}" for number in range(3) for crawl in ("c", "d")]
+
+
 async def test_the_order_of_acceptance_is_never_mixed_up(frontier: AnyFrontier) -> None:
     """Releases and retries come back among those that have not been served yet."""
     await frontier.add("c", [link(str(number)) for number in range(6)])

@@ -1,0 +1,41 @@
+"""The text of the scripts, as it goes to a server."""
+
+import re
+
+import pytest
+
+from shoal.frontier.redis.scripts import Scripts, inlined
+
+SCRIPTS = {name: script for name, script in vars(Scripts()).items() if not name.startswith("_")}
+
+
+def test_constants_are_written_where_they_are_named() -> None:
+    source = """\
+local RANK, NAME = 4398046511104, 1  -- 2^42, and the first field
+local ENTRY = '>I6HB'
+local function rank(host) return host[NAME] * RANK end
+return pack(ENTRY, rank(KEYS))
+"""
+    assert [line for line in inlined(source).splitlines() if line] == [
+        "local function rank(host) return host[1] * 4398046511104 end",
+        "return pack('>I6HB', rank(KEYS))",
+    ]
+
+
+def test_texts_and_tables_stay_as_they_are() -> None:
+    source = """\
+local GONE, LIMIT = 3, 10
+local PAYLOAD = {[GONE] = 'LIMIT'}
+return call('ZRANGE', 'LIMIT', LIMIT)
+"""
+    assert inlined(source).split("\n")[1:3] == [
+        "local PAYLOAD = {[3] = 'LIMIT'}",
+        "return call('ZRANGE', 'LIMIT', 10)",
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(SCRIPTS))
+def test_a_script_names_no_constant_that_it_lacks(name: str) -> None:
+    code = re.sub(r"'[^']*'", "''", SCRIPTS[name].source)
+    declared = {word for names in re.findall(r"local ([A-Z_, ]+) =", code) for word in names.split(", ")}
+    assert set(re.findall(r"\b[A-Z][A-Z_]+\b", code)) <= declared | {"KEYS", "ARGV"}
