@@ -23,8 +23,8 @@ from shoal.model.pace import Pace
 from shoal.model.page import Item, PageRecord, Response
 from shoal.model.request import Link, Request
 from shoal.model.settings import Settings
+from shoal.runtime.gathered.reparse import Reparsed, ReparsePlan, reparse
 from shoal.runtime.outlet import archive_key, sinks_key
-from shoal.runtime.reparse import Reparsed, ReparsePlan, reparse
 from shoal.sinks import Sinks
 from shoal.spider.source import SpiderFile
 from shoal.stores.folder import StoreFolder

@@ -10,7 +10,7 @@ from tests.servers.redis import RedisServer, cluster, sentinels
 
 from shoal.runtime.doctor.checks import Check
 from shoal.runtime.doctor.fleet import examine_fleet
-from shoal.runtime.fleet_verify import verify_fleet
+from shoal.runtime.looking.fleet_verify import verify_fleet
 from shoal.stores.redis import RedisStore
 
 

@@ -11,7 +11,7 @@ from tests.e2e.command import QUICK, SHOAL, TIMEOUT, Ran, shoal, surroundings
 from tests.servers.redis import RedisServer, valkey
 
 from shoal.fleet.crawls import Crawls
-from shoal.runtime.looking import open_reader
+from shoal.runtime.outside import open_reader
 from shoal.stores.redis import RedisStore
 
 SUBMIT = ("submit", "--crawl", "listed", "--out", "items.jsonl", "--seeds")

@@ -21,11 +21,12 @@ ALLOWED: dict[str, set[str]] = {
 PACKAGES = sorted(path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__")
 
 
-def imported_packages(module: Path) -> Iterator[str]:
+def imported_modules(module: Path) -> Iterator[str]:
+    """Name what a module imports of Shoal, at its top or later, without the first word."""
     for node in ast.walk(ast.parse(module.read_text())):
         match node:
             case ast.ImportFrom(module=str(name), level=0):
-                names = [name] if name != "shoal" else [f"shoal.{alias.name}" for alias in node.names]
+                names = [f"{name}.{alias.name}" for alias in node.names]
             case ast.Import(names=aliases):
                 names = [alias.name for alias in aliases]
             case _:
@@ -33,7 +34,11 @@ def imported_packages(module: Path) -> Iterator[str]:
         for name in names:
             top, _, rest = name.partition(".")
             if top == "shoal" and rest:
-                yield rest.split(".")[0]
+                yield rest
+
+
+def imported_packages(module: Path) -> Iterator[str]:
+    return (name.split(".")[0] for name in imported_modules(module))
 
 
 def test_every_package_has_a_place_in_the_order() -> None:
@@ -49,6 +54,19 @@ def test_imports_point_one_way(package: str) -> None:
         for other in imported_packages(module)
         if other not in allowed
     ]
+    assert not wrong
+
+
+def test_a_running_crawl_knows_nothing_of_what_is_built_around_it() -> None:
+    runtime = SOURCE / "runtime"
+    around = {path.name for path in runtime.iterdir() if path.is_dir()} - {"crawl", "__pycache__"}
+    wrong = [
+        f"{module.relative_to(SOURCE)} imports {name}"
+        for module in sorted((runtime / "crawl").rglob("*.py"))
+        for name in imported_modules(module)
+        if name.startswith("runtime.") and name.split(".")[1] in around
+    ]
+    assert around
     assert not wrong
 
 

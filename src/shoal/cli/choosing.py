@@ -13,7 +13,7 @@ from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
 
 if TYPE_CHECKING:
-    from shoal.runtime.letters import Choice
+    from shoal.runtime.steering.letters import Choice
 
 Kind = Annotated[str | None, option("--class", "CLASS", "Only this failure class.", default="all")]
 Host = Annotated[str | None, option("--host", "HOST", "Only this host.", default="all")]
@@ -50,7 +50,7 @@ def asked_of(
 ) -> Asked:
     """Read the options that every command on several letters has."""
     from shoal.cli.layers import chosen_store
-    from shoal.runtime.letters import Choice
+    from shoal.runtime.steering.letters import Choice
 
     address = chosen_store(store, config=config)
     choice = Choice(

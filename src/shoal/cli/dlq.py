@@ -12,7 +12,7 @@ from shoal.model.errors import Misconfigured
 from shoal.stores.address import shown_store
 
 if TYPE_CHECKING:
-    from shoal.runtime.letters import DeadLetter
+    from shoal.runtime.steering.letters import DeadLetter
 
 LIST_EXAMPLES = examples(
     ("What was given up, latest first", "shoal dlq list"),
@@ -89,7 +89,7 @@ def show_command(
 
     from shoal.cli.layers import chosen_store
     from shoal.cli.letters import letter_json, whole_letter
-    from shoal.runtime.letters import find_letters
+    from shoal.runtime.steering.letters import find_letters
 
     address = chosen_store(store, config=config)
     found = run(find_letters(address, crawl, which))
@@ -116,7 +116,7 @@ def replay_command(asked: Asked, *, yes: Yes = False) -> None:
     from asyncio import run
 
     from shoal.cli.asking import require_yes
-    from shoal.runtime.letters import Choice, replay
+    from shoal.runtime.steering.letters import Choice, replay
 
     if asked.choice == Choice() and (found := _found(asked)):
         all_of_them = f"{counted(len(found), 'dead letter')} of {shown_store(asked.address)}"
@@ -136,7 +136,7 @@ def purge_command(asked: Asked, *, yes: Yes = False) -> None:
     from asyncio import run
 
     from shoal.cli.asking import require_yes
-    from shoal.runtime.letters import purge
+    from shoal.runtime.steering.letters import purge
 
     if found := _found(asked):
         these = f"{counted(len(found), 'dead letter')} of {shown_store(asked.address)}"
@@ -176,7 +176,7 @@ def export_command(
 def _found(asked: Asked) -> "list[DeadLetter]":
     from asyncio import run
 
-    from shoal.runtime.letters import dead_letters
+    from shoal.runtime.steering.letters import dead_letters
 
     return run(dead_letters(asked.address, asked.choice))
 

@@ -9,7 +9,7 @@ from shoal.cli.options import Config, Json, Store, examples, option
 from shoal.cli.selecting import Limit, Match, Since, Status, Until
 
 if TYPE_CHECKING:
-    from shoal.runtime.export import Exported
+    from shoal.runtime.gathered.export import Exported
 
 EXAMPLES = examples(
     ("The items as a table", "shoal export --out books.csv"),
@@ -47,7 +47,7 @@ def command(
     from shoal.cli.layers import chosen_store
     from shoal.cli.output import json_text, put
     from shoal.cli.selecting import selection_of
-    from shoal.runtime.export import ExportPlan, export
+    from shoal.runtime.gathered.export import ExportPlan, export
 
     selection = selection_of(match=match, status=status, since=since, until=until, limit=limit)
     done = run(export(ExportPlan(chosen_store(store, config=config), out, crawl or "", selection)))

@@ -11,7 +11,7 @@ from shoal.cli.crawl import command as crawl_command
 from shoal.cli.options import examples
 
 if TYPE_CHECKING:
-    from shoal.runtime.overview import Overview
+    from shoal.runtime.looking.overview import Overview
     from shoal.runtime.plan import CrawlPlan
     from shoal.runtime.snapshot import Opening, Summary
 
@@ -76,7 +76,7 @@ async def _run(plan: "CrawlPlan", workers: int, resume: str, *, verbose: int, si
     from shoal.cli.signals import stopped_by_signals
     from shoal.cli.top_screen import TopScreen
     from shoal.cli.watch import LogLines, Picture, Silence, can_draw
-    from shoal.runtime.local_fleet import run_fleet
+    from shoal.runtime.fleet.local import run_fleet
     from shoal.runtime.plan import Stop
 
     stop = Stop()

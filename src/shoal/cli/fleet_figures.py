@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from shoal.cli.figures import count, table
 
 if TYPE_CHECKING:
-    from shoal.runtime.fleet_view import Heartbeat
-    from shoal.runtime.inspect import Fleet
+    from shoal.runtime.looking.fleet_status import Heartbeat
+    from shoal.runtime.looking.status import Fleet
 
 TO_DO = {"fetch": "to fetch", "parse": "to parse", "sink": "to write"}  # what lies before each stage
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shoal.cli.figures import counted, duration, size
-from shoal.runtime.capacity import Forecast, Load, addresses_cost, concurrency_needed, traffic_cost
+from shoal.runtime.looking.capacity import Forecast, Load, addresses_cost, concurrency_needed, traffic_cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from shoal.model.errors import Misconfigured, Rejected
 from shoal.stores.address import shown_store
 
 if TYPE_CHECKING:
-    from shoal.runtime.control import ClearHost, SetHost
-    from shoal.runtime.steer import HostView
+    from shoal.runtime.steering.control import ClearHost, SetHost
+    from shoal.runtime.steering.steer import HostView
 
 SHOW_EXAMPLES = examples(("Why is this host so slow?", "shoal host show shop.example"))
 RATE_EXAMPLES = examples(
@@ -47,7 +47,7 @@ def show_command(host: Host, *, store: Store = None, config: Config = None, json
 
     from shoal.cli.layers import chosen_store
     from shoal.cli.output import put, put_json
-    from shoal.runtime.steer import show_host
+    from shoal.runtime.steering.steer import show_host
 
     address = chosen_store(store, config=config)
     name = host_name(host)
@@ -82,7 +82,7 @@ def rate_command(
     It goes before shoal.toml and --rate, in every crawl of the store. What robots.txt and the host itself ask
     for still applies.
     """
-    from shoal.runtime.control import ClearHost, SetHost
+    from shoal.runtime.steering.control import ClearHost, SetHost
 
     name, wanted = host_name(host), rate_given(rate)
     if wanted is None and at_once is not None:
@@ -112,7 +112,7 @@ def pause_command(
     What waits for it keeps its place; other hosts go on.
     """
     from shoal.cli.choosing import age
-    from shoal.runtime.control import SetHost
+    from shoal.runtime.steering.control import SetHost
 
     name, seconds = host_name(host), age("--for", for_)
     if seconds is None:
@@ -129,7 +129,7 @@ def block_command(host: Host, *, store: Store = None, config: Config = None, jso
 
     Its requests stay counted as waiting and are not lost: shoal host resume brings them back.
     """
-    from shoal.runtime.control import SetHost
+    from shoal.runtime.steering.control import SetHost
 
     name = host_name(host)
     told = f"{name} is blocked, nothing more is fetched there; "
@@ -139,7 +139,7 @@ def block_command(host: Host, *, store: Store = None, config: Config = None, jso
 @app.command("resume", epilog=RESUME_EXAMPLES)
 def resume_command(host: Host, *, store: Store = None, config: Config = None, json: Json = False) -> None:
     """End a host's pause, block or rest."""
-    from shoal.runtime.control import SetHost
+    from shoal.runtime.steering.control import SetHost
 
     name = host_name(host)
     change = SetHost(name, paused=False, rest_until=0.0)
@@ -153,7 +153,7 @@ def _change(
 
     from shoal.cli.layers import chosen_store
     from shoal.cli.output import put, put_json
-    from shoal.runtime.steer import set_host
+    from shoal.runtime.steering.steer import set_host
 
     address = chosen_store(store, config=config)
     found = run(set_host(address, change))

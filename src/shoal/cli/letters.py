@@ -10,7 +10,7 @@ from shoal.cli.figures import counted
 from shoal.cli.log import shown
 
 if TYPE_CHECKING:
-    from shoal.runtime.letters import DeadLetter
+    from shoal.runtime.steering.letters import DeadLetter
 
 
 def instant(seconds: float) -> str:

@@ -43,7 +43,7 @@ def _set(crawl: str | None, *, paused: bool, store: str | None, config: str | No
 
     from shoal.cli.layers import chosen_store
     from shoal.cli.output import put, put_json
-    from shoal.runtime.steer import pause_crawls
+    from shoal.runtime.steering.steer import pause_crawls
 
     address = chosen_store(store, config=config)
     names = run(pause_crawls(address, crawl, paused=paused))

@@ -9,7 +9,7 @@ from shoal.cli.options import Config, Crawl, Json, Store, examples, option
 from shoal.stores.address import shown_store
 
 if TYPE_CHECKING:
-    from shoal.runtime.measure import Measured
+    from shoal.runtime.looking.measure import Measured
 
 EXAMPLES = examples(
     ("How long will the crawl in this folder take?", "shoal plan"),
@@ -71,8 +71,8 @@ def command(
     from shoal.cli.forecast import Plan, Prices, plan_json, plan_lines
     from shoal.cli.layers import load_settings
     from shoal.cli.output import put, put_json
-    from shoal.runtime.capacity import HostLoad, Load, forecast, host_rate
-    from shoal.runtime.measure import host_loads, measure
+    from shoal.runtime.looking.capacity import HostLoad, Load, forecast, host_rate
+    from shoal.runtime.looking.measure import host_loads, measure
 
     settings = load_settings({} if store is None else {"store": store}, config=config).settings
     at_once = concurrency or settings.crawl.concurrency

@@ -15,8 +15,8 @@ from shoal.cli.selecting import Limit, Match, Since, Status, Until
 from shoal.model.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from shoal.runtime.differences import Differences, Example
-    from shoal.runtime.reparse import Reparsed
+    from shoal.runtime.gathered.differences import Differences, Example
+    from shoal.runtime.gathered.reparse import Reparsed
 
 EXAMPLES = examples(
     ("What would change? Nothing is fetched, nothing is written", "shoal reparse books.py"),
@@ -93,7 +93,7 @@ def command(
     from shoal.cli.output import json_text, put
     from shoal.cli.selecting import selection_of
     from shoal.cli.target import read_target
-    from shoal.runtime.reparse import ReparsePlan, reparse
+    from shoal.runtime.gathered.reparse import ReparsePlan, reparse
 
     flags = {"store": store, "crawl.procs": procs}
     layers = load_settings({key: value for key, value in flags.items() if value is not None}, config=config)

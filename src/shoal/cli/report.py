@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from shoal.cli.exits import Exit
 from shoal.cli.figures import by_count, count, counted, duration, size
 from shoal.cli.patterns import pattern_lines, patterns_json
-from shoal.runtime.letters import DeadLetter
 from shoal.runtime.plan import SeedList
 from shoal.runtime.snapshot import Ending, Opening, Summary
+from shoal.runtime.steering.letters import DeadLetter
 
 _HEADLINE = {
     Ending.FINISHED: "Finished",

@@ -12,9 +12,9 @@ from shoal.cli.report import exit_of, opening_lines, shortcoming, summary_json, 
 from shoal.cli.signals import stopped_by_signals
 from shoal.cli.watch import Watch, choose_watch
 from shoal.runtime.embedded import crawl
-from shoal.runtime.letters import Choice, DeadLetter, dead_letters
 from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.snapshot import Opening, Summary
+from shoal.runtime.steering.letters import Choice, DeadLetter, dead_letters
 from shoal.stores.address import is_redis
 
 
@@ -79,7 +79,7 @@ async def _watched(plan: CrawlPlan, shown: Shown, resume: str) -> tuple[Summary,
     with watch, stopped_by_signals(stop, watch.say, resume=resume):
         show = None if shown.silent else watch.show
         if is_redis(plan.settings.store):
-            from shoal.runtime.together import crawl_on_fleet
+            from shoal.runtime.fleet.together import crawl_on_fleet
 
             return await crawl_on_fleet(plan, stop=stop, opened=announce, watch=show), []
         summary = await crawl(plan, stop=stop, opened=announce, watch=show)

@@ -10,7 +10,7 @@ from shoal.cli.options import option
 from shoal.model.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from shoal.runtime.kept import Selection
+    from shoal.runtime.gathered.kept import Selection
 
 _PANEL = "Which pages"
 
@@ -42,7 +42,7 @@ def selection_of(
     *, match: str | None, status: int | None, since: str | None, until: str | None, limit: int | None
 ) -> "Selection":
     """Read what was typed; raises `Misconfigured` for what cannot be."""
-    from shoal.runtime.kept import Selection
+    from shoal.runtime.gathered.kept import Selection
 
     try:
         re.compile(match or "")

@@ -83,7 +83,7 @@ def load_page(place: str, url: str, settings: "Settings") -> "Page":
 
     import uvloop
 
-    from shoal.runtime.look import look_at
+    from shoal.runtime.looking.one_page import look_at
 
     return Page(uvloop.run(look_at(place, settings)))
 

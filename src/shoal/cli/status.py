@@ -10,7 +10,7 @@ from shoal.cli.options import Config, Json, Store, examples
 from shoal.cli.patterns import pattern_lines, patterns_json
 
 if TYPE_CHECKING:
-    from shoal.runtime.inspect import StoreStatus
+    from shoal.runtime.looking.status import StoreStatus
 
 EXAMPLES = examples(
     ("The store in this folder", "shoal status"),
@@ -28,7 +28,7 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> N
 
     from shoal.cli.layers import chosen_store
     from shoal.cli.output import put, put_json
-    from shoal.runtime.inspect import status
+    from shoal.runtime.looking.status import status
 
     found = run(status(chosen_store(store, config=config)))
     if json:

@@ -8,8 +8,8 @@ from shoal.cli.figures import count, counted
 from shoal.cli.options import examples
 
 if TYPE_CHECKING:
+    from shoal.runtime.fleet.submit import Submitted
     from shoal.runtime.plan import CrawlPlan
-    from shoal.runtime.submit import Submitted
 
 EXAMPLES = examples(
     ("A spider; its file travels with it", "shoal submit books.py --store redis://queue.example"),
@@ -49,8 +49,8 @@ async def _submit(plan: "CrawlPlan", *, resume: str) -> "Submitted":
 
     from shoal.cli.output import tell
     from shoal.cli.signals import stopped_by_signals
+    from shoal.runtime.fleet.submit import submit
     from shoal.runtime.plan import Stop
-    from shoal.runtime.submit import submit
     from shoal.stores.redis import RedisStore, parse
 
     stop = Stop()

@@ -10,7 +10,7 @@ from shoal.cli.options import Config, Json, Store, examples, option
 
 if TYPE_CHECKING:
     from shoal.cli.top_screen import TopScreen
-    from shoal.runtime.overview import Overseer, Overview
+    from shoal.runtime.looking.overview import Overseer, Overview
 
 EXAMPLES = examples(
     ("Watch a fleet", "shoal top --store redis://queue.example"),
@@ -55,7 +55,7 @@ def command(
 async def _look(address: str, *, json: bool) -> None:
     from shoal.cli.output import put, put_json
     from shoal.cli.top_screen import TopScreen
-    from shoal.runtime.overview import overseeing
+    from shoal.runtime.looking.overview import overseeing
 
     async with overseeing(address) as overseer:
         overview = await overseer.look()
@@ -76,7 +76,7 @@ async def _watch(address: str, every: float) -> None:
     from rich.live import Live
 
     from shoal.cli.top_screen import TopScreen
-    from shoal.runtime.overview import overseeing
+    from shoal.runtime.looking.overview import overseeing
 
     logging.disable(logging.WARNING)  # the picture itself says when the store does not answer
     screen = TopScreen()

@@ -10,11 +10,11 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from shoal.cli.figures import count, counted, duration, sparkline
 from shoal.cli.fleet_figures import TO_DO, roles_of, vacancies
 from shoal.cli.screen import STATES, Line, drawn, labelled, picked, progress_bar
-from shoal.runtime.inspect import CrawlStatus, Fleet
-from shoal.runtime.overview import HostQueue, Overview
+from shoal.runtime.looking.overview import HostQueue, Overview
+from shoal.runtime.looking.status import CrawlStatus, Fleet
 
 if TYPE_CHECKING:
-    from shoal.runtime.fleet_view import Heartbeat
+    from shoal.runtime.looking.fleet_status import Heartbeat
 
 SILENT = 10.0  # seconds without a sign of life, after which something is wrong with a worker
 _DOING = {"working": "green", "draining": "yellow"}

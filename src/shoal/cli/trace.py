@@ -14,7 +14,7 @@ from shoal.model.errors import Misconfigured
 from shoal.stores.address import shown_store
 
 if TYPE_CHECKING:
-    from shoal.runtime.trace import HostView, Story, Trace, Try
+    from shoal.runtime.looking.trace import HostView, Story, Trace, Try
 
 EXAMPLES = examples(
     ("Why is this page not in my data?", "shoal trace https://shop.example/item/7"),
@@ -39,7 +39,7 @@ def command(
 
     from shoal.cli.layers import chosen_store
     from shoal.cli.output import put, put_json
-    from shoal.runtime.trace import trace
+    from shoal.runtime.looking.trace import trace
 
     address = chosen_store(store, config=config)
     found = run(trace(address, crawl, url))

@@ -8,7 +8,7 @@ from shoal.cli.figures import counted
 from shoal.cli.options import Config, Crawl, Json, Store, examples, option
 
 if TYPE_CHECKING:
-    from shoal.runtime.verify import VerifyReport
+    from shoal.runtime.looking.verify import VerifyReport
 
 EXAMPLES = examples(
     ("Is everything accounted for?", "shoal verify"),
@@ -34,7 +34,7 @@ def command(
     from shoal.cli.exits import Exit
     from shoal.cli.layers import chosen_store
     from shoal.cli.output import put, put_json
-    from shoal.runtime.verify import verify
+    from shoal.runtime.looking.verify import verify
 
     report = run(verify(chosen_store(store, config=config), crawl, deep=deep))
     if json:

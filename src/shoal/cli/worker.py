@@ -9,7 +9,7 @@ from shoal.cli.options import Config, Json, Quiet, Verbose, examples, option
 
 if TYPE_CHECKING:
     from shoal.runtime.figures import Done
-    from shoal.runtime.worker import WorkerPlan
+    from shoal.runtime.fleet.worker import WorkerPlan
     from shoal.stores.redis import Dsn
 
 EXAMPLES = examples(
@@ -67,7 +67,7 @@ def command(
     import uvloop
 
     from shoal.cli.log import start_logging
-    from shoal.runtime.worker import WorkerPlan
+    from shoal.runtime.fleet.worker import WorkerPlan
 
     silent = quiet or json
     start_logging(verbose=verbose if silent else verbose + 1, quiet=silent)
@@ -79,7 +79,7 @@ def command(
 
 def _roles(text: str | None) -> frozenset[str]:
     from shoal.model.errors import Misconfigured
-    from shoal.runtime.worker import ROLES
+    from shoal.runtime.fleet.worker import ROLES
 
     wanted = frozenset(ROLES if text is None else (role.strip() for role in text.split(",")))
     if unknown := wanted - set(ROLES):
@@ -96,8 +96,8 @@ async def _work(dsn: "Dsn", plan: "WorkerPlan", metrics: str | None, *, json: bo
     from shoal.cli.output import put_json, tell
     from shoal.cli.report import again
     from shoal.cli.signals import stopped_by_signals
+    from shoal.runtime.fleet.worker import Worker
     from shoal.runtime.plan import Stop
-    from shoal.runtime.worker import Worker
     from shoal.stores.redis import RedisStore
 
     stop, began = Stop(), time.monotonic()
@@ -105,8 +105,8 @@ async def _work(dsn: "Dsn", plan: "WorkerPlan", metrics: str | None, *, json: bo
         store = await stack.enter_async_context(RedisStore.open(dsn))
         worker = Worker(store, plan, stop)
         if metrics is not None:
-            from shoal.runtime.endpoint import Endpoint
-            from shoal.runtime.fleet_view import look_at
+            from shoal.runtime.fleet.endpoint import Endpoint
+            from shoal.runtime.looking.fleet_status import look_at
 
             await stack.enter_async_context(
                 Endpoint.listening(metrics, worker.figures, partial(look_at, store))

@@ -36,7 +36,6 @@ from shoal.model.settings import CrawlSettings, Settings
 from shoal.model.url import host_key
 from shoal.parse.pool import ParsePool
 from shoal.runtime import sums
-from shoal.runtime.control import steerable
 from shoal.runtime.crawl.allowance import OwnAllowance
 from shoal.runtime.crawl.border import Border
 from shoal.runtime.crawl.ownership import Owned
@@ -46,6 +45,7 @@ from shoal.runtime.outlet import OwnOutputs, archive_key, rejects_key, sinks_key
 from shoal.runtime.pages import Pages
 from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.seeding import add_given, add_listed, origins_matter
+from shoal.runtime.steering.control import steerable
 from shoal.runtime.terms import terms_of
 from shoal.runtime.versions import KEY as VERSIONS
 from shoal.runtime.versions import Versions

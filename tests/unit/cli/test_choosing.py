@@ -6,7 +6,7 @@ import pytest
 
 from shoal.cli.choosing import Asked, age, asked_of, on_letters
 from shoal.model.errors import Misconfigured
-from shoal.runtime.letters import Choice
+from shoal.runtime.steering.letters import Choice
 
 
 @pytest.mark.parametrize(

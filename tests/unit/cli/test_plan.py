@@ -8,7 +8,7 @@ import pytest
 
 from shoal.cli.forecast import Plan, Prices, plan_json, plan_lines
 from shoal.cli.main import run
-from shoal.runtime.capacity import HostLoad, Load, forecast
+from shoal.runtime.looking.capacity import HostLoad, Load, forecast
 
 NO_PRICES = Prices(None, 0, None)
 HOSTS = [HostLoad("a.test", 2900, 2.0), HostLoad("b.test", 100, 2.0)]

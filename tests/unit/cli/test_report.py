@@ -14,10 +14,10 @@ from shoal.cli.verify import verify_json, verify_lines
 from shoal.model.errors import Misconfigured, Rejected, ShoalError, Unavailable
 from shoal.model.failure import FailureClass
 from shoal.model.request import Request
-from shoal.runtime.inspect import CrawlStatus, StoreStatus
-from shoal.runtime.letters import DeadLetter
+from shoal.runtime.looking.status import CrawlStatus, StoreStatus
+from shoal.runtime.looking.verify import CrawlReport, VerifyReport
 from shoal.runtime.snapshot import Ending, Opening
-from shoal.runtime.verify import CrawlReport, VerifyReport
+from shoal.runtime.steering.letters import DeadLetter
 
 NO_PAGE = snapshot(pages=0, counts={"done": 0, "dead": 1})
 

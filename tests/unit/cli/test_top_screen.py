@@ -8,8 +8,8 @@ import pytest
 from shoal.cli.top_screen import TopScreen
 from shoal.fleet.workers import CrawlAt, Heartbeat
 from shoal.frontier.answers import STATES, HostQueue
-from shoal.runtime.inspect import CrawlStatus, Fleet, Stage, StoreStatus
-from shoal.runtime.overview import Overview
+from shoal.runtime.looking.overview import Overview
+from shoal.runtime.looking.status import CrawlStatus, Fleet, Stage, StoreStatus
 
 NOW = 1_800_000_000.0
 COUNTS = {**dict.fromkeys(STATES, 0), "waiting": 3_000, "leased": 14, "done": 1_234, "dead": 3}

@@ -9,7 +9,7 @@ from shoal.cli.trace import host_line, trace_json, trace_lines
 from shoal.frontier.answers import HostView, Story, Tried
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord, PageRef
-from shoal.runtime.trace import FoundOn, Trace, tries_of
+from shoal.runtime.looking.trace import FoundOn, Trace, tries_of
 from shoal.runtime.versions import Reparse, Version
 
 NOW = 1_700_000_000.0

@@ -13,9 +13,9 @@ from tests.servers.prometheus import program, prometheus
 
 from shoal.fleet.workers import Heartbeat
 from shoal.model.failure import FailureClass
-from shoal.runtime.endpoint import Endpoint
 from shoal.runtime.figures import Done, WorkerFigures
-from shoal.runtime.inspect import CrawlStatus, Fleet, Stage, StoreStatus
+from shoal.runtime.fleet.endpoint import Endpoint
+from shoal.runtime.looking.status import CrawlStatus, Fleet, Stage, StoreStatus
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 STATES = ("waiting", "delayed", "leased", "parsing", "done", "gone", "dead", "filtered")

@@ -16,7 +16,7 @@ from shoal.model.limits import ParseLimits
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
 from shoal.runtime.doctor.checks import Check
-from shoal.runtime.looking import peeking
+from shoal.runtime.outside import peeking
 from shoal.spider.source import PlainSpider
 from shoal.stores.folder import StoreFolder
 

@@ -10,7 +10,7 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, ShoalError
 from shoal.model.limits import MIB
 from shoal.runtime.doctor.checks import Check, Grade, check
-from shoal.runtime.fleet_verify import steady_audit
+from shoal.runtime.looking.fleet_verify import steady_audit
 from shoal.stores.redis import RedisStore, disk, health, parse
 from shoal.stores.redis.survey import Surveyed, survey
 

@@ -1,0 +1,135 @@
+"""The stations of a crawl in a fleet, opened by one worker from what was submitted.
+
+The frontier is shared, the outputs are written by whoever was elected, and each worker has an archive of its
+own segments. So nothing here has to be taken back after a crash: what was archived and not settled stays, as
+bytes that nothing points to.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from shoal.archive.names import file_name
+from shoal.archive.places import open_segments
+from shoal.archive.reader import ArchiveReader
+from shoal.archive.writer import ArchiveWriter
+from shoal.fetch.cookies import CookieJar
+from shoal.fetch.decode import decode_archived
+from shoal.fetch.shared_gate import SharedGate
+from shoal.fleet.allowance import Allowance
+from shoal.fleet.crawls import CrawlRecord
+from shoal.frontier.redis import RedisFrontier
+from shoal.frontier.redis.chunks import open_chunks
+from shoal.frontier.redis.scripts import Scripts
+from shoal.frontier.redis.spill import Spilling
+from shoal.model.scope import Scope
+from shoal.model.settings import CrawlSettings, Settings
+from shoal.parse.pool import ParsePool
+from shoal.runtime import sums
+from shoal.runtime.crawl.border import Border
+from shoal.runtime.crawl.ownership import Shared
+from shoal.runtime.crawl.stations import Stations
+from shoal.runtime.fetching import open_crawl_fetcher
+from shoal.runtime.fleet.submit import open_in
+from shoal.runtime.outlet import Streamed
+from shoal.runtime.pages import Pages
+from shoal.runtime.wiring import procs_of, write_rules
+from shoal.sinks import Sinks
+from shoal.sinks.names import shown
+from shoal.spider.source import SpiderFile, SpiderSource
+from shoal.stores.redis import RedisStore
+
+
+@asynccontextmanager
+async def join_crawl(
+    record: CrawlRecord, store: RedisStore, *, worker: str, folder: Path, concurrency: int
+) -> AsyncIterator[Stations]:
+    """Open every station for a worker's share of a crawl; `folder` is where its files go."""
+    async with AsyncExitStack() as stack:
+        settings = settings_of(record)
+        settings = replace(
+            settings, crawl=replace(settings.crawl, concurrency=min(settings.crawl.concurrency, concurrency))
+        )
+        source = stack.enter_context(placed(record))
+        parser = await stack.enter_async_context(
+            ParsePool.open(source, procs=procs_of(settings.crawl), limits=settings.parse)
+        )
+        spider = parser.description
+        scripts = Scripts()
+        spilling = Spilling(store, scripts, open_chunks(settings.archive.location))
+        await spilling.collect()
+        frontier = RedisFrontier(store, scripts=scripts, spilling=spilling)
+        opened = await open_in(frontier, record.name, settings)
+        rejects_file = folder / "items" / f"{file_name(record.name)}.rejected.{worker}.jsonl"
+        rejects = Sinks([str(rejects_file)] if spider.models else [])
+        stack.callback(rejects.close)
+        rejects.restore(None)
+        segments = open_segments(settings.archive.location or str(folder / "archive"), record.name)
+        archive = ArchiveWriter.open(segments, None, write_rules(record.name, settings, writer=worker))
+        stack.callback(archive.close)
+        jar = CookieJar.load(record.cookies)
+        scope = Scope.of(settings.crawl, (), hosts=spider.hosts, limits=settings.links)
+        hosts = None if record.hosts is None else frozenset(record.hosts)
+        border = Border(msgspec.structs.replace(scope, hosts=hosts), parser)
+        totals = sums.Sums()
+        yield Stations(
+            crawl=record.name,
+            settings=settings,
+            holder=worker,
+            resumed=opened.resumed,
+            ownership=Shared(worker, border, totals),
+            frontier=frontier,
+            fetcher=await open_crawl_fetcher(
+                stack, settings, frontier, jar, border, gate=SharedGate(frontier.turn)
+            ),
+            outlet=Streamed(archive, rejects, totals),
+            pages=Pages(archive, ArchiveReader(segments, decode_archived, limits=settings.fetch)),
+            parser=parser,
+            totals=totals,
+            border=border,
+            outputs=tuple(map(shown, record.outputs)),
+            store=str(store.dsn),
+            archive=segments.path,
+            rejects=rejects_file,
+            allowance=await _allowance(store, frontier, record.name, settings.crawl, worker),
+        )
+
+
+async def _allowance(
+    store: RedisStore, frontier: RedisFrontier, crawl: str, settings: CrawlSettings, worker: str
+) -> Allowance | None:
+    async def count() -> int:
+        counts = await frontier.counts(crawl)
+        return counts.done + counts.parsing
+
+    if not settings.max_pages:
+        return None
+    return Allowance(
+        store,
+        await frontier.number(crawl),
+        worker=worker,
+        limit=settings.max_pages,
+        lease=settings.lease,
+        count=count,
+    )
+
+
+def settings_of(record: CrawlRecord) -> Settings:
+    """Read the settings back that a crawl was submitted with."""
+    return msgspec.convert(record.settings, Settings)
+
+
+@contextmanager
+def placed(record: CrawlRecord) -> Iterator[SpiderSource]:
+    """Put a spider's file where it can be loaded from, for as long as the block runs."""
+    if not isinstance(record.source, SpiderFile):
+        yield record.source
+        return
+    with TemporaryDirectory(prefix="shoal-spider-") as folder:
+        path = Path(folder, record.source.path)
+        path.write_bytes(record.text)
+        yield msgspec.structs.replace(record.source, path=str(path))

@@ -1,0 +1,73 @@
+"""The outputs of a fleet's crawls, as one worker attends to them: it writes those that it was elected for."""
+
+import asyncio
+import logging
+import os
+
+from shoal.fleet.crawls import CrawlRecord
+from shoal.frontier.redis import RedisFrontier
+from shoal.model.errors import Misconfigured
+from shoal.runtime.fleet.joining import settings_of
+from shoal.sinks.names import shown
+from shoal.sinks.writer import Output, OutputWriter, item_streams
+from shoal.stores.redis import RedisStore
+
+log = logging.getLogger(__name__)
+
+
+class Outputs:
+    """The outputs of one crawl."""
+
+    def __init__(self, store: RedisStore, *, worker: str) -> None:
+        self._store = store
+        self._worker = worker
+        self._stop = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._revision = ""
+        self.refused = ""  # why one of them cannot be written here
+
+    def attends(self, record: CrawlRecord) -> bool:
+        """Tell whether this is the way in which the outputs are being written."""
+        return bool(self._tasks) and self._revision == record.revision
+
+    async def attend(self, group: asyncio.TaskGroup, record: CrawlRecord) -> None:
+        """Write the outputs of a crawl from now on, whenever no other worker does."""
+        await self.leave()
+        number = await RedisFrontier(self._store).number(record.name)
+        self._stop, self._revision, self.refused = asyncio.Event(), record.revision, ""
+        self._tasks = [
+            group.create_task(self._write(record, number, output, self._stop), name=f"output.{shown(output)}")
+            for output in record.outputs
+        ]
+
+    async def leave(self) -> None:
+        """Complete what this worker writes, and let others go on."""
+        self._stop.set()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._tasks = []
+
+    async def _write(self, record: CrawlRecord, number: int, output: str, stop: asyncio.Event) -> None:
+        writer = OutputWriter(
+            self._store,
+            Output(
+                number,
+                output,
+                record.outputs,
+                fsync=settings_of(record).crawl.fsync,
+                overwrite=record.overwrite,
+            ),
+            holder=self._worker,
+            node=os.uname().nodename,
+        )
+        try:
+            await writer.run(stop)
+        except Misconfigured as error:  # another machine may have what this one lacks
+            self.refused = str(error)
+            log.error("output.refused", extra={"crawl": record.name, "why": str(error)})
+
+
+async def on_their_way(store: RedisStore, crawl: str) -> int:
+    """Count the pages whose items are not in every output yet."""
+    number = await RedisFrontier(store).number(crawl)
+    return await item_streams(store, number).length()

@@ -1,0 +1,42 @@
+"""`shoal crawl` on a fleet's store: submit a crawl, and work on it here until it is done.
+
+Other workers may join in at any time, and go on when this one is stopped.
+"""
+
+from collections.abc import Callable
+
+from shoal.frontier.redis import RedisFrontier
+from shoal.runtime.fleet.submit import FOLDER, submit
+from shoal.runtime.fleet.worker import Worker, WorkerPlan
+from shoal.runtime.plan import CrawlPlan, Stop
+from shoal.runtime.snapshot import Opening, Snapshot, Summary
+from shoal.sinks.names import shown
+from shoal.stores.redis import RedisStore
+
+
+async def crawl_on_fleet(
+    plan: CrawlPlan,
+    *,
+    stop: Stop,
+    opened: Callable[[Opening], None] | None = None,
+    watch: Callable[[Snapshot], None] | None = None,
+) -> Summary:
+    """Run a crawl to its end, or until `stop` asks it to end earlier; like `crawl`, on a shared store."""
+    async with RedisStore.open(plan.settings.store) as store:
+        submitted = await submit(store, plan, stop)
+        frontier = RedisFrontier(store)
+        if opened is not None:
+            counts = await frontier.counts(submitted.crawl)
+            outputs = tuple(map(shown, submitted.outputs))
+            where = str(store.dsn)
+            opened(
+                Opening(
+                    submitted.crawl, submitted.resumed, counts.by_state(), outputs, f"{FOLDER}/archive", where
+                )
+            )
+        wanted = WorkerPlan(
+            concurrency=plan.settings.crawl.concurrency, until_done=True, only=submitted.crawl
+        )
+        worker = Worker(store, wanted, stop, watch)
+        await worker.run()
+        return worker.summaries[submitted.crawl]

@@ -1,0 +1,43 @@
+"""Looking at a fleet's store from outside: its crawls, its stages and its workers."""
+
+from shoal.fleet.workers import Heartbeat, Workers
+from shoal.frontier.redis import RedisFrontier
+from shoal.runtime import sums
+from shoal.runtime.fleet.outputs import on_their_way
+from shoal.runtime.looking.status import CrawlStatus, Fleet, Stage, StoreStatus, crawl_status
+from shoal.stores.redis import RedisStore
+
+__all__ = ["Heartbeat", "fleet_status", "look_at"]
+
+
+async def fleet_status(dsn: str, name: str = "") -> StoreStatus:
+    """Look at a fleet's store."""
+    async with RedisStore.open(dsn, advise=False) as store:
+        return await look_at(store, name)
+
+
+async def look_at(store: RedisStore, name: str = "") -> StoreStatus:
+    """Count the requests of every crawl by state, what waits between the stages, and who is at work.
+
+    `name` is what people know the store by, where that is not its address.
+    """
+    frontier = RedisFrontier(store)
+    crawls = [await _crawl(frontier, name) for name in await frontier.crawls()]
+    stages = {crawl.name: await _stages(store, crawl) for crawl in crawls}
+    fleet = Fleet(await Workers(store).all(), stages)
+    return StoreStatus(name or str(store.dsn), None, crawls, fleet)
+
+
+async def _crawl(frontier: RedisFrontier, name: str) -> CrawlStatus:
+    kept = await frontier.crawl_values(name)
+    parts = [sums.Sums.load(value) for key, value in kept.items() if key.startswith(sums.PART)]
+    return await crawl_status(frontier, name, sums.total(parts))
+
+
+async def _stages(store: RedisStore, crawl: CrawlStatus) -> dict[str, Stage]:
+    counts = crawl.counts
+    return {
+        "fetch": Stage(counts["waiting"] + counts["delayed"], counts["leased"]),
+        "parse": Stage(counts["parsing"]),
+        "sink": Stage(await on_their_way(store, crawl.name)),  # pages whose items are not in every output
+    }

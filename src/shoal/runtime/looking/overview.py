@@ -1,0 +1,97 @@
+"""A whole store at one instant, again and again: for whoever watches a fleet, or a crawl in a folder."""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+from shoal.frontier.answers import HostQueue
+from shoal.runtime.looking.status import CrawlStatus, StoreStatus, folder_status
+from shoal.runtime.outside import Reader, open_reader
+from shoal.runtime.reaching import reached
+from shoal.stores.address import is_redis, shown_store
+
+__all__ = ["HostQueue", "Overseer", "Overview", "longest", "overseeing"]
+
+HOSTS_EVERY = (1.0, 60.0)  # seconds, at least and at most
+HOSTS_SHARE = 0.02  # of the time may go into looking at hosts: each of them has to be asked for
+HOSTS = 20  # that are told
+ENDED = ("done", "gone", "dead", "filtered")
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    at: float  # epoch seconds
+    status: StoreStatus
+    rate: float | None  # requests per second that came to their end; None: not known yet
+    hosts: Sequence[HostQueue]  # those that take the longest, first
+
+
+class Overseer:
+    """Looks at a store over and over, and remembers what is needed to tell how fast things go."""
+
+    def __init__(self, reader: Reader, look: Callable[[], Awaitable[StoreStatus]]) -> None:
+        self._reader = reader
+        self._look = look
+        self._before: tuple[float, int] | None = None
+        self._hosts: Sequence[HostQueue] = ()
+        self._hosts_due = 0.0
+
+    async def look(self) -> Overview:
+        """See how things stand."""
+        status = await self._look()
+        now = time.monotonic()
+        if now >= self._hosts_due:
+            queues = [
+                queue
+                for crawl in status.crawls
+                for queue in (await self._reader.measured(crawl.name)).hosts
+                if queue.queued
+            ]
+            took = time.monotonic() - now
+            self._hosts = longest(queues)
+            self._hosts_due = now + min(max(took / HOSTS_SHARE, HOSTS_EVERY[0]), HOSTS_EVERY[1])
+        return Overview(time.time(), status, self._rate(status, now), self._hosts)
+
+    def _rate(self, status: StoreStatus, now: float) -> float | None:
+        ended = sum(_ended(crawl) for crawl in status.crawls)
+        before, self._before = self._before, (now, ended)
+        if before is not None and now > before[0]:
+            return max(0.0, (ended - before[1]) / (now - before[0]))
+        if status.fleet is not None:  # no second look yet, but workers tell their own
+            return sum(at.rate for worker in status.fleet.workers for at in worker.crawls)
+        return None
+
+
+def longest(queues: Sequence[HostQueue]) -> list[HostQueue]:
+    """Put the hosts first that take longest at their pace, which all crawls share; paused ones: for ever."""
+    hosts: dict[str, HostQueue] = {}
+    for queue in queues:
+        known = hosts.get(queue.host)
+        hosts[queue.host] = queue if known is None else replace(queue, queued=queue.queued + known.queued)
+    slowest_first = sorted(
+        hosts.values(), key=lambda queue: (not queue.paused, -queue.queued * queue.interval, -queue.queued)
+    )
+    return slowest_first[:HOSTS]
+
+
+def _ended(crawl: CrawlStatus) -> int:
+    return sum(crawl.counts[state] for state in ENDED)
+
+
+@asynccontextmanager
+async def overseeing(store: str) -> AsyncIterator[Overseer]:
+    """Watch a store on one connection; raises `Misconfigured` if there is none."""
+    async with AsyncExitStack() as stack:
+        address = await stack.enter_async_context(reached(store))
+        if is_redis(address):
+            from shoal.frontier.redis import RedisFrontier
+            from shoal.runtime.looking.fleet_status import look_at
+            from shoal.stores.redis import RedisStore
+
+            opened = await stack.enter_async_context(RedisStore.open(address, advise=False))
+            yield Overseer(RedisFrontier(opened), partial(look_at, opened, shown_store(store)))
+        else:
+            reader = await stack.enter_async_context(open_reader(address))
+            yield Overseer(reader, partial(folder_status, address, reader))
