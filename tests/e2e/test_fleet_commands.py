@@ -109,6 +109,12 @@ async def test_verify_proves_that_a_fleet_has_lost_and_doubled_nothing(store: St
         assert complaint in store.shoal("verify", code=5)["problems"][0]
         await store.server.ask("HINCRBY", counters, counter, -1)
 
+    await store.server.ask("HINCRBY", counters, "done", 3)
+    told = store.says("verify", "--repair")
+    assert "put right: shop: the counter of done was off by +3" in told
+    assert "nothing lost, nothing doubled" in told
+    assert store.shoal("verify", "--repair")["repaired"] == []
+
 
 @pytest.mark.timeout(240)
 async def test_items_that_no_worker_would_write_are_a_problem(store: Store, shop: str) -> None:

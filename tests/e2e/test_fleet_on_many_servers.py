@@ -35,9 +35,12 @@ async def assert_problems_are_found(dsn: str, shop: str) -> None:
         await store.do(tag, "HINCRBY", f"{tag}:n:1", "done", 1)
         [problem, *_] = (await verify_fleet(dsn, None, deep=False)).problems
         [spoilt] = of(await examine_fleet(dsn), "store crawls")
-        await store.do(tag, "HINCRBY", f"{tag}:n:1", "done", -1)
     assert "the counter of everything accepted" in problem
-    assert (spoilt.grade, spoilt.fix) == ("fail", "shoal verify tells more")
+    assert (spoilt.grade, spoilt.fix) == ("fail", "shoal verify tells more, --repair puts it right")
+    mended = await verify_fleet(dsn, None, deep=False, repair=True)
+    [line] = mended.repaired or ()
+    assert line.endswith("the counter of done was off by +1")
+    assert mended.problems == []
 
 
 def of(checks: Sequence[Check], name: str) -> list[Check]:

@@ -15,13 +15,18 @@ EXAMPLES = examples(
     ("Read every archived page again, too", "shoal verify --deep"),
     ("In a script: 0 is fine, 5 is not", "shoal verify --store /data/shop --json"),
     ("A fleet: every shard, every output", "shoal verify --store redis://queue.example"),
+    ("Put a fleet's counters and lines right", "shoal verify --store redis://queue.example --repair"),
 )
 
 
 def command(
     store: Store = None,
     crawl: Crawl = None,
+    *,
     deep: Annotated[bool, option("--deep", "", "Read every archived page and check its digest.")] = False,
+    repair: Annotated[
+        bool, option("--repair", "", "First put right what a script that was cut short left in Redis.")
+    ] = False,
     config: Config = None,
     json: Json = False,
 ) -> int:
@@ -36,7 +41,7 @@ def command(
     from shoal.cli.output import put, put_json
     from shoal.runtime.looking.verify import verify
 
-    report = run(verify(chosen_store(store, config=config), crawl, deep=deep))
+    report = run(verify(chosen_store(store, config=config), crawl, deep=deep, repair=repair))
     if json:
         put_json(verify_json(report))
     else:
@@ -50,6 +55,10 @@ def verify_json(report: "VerifyReport") -> dict[str, object]:
 
 def verify_lines(report: "VerifyReport") -> Iterator[str]:
     """Say what was counted, then every problem on a line of its own."""
+    for line in report.repaired or ():
+        yield f"put right: {line}"
+    if report.repaired is not None and not report.repaired:
+        yield "there was nothing to put right"
     for crawl in report.crawls:
         archived = "" if crawl.pages is None else f"{counted(crawl.pages, 'page')} in the archive, "
         brought = counted(crawl.items, "item")

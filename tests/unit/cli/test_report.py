@@ -183,6 +183,8 @@ def test_a_verified_store_says_so_and_problems_are_listed() -> None:
         "1 problem",
     ]
     assert verify_json(VerifyReport("data", True, [bad]))["ok"] is False
+    for repaired, told in (([], "there was nothing to put right"), (["a lane"], "put right: a lane")):
+        assert next(verify_lines(VerifyReport("data", False, [good], repaired))) == told
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,9 @@ end
 -- What is seen and does not wait would be lost. So a call that is cut short forgets what it has seen, and a link may
 -- wait twice.
 local whole, answer = pcall(add)
-if whole then return answer end
+if whole then
+  seen_grow()
+  return answer
+end
 for i = 1, size, 3 do seen_forget(fresh[i], fresh[i + 1], fresh[i + 2]) end
 error(answer)

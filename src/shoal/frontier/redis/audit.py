@@ -20,11 +20,11 @@ from shoal.frontier.redis.packing import (
     unpack_parsing,
     unpack_record,
 )
+from shoal.frontier.redis.slices import Slices
 from shoal.frontier.rules import LOWEST_BAND, place_in_line
 from shoal.model.request import trace_id
 from shoal.stores.redis import RedisStore
 
-SLICE = 500
 SHOWN = 20  # problems of one kind that are named one by one
 EMPTY = 255
 SUSPECT, SPILLED, IN_LINE, RETURNED = 1, 2, 4, 8
@@ -143,6 +143,7 @@ class _ShardAudit:
         self._tag = tag
         self._crawl = crawl
         self._recount = recount
+        self._slices = Slices(store, tag)
 
     async def run(self) -> int:
         """Recount a shard; return how many fingerprints it has seen."""
@@ -152,17 +153,17 @@ class _ShardAudit:
             self._recount.told[name.decode()] += int(count)
         inflight = await self._leases()
         await self._hosts(inflight)
-        async for record, _ in self._sorted(f"{tag}:dl:{crawl}"):
+        async for record, _ in self._slices.sorted(f"{tag}:dl:{crawl}"):
             self._recount.place("delayed", unpack_record(record).entry.fingerprint)
-        async for fp, page in self._hash(f"{tag}:pg:{crawl}"):
+        async for fp, page in self._slices.hash(f"{tag}:pg:{crawl}"):
             self._recount.place("parsing", unpack_fp(fp))
             unpack_parsing(page)
-        dated = {member[8:] async for member, _ in self._sorted(f"{tag}:dz:{crawl}")}
-        async for fp, _ in self._hash(f"{tag}:d:{crawl}"):
+        dated = {member[8:] async for member, _ in self._slices.sorted(f"{tag}:dz:{crawl}")}
+        async for fp, _ in self._slices.hash(f"{tag}:d:{crawl}"):
             self._recount.place("dead", unpack_fp(fp))
             if fp not in dated:
                 self._recount.problem(f"a dead letter without a date: {trace_id(unpack_fp(fp))}")
-        async for id, _ in self._hash(f"{tag}:spb:{crawl}"):
+        async for id, _ in self._slices.hash(f"{tag}:spb:{crawl}"):
             self._recount.found["waiting"] += int(id.partition(b"-")[0])
         return int(await self._store.do(tag, "HGET", f"{tag}:sm:{crawl}", "size") or 0)
 
@@ -170,10 +171,10 @@ class _ShardAudit:
         """Recount what is leased; return how much of it is on the wire, by host, of all crawls."""
         tag = self._tag
         inflight: Counter[str] = Counter()
-        async for token, deadline in self._sorted(f"{tag}:lx"):
+        async for token, deadline in self._slices.sorted(f"{tag}:lx"):
             batch = [
                 (fp, unpack_leased(leased))
-                async for fp, leased in self._hash(f"{tag}:l:{token.decode()}")
+                async for fp, leased in self._slices.hash(f"{tag}:l:{token.decode()}")
                 if fp != b"_"
             ]
             for _, leased in batch:
@@ -189,13 +190,13 @@ class _ShardAudit:
     async def _hosts(self, inflight: Counter[str]) -> None:
         tag = self._tag
         lines: dict[str, dict[str, float]] = {}
-        async for name, packed in self._hash(f"{tag}:h"):
+        async for name, packed in self._slices.hash(f"{tag}:h"):
             host = unpack_host(name.decode(), packed)
             self._recount.compare(f"{host.name} in flight", host.inflight, inflight[host.name])
             for lane in host.lanes:
                 key = lane.line(tag)
                 if key not in lines:
-                    lines[key] = {member.decode(): score async for member, score in self._sorted(key)}
+                    lines[key] = {member.decode(): score async for member, score in self._slices.sorted(key)}
                 if lane.crawl == self._crawl:
                     await self._lane(host, lane, lines[key].get(host.name))
 
@@ -214,42 +215,15 @@ class _ShardAudit:
 
     async def _waiting(self, host: Host, lane: Lane) -> AsyncIterator[int]:
         """Go through what waits in a lane; give the band of each."""
-        async for entry, score in self._sorted(lane.returned(self._tag, host.name)):
+        async for entry, score in self._slices.sorted(lane.returned(self._tag, host.name)):
             self._recount.place("waiting", unpack_entry(entry).fingerprint)
             yield int(score // RANK)
         for band in lane.bands:
             latest = 0
-            async for entry in self._list(lane.fresh(self._tag, host.name, band)):
+            async for entry in self._slices.list(lane.fresh(self._tag, host.name, band)):
                 unpacked = unpack_entry(entry)
                 self._recount.place("waiting", unpacked.fingerprint)
                 if unpacked.ordinal <= latest:
                     self._recount.problem(f"a list out of its order: {host.name} {lane.pool} {band}")
                 latest = unpacked.ordinal
                 yield band
-
-    async def _list(self, key: str) -> AsyncIterator[bytes]:
-        first = 0
-        while found := await self._store.do(self._tag, "LRANGE", key, first, first + SLICE - 1):
-            for entry in found:
-                yield entry
-            first += SLICE
-
-    async def _hash(self, key: str) -> AsyncIterator[tuple[bytes, bytes]]:
-        """Go through a hash; a field may come twice while the hash grows."""
-        cursor, seen = b"0", set()
-        while True:
-            cursor, found = await self._store.do(self._tag, "HSCAN", key, cursor, "COUNT", SLICE)
-            for name, value in zip(found[::2], found[1::2], strict=True):
-                if name not in seen:
-                    seen.add(name)
-                    yield name, value
-            if cursor == b"0":
-                return
-
-    async def _sorted(self, key: str) -> AsyncIterator[tuple[bytes, float]]:
-        """Go through a sorted set, from the lowest score to the highest."""
-        first = 0
-        while found := await self._store.do(self._tag, "ZRANGE", key, first, first + SLICE - 1, "WITHSCORES"):
-            for member, score in zip(found[::2], found[1::2], strict=True):
-                yield member, float(score)
-            first += SLICE

@@ -113,10 +113,14 @@ class RedisCrawls(RedisReader):
             await self._store.do(tag, "UNLINK", f"{tag}:v:{number}")
             if forget:
                 await self._store.do(self._home, "HDEL", f"{self._home}:checkpoints", *forget)
+        await self.sweep_dropped()
+        return number is not None
+
+    async def sweep_dropped(self) -> None:
+        """Sweep away what dropped crawls have left behind, also where whoever dropped them has died."""
         for left in await self._store.do(self._home, "SMEMBERS", f"{self._home}:dropped"):
             await self._sweep(int(left))
             await self._store.do(self._home, "SREM", f"{self._home}:dropped", left)
-        return number is not None
 
     async def _sweep(self, number: int) -> None:
         await self._everywhere(self._sweep_shard(tag, number) for tag in self._store.tags())

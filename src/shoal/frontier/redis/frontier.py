@@ -10,7 +10,7 @@ import itertools
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -19,6 +19,7 @@ from shoal.frontier.answers import Added, Committed
 from shoal.frontier.redis import packing
 from shoal.frontier.redis.hosts import RedisHosts
 from shoal.frontier.redis.packing import Held
+from shoal.frontier.redis.repair import Repair
 from shoal.frontier.redis.rota import Rota
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.shards import by_shard, chunks
@@ -302,6 +303,15 @@ class RedisFrontier(RedisHosts):
             self._lose(lost)
             reclaimed += len(lost)
         return reclaimed
+
+    async def repair(self, crawls: Collection[str]) -> list[str]:
+        """Put right what scripts that were cut short have left behind; say what, a line for each kind.
+
+        Others may be at work: they wait while a shard is counted.
+        """
+        await self.sweep_dropped()
+        numbers = {name: number for name, number in (await self._numbers()).items() if name in crawls}
+        return await Repair(self._store, self._scripts, numbers).run()
 
     def _lose(self, lost: Iterable[bytes]) -> None:
         for packed in lost:

@@ -7,7 +7,8 @@ a crawl that is dropped and begun again has another number, so what is left of t
 in slices. `P` is a pool.
 
     T:m            hash    meta: latest, offset (shard.lua), token, moment, ordinal, version of the terms;
-                           epoch (of the server process), rested (when it last changed), rested_version
+                           epoch (of the server process), rested (when it last changed), rested_version;
+                           frozen (until when), freezer (who puts the shard right, repair.py)
     T:c            hash    C -> terms of a crawl (TERMS)
     T:n:C          hash    counters of a crawl in this shard: the states, duplicate, over_budget, retries,
                            crashes, purged, items (brought), `dead.<class>`, `filtered.<rule>`

@@ -81,15 +81,8 @@ end
 
 -- Find out what really waits in a lane that stands elsewhere than its host says: a script was cut short.
 local function mend(lane)
-  local fresh, best = 0, EMPTY
-  for band = lane[LANE_FLAGS] % 2 == SUSPECT and -1 or LOWEST_BAND, 0, -1 do  -- suspects are in no list
-    if call('EXISTS', fresh_of(lane, band)) == 1 then fresh, best = fresh + 2 ^ band, band end
-  end
-  local back = call('ZRANGE', returned_of(lane), 0, 0)[1]
-  if back then best = math.min(best, band_of(back)) end
-  lane[FRESH], lane[LANE_FLAGS] = fresh, with_flag(lane[LANE_FLAGS], RETURNED, back and true or false)
-  lane[LANE_FLAGS] = with_flag(lane[LANE_FLAGS], IN_LINE, true)
-  lane[BAND], lane[CHANGED] = best, true
+  look_into(lane)
+  lane[LANE_FLAGS], lane[CHANGED] = with_flag(lane[LANE_FLAGS], IN_LINE, true), true
   touch(lane[OF_HOST])
   more = true
 end
@@ -205,7 +198,7 @@ local leased_until = now + seconds
 local granted_at = told(now)
 local token = math.max(meta.token + 1, math.floor(now * 1e6))
 local records, granted, numbers, suspect_granted = {}, {}, {}, false  -- numbers: how many, by crawl
-local short = {}  -- lanes with chunks that were served
+local short = {}  -- lanes with chunks that were served -> how many they have given
 local out = {}  -- ids in this batch
 
 local function hand_out(host, lane, id, entry)
@@ -217,7 +210,7 @@ local function hand_out(host, lane, id, entry)
   take(host, token)
   lane[MOMENT], lane[CHANGED] = next_moment(), true
   local flags = lane[LANE_FLAGS] % IN_LINE
-  if flags >= SPILLED then short[lane] = true end
+  if flags >= SPILLED then short[lane] = (short[lane] or 0) + 1 end
   if flags % 2 == SUSPECT then suspects_allowed, suspect_granted = false, true end
 end
 
@@ -369,16 +362,17 @@ if not repeated() and limit > 0 then
   if #granted > 0 then
     meta.token = token
     call('HSET', KEYS[1], 'token', token)  -- first: no other batch may ever have the same
-    local key, member = batch_key(token), format('%.0f', token)
-    call_with('HSET', key, records)
-    call('HSET', key, '_', '0' .. holder)
-    call('ZADD', tag .. ':lx', leased_until, member)
+    -- A deadline without a batch is found and taken away; a batch without a deadline would be out for ever.
+    call('ZADD', tag .. ':lx', leased_until, format('%.0f', token))
+    records[#records + 1], records[#records + 2] = '_', '0' .. holder
+    call('HSET', batch_key(token), unpack(records))
     if suspect_granted then hold_suspect(holder, 1) end
     call('SET', tag .. ':ca:' .. holder, pack('>d', token) .. call_id,
       'PX', math.max(math.ceil(seconds * 1000), 1))
   end
+  -- Before they are told that they may be empty: an empty lane stands in no line, and no lease comes across it.
+  for lane, number in pairs(short) do want_chunk(lane, number) end
   save()
-  for lane in pairs(short) do want_chunk(lane) end
 end
 local wanted = wanted_chunks()
 return {

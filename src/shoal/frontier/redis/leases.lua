@@ -196,10 +196,11 @@ local function reclaim(limit)
       crash(one.lease)
       lost[#lost + 1] = pack('>dc12', token, one.lease[ID])
     end
-    if next(batch.records) then
+    if #expired == 0 then  -- a script was cut short: what is due would wait behind such as these
+      local first = earliest(batch)
+      if first < math.huge then call('ZADD', tag .. ':lx', first, member) else call('ZREM', tag .. ':lx', member) end
+    elseif next(batch.records) then
       batch.mixed = true  -- some have another deadline: look for the earliest
-    elseif #expired == 0 then
-      call('ZREM', tag .. ':lx', member)  -- a batch that is gone
     end
   end
   return lost

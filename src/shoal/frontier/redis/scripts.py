@@ -16,6 +16,8 @@ _WITH_ROOM = "#!lua\n"
 _FRAGMENTS = (
     "clock",
     "shard",
+    "open",
+    "frozen",
     "epoch",
     "terms",
     "hosts",
@@ -23,6 +25,7 @@ _FRAGMENTS = (
     "spilled",
     "leases",
     "pages",
+    "mending",
     "seen",
     "views",
 )
@@ -58,7 +61,7 @@ class Scripts:
         self._clock = clock
         self.add = self._script("add", "seen", header=_WITH_ROOM)
         self.add_always = self._script("add", "seen")
-        self.lease = self._script("lease", "epoch", "leases", "spilled")
+        self.lease = self._script("lease", "epoch", "leases", "spilled", "mending")
         self.turn = self._script("turn", "epoch")
         self.settle = self._script("settle", "leases", "pages")
         self.acknowledge = self._script("acknowledge", "leases", "pages")
@@ -79,9 +82,17 @@ class Scripts:
         self.repace = self._script("repace")
         self.drop = self._script("drop", "spilled")
         self.drop_rest = self._script("drop_rest", "leases", "pages", "seen")
+        self.mend_twice = self._script("mend_twice")
+        self.mend_chunk = self._script("mend_chunk", "spilled")
+        self.mend_seen = self._script("mend_seen", "seen")
+        self.freeze = self._script("freeze", access="")
+        self.mend_leases = self._script("mend_leases", "leases", access="frozen")
+        self.mend_hosts = self._script("mend_hosts", "spilled", "mending", access="frozen")
+        self.mend_pages = self._script("mend_pages", "leases", "pages", access="frozen")
+        self.mend_counts = self._script("mend_counts", access="frozen")
 
-    def _script(self, name: str, *fragments: str, header: str = _ALWAYS) -> Script:
-        wanted = {"clock", "shard", "terms", "hosts", "lanes", *fragments}
+    def _script(self, name: str, *fragments: str, header: str = _ALWAYS, access: str = "open") -> Script:
+        wanted = {"clock", "shard", access, "terms", "hosts", "lanes", *fragments}
         texts = [self._text(fragment) for fragment in _FRAGMENTS if fragment in wanted]
         return Script(name, header + inlined("\n".join([*texts, self._text(name)])))
 

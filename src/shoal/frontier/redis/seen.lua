@@ -8,8 +8,9 @@
 -- buckets stay small by linear hashing: when the mean goes over SEEN_MEAN, the next bucket in line is split in
 -- two. Growing costs every call a little and none of them much; nothing has to be sized in advance.
 --
--- A script that dies half way leaves no hole: a split copies, then says so, then removes. The size may lag
--- behind by the fingerprints of that call, which only delays a split.
+-- A script that dies half way leaves no hole: a split copies, then says so, then removes; and buckets are split when
+-- all else is done, so that whatever a split has copied waits, too. The size may lag behind by the fingerprints of that
+-- call, which only delays a split.
 --
 -- Fingerprints are decimal strings of 63-bit numbers, which Lua's cannot hold. Their hash, 31 bits that the caller
 -- brings, is their first bits backwards: so those that share a bucket share their first bits, and a split takes the
@@ -21,7 +22,6 @@ local SEEN_MEAN = 200
 local SEEN_SPLITS = 8  -- per call; 0.1 ms each
 
 local seen_known = {}  -- crawl -> its seen-set as far as this call has come
-local seen_splits = 0  -- made by this call
 
 -- Give a crawl's seen-set.
 local function seen_of(tag, crawl)
@@ -103,16 +103,23 @@ local function seen_add(seen, fp, hash)
     return false
   end
   seen.size, seen.grown = seen.size + 1, true
-  if seen.buckets and seen.size > SEEN_MEAN * seen.buckets and seen_splits < SEEN_SPLITS then
-    seen_split(seen)
-    seen_splits = seen_splits + 1
-  end
   return true
 end
 
 -- Undo `seen_add`, wherever the fingerprint is by now.
 local function seen_forget(seen, fp, hash)
   if seen.buckets then call('SREM', seen_bucket(seen, hash), fp) end
+end
+
+-- Split buckets that have become too large, some of them.
+local function seen_grow()
+  local splits = 0
+  for _, seen in pairs(seen_known) do
+    while seen.grown and seen.buckets and seen.size > SEEN_MEAN * seen.buckets and splits < SEEN_SPLITS do
+      seen_split(seen)
+      splits = splits + 1
+    end
+  end
 end
 
 -- Write down how much this call has added, and in a filter what: it cannot forget. To be called last.

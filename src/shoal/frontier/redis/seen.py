@@ -18,6 +18,13 @@ def seen_hash(fingerprint: int) -> int:
     return int(f"{fingerprint >> 32:031b}"[::-1], 2)
 
 
+def bucket_of(hash: int, buckets: int) -> int:
+    """Give the bucket of a hash where there are so many, as seen.lua does."""
+    whole = 1 << (buckets.bit_length() - 1)
+    bucket = hash % (2 * whole)
+    return bucket - whole if bucket >= buckets else bucket
+
+
 @dataclass(frozen=True, slots=True)
 class Bloom:
     """The size of a filter."""

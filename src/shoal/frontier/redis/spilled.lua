@@ -48,20 +48,28 @@ local function number_before(lane, score)
   return number
 end
 
--- Say whether the best chunk of a lane should be fetched.
-local function wants_chunk(lane)
+-- Say whether the best chunk of a lane should be fetched; `leaving`: how many are about to leave it.
+local function wants_chunk(lane, leaving)
   local best = call('ZRANGE', chunks_of(lane), 0, 0, 'WITHSCORES')[2]
-  return best and number_before(lane, best) < WANTED_BELOW
+  return best and number_before(lane, best) - (leaving or 0) < WANTED_BELOW
 end
 
 -- Note that a lane runs short; for every lane with chunks that was served.
-local function want_chunk(lane)
-  if wants_chunk(lane) then call('ZADD', tag .. ':rf', 'NX', now, wanted_name(lane)) end
+local function want_chunk(lane, leaving)
+  if wants_chunk(lane, leaving) then call('ZADD', tag .. ':rf', 'NX', now, wanted_name(lane)) end
 end
 
 -- Name lanes whose best chunk the caller is asked to bring back.
 local function wanted_chunks()
-  local names = call('ZRANGEBYSCORE', tag .. ':rf', '-inf', now, 'LIMIT', 0, ASKED_AT_ONCE)
-  for _, name in ipairs(names) do call('ZADD', tag .. ':rf', now + ASKED_AGAIN, name) end
+  local names = {}
+  for _, name in ipairs(call('ZRANGEBYSCORE', tag .. ':rf', '-inf', now, 'LIMIT', 0, ASKED_AT_ONCE)) do
+    local crawl, pool, position = parse('>IBc0', name)
+    if call('EXISTS', tag .. ':sp:' .. crawl .. ':' .. pool .. ':' .. sub(name, position)) == 1 then
+      call('ZADD', tag .. ':rf', now + ASKED_AGAIN, name)
+      names[#names + 1] = name
+    else  -- it is back, and a script was cut short: nobody would ever strike it off
+      call('ZREM', tag .. ':rf', name)
+    end
+  end
   return names
 end

@@ -119,5 +119,7 @@ async def _crawls(dsn: str) -> Check:
     except ShoalError as error:
         return Check("store crawls", Grade.FAIL, str(error), _REACH)
     if problems:
-        return Check("store crawls", Grade.FAIL, problems[0], "shoal verify tells more")
+        return Check(
+            "store crawls", Grade.FAIL, problems[0], "shoal verify tells more, --repair puts it right"
+        )
     return Check("store crawls", Grade.OK, f"{len(names)}, sound; {len(workers)} workers")

@@ -27,13 +27,14 @@ from shoal.stores.redis import RedisStore
 ARCHIVE = "pages in the archive: a fleet keeps no record of those that are done; --deep goes through them"
 
 
-async def verify_fleet(dsn: str, crawl: str | None, *, deep: bool) -> VerifyReport:
-    """Check one crawl of a fleet's store, or all."""
+async def verify_fleet(dsn: str, crawl: str | None, *, deep: bool, repair: bool = False) -> VerifyReport:
+    """Check one crawl of a fleet's store, or all; `repair` first puts right what can be."""
     async with RedisStore.open(dsn, advise=False) as store:
         frontier = RedisFrontier(store)
         names = await chosen(frontier, crawl)
+        repaired = await frontier.repair(names) if repair else None
         crawls = [await _verify_crawl(store, frontier, name, deep=deep) for name in names]
-        return VerifyReport(str(store.dsn), deep, crawls)
+        return VerifyReport(str(store.dsn), deep, crawls, repaired)
 
 
 async def _verify_crawl(store: RedisStore, frontier: RedisFrontier, crawl: str, *, deep: bool) -> CrawlReport:

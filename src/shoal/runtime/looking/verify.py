@@ -53,24 +53,29 @@ class VerifyReport:
     store: str
     deep: bool
     crawls: Sequence[CrawlReport]
+    repaired: Sequence[str] | None = None  # what was put right, one line each; None: nobody asked for it
 
     @property
     def problems(self) -> list[str]:
         return [f"{crawl.name}: {problem}" for crawl in self.crawls for problem in crawl.problems]
 
 
-async def verify(store: str, crawl: str | None, *, deep: bool) -> VerifyReport:
-    """Check one crawl of a store, or all; `deep` reads every archived page again."""
+async def verify(store: str, crawl: str | None, *, deep: bool, repair: bool = False) -> VerifyReport:
+    """Check one crawl of a store, or all; `deep` reads every archived page again.
+
+    `repair` first puts right what can be. In a folder that is nothing: each change of its database is one
+    transaction, and no half of one is ever there.
+    """
     async with reached(store) as address:
         if is_redis(address):
             from shoal.runtime.looking.fleet_verify import verify_fleet
 
-            return await verify_fleet(address, crawl, deep=deep)
+            return await verify_fleet(address, crawl, deep=deep, repair=repair)
         folder = StoreFolder(Path(address))
         async with peeking(address) as reader:
             names = await chosen(reader, crawl)
             reports = [await _verify_crawl(reader, folder, name, deep) for name in names]
-            return VerifyReport(store, deep, reports)
+            return VerifyReport(store, deep, reports, [] if repair else None)
 
 
 async def _verify_crawl(reader: Reader, store: StoreFolder, crawl: str, deep: bool) -> CrawlReport:

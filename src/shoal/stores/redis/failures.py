@@ -34,6 +34,8 @@ TABLE: dict[str, Row] = {
     "NOSCRIPT": Row(Remedy.LOAD, "does not know the script"),
     "LOADING": Row(Remedy.WAIT, "is reading its data from disk"),
     "BUSY": Row(Remedy.WAIT, "is busy with a long script"),
+    # open.lua: somebody has frozen a shard, for seconds.
+    "FROZEN": Row(Remedy.WAIT, "has a shard that is being put right (shoal verify --repair)"),
     # Slots on the move. ASK is not followed: a script that is sent on finds its other keys missing and would
     # begin a second, empty shard on the other server.
     "ASK": Row(Remedy.WAIT, "is moving this slot to another server"),

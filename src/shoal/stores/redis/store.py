@@ -210,6 +210,26 @@ class RedisStore:
 
         return await self._persist(tag, attempt)
 
+    async def names(self, pattern: str) -> AsyncIterator[bytes]:
+        """Give the names of keys, from every master, a slice at a time; a name may come twice.
+
+        A master that is lost on the way ends it: where it had got to nobody else knows.
+        """
+        for address in await self._persist(self.fleet_tag, lambda _: self._servers.masters()):
+            link = await self._servers.dial(address)
+            try:
+                cursor = b"0"
+                while True:
+                    cursor, found = await link.call("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+                    for name in found:
+                        yield name
+                    if cursor == b"0":
+                        break
+            except Failed as failure:
+                raise failure.error() from failure
+            finally:
+                link.close()
+
     async def epoch(self, tag: str) -> str:
         """Say which server process holds a tag right now; another one may have lost its last writes."""
 

@@ -1,0 +1,23 @@
+-- mend_leases.lua: give every batch of leases its deadline and its head, and take away what is left of none.
+--
+-- ARGV     who has frozen the shard; tokens
+-- returns  the tokens of which something was wrong
+
+local wrong = {}
+for i = 2, #ARGV do
+  local token, member = tonumber(ARGV[i]), ARGV[i]
+  local batch = load_batch(token)
+  local deadline, headed = call('ZSCORE', tag .. ':lx', member), call('HEXISTS', batch.key, '_') == 1
+  local first, mixed = earliest(batch), false
+  for _, record in pairs(batch.records) do mixed = mixed or deadline_of(record) ~= first end
+  if first == math.huge then
+    call('DEL', batch.key)
+    call('ZREM', tag .. ':lx', member)
+    wrong[#wrong + 1] = member
+  elseif not headed or tonumber(deadline or 0) ~= first or mixed and not batch.mixed then
+    call('HSET', batch.key, '_', (mixed and '1' or '0') .. batch.holder)
+    call('ZADD', tag .. ':lx', first, member)
+    wrong[#wrong + 1] = member
+  end
+end
+return wrong
