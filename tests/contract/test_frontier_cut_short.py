@@ -30,16 +30,21 @@ redis.call = function(...)
 end
 """
 LOW = 4  # requests in a lane before a chunk of it is wanted back
+SMALLER = {
+    "spilled": ("WANTED_BELOW = 1000", f"WANTED_BELOW = {LOW}"),
+    "seen": ("SEEN_MEAN = 200", "SEEN_MEAN = 2"),  # a handful of links makes buckets split
+}
 
 
 class CutScripts(Scripts):
-    """As they are, but for the clock, for the call at which they end, and for chunks of a size for tests."""
+    """As they are, but for the clock, for the call at which they end, and for sizes that tests can reach."""
 
     def _text(self, name: str) -> str:
         text = super()._text(name)
-        if name == "spilled":
-            assert "WANTED_BELOW = 1000" in text
-            return text.replace("WANTED_BELOW = 1000", f"WANTED_BELOW = {LOW}")
+        if name in SMALLER:
+            usual, small = SMALLER[name]
+            assert usual in text
+            text = text.replace(usual, small)
         return text
 
 
