@@ -26,10 +26,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from msgspec import structs
 from tests.contract.clock import ManualClock
 from tests.contract.frontiers import AnyFrontier, link, page
-from tests.contract.redis_frontiers import redis_bench
+from tests.contract.redis_frontiers import MANUAL_CLOCK, redis_bench
 
 from shoal.frontier.answers import Committed, Unparsed
 from shoal.frontier.memory import MemoryFrontier
+from shoal.frontier.memory.state import Host
+from shoal.frontier.redis.scripts import Scripts
+from shoal.frontier.rules import HostRecord
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import (
@@ -376,14 +379,64 @@ class SqliteSides(Sides):
         self.set_back(seconds)
 
 
+class ForgetfulScripts(Scripts):
+    """As they are, but hosts are forgotten soon: a little later than any pace of these tests could matter."""
+
+    def _text(self, name: str) -> str:
+        text = super()._text(name)
+        for usual, soon in FORGOTTEN if name == "forgetting" else ():
+            assert usual in text
+            text = text.replace(usual, soon)
+        return text
+
+
+FORGOTTEN = (
+    ("FORGET_AFTER = 600", "FORGET_AFTER = 21"),
+    ("REMEMBER = 90000", "REMEMBER = 40"),
+    ("SWEEP_EVERY, SWEPT_AT_ONCE = 1,", "SWEEP_EVERY, SWEPT_AT_ONCE = 0,"),
+)
+FORGETFUL = ForgetfulScripts(clock=MANUAL_CLOCK)
+
+
 class RedisSides(Sides):
     """No owner: a worker dies, its leases run out, and nothing else happens."""
 
     server: str
 
     async def connect(self) -> None:
-        self.bench = await self.stack.enter_async_context(redis_bench(self.server, self.clock))
+        self.bench = await self.stack.enter_async_context(
+            redis_bench(self.server, self.clock, scripts=FORGETFUL)
+        )
         self.other = self.bench.frontier
+
+    def both(self, method: str, *arguments: Any, **named: Any) -> tuple[Any, Any]:
+        answers = super().both(method, *arguments, **named)
+        if method == "lease":
+            self.run(self.forget_too())
+        return answers
+
+    async def forget_too(self) -> None:
+        """Have the model forget what the shard has forgotten, if nothing there matters any more."""
+        tag, state = self.bench.store.tag(0), self.model._state
+        known = {name.decode() for name in await self.bench.store.do(tag, "HKEYS", f"{tag}:h")}
+        for name in state.hosts.keys() - known:
+            host = state.hosts[name]
+            assert (host.inflight, host.record.paused, host.record.interval) == (0, False, None)
+            assert (host.record.burst, host.record.concurrency) == (None, None)
+            assert max(host.ready, host.record.rest_until) <= self.latest
+            for crawl in state.crawls.values():
+                lanes = {key: lane for key, lane in crawl.lanes.items() if lane.host is host}
+                assert not any(lane.waiting for lane in lanes.values())
+                crawl.lanes = {key: lane for key, lane in crawl.lanes.items() if key not in lanes}
+            state.hosts[name] = Host(name, HostRecord())
+
+    @rule()
+    def wait_for_long(self) -> None:
+        self.wait(45.0)
+
+    @rule()
+    def repair(self) -> None:
+        assert self.run(self.bench.frontier.repair(CRAWLS)) == []
 
     async def succeed(self) -> None:
         await self.bench.kill()

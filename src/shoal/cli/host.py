@@ -9,7 +9,7 @@ import typer
 from shoal.cli.figures import counted, duration
 from shoal.cli.options import Config, Json, Store, examples, option
 from shoal.model.errors import Misconfigured, Rejected
-from shoal.stores.address import shown_store
+from shoal.stores.address import is_redis, shown_store
 
 if TYPE_CHECKING:
     from shoal.runtime.steering.control import ClearHost, SetHost
@@ -53,7 +53,8 @@ def show_command(host: Host, *, store: Store = None, config: Config = None, json
     name = host_name(host)
     found = run(show_host(address, name))
     if found is None:
-        raise Misconfigured(f"no crawl of {shown_store(address)} has met {name}")
+        forgotten = ", or for long" if is_redis(address) else ""
+        raise Misconfigured(f"no crawl of {shown_store(address)} has met {name}{forgotten}")
     if json:
         put_json({"store": shown_store(address), "host": host_json(found)})
     else:

@@ -23,4 +23,12 @@ for i = 1, #found, 2 do
   end
 end
 save()
+local names, left = {}, {}
+for i = 1, #found, 2 do names[#names + 1] = found[i] end
+if #names > 0 then
+  for i, packed in ipairs(call('HMGET', tag .. ':h', unpack(names))) do
+    if packed then left[#left + 1], left[#left + 2] = names[i], packed end
+  end
+  forget(left)
+end
 return cursor

@@ -1,7 +1,7 @@
 -- host_get.lua: show one host.
 --
 -- ARGV     host, what has landed (leases.lua)
--- returns  its view (views.lua); nothing if nobody has ever heard of it
+-- returns  its view (views.lua); nothing if nobody has heard of it, or for long (forgetting.lua)
 
 land(ARGV[2])
 save()

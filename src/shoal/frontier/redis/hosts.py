@@ -53,7 +53,7 @@ class RedisHosts(RedisLetters):
         return await self._turns.take(host, interval, leeway)
 
     async def host_get(self, host: str) -> HostView | None:
-        """Show one host; None: nobody has ever heard of it."""
+        """Show one host; None: nobody has heard of it, or for long."""
         tag = self._store.tag_of(host)
         told = await self._store.run(self._scripts.host_get, tag, [host, self._hand.take_landed(tag)])
         return None if told is None else view_of(told, self._names)

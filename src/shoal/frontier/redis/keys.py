@@ -8,12 +8,13 @@ in slices. `P` is a pool.
 
     T:m            hash    meta: latest, offset (shard.lua), token, moment, ordinal, version of the terms;
                            epoch (of the server process), rested (when it last changed), rested_version;
+                           swept, sweep (when to look for hosts to forget, and from where on: forgetting.lua);
                            frozen (until when), freezer (who puts the shard right, repair.py)
     T:c            hash    C -> terms of a crawl (TERMS)
     T:n:C          hash    counters of a crawl in this shard: the states, duplicate, over_budget, retries,
                            crashes, purged, items (brought), `dead.<class>`, `filtered.<rule>`
 
-    T:h            hash    host -> state (HOST, followed by one LANE for each of its lanes)
+    T:h            hash    host -> state (HOST, followed by one LANE for each of its lanes); forgotten if idle
     T:ho           hash    host -> what was set by hand, and its Crawl-delay (OVERRIDES)
     T:hw           hash    host -> its latest answers, a `1` for each block and a `0` for each other
     T:hc:C         hash    host -> >dHH the pace that the crawl asks for there, if it is another one

@@ -375,6 +375,7 @@ if not repeated() and limit > 0 then
   save()
 end
 local wanted = wanted_chunks()
+sweep()
 return {
   format('%.0f', token), exact(told(leased_until)), exact(wait_hint()), best or '',
   granted, lost, wanted,

@@ -203,7 +203,7 @@ class RedisReader:
         return {}
 
     async def host(self, name: str) -> HostView | None:
-        """Show a host with what waits there of all crawls; None: nobody has ever heard of it."""
+        """Show a host with what waits there of all crawls; None: nobody has heard of it, or for long."""
         told = await self._store.run(self._scripts.host_get, self._store.tag_of(name), [name, b""])
         return None if told is None else view_of(told)
 

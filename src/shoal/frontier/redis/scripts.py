@@ -26,6 +26,7 @@ _FRAGMENTS = (
     "leases",
     "pages",
     "mending",
+    "forgetting",
     "seen",
     "views",
 )
@@ -61,7 +62,7 @@ class Scripts:
         self._clock = clock
         self.add = self._script("add", "seen", header=_WITH_ROOM)
         self.add_always = self._script("add", "seen")
-        self.lease = self._script("lease", "epoch", "leases", "spilled", "mending")
+        self.lease = self._script("lease", "epoch", "leases", "spilled", "mending", "forgetting")
         self.turn = self._script("turn", "epoch")
         self.settle = self._script("settle", "leases", "pages")
         self.acknowledge = self._script("acknowledge", "leases", "pages")
@@ -80,7 +81,7 @@ class Scripts:
         self.seen_get = self._script("seen_get", "seen")
         self.terms_set = self._script("terms_set")
         self.repace = self._script("repace")
-        self.drop = self._script("drop", "spilled")
+        self.drop = self._script("drop", "spilled", "forgetting")
         self.drop_rest = self._script("drop_rest", "leases", "pages", "seen")
         self.mend_twice = self._script("mend_twice")
         self.mend_chunk = self._script("mend_chunk", "spilled")

@@ -16,7 +16,7 @@ local SET_BACK = 1.0  -- seconds; a clock that steps back by less stands still u
 local meta = {}
 do
   local fields = call('HMGET', KEYS[1], 'latest', 'offset', 'token', 'moment', 'version', 'rested',
-    'rested_version', 'ordinal', 'frozen')
+    'rested_version', 'ordinal', 'frozen', 'swept')
   meta.latest, meta.offset = tonumber(fields[1]) or 0, tonumber(fields[2]) or 0
   meta.token, meta.moment = tonumber(fields[3]) or 0, tonumber(fields[4]) or 0
   meta.version = tonumber(fields[5]) or 1
@@ -24,6 +24,7 @@ do
   meta.rested, meta.rested_version = tonumber(fields[6]) or -math.huge, tonumber(fields[7]) or 0
   meta.ordinal = tonumber(fields[8]) or 0  -- of the request that was accepted last
   meta.frozen = tonumber(fields[9]) or -math.huge  -- until when somebody puts the shard right
+  meta.swept = tonumber(fields[10]) or -math.huge  -- until when nobody looks for hosts to forget
 end
 
 -- The shard's own time never goes back: where the server's clock is set back, it goes on from where it was.
