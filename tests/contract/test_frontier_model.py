@@ -430,9 +430,22 @@ class RedisSides(Sides):
                 crawl.lanes = {key: lane for key, lane in crawl.lanes.items() if key not in lanes}
             state.hosts[name] = Host(name, HostRecord())
 
-    @rule()
-    def wait_for_long(self) -> None:
+    @rule(host=st.sampled_from(HOSTS), blocked=st.booleans())
+    def finish(self, host: str, blocked: bool) -> None:
+        """Let nothing be left on a host, for so long that it can be forgotten."""
+        for number in range(8):
+            before = len(self.leases)
+            self.lease(HOLDERS[number % 2], 6, 10.0, POOLS, None)
+            for lease, other in self.leases[before:]:
+                outcome = Gone(404) if lease.host == host else Released(0.0)
+                pick = Pick(0, outcome, [], blocked and lease.host == host, sent=lease.host == host)
+                self.settle_one(lease, other, pick)
+            self.wait(1.0)
         self.wait(45.0)
+        self.lease(HOLDERS[0], 1, 10.0, POOLS, None)
+
+    def settle_one(self, lease: Lease, other: Lease, pick: Pick) -> None:
+        self.settle([replace(pick, number=len(self.leases) - 1 - self.leases.index((lease, other)))])
 
     @rule()
     def repair(self) -> None:
