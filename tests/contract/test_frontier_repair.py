@@ -67,6 +67,12 @@ async def miscount(store: RedisStore, tag: str) -> object:
     )
 
 
+async def shuffle_a_list(store: RedisStore, tag: str) -> object:
+    [last] = await store.do(tag, "RPOP", keys.fresh(tag, 1, "http", "1.test", 5), 1)
+    await store.do(tag, "LPUSH", keys.fresh(tag, 1, "http", "1.test", 5), last)
+    return await store.do(tag, "RPUSH", keys.fresh(tag, 1, "http", "1.test", 5), b"\0" * 6 + last[6:])
+
+
 async def forget_the_dates(store: RedisStore, tag: str) -> object:
     await store.do(tag, "DEL", f"{tag}:dz:1")
     return await store.do(tag, "ZADD", f"{tag}:dz:1", 1, b"\0" * 16)
@@ -92,6 +98,7 @@ async def suspect_somebody(store: RedisStore, tag: str) -> object:
         forget_the_deadlines,
         forget_the_batches,
         miscount,
+        shuffle_a_list,
         forget_the_dates,
         forget_what_was_announced,
         suspect_somebody,

@@ -112,11 +112,12 @@ local function add()
 end
 
 -- What is seen and does not wait would be lost. So a call that is cut short forgets what it has seen, and a link may
--- wait twice.
+-- wait twice. The ordinals that it has given are not given again: lists are in their order.
 local whole, answer = pcall(add)
 if whole then
   seen_grow()
   return answer
 end
+call('HSET', KEYS[1], 'ordinal', printed(ordinal + number))
 for i = 1, size, 3 do seen_forget(fresh[i], fresh[i + 1], fresh[i + 2]) end
 error(answer)

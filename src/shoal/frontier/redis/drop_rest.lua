@@ -5,7 +5,7 @@
 
 local crawl = tonumber(ARGV[1])
 local pages = tag .. ':pg:' .. crawl
-local found = call('HSCAN', pages, 0, 'COUNT', 100)[2]
+local found = call('HRANDFIELD', pages, 100, 'WITHVALUES')  -- HSCAN may find nothing although there is something
 for i = 1, #found, 2 do withdraw(crawl, found[i], unpack_page(found[i + 1])) end
 save_withdrawals()
 if #found > 0 or seen_drop(tag, crawl, 64) > 0 then return 1 end

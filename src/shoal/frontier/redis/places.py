@@ -8,15 +8,14 @@ that nobody holds any more runs out by itself.
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from shoal.frontier.redis import keys
-from shoal.frontier.redis.audit import unpack_host
+from shoal.frontier.redis import audit, keys
 from shoal.frontier.redis.packing import unpack_entry, unpack_fp, unpack_leased, unpack_record
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.seen import seen_hash
 from shoal.frontier.redis.slices import Slices
 from shoal.stores.redis import RedisStore, ScriptArgument
 
-SEEN_AT_ONCE = 200
+SEEN_AT_ONCE, MOVED_AT_ONCE = 200, 50
 DEAD, PARSING, LEASED, DELAYED, RETURNED, FRESH = range(6)  # the best place first
 
 
@@ -38,6 +37,10 @@ class Places:
         self.known: set[int] = set()  # fingerprints that were found
         self.remembered = 0  # that nobody knew to have been seen
         self.removed = 0  # from a second place
+        self.reordered = 0  # that were out of the order of their list
+        self._disorder: dict[
+            tuple[str, str, int], list[bytes]
+        ] = {}  # host, pool and band of a list -> entries
 
     async def run(self) -> None:
         """Look at every place, while others may be at work: what is changed is checked in the same step."""
@@ -50,6 +53,7 @@ class Places:
                 await self._remember(gathered)
                 gathered = []
         await self._remember(gathered)
+        await self._reorder()
         if twice:
             await self._leave_one(twice)
 
@@ -59,6 +63,15 @@ class Places:
             arguments += [str(fp), seen_hash(fp)]
         if fingerprints:
             self.remembered += await self._store.run(self._scripts.mend_seen, self._tag, arguments)
+
+    async def _reorder(self) -> None:
+        for (host, pool, band), entries in self._disorder.items():
+            for first in range(0, len(entries), MOVED_AT_ONCE):
+                some = entries[first : first + MOVED_AT_ONCE]
+                self.reordered += await self._store.run(
+                    self._scripts.mend_order, self._tag, [self._crawl, pool, host, band, *some]
+                )
+        self._disorder = {}
 
     async def _leave_one(self, twice: set[int]) -> None:
         found: dict[int, list[Place]] = {}
@@ -89,16 +102,22 @@ class Places:
 
     async def _waiting(self) -> AsyncIterator[Place]:
         async for name, packed in self._slices.hash(f"{self._tag}:h"):
-            host = unpack_host(name.decode(), packed)
+            host = audit.unpack_host(name.decode(), packed)
             for lane in host.lanes:
                 if lane.crawl != self._crawl:
                     continue
-                key = lane.returned(self._tag, host.name)
-                async for entry, _ in self._slices.sorted(key):
-                    unpacked = unpack_entry(entry)
-                    yield Place(unpacked.fingerprint, (RETURNED, -unpacked.attempts), "sorted", key, entry)
+                if lane.flags & audit.RETURNED:
+                    key = lane.returned(self._tag, host.name)
+                    async for entry, _ in self._slices.sorted(key):
+                        unpacked = unpack_entry(entry)
+                        rank = (RETURNED, -unpacked.attempts)
+                        yield Place(unpacked.fingerprint, rank, "sorted", key, entry)
                 for band in lane.bands:
                     key = keys.fresh(self._tag, lane.crawl, lane.pool, host.name, band)
+                    latest = 0
                     async for entry in self._slices.list(key):
                         unpacked = unpack_entry(entry)
+                        if unpacked.ordinal <= latest:
+                            self._disorder.setdefault((host.name, lane.pool, band), []).append(entry)
+                        latest = max(latest, unpacked.ordinal)
                         yield Place(unpacked.fingerprint, (FRESH, unpacked.ordinal), "list", key, entry)

@@ -10,7 +10,7 @@ again. Shard by shard:
     have been seen is remembered. Each is checked and done in one step;
  3. nobody may change the shard while it is counted; then its counters are written.
 
-A shard that is frozen answers FROZEN, and whoever asked waits: seconds, for some ten thousand hosts. If the
+A shard that is frozen answers FROZEN, and whoever asked waits: seconds, for ten thousand hosts. If the
 process that has frozen it dies, it thaws by itself (frozen.lua).
 
 Nothing is deleted that is not somewhere else too. What cannot be told again are numbers with nothing behind
@@ -258,6 +258,8 @@ class Repair:
         await places.run()
         if places.removed:
             self._note("a request in two places", number=places.removed)
+        if places.reordered:
+            self._note("a request out of the order of its list", number=places.reordered)
         if places.remembered:
             self._note("a request that nobody knew to have been seen", number=places.remembered)
         async for host in self._hosts(tag):

@@ -84,6 +84,7 @@ class Scripts:
         self.drop = self._script("drop", "spilled", "forgetting")
         self.drop_rest = self._script("drop_rest", "leases", "pages", "seen")
         self.mend_twice = self._script("mend_twice")
+        self.mend_order = self._script("mend_order")
         self.mend_chunk = self._script("mend_chunk", "spilled")
         self.mend_seen = self._script("mend_seen", "seen")
         self.freeze = self._script("freeze", access="")

@@ -17,6 +17,8 @@ class Slices:
         while found := await self._store.do(self._tag, "LRANGE", key, first, first + SLICE - 1):
             for entry in found:
                 yield entry
+            if len(found) < SLICE:
+                return
             first += SLICE
 
     async def hash(self, key: str) -> AsyncIterator[tuple[bytes, bytes]]:
@@ -37,4 +39,6 @@ class Slices:
         while found := await self._store.do(self._tag, "ZRANGE", key, first, first + SLICE - 1, "WITHSCORES"):
             for member, score in zip(found[::2], found[1::2], strict=True):
                 yield member, float(score)
+            if len(found) < 2 * SLICE:
+                return
             first += SLICE
