@@ -1,26 +1,40 @@
-"""What a fleet is doing, for people and for programs."""
+"""The workers of a fleet, for people and for programs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from shoal.cli.figures import count, table
+from shoal.cli.figures import count, counted, table
 
 if TYPE_CHECKING:
     from shoal.runtime.looking.fleet_status import Heartbeat
     from shoal.runtime.looking.status import Fleet
 
-TO_DO = {"fetch": "to fetch", "parse": "to parse", "sink": "to write"}  # what lies before each stage
-
-
-def vacancies(fleet: "Fleet", crawl: str) -> list[str]:
-    """Name the roles that a crawl waits for and no worker has; none where there are no workers at all."""
-    roles = {role for worker in fleet.workers for role in worker.roles}
-    waited_for = [role for role, stage in fleet.stages[crawl].items() if stage.waiting]
-    return [role for role in waited_for if role not in roles] if roles else []
+ROLES = 3  # that there are
+MOST_NAMED = 3  # crawls of a worker; more are counted
 
 
 def roles_of(worker: "Heartbeat") -> str:
-    return "all" if len(worker.roles) == len(TO_DO) else ",".join(worker.roles)
+    return "all" if len(worker.roles) == ROLES else ",".join(worker.roles)
+
+
+def doing_of(worker: "Heartbeat") -> str:
+    return f"{worker.doing} {worker.why}".rstrip()
+
+
+def mixed_versions(workers: Sequence["Heartbeat"]) -> dict[str, int]:
+    """Give the crawls that workers run different versions of, with how many there are."""
+    versions: dict[str, set[str]] = {}
+    for worker in workers:
+        for at in worker.crawls:
+            versions.setdefault(at.crawl, set()).add(at.version)
+    return {crawl: len(several) for crawl, several in versions.items() if len(several) > 1}
+
+
+def crawls_of(worker: "Heartbeat", mixed: Mapping[str, int]) -> str:
+    """Name what a worker serves, with the version of the spider where workers differ."""
+    if len(worker.crawls) > MOST_NAMED and not any(at.crawl in mixed for at in worker.crawls):
+        return counted(len(worker.crawls), "crawl")
+    return " ".join(f"{at.crawl}@{at.version[:6]}" if at.crawl in mixed else at.crawl for at in worker.crawls)
 
 
 def stages_json(fleet: "Fleet", crawl: str) -> dict[str, object]:
@@ -38,6 +52,7 @@ def workers_json(fleet: "Fleet") -> list[dict[str, object]]:
             "roles": list(worker.roles),
             "shoal": worker.shoal,
             "doing": worker.doing,
+            "why": worker.why,
             "started_at": worker.started_at,
             "beaten_at": worker.beaten_at,
             "crawls": [
@@ -45,35 +60,43 @@ def workers_json(fleet: "Fleet") -> list[dict[str, object]]:
                     "crawl": at.crawl,
                     "version": at.version,
                     "in_flight": at.in_flight,
+                    "parsing": at.parsing,
                     "pages": at.pages,
                     "pages_per_s": round(at.rate, 2),
                 }
                 for at in worker.crawls
             ],
+            "outputs": [
+                {
+                    "crawl": at.crawl,
+                    "output": at.output,
+                    "doing": at.doing,
+                    "why": at.why,
+                    "items": at.items,
+                }
+                for at in worker.outputs
+            ],
+            "refused": worker.refused,
         }
         for worker in fleet.workers
     ]
 
 
-def fleet_lines(fleet: "Fleet") -> Iterator[str]:
-    """Lay out the stages that have something to do, and the workers."""
-    for crawl, stages in fleet.stages.items():
-        busy = [f"{count(stage.waiting)} {TO_DO[name]}" for name, stage in stages.items() if stage.waiting]
-        if busy:
-            yield f"still to do in {crawl}: {', '.join(busy)}"
-        for role in vacancies(fleet, crawl):
-            yield f"{crawl} waits for a worker with the role {role}: shoal worker --roles {role}"
-    if not fleet.workers:
-        return
+def worker_lines(workers: Sequence["Heartbeat"]) -> Iterator[str]:
+    """Lay out who is there and what they do."""
+    mixed = mixed_versions(workers)
+    several = len({worker.shoal for worker in workers}) > 1
     rows: list[Sequence[str]] = [
         [
             worker.worker,
             roles_of(worker),
-            worker.doing,
             count(sum(at.in_flight for at in worker.crawls)),
             f"{sum(at.rate for at in worker.crawls):,.1f}",
-            " ".join(f"{at.crawl}@{at.version}" for at in worker.crawls),
+            doing_of(worker),
+            *([worker.shoal] if several else []),
+            crawls_of(worker, mixed),
         ]
-        for worker in fleet.workers
+        for worker in workers
     ]
-    yield from table(["worker", "roles", "doing", "in flight", "pages/s", "crawls"], rows, words=(0, 1, 2, 5))
+    heading = ["worker", "roles", "in flight", "pages/s", "doing", *(["shoal"] if several else []), "crawls"]
+    yield from table(heading, rows, words=(0, 1, *range(4, len(heading))))

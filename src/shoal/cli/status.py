@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from shoal.cli.figures import by_count, count, counted, table
-from shoal.cli.fleet_figures import fleet_lines, stages_json, workers_json
+from shoal.cli.fleet_figures import mixed_versions, stages_json, worker_lines, workers_json
+from shoal.cli.holdups import holdup_json, holdups
 from shoal.cli.options import Config, Json, Store, examples
 from shoal.cli.patterns import pattern_lines, patterns_json
 
@@ -20,10 +21,11 @@ EXAMPLES = examples(
 
 
 def command(store: Store = None, config: Config = None, json: Json = False) -> None:
-    """Show the crawls of a store, by state.
+    """Show the crawls of a store by state, what holds them up, and who is at work.
 
     Reads only; safe while a crawl runs.
     """
+    import time
     from asyncio import run
 
     from shoal.cli.layers import chosen_store
@@ -32,12 +34,12 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> N
 
     found = run(status(chosen_store(store, config=config)))
     if json:
-        put_json(status_json(found))
+        put_json(status_json(found, time.time()))
     else:
-        put("\n".join(status_lines(found)))
+        put("\n".join(status_lines(found, time.time())))
 
 
-def status_json(status: "StoreStatus") -> dict[str, object]:
+def status_json(status: "StoreStatus", now: float) -> dict[str, object]:
     return {
         "store": status.store,
         "running": status.owner is not None or bool(status.fleet and status.fleet.workers),
@@ -56,15 +58,29 @@ def status_json(status: "StoreStatus") -> dict[str, object]:
                 "lookalikes": patterns_json(crawl.lookalikes),
                 "paused": crawl.paused,
                 "mistaken_links": crawl.mistaken,
-                **({"stages": stages_json(status.fleet, crawl.name)} if status.fleet else {}),
+                **(
+                    {
+                        "stages": stages_json(status.fleet, crawl.name),
+                        "outputs": list(status.fleet.outputs.get(crawl.name, ())),
+                    }
+                    if status.fleet
+                    else {}
+                ),
             }
             for crawl in status.crawls
         ],
-        **({"workers": workers_json(status.fleet)} if status.fleet else {}),
+        **(
+            {
+                "holdups": [holdup_json(holdup) for holdup in holdups(status, now)],
+                "workers": workers_json(status.fleet),
+            }
+            if status.fleet
+            else {}
+        ),
     }
 
 
-def status_lines(status: "StoreStatus") -> Iterator[str]:
+def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
     """Lay the crawls out as a table that leaves out the states nothing is in."""
     owner = f"in use by {status.owner}" if status.owner else "not in use"
     if status.fleet:
@@ -75,14 +91,24 @@ def status_lines(status: "StoreStatus") -> Iterator[str]:
     states = [
         state for state in status.crawls[0].counts if any(crawl.counts[state] for crawl in status.crawls)
     ]
+    to_write = {
+        name: stages["sink"].waiting for name, stages in (status.fleet.stages if status.fleet else {}).items()
+    }
+    last = ["to write"] if any(to_write.values()) else []
     rows: list[Sequence[str]] = [
-        [crawl.name, count(crawl.accepted), *(count(crawl.counts[state]) for state in states)]
+        [
+            crawl.name,
+            count(crawl.accepted),
+            *(count(crawl.counts[state]) for state in states),
+            *(count(to_write[crawl.name]) for _ in last),
+        ]
         for crawl in status.crawls
     ]
-    yield from table(["crawl", "accepted", *states], rows)
+    yield from table(["crawl", "accepted", *states, *last], rows)
+    yield from (holdup.text for holdup in holdups(status, now))
+    if status.hosts is None:
+        yield "which hosts rest was not looked at, there are too many: shoal top does, and takes its time"
     for crawl in status.crawls:
-        if crawl.paused:
-            yield f"{crawl.name} is paused: shoal resume {crawl.name} lets it go on"
         if crawl.dead_by_class:
             yield f"given up in {crawl.name}: {by_count(crawl.dead_by_class)}"
         if kept_out := Counter(crawl.filtered_by_rule) + Counter(crawl.links_filtered_by_rule):
@@ -97,5 +123,7 @@ def status_lines(status: "StoreStatus") -> Iterator[str]:
             yield f"left to canonical pages in {crawl.name}: {counted(crawl.withheld, 'item')}"
         if crawl.hook_faults:
             yield f"on_error hooks that failed in {crawl.name}: {count(crawl.hook_faults)}; the log says why"
-    if status.fleet:
-        yield from fleet_lines(status.fleet)
+    if status.fleet and status.fleet.workers:
+        for name, versions in mixed_versions(status.fleet.workers).items():
+            yield f"workers run {versions} versions of {name} at the moment"
+        yield from worker_lines(status.fleet.workers)

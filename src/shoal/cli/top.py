@@ -19,7 +19,7 @@ EXAMPLES = examples(
 )
 
 SILENT = 2.0  # seconds without an answer, after which that is shown
-WIDTH = 100  # columns where there is no terminal that would say
+WIDTH = 120  # columns where there is no terminal that would say
 
 
 def command(
@@ -121,7 +121,7 @@ def top_json(overview: "Overview") -> dict[str, object]:
     from shoal.cli.status import status_json
 
     return {
-        **status_json(overview.status),
+        **status_json(overview.status, overview.at),
         "at": overview.at,
         "requests_per_s": None if overview.rate is None else round(overview.rate, 2),
         "hosts": [
@@ -131,7 +131,11 @@ def top_json(overview: "Overview") -> dict[str, object]:
                 "interval_s": host.interval,
                 "concurrency": host.concurrency,
                 "paused": host.paused,
+                "rest_until": host.rest_until or None,
+                "crawl_delay_s": host.crawl_delay,
+                "slow": host.slow,
             }
             for host in overview.hosts
         ],
+        "hosts_held": dict(overview.held),
     }

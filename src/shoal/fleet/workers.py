@@ -21,6 +21,17 @@ class CrawlAt(msgspec.Struct, frozen=True):
     in_flight: int
     pages: int  # since the worker took the crawl up
     rate: float  # pages a second
+    parsing: int = 0  # pages that are with its parse processes
+
+
+class OutputAt(msgspec.Struct, frozen=True):
+    """An output, as one worker attends to it."""
+
+    crawl: str
+    output: str  # without secrets
+    doing: str  # "writing", "waiting" (for items), "standing by", "elsewhere", "failing", "refused"
+    why: str = ""  # it does not write
+    items: int = 0  # that this worker has written
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,8 +44,11 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     shoal: str  # version
     started_at: float
     beaten_at: float
-    doing: str  # "working", "idle", "draining"
+    doing: str  # "working", "writing", "waiting", "idle", "draining"
+    why: str = ""  # it waits: "for the hosts' pace"
     crawls: tuple[CrawlAt, ...] = ()
+    outputs: tuple[OutputAt, ...] = ()
+    refused: dict[str, str] = {}  # by crawl: why it cannot be served there
 
 
 class Workers:

@@ -185,6 +185,9 @@ class HostQueue:
     interval: float
     concurrency: int
     paused: bool
+    rest_until: float = 0.0  # epoch seconds
+    crawl_delay: float = 0.0  # asked for by robots.txt
+    slow: float = 1.0  # 1.0: not slowed down
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
-from shoal.frontier.answers import Audit, Counts, DeadLetter, HostView, Measured, Story
+from shoal.frontier.answers import Audit, Counts, DeadLetter, HostQueue, HostView, Measured, Story
 from shoal.frontier.sqlite import Reader as FolderReader
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured
@@ -30,6 +30,7 @@ class Reader(Protocol):
     async def story(self, crawl: str, fingerprint: int) -> Story | None: ...
     async def host(self, name: str) -> HostView | None: ...
     async def measured(self, crawl: str) -> Measured: ...
+    async def queues(self, most: int | None = None) -> list[HostQueue] | None: ...
     def dead_letters(
         self, crawl: str, *, kinds: Collection[FailureClass] = (), host: str = "", limit: int | None = None
     ) -> AsyncIterator[DeadLetter]: ...

@@ -37,6 +37,7 @@ class Election:
         self._term = term
         self._until = 0.0  # monotonic
         self.owner = ""  # the output's name in the store; another store or crawl has another one
+        self.elsewhere = ""  # the machine that the output belongs to, if that is another one
         self.line = f"output {crawl} {self._output}"  # a connection for what is waited for
 
     async def stand(self, *, lasting: bool = False) -> float:
@@ -72,8 +73,9 @@ class Election:
             wait_ms, answer = answers[self._tag]
         else:
             wait_ms, answer = await self._store.run(_SCRIPT, self._tag, asked)
-        if wait_ms < 0:
-            log.info("output.elsewhere", extra={"output": self._output, "node": answer.decode()})
+        self.elsewhere = answer.decode() if wait_ms < 0 else ""
+        if self.elsewhere:
+            log.info("output.elsewhere", extra={"output": self._output, "node": self.elsewhere})
             return _ELSEWHERE
         self.owner = answer.decode()
         return float(wait_ms) / 1000

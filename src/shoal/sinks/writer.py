@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from importlib import resources
 from typing import TypeVar
@@ -53,6 +54,7 @@ log = logging.getLogger(__name__)
 COUNT = 32  # pages of each shard that one round takes
 _AGAIN = 1.0  # seconds after which what was unavailable is tried again
 _FAREWELL = 5.0  # seconds for writing what is there when the writer is asked to stop
+_LATELY = 5.0  # seconds after an item was written, for which that counts as writing
 _SCRIPT = Script("written", resources.files("shoal.sinks").joinpath("written.lua").read_text())
 _unpack = msgspec.msgpack.Decoder(list[Item]).decode
 
@@ -68,6 +70,16 @@ class Output:
     all: Sequence[str]  # the crawl's outputs, this one included: entries stay until each of them has them
     fsync: bool = False
     overwrite: bool = False
+
+
+class Post(StrEnum):
+    """What a worker is to an output."""
+
+    STANDING_BY = "standing by"  # another worker writes it
+    ELSEWHERE = "elsewhere"  # it belongs to another machine
+    FAILING = "failing"  # this worker should write it, and something is not available; it tries again
+    WAITING = "waiting"  # this worker writes it, and there are no items
+    WRITING = "writing"
 
 
 def item_streams(store: RedisStore, crawl: int) -> ShardStreams:
@@ -90,6 +102,10 @@ class OutputWriter:
         self._positions: dict[int, str] = {}
         self._told: dict[int, str] = {}  # what the shards know of them
         self._sure: dict[int, str] = {}  # by shard: up to here nothing can be forgotten
+        self._post = Post.STANDING_BY
+        self._written_at = -math.inf  # monotonic
+        self.why = ""  # it does not write: what is not available, or which machine has the output
+        self.items = 0  # that were written here
 
     async def run(self, stop: asyncio.Event) -> None:
         """Write until `stop` is set, then finish the output. Raises `Misconfigured` if it cannot be written.
@@ -99,12 +115,27 @@ class OutputWriter:
         while not stop.is_set():
             try:
                 wait = await self._election.stand()
-                if not wait:
+                if self._election.elsewhere:
+                    self._be(Post.ELSEWHERE, self._election.elsewhere)
+                elif wait:
+                    self._be(Post.STANDING_BY)
+                else:
                     await self._serve(stop)
             except Unavailable as error:
+                self._be(Post.FAILING, str(error))
                 log.warning("output.waits", extra={"output": self._name, "why": str(error)})
                 wait = _AGAIN
             await _sleep(stop, wait)
+
+    @property
+    def post(self) -> Post:
+        """What this worker is to the output now."""
+        if self._post is Post.WAITING and time.monotonic() - self._written_at < _LATELY:
+            return Post.WRITING
+        return self._post
+
+    def _be(self, post: Post, why: str = "") -> None:
+        self._post, self.why = post, why
 
     async def _serve(self, stop: asyncio.Event) -> None:
         sink = open_noted(self._output.output, fsync=self._output.fsync, overwrite=self._output.overwrite)
@@ -113,6 +144,7 @@ class OutputWriter:
             try:
                 if await self._open(sink, thread):
                     log.info("output.opened", extra={"output": self._name})
+                    self._be(Post.WAITING)
                     await self._write(sink, thread, stop)
             except Misconfigured:
                 if self._election.holds():
@@ -120,6 +152,7 @@ class OutputWriter:
                 log.info("output.lost", extra={"output": self._name})  # found out by the output itself
             finally:
                 thread.submit(sink.close)
+        self._be(Post.STANDING_BY)
         if self._election.holds():
             await self._election.step_down()
 
@@ -167,7 +200,11 @@ class OutputWriter:
             if not self._election.holds():
                 continue  # that took so long that somebody else may have been chosen
             self._positions = self._positions | _last(entries)
-            await _in(thread, partial(self._put, sink, _items(entries)))
+            items = _items(entries)
+            self._be(Post.WRITING)  # for as long as it takes
+            await _in(thread, partial(self._put, sink, items))
+            self._be(Post.WAITING)
+            self.items, self._written_at = self.items + len(items), time.monotonic()
         if stop.is_set() and self._election.holds():
             await _in(thread, lambda: sink.finish(self._note()))
             await self._tell(range(self._store.shards))

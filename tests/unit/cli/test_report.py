@@ -156,16 +156,16 @@ def test_the_status_leaves_out_states_that_nothing_is_in() -> None:
         CrawlStatus("shop", 1236, counts, {"dns": 2}, {}),
         CrawlStatus("b", 1, {**counts, "dead": 0}, {}, {}),
     ]
-    assert list(status_lines(StoreStatus("data", "process 7 since noon", crawls))) == [
+    assert list(status_lines(StoreStatus("data", "process 7 since noon", crawls), 0.0)) == [
         "data: 2 crawls, in use by process 7 since noon",
         "crawl  accepted   done  dead",
         "shop      1,236  1,234     2",
         "b             1  1,234     0",
         "given up in shop: dns 2",
     ]
-    assert list(status_lines(StoreStatus("data", None, []))) == ["data: 0 crawls, not in use"]
+    assert list(status_lines(StoreStatus("data", None, []), 0.0)) == ["data: 0 crawls, not in use"]
     paused = CrawlStatus("shop", 1, counts, {}, {}, paused=True)
-    last = list(status_lines(StoreStatus("data", None, [paused])))[-1]
+    last = list(status_lines(StoreStatus("data", None, [paused]), 0.0))[-1]
     assert last == "shop is paused: shoal resume shop lets it go on"
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from shoal.cli.top_screen import TopScreen
+from shoal.cli.top_screen import TopScreen, shares
 from shoal.fleet.workers import CrawlAt, Heartbeat
 from shoal.frontier.answers import STATES, HostQueue
 from shoal.runtime.looking.overview import Overview
@@ -56,9 +56,9 @@ def test_it_shows_requests_by_state_stages_workers_and_slow_hosts() -> None:
         "29% of 4,251 known",
         "3,000 waiting",
         "3 dead",
-        "left      3,000 to fetch   7 to parse   25 to write",
+        "0 parsing   25 to write",
         "machine-1-ab12",
-        "shop@012345",
+        "working  shop",
         "50m 00s",
         "paused",
     ):
@@ -72,6 +72,48 @@ def test_versions_are_named_where_they_are_mixed() -> None:
     assert "shoal 0." not in same
     assert "shoal 0.1.0" in mixed
     assert "shoal 0.2.0" in mixed
+
+
+def test_the_version_of_a_spider_is_named_where_workers_differ() -> None:
+    new = msgspec.structs.replace(worker(2), crawls=(CrawlAt("shop", "fedcba987654", 0, 0, 0.0),))
+    text = "\n".join(drawn(overview(worker(1), new), width=120))
+
+    assert "shop@012345" in text
+    assert "shop@fedcba" in text
+
+
+def test_many_crawls_get_a_line_each_those_that_have_ended_last() -> None:
+    now = overview(worker(), crawls=6)
+    ended = replace(now.status.crawls[0], counts={**dict.fromkeys(STATES, 0), "done": 5})
+    now = replace(now, status=replace(now.status, crawls=[ended, *now.status.crawls[1:]]))
+    lines = drawn(now, width=80, height=40)
+
+    at = next(number for number, line in enumerate(lines) if line.startswith("crawls"))
+    assert lines[at].split() == ["crawls", "settled", "waiting", "leased", "to", "write", "done", "dead"]
+    assert lines[at + 1].split() == ["shop1", "29%", "3,000", "14", "25", "1,234", "3"]
+    assert lines[at + 6].split() == ["shop", "100%", "0", "0", "25", "5", "0"]
+    assert any(line.startswith("workers") for line in lines)
+
+
+def test_a_host_says_why_it_is_slow_and_the_heading_how_many_are_held_up() -> None:
+    hosts = (
+        HostQueue("resting.example", 9, 1.0, 4, False, rest_until=NOW + 90),
+        HostQueue("pushing.example", 9, 4.0, 4, False, slow=4.0),
+        HostQueue("asking.example", 9, 5.0, 4, False, crawl_delay=5.0),
+    )
+    now = replace(overview(worker(), hosts=hosts), held={"resting": 3, "slowed": 1})
+    lines = drawn(now, width=100, height=30)
+
+    for expected in ("left  resting 3, slowed 1", "rests 1m 30s", "slowed 4.0x", "robots.txt"):
+        assert any(line.endswith(expected) for line in lines), expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "room", "given"),
+    [([3, 0, 2], 20, [3, 0, 2]), ([30, 2, 30], 20, [9, 2, 9]), ([1, 1, 1], 2, [1, 1, 0]), ([5], 0, [0])],
+)
+def test_lines_are_shared_out_evenly(wanted: list[int], room: int, given: list[int]) -> None:
+    assert shares(wanted, room) == given
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -95,11 +137,11 @@ def test_columns_stand_below_their_headings_and_end_inside_the_window(width: int
 def test_a_stage_that_nobody_serves_is_named() -> None:
     fetching = replace_roles(worker(), "fetch", "sink")
 
-    assert "no worker has the role parse" in "\n".join(drawn(overview(fetching)))
-    assert "no worker has the role" not in "\n".join(drawn(overview(worker())))
-    assert "no worker has the role" not in "\n".join(
-        drawn(overview())
-    )  # the first line says that there are none
+    assert "shop waits for a worker with the role parse: shoal" in "\n".join(drawn(overview(fetching)))
+    assert "with the role" not in "\n".join(drawn(overview(worker())))
+    nobody = "\n".join(drawn(overview()))
+    assert "nobody is at work" in nobody
+    assert "with the role" not in nobody
 
 
 def test_a_picture_that_is_old_says_so_until_the_store_answers() -> None:
@@ -124,8 +166,9 @@ def test_what_does_not_fit_is_counted(width: int, height: int) -> None:
     hosts = tuple(HostQueue(f"host-{number}.example", 9, 1.0, 1, False) for number in range(50))
     lines = drawn(overview(*map(worker, range(200)), hosts=hosts), width, height)
 
-    assert len(lines) < height + 4  # never much more than the window, however small it is
-    assert any(line.startswith("and ") and line.endswith(" more lines"[:width]) for line in lines)
+    assert len(lines) < height
+    assert any(line.startswith("and ") and line.endswith(" more workers") for line in lines)
+    assert any(line.startswith("and ") and line.endswith(" more hosts") for line in lines)
 
 
 def test_a_worker_that_has_been_silent_for_long_stands_out() -> None:

@@ -209,22 +209,44 @@ class RedisReader:
 
     async def measured(self, crawl: str) -> Measured:
         """Say what is left of a crawl by host; what its pages were like is not kept."""
-        number = await self.number(crawl)
-        views = await self._everywhere(self._views(tag, number) for tag in self._store.tags())
-        queues = [
-            HostQueue(view.host, view.waiting, view.interval, view.concurrency, view.paused)
+        return Measured(0, 0.0, 0.0, 0.0, await self._queues({await self.number(crawl)}))
+
+    async def queues(self, most: int | None = None) -> list[HostQueue] | None:
+        """Say what is left on each host, of all crawls; None: there are more than `most` of them.
+
+        Each host has to be asked for, so with very many this takes long.
+        """
+        tags = self._store.tags()
+        if most is not None:
+            known = await self._everywhere(self._store.do(tag, "HLEN", f"{tag}:h") for tag in tags)
+            if sum(map(int, known)) > most:
+                return None
+        return await self._queues(set((await self._numbers()).values()))
+
+    async def _queues(self, numbers: Collection[int]) -> list[HostQueue]:
+        views = await self._everywhere(self._views(tag, numbers) for tag in self._store.tags())
+        return [
+            HostQueue(
+                view.host,
+                view.waiting,
+                view.interval,
+                view.concurrency,
+                view.paused,
+                view.rest_until,
+                view.crawl_delay,
+                view.slow,
+            )
             for of_shard in views
             for view in of_shard
         ]
-        return Measured(0, 0.0, 0.0, 0.0, queues)
 
-    async def _views(self, tag: str, number: int) -> list[HostView]:
-        """Show the hosts of a shard that a crawl has lanes on, with what waits there of that crawl."""
+    async def _views(self, tag: str, numbers: Collection[int]) -> list[HostView]:
+        """Show the hosts of a shard that these crawls have lanes on, with what waits there of them."""
         views: list[HostView] = []
         cursor = b"0"
         while True:
             cursor, told = await self._store.run(self._scripts.host_list, tag, [cursor, SLICE, b""])
-            views += [view_of(one, {number}) for one in told if number in one[-1][::2]]
+            views += [view_of(one, numbers) for one in told if not set(one[-1][::2]).isdisjoint(numbers)]
             if cursor == b"0":
                 return views
 

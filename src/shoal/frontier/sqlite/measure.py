@@ -50,5 +50,14 @@ def _queues(database: sqlite3.Connection, crawl_id: int) -> list[HostQueue]:
         pace = applied_pace(record, [terms.pace_at(name)], terms.slowdown)
         before = queues[name].queued if name in queues else 0
         queued = before + lanes.get(lane, 0) - ended[lane]
-        queues[name] = HostQueue(name, queued, pace.interval, pace.concurrency, bool(record.paused))
+        queues[name] = HostQueue(
+            name,
+            queued,
+            pace.interval,
+            pace.concurrency,
+            bool(record.paused),
+            record.rest_until,
+            record.crawl_delay,
+            record.slow,
+        )
     return list(queues.values())

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.frontier.answers import Audit, Counts, DeadLetter, HostView, Measured, Story
+from shoal.frontier.answers import Audit, Counts, DeadLetter, HostQueue, HostView, Measured, Story
 from shoal.frontier.sqlite.audit import audit
 from shoal.frontier.sqlite.load import decode_counts, id_range
 from shoal.frontier.sqlite.measure import measured
@@ -161,6 +161,10 @@ class Reader:
         id = self.crawl_id(crawl)
         with self._snapshot():
             return measured(self._database, id)
+
+    async def queues(self, most: int | None = None) -> list[HostQueue]:
+        """Say what is left on each host, crawl by crawl; `most` is for stores that many share."""
+        return [queue for crawl in await self.crawls() for queue in (await self.measured(crawl)).hosts]
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:

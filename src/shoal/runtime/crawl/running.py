@@ -141,6 +141,16 @@ class Crawl:
         return self._slots.active
 
     @property
+    def fetches(self) -> bool:
+        """Whether it asks for pages itself; if not, it takes them from a bus."""
+        return self._stations.fetches
+
+    @property
+    def parsing(self) -> int:
+        """Pages that are with the parse processes."""
+        return self._stations.parser.backlog.pages
+
+    @property
     def pages(self) -> int:
         return self._tally.pages
 

@@ -19,7 +19,7 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.runtime.fleet.companion import Companion, companion
 from shoal.runtime.fleet.crew import Crew, End
-from shoal.runtime.fleet.outputs import on_their_way
+from shoal.runtime.fleet.lag import on_their_way
 from shoal.runtime.fleet.private_store import private_store
 from shoal.runtime.fleet.submit import FOLDER, submit
 from shoal.runtime.looking.fleet_status import look_at

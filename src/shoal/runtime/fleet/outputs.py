@@ -5,11 +5,12 @@ import logging
 import os
 
 from shoal.fleet.crawls import CrawlRecord
+from shoal.fleet.workers import OutputAt
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured
 from shoal.runtime.fleet.joining import settings_of
 from shoal.sinks.names import shown
-from shoal.sinks.writer import Output, OutputWriter, item_streams
+from shoal.sinks.writer import Output, OutputWriter
 from shoal.stores.redis import RedisStore
 
 log = logging.getLogger(__name__)
@@ -24,7 +25,21 @@ class Outputs:
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._revision = ""
-        self.refused = ""  # why one of them cannot be written here
+        self._writers: dict[str, OutputWriter] = {}
+        self._refused: dict[str, str] = {}  # by output: why it cannot be written here
+
+    @property
+    def refused(self) -> str:
+        """Why one of them cannot be written here."""
+        return next(iter(self._refused.values()), "")
+
+    def at(self, crawl: str) -> list[OutputAt]:
+        """Say what this worker is to each of them."""
+        refused = [OutputAt(crawl, shown(output), "refused", why) for output, why in self._refused.items()]
+        return refused + [
+            OutputAt(crawl, shown(output), writer.post.value, writer.why, writer.items)
+            for output, writer in self._writers.items()
+        ]
 
     def attends(self, record: CrawlRecord) -> bool:
         """Tell whether this is the way in which the outputs are being written."""
@@ -34,7 +49,7 @@ class Outputs:
         """Write the outputs of a crawl from now on, whenever no other worker does."""
         await self.leave()
         number = await RedisFrontier(self._store).number(record.name)
-        self._stop, self._revision, self.refused = asyncio.Event(), record.revision, ""
+        self._stop, self._revision, self._refused = asyncio.Event(), record.revision, {}
         self._tasks = [
             group.create_task(self._write(record, number, output, self._stop), name=f"output.{shown(output)}")
             for output in record.outputs
@@ -60,14 +75,11 @@ class Outputs:
             holder=self._worker,
             node=os.uname().nodename,
         )
+        self._writers[output] = writer
         try:
             await writer.run(stop)
         except Misconfigured as error:  # another machine may have what this one lacks
-            self.refused = str(error)
+            self._refused[output] = str(error)
             log.error("output.refused", extra={"crawl": record.name, "why": str(error)})
-
-
-async def on_their_way(store: RedisStore, crawl: str) -> int:
-    """Count the pages whose items are not in every output yet."""
-    number = await RedisFrontier(store).number(crawl)
-    return await item_streams(store, number).length()
+        finally:
+            self._writers.pop(output, None)

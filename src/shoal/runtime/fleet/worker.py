@@ -26,14 +26,17 @@ from pathlib import Path
 from shoal import __version__
 from shoal.fleet.crawls import CrawlRecord, Crawls
 from shoal.fleet.workers import EVERY, CrawlAt, Heartbeat, Workers
+from shoal.frontier.answers import Counts
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured
 from shoal.runtime.crawl import Crawl
 from shoal.runtime.figures import Done, WorkerFigures
 from shoal.runtime.finished import is_finished
 from shoal.runtime.fleet.deliveries import Deliveries
+from shoal.runtime.fleet.doing import AtWork, doing
 from shoal.runtime.fleet.joining import join_crawl
-from shoal.runtime.fleet.outputs import Outputs, on_their_way
+from shoal.runtime.fleet.lag import MOST_UNPARSED, MOST_UNWRITTEN, on_their_way
+from shoal.runtime.fleet.outputs import Outputs
 from shoal.runtime.fleet.submit import FOLDER
 from shoal.runtime.plan import Stop
 from shoal.runtime.snapshot import Ending, Snapshot, Summary
@@ -46,8 +49,6 @@ LOOK_EVERY = 2.0  # seconds between two looks at what was submitted
 LOOK_AGAIN = 600.0  # seconds after which a crawl that had nothing to do is asked again without any news
 MEASURE_EVERY = 5.0
 NOTICE = 1.0  # seconds in which others hear that work has begun or ended
-MOST_UNPARSED = 10_000  # pages of a crawl that wait to be parsed, beyond which it fetches no more
-MOST_UNWRITTEN = 50_000  # and pages whose items wait to be written
 ALMOST = 0.3  # seconds between two looks when all that is missing is the end
 
 
@@ -72,9 +73,24 @@ class Desk:
     crawl: Crawl | None = None  # while it runs
     asked_at: float = -math.inf  # monotonic: when it last turned out that there is nothing to do
     written: bool = False  # and all its items were in their outputs
+    # Of the whole fleet, a few seconds ago; until then, as if there were something to do.
+    counts: Counts = field(default_factory=lambda: Counts(waiting=1))
+    paused: bool = False  # likewise
     crowded: bool = False  # the stages after fetching have enough to do
     refused: str = ""  # why it cannot be served here
     before: Done = field(default_factory=Done)  # what its earlier runs have done
+
+    def at_work(self, crawl: Crawl) -> AtWork:
+        """Tell what can keep this crawl from going on here."""
+        return AtWork(
+            in_hand=crawl.in_flight + crawl.parsing,
+            rate=crawl.rate,
+            fetches=crawl.fetches,
+            waiting=self.counts.waiting,
+            delayed=self.counts.delayed,
+            crowded=self.crowded,
+            paused=self.paused,
+        )
 
     @property
     def done(self) -> Done:
@@ -248,9 +264,11 @@ class Worker:
         while True:
             for desk in [desk for desk in self._desks.values() if desk.running]:
                 with suppress(Misconfigured):  # it was dropped
-                    counts = await RedisFrontier(self._store).counts(desk.record.name)
+                    frontier = RedisFrontier(self._store)
+                    desk.counts = await frontier.counts(desk.record.name)
+                    desk.paused = await frontier.paused(desk.record.name)
                     items = await on_their_way(self._store, desk.record.name)
-                    desk.crowded = counts.parsing > MOST_UNPARSED or items > MOST_UNWRITTEN
+                    desk.crowded = desk.counts.parsing > MOST_UNPARSED or items > MOST_UNWRITTEN
             await asyncio.sleep(MEASURE_EVERY)
 
     # --- ending ----------------------------------------------------------------------------------
@@ -293,17 +311,19 @@ class Worker:
 
     async def _beat(self, workers: Workers) -> None:
         """Give a sign of life every `EVERY` seconds, and soon after work has begun or ended."""
-        told, due = "", 0.0
+        told, due = ("", ""), 0.0
         while True:
             beat = self._heartbeat()
-            if beat.doing != told or time.monotonic() >= due:
+            if (beat.doing, beat.why) != told or time.monotonic() >= due:
                 await workers.beat(beat)
-                told, due = beat.doing, time.monotonic() + EVERY
+                told, due = (beat.doing, beat.why), time.monotonic() + EVERY
             await asyncio.sleep(NOTICE)
 
     def _heartbeat(self) -> Heartbeat:
-        running = [(desk.record, desk.crawl) for desk in self._desks.values() if desk.crawl is not None]
-        doing = "draining" if self._stop.drain.is_set() else "working" if running else "idle"
+        running = [(desk, desk.crawl) for desk in self._desks.values() if desk.crawl is not None]
+        outputs = [at for desk in self._desks.values() for at in desk.outputs.at(desk.record.name)]
+        at_work = [desk.at_work(crawl) for desk, crawl in running]
+        word, why = doing(at_work, outputs, draining=self._stop.drain.is_set())
         return Heartbeat(
             worker=self.id,
             host=os.uname().nodename,
@@ -312,11 +332,21 @@ class Worker:
             shoal=__version__,
             started_at=self._started_at,
             beaten_at=time.time(),
-            doing=doing,
+            doing=word,
+            why=why,
             crawls=tuple(
-                CrawlAt(record.name, record.version, crawl.in_flight, crawl.pages, crawl.rate)
-                for record, crawl in running
+                CrawlAt(
+                    desk.record.name,
+                    desk.record.version,
+                    crawl.in_flight,
+                    crawl.pages,
+                    at.rate,
+                    crawl.parsing,
+                )
+                for (desk, crawl), at in zip(running, at_work, strict=True)
             ),
+            outputs=tuple(outputs),
+            refused={name: desk.refused for name, desk in self._desks.items() if desk.refused},
         )
 
 

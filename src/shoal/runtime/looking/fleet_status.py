@@ -1,19 +1,27 @@
 """Looking at a fleet's store from outside: its crawls, its stages and its workers."""
 
-from shoal.fleet.workers import Heartbeat, Workers
+from dataclasses import replace
+
+from shoal.fleet.crawls import Crawls
+from shoal.fleet.workers import Heartbeat, OutputAt, Workers
 from shoal.frontier.redis import RedisFrontier
 from shoal.runtime import sums
-from shoal.runtime.fleet.outputs import on_their_way
+from shoal.runtime.fleet.lag import on_their_way
 from shoal.runtime.looking.status import CrawlStatus, Fleet, Stage, StoreStatus, crawl_status
+from shoal.sinks.names import shown
 from shoal.stores.redis import RedisStore
 
-__all__ = ["Heartbeat", "fleet_status", "look_at"]
+__all__ = ["Heartbeat", "OutputAt", "fleet_status", "look_at"]
+
+MOST_HOSTS = 10_000  # that one look goes through: each takes the store some 10 µs
 
 
 async def fleet_status(dsn: str, name: str = "") -> StoreStatus:
     """Look at a fleet's store."""
     async with RedisStore.open(dsn, advise=False) as store:
-        return await look_at(store, name)
+        status = await look_at(store, name)
+        queues = await RedisFrontier(store).queues(MOST_HOSTS)
+        return replace(status, hosts=queues and [queue for queue in queues if queue.queued])
 
 
 async def look_at(store: RedisStore, name: str = "") -> StoreStatus:
@@ -24,7 +32,8 @@ async def look_at(store: RedisStore, name: str = "") -> StoreStatus:
     frontier = RedisFrontier(store)
     crawls = [await _crawl(frontier, name) for name in await frontier.crawls()]
     stages = {crawl.name: await _stages(store, crawl) for crawl in crawls}
-    fleet = Fleet(await Workers(store).all(), stages)
+    outputs = {record.name: tuple(map(shown, record.outputs)) for record in await Crawls(store).all()}
+    fleet = Fleet(await Workers(store).all(), stages, outputs)
     return StoreStatus(name or str(store.dsn), None, crawls, fleet)
 
 

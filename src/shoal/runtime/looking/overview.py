@@ -1,9 +1,11 @@
 """A whole store at one instant, again and again: for whoever watches a fleet, or a crawl in a folder."""
 
+import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from shoal.frontier.answers import HostQueue
@@ -12,7 +14,7 @@ from shoal.runtime.outside import Reader, open_reader
 from shoal.runtime.reaching import reached
 from shoal.stores.address import is_redis, shown_store
 
-__all__ = ["HostQueue", "Overseer", "Overview", "longest", "overseeing"]
+__all__ = ["HostQueue", "Overseer", "Overview", "held", "holdup_of", "left", "longest", "overseeing"]
 
 HOSTS_EVERY = (1.0, 60.0)  # seconds, at least and at most
 HOSTS_SHARE = 0.02  # of the time may go into looking at hosts: each of them has to be asked for
@@ -26,6 +28,7 @@ class Overview:
     status: StoreStatus
     rate: float | None  # requests per second that came to their end; None: not known yet
     hosts: Sequence[HostQueue]  # those that take the longest, first
+    held: Mapping[str, int] = field(default_factory=dict)  # hosts by what keeps them from being asked
 
 
 class Overseer:
@@ -36,6 +39,7 @@ class Overseer:
         self._look = look
         self._before: tuple[float, int] | None = None
         self._hosts: Sequence[HostQueue] = ()
+        self._held: Mapping[str, int] = {}
         self._hosts_due = 0.0
 
     async def look(self) -> Overview:
@@ -43,16 +47,12 @@ class Overseer:
         status = await self._look()
         now = time.monotonic()
         if now >= self._hosts_due:
-            queues = [
-                queue
-                for crawl in status.crawls
-                for queue in (await self._reader.measured(crawl.name)).hosts
-                if queue.queued
-            ]
+            queues = [queue for queue in await self._reader.queues() or () if queue.queued]
             took = time.monotonic() - now
-            self._hosts = longest(queues)
+            self._hosts = longest(queues, time.time())
+            self._held = held(queues, time.time())
             self._hosts_due = now + min(max(took / HOSTS_SHARE, HOSTS_EVERY[0]), HOSTS_EVERY[1])
-        return Overview(time.time(), status, self._rate(status, now), self._hosts)
+        return Overview(time.time(), status, self._rate(status, now), self._hosts, self._held)
 
     def _rate(self, status: StoreStatus, now: float) -> float | None:
         ended = sum(_ended(crawl) for crawl in status.crawls)
@@ -64,16 +64,35 @@ class Overseer:
         return None
 
 
-def longest(queues: Sequence[HostQueue]) -> list[HostQueue]:
-    """Put the hosts first that take longest at their pace, which all crawls share; paused ones: for ever."""
+def longest(queues: Sequence[HostQueue], now: float) -> list[HostQueue]:
+    """Put the hosts first that take longest, at the pace that all crawls share; paused ones: for ever."""
     hosts: dict[str, HostQueue] = {}
     for queue in queues:
         known = hosts.get(queue.host)
         hosts[queue.host] = queue if known is None else replace(queue, queued=queue.queued + known.queued)
-    slowest_first = sorted(
-        hosts.values(), key=lambda queue: (not queue.paused, -queue.queued * queue.interval, -queue.queued)
-    )
-    return slowest_first[:HOSTS]
+    return sorted(hosts.values(), key=lambda queue: (left(queue, now), queue.queued), reverse=True)[:HOSTS]
+
+
+def held(queues: Iterable[HostQueue], now: float) -> dict[str, int]:
+    """Count the hosts that are not asked as usual, by why."""
+    kinds = {queue.host: kind for queue in queues if (kind := holdup_of(queue, now))}
+    return dict(Counter(kinds.values()))
+
+
+def holdup_of(queue: HostQueue, now: float) -> str:
+    """Name what keeps a host from being asked as usual: "paused", "resting", "slowed", or nothing."""
+    if queue.paused:
+        return "paused"
+    if queue.rest_until > now:
+        return "resting"
+    return "slowed" if queue.slow > 1.0 else ""
+
+
+def left(queue: HostQueue, now: float) -> float:
+    """Say for how many seconds politeness alone keeps a host busy."""
+    if queue.paused:
+        return math.inf
+    return max(0.0, queue.rest_until - now) + queue.queued * queue.interval
 
 
 def _ended(crawl: CrawlStatus) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from shoal.frontier import Counts
+from shoal.frontier.answers import HostQueue
 from shoal.model.failure import FailureClass
 from shoal.runtime import sums
 from shoal.runtime.outside import Reader, open_reader
@@ -48,6 +49,7 @@ class Fleet:
 
     workers: Sequence["Heartbeat"]
     stages: Mapping[str, Mapping[str, Stage]]  # crawl -> "fetch", "parse", "sink"
+    outputs: Mapping[str, Sequence[str]] = field(default_factory=dict)  # crawl -> where its items go
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class StoreStatus:
     owner: str | None  # who has the store right now, for people; None: nobody
     crawls: Sequence[CrawlStatus]
     fleet: Fleet | None = None  # None: the store is a folder
+    hosts: Sequence[HostQueue] | None = ()  # of a fleet, where something waits; None: too many to look at
 
 
 async def status(store: str) -> StoreStatus:

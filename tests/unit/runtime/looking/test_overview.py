@@ -1,24 +1,26 @@
 """A store looked at over and over."""
 
-from shoal.frontier.answers import STATES, HostQueue, Measured
-from shoal.runtime.looking.overview import Overseer, longest
+from shoal.frontier.answers import STATES, HostQueue
+from shoal.runtime.looking.overview import Overseer, held, left, longest
 from shoal.runtime.looking.status import CrawlStatus, StoreStatus
+
+NOW = 1_800_000_000.0
 
 
 class Frontier:
     """A frontier that gets further with every look."""
 
     def __init__(self) -> None:
-        self.looks = self.measured_times = 0
+        self.looks = self.queues_times = 0
 
     async def status(self) -> StoreStatus:
         self.looks += 1
         counts = {**dict.fromkeys(STATES, 0), "done": 10 * self.looks}
         return StoreStatus("shoal-data", "somebody", [CrawlStatus("shop", 100, counts, {}, {})])
 
-    async def measured(self, crawl: str) -> Measured:
-        self.measured_times += 1
-        return Measured(0, 0.0, 0.0, 0.0, [HostQueue("a.test", 5, 1.0, 1, False)])
+    async def queues(self, most: int | None = None) -> list[HostQueue]:
+        self.queues_times += 1
+        return [HostQueue("a.test", 5, 1.0, 1, False, slow=2.0)]
 
 
 async def test_speed_is_told_from_the_second_look_on_and_hosts_are_not_asked_for_each_time() -> None:
@@ -31,7 +33,8 @@ async def test_speed_is_told_from_the_second_look_on_and_hosts_are_not_asked_for
     assert second.rate is not None
     assert second.rate > 0
     assert second.hosts == first.hosts
-    assert frontier.measured_times == 1
+    assert frontier.queues_times == 1
+    assert second.held == {"slowed": 1}
 
 
 def test_the_queues_of_a_host_are_one_and_paused_hosts_come_first() -> None:
@@ -39,5 +42,23 @@ def test_the_queues_of_a_host_are_one_and_paused_hosts_come_first() -> None:
     slow = HostQueue("slow.test", 30, 5.0, 1, False)
     off = HostQueue("off.test", 1, 0.1, 4, True)
 
-    assert [host.host for host in longest([quick, slow, off])] == ["off.test", "slow.test", "quick.test"]
-    assert longest([slow, slow])[0].queued == 60
+    names = [host.host for host in longest([quick, slow, off], NOW)]
+    assert names == ["off.test", "slow.test", "quick.test"]
+    assert longest([slow, slow], NOW)[0].queued == 60
+
+
+def test_a_rest_is_part_of_the_time_that_a_host_takes() -> None:
+    slow = HostQueue("slow.test", 30, 5.0, 1, False)
+    resting = HostQueue("resting.test", 1, 1.0, 1, False, rest_until=NOW + 600)
+
+    assert left(resting, NOW) == 601
+    assert [host.host for host in longest([slow, resting], NOW)] == ["resting.test", "slow.test"]
+    assert left(resting, NOW + 700) == 1
+
+
+def test_hosts_are_counted_by_what_holds_them_up_each_once() -> None:
+    off = HostQueue("off.test", 1, 0.1, 4, True, rest_until=NOW + 600)
+    slowed = HostQueue("slowed.test", 1, 0.1, 4, False, slow=1.5)
+    usual = HostQueue("usual.test", 1, 0.1, 4, False, rest_until=NOW - 1)
+
+    assert held([off, off, slowed, usual], NOW) == {"paused": 1, "slowed": 1}
