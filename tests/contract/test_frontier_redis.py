@@ -330,6 +330,23 @@ async def test_a_full_store_takes_nothing_new_and_lets_work_in_hand_end(bench: R
     assert await states(bench.frontier) == {"done": 21}
 
 
+async def test_the_queues_of_all_crawls_are_told_in_one_look_with_what_holds_each_host_up(
+    bench: RedisBench,
+) -> None:
+    await bench.frontier.open_crawl("d", pace=UNLIMITED)
+    await bench.frontier.add("c", [link("1"), link("2"), link("3", host="b.test")])
+    await bench.frontier.add("d", [link("1")])
+    await bench.frontier.host_set("a.test", rest_until=START + 30.0)
+    await bench.frontier.host_set("b.test", paused=True)
+
+    queues = await bench.frontier.queues(most=2)
+
+    assert queues is not None
+    told = sorted((queue.host, queue.queued, queue.paused, queue.rest_until) for queue in queues)
+    assert told == [("a.test", 3, False, START + 30.0), ("b.test", 1, True, 0.0)]
+    assert await bench.frontier.queues(most=1) is None
+
+
 async def test_a_shard_whose_clock_is_set_back_goes_on_in_its_own_time(bench: RedisBench) -> None:
     await bench.frontier.add("c", [link("1"), link("2")])
     first, second = await taken(bench.frontier, ttl=30.0)

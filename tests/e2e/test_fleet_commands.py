@@ -1,12 +1,13 @@
 """Looking at a fleet and steering it: the commands of a folder, on a store that many share."""
 
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import pytest
-from tests.e2e.command import DONE, HASTY, NO_RETRIES, PAGES, QUICK, shoal
+from tests.e2e.command import DONE, HASTY, NO_RETRIES, PAGES, QUICK, SHOAL, TIMEOUT, shoal, surroundings
 from tests.servers.process import free_port
 from tests.servers.redis import RedisServer, valkey
 
@@ -26,6 +27,10 @@ class Store:
         ran = shoal(*arguments, "--json", cwd=self.folder, env=env)
         assert ran.code == code, ran.err
         return ran.json
+
+    def worker(self) -> subprocess.Popen[bytes]:
+        env = surroundings({"SHOAL_STORE": self.server.dsn, **HASTY})
+        return subprocess.Popen([*SHOAL, "worker", "--quiet"], cwd=self.folder, env=env)
 
     def says(self, *arguments: str, code: int = 0) -> str:
         ran = shoal(*arguments, cwd=self.folder, env={"SHOAL_STORE": self.server.dsn})
@@ -175,3 +180,38 @@ def test_no_command_shows_the_password_of_a_store(tmp_path: Path) -> None:
     assert "secret" not in ran.out
     [broken] = [check for check in ran.json["checks"] if check["grade"] == "fail"]
     assert "cannot be reached" in broken["finding"]
+
+
+@pytest.mark.timeout(240)
+async def test_a_full_store_is_looked_at_and_worked_off(store: Store, shop: str) -> None:
+    store.shoal("submit", shop, *QUICK, "--crawl", "shop", "--out", "items.jsonl")
+    await store.server.ask("CONFIG", "SET", "maxmemory", 1)
+
+    assert store.shoal("status")["crawls"][0]["counts"]["waiting"] == 1
+    store.shoal("pause", "shop")
+    store.shoal("resume", "shop")
+    assert store.shoal("worker", "--until-done")["ending"] == "finished"
+
+    counts = store.shoal("status")["crawls"][0]["counts"]
+    assert (counts["done"], counts["dead"]) == (DONE - 1, 1)  # one page fails at first, and is not retried
+    assert len((store.folder / "items.jsonl").read_text().splitlines()) == PAGES - 1
+
+
+async def test_an_output_that_cannot_be_written_is_named_with_the_reason(store: Store, shop: str) -> None:
+    secret = f"postgresql://shoal:hunter2@127.0.0.1:{free_port()}/x"
+    submitted = store.says("submit", shop, *QUICK, "--crawl", "shop", "--out", secret)
+    assert "items go to postgresql://shoal@127.0.0.1" in submitted
+    assert "hunter2" not in submitted
+    assert ".jsonl, .ndjson" in store.says("submit", shop, "--crawl", "other", "--out", "a.xlsx", code=1)
+    working = store.worker()
+    try:
+        while [(one["kind"], one["about"]) for one in store.shoal("status")["holdups"]] != [
+            ("output", "shop")
+        ]:
+            assert working.poll() is None
+        [holdup] = store.shoal("status")["holdups"]
+    finally:
+        working.terminate()
+        working.wait(TIMEOUT)
+    assert holdup["text"].endswith("says: the server cannot be reached: Connection refused")
+    assert "hunter2" not in holdup["text"]

@@ -218,7 +218,7 @@ class NatsBus:
         """Be the relay for a while. Two at once, after a pause of one of them, only do needless work."""
         tag, key = self._store.fleet_tag, f"{self._store.fleet_tag}:relay"
         term_ms = int(TERM * 1000)
-        holder = await self._store.do(tag, "SET", key, self._consumer, "NX", "GET", "PX", term_ms)
+        holder = await self._store.do_always(tag, "SET", key, self._consumer, "NX", "GET", "PX", term_ms)
         if holder == self._consumer.encode():
             await self._store.do(tag, "PEXPIRE", key, term_ms)
         return holder in (None, self._consumer.encode())
@@ -265,6 +265,6 @@ async def _told(error: Exception) -> None:
 
 async def _name_of(store: RedisStore) -> str:
     key = f"{store.fleet_tag}:id"
-    await store.do(store.fleet_tag, "SET", key, os.urandom(4).hex(), "NX", promised=True)
+    await store.do_always(store.fleet_tag, "SET", key, os.urandom(4).hex(), "NX", promised=True)
     id = await store.do(store.fleet_tag, "GET", key)
     return re.sub(r"[^A-Za-z0-9_-]", "_", store.namespace) + f"-{id.decode()}"

@@ -56,7 +56,7 @@ class Crawls:
 
     async def tell_news(self) -> None:
         """Have workers look again at crawls that had nothing to do."""
-        await self._store.do(self._tag, "INCR", self._news)
+        await self._store.do_always(self._tag, "INCR", self._news)
 
     async def news(self) -> int:
         """Give a number that changes whenever there is news: workers that have nothing to do look at it."""

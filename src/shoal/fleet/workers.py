@@ -59,13 +59,9 @@ class Workers:
 
     async def beat(self, heartbeat: Heartbeat) -> None:
         packed = msgspec.msgpack.encode(heartbeat)
-        await self._store.pipeline(
-            self._tag,
-            [
-                ("SET", self._key(heartbeat.worker), packed, "PX", int(TTL * 1000)),
-                ("SADD", self._index, heartbeat.worker),
-            ],
-        )
+        key, ttl_ms = self._key(heartbeat.worker), int(TTL * 1000)
+        await self._store.do_always(self._tag, "SET", key, packed, "PX", ttl_ms)
+        await self._store.do_always(self._tag, "SADD", self._index, heartbeat.worker)
 
     async def leave(self, worker: str) -> None:
         """Take a worker off the list at once: it has ended in good order."""

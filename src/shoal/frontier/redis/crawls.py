@@ -107,7 +107,7 @@ class RedisCrawls(RedisReader):
             raise Misconfigured(f"crawl {name!r} is open and cannot be dropped")
         number = (await self._numbers()).get(name)
         if number is not None:
-            await self._store.do(self._home, "SADD", f"{self._home}:dropped", number)
+            await self._store.do_always(self._home, "SADD", f"{self._home}:dropped", number)
             await self._store.do(self._home, "HDEL", f"{self._home}:crawls", name)
             tag = self._store.tag_of(name)
             await self._store.do(tag, "UNLINK", f"{tag}:v:{number}")
@@ -158,7 +158,7 @@ class RedisCrawls(RedisReader):
         if values:
             tag = self._store.tag_of(crawl)
             pairs = [part for pair in values.items() for part in pair]
-            await self._store.do(tag, "HSET", f"{tag}:v:{number}", *pairs, promised=True)
+            await self._store.do_always(tag, "HSET", f"{tag}:v:{number}", *pairs, promised=True)
 
 
 def _given(

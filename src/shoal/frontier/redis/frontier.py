@@ -153,7 +153,9 @@ class RedisFrontier(RedisHosts):
         refused, *counted = await self._acknowledge(acknowledgements)
         if checkpoints:
             pairs = [part for pair in checkpoints.items() for part in pair]
-            await self._store.do(self._home, "HSET", f"{self._home}:checkpoints", *pairs, promised=True)
+            await self._store.do_always(
+                self._home, "HSET", f"{self._home}:checkpoints", *pairs, promised=True
+            )
         for crawl, number, kept in values:
             await self._values(crawl, number, kept)
         return Committed(new + counted[0], duplicate + counted[1], stale, refused)

@@ -71,6 +71,9 @@ _TOUCH = Script(
     "return redis.call('HSET', KEYS[1], 'schema', redis.call('HGET', KEYS[1], 'schema'))",
 )
 
+# A server that is full refuses commands that take memory, and lets scripts that say so have what they need.
+_ALWAYS = Script("always", "#!lua flags=allow-oom\nreturn redis.call(unpack(ARGV))")
+
 
 class _Epoch:
     """The type of `EPOCH`."""
@@ -186,6 +189,12 @@ class RedisStore:
         """Run one command on a key that begins with `tag`; like a script, it may be run twice."""
         return await self._persist(tag, lambda server: server.link.call(*command), promised=promised)
 
+    async def do_always(self, tag: str, *command: Argument, promised: bool = False) -> Any:
+        """Run one command, like `do`, on a server that is full, too: for what helps to work it off."""
+        return await self._persist(
+            tag, lambda server: _evaluated(server, _ALWAYS, tag, command), promised=promised
+        )
+
     async def pipeline(
         self, tag: str, commands: Sequence[Sequence[Argument]], *, promised: bool = False
     ) -> list[Any]:
@@ -296,15 +305,10 @@ class RedisStore:
     async def _settle_shards(self) -> None:
         meta, tag = f"{{{self.namespace}}}:meta", f"{{{self.namespace}}}"
         wanted = CLUSTER_SHARDS if self.dsn.cluster else SHARDS
-        _, _, shards, schema = await self.pipeline(
-            tag,
-            [
-                ("HSETNX", meta, "shards", wanted),
-                ("HSETNX", meta, "schema", SCHEMA),
-                ("HGET", meta, "shards"),
-                ("HGET", meta, "schema"),
-            ],
-        )
+        shards, schema = await self.do(tag, "HMGET", meta, "shards", "schema")
+        if shards is None or schema is None:  # else nothing is written: the server may be full
+            await self.pipeline(tag, [("HSETNX", meta, "shards", wanted), ("HSETNX", meta, "schema", SCHEMA)])
+            shards, schema = await self.do(tag, "HMGET", meta, "shards", "schema")
         if int(schema) > SCHEMA:
             raise Misconfigured(f"store: {self.dsn} was written by a newer Shoal: upgrade Shoal")
         if int(schema) < SCHEMA:
@@ -315,7 +319,7 @@ class RedisStore:
         self.shards = int(shards)
         # The key that every script declares has to exist: a cluster that moves a slot answers ASK for a
         # missing one, and lets a present one abort the script.
-        await together(self.do(tag, "HSETNX", f"{tag}:m", "schema", SCHEMA) for tag in self.tags())
+        await together(self.do_always(tag, "HSETNX", f"{tag}:m", "schema", SCHEMA) for tag in self.tags())
 
 
 async def _evaluated(server: Server, script: Script, tag: str, args: Sequence[ScriptArgument]) -> Any:
