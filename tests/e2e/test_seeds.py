@@ -124,6 +124,81 @@ async def test_an_interrupted_list_keeps_what_was_added_and_the_same_again_goes_
     assert "crawl listed goes on: 1 start URL added, 1 known already" in again.end().out
 
 
+class Full:
+    """A server that takes nothing new, with a crawl in it whose end would make room."""
+
+    def __init__(self, server: RedisServer, folder: Path) -> None:
+        self._server = server
+        self._folder = folder
+        self._env = {"SHOAL_STORE": server.dsn}
+
+    async def fill(self, *, other: bool = True) -> None:
+        submit = ("submit", "https://other.test/", "--crawl", "other", "--out", "other.jsonl")
+        command = submit if other else ("status",)  # which leaves a store without a crawl
+        assert shoal(*command, cwd=self._folder, env=self._env).code == 0
+        (self._folder / "urls.txt").write_text("".join(f"https://host-{n}.test/\n" for n in range(200)))
+        await self._server.ask("CONFIG", "SET", "maxmemory", 1)
+
+    async def make_room(self) -> None:
+        await self._server.ask("CONFIG", "SET", "maxmemory", 0)
+
+    def submit(self) -> subprocess.Popen[str]:
+        """Begin to submit, and return when it waits, or has ended."""
+        process = subprocess.Popen(
+            [*SHOAL, *SUBMIT, "urls.txt"],
+            cwd=self._folder,
+            env=surroundings(self._env),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        self.said = next(line for line in process.stderr if "is full" in line)
+        return process
+
+
+async def test_a_full_store_is_waited_for_while_workers_can_make_room(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    full = Full(server, tmp_path)
+    await full.fill()
+    process = full.submit()
+    assert "is full (maxmemory): waiting, no worker is there: shoal worker makes room" in full.said
+    assert process.poll() is None
+    await full.make_room()
+
+    out, err = process.communicate(timeout=TIMEOUT)
+
+    assert process.returncode == 0, err
+    assert out.startswith("crawl listed is new: 200 start URLs added\n")
+
+
+async def test_waiting_for_a_full_store_is_interrupted_like_a_long_list(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    full = Full(server, tmp_path)
+    await full.fill()
+    process = full.submit()
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 3, err
+    assert "what was added stays, and the same command goes on" in err
+
+    await full.make_room()
+    assert shoal(*SUBMIT, "urls.txt", "--json", cwd=tmp_path, env={"SHOAL_STORE": server.dsn}).code == 0
+
+
+async def test_nobody_waits_for_room_that_nobody_can_make(server: RedisServer, tmp_path: Path) -> None:
+    full = Full(server, tmp_path)
+    await full.fill(other=False)
+    process = full.submit()
+
+    process.communicate(timeout=TIMEOUT)
+
+    assert process.returncode == 4
+    assert "is full (maxmemory), and no crawl has work left whose end would make room" in full.said
+
+
 def test_a_crawl_on_one_machine_takes_a_list_too(shop: str, tmp_path: Path) -> None:
     (tmp_path / "urls.txt").write_text(f"{shop}\nnonsense\n{shop}#again\n")
     listed = ("crawl", "--seeds", "urls.txt", "--out", "items.jsonl", "--max-pages", "5", *QUICK)

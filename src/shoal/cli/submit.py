@@ -22,7 +22,8 @@ EXAMPLES = examples(
 def command(**given: Any) -> int:
     """Hand a crawl to a fleet, with its settings, outputs and start URLs.
 
-    Workers take it up by themselves. Submitting the same again adds nothing twice.
+    Workers take it up by themselves. Submitting the same again adds nothing twice. A store that is full is
+    waited for, while workers make room.
     """
     from shoal.cli.planning import asked_of, plan_of
 
@@ -56,7 +57,7 @@ async def _submit(plan: "CrawlPlan", *, resume: str) -> "Submitted":
     stop = Stop()
     async with RedisStore.open(parse(plan.settings.store)) as store:
         with nullcontext() if plan.listed is None else stopped_by_signals(stop, tell, resume=resume):
-            submitted = await submit(store, plan, stop)
+            submitted = await submit(store, plan, stop, full=tell)
         await store.sync()  # what is said to be submitted cannot be forgotten any more
         return submitted
 

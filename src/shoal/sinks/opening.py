@@ -30,16 +30,22 @@ def open_sink(path: str, *, fsync: bool = False, overwrite: bool = False) -> Sin
         return StdoutSink()
     if is_database(path):
         return open_postgres(path, overwrite=overwrite)
-    scheme, is_address, _ = path.partition("://")
+    check(path)
+    return _FORMATS[Path(path).suffix.lower()](Path(path), fsync, overwrite)
+
+
+def check(output: str) -> None:
+    """Raise `Misconfigured` for an output that no machine could write; what this one lacks does not count."""
+    if output == STDOUT or is_database(output):
+        return
+    scheme, is_address, _ = output.partition("://")
     if is_address:  # name the scheme only: an address may carry a password
         raise Misconfigured(f"output: nothing here writes to {scheme!r}; known: postgresql")
-    make = _FORMATS.get(Path(path).suffix.lower())
-    if make is None:
+    if Path(output).suffix.lower() not in _FORMATS:
         known = ", ".join(_FORMATS)
         raise Misconfigured(
-            f"output {path!r}: the ending chooses the format; known: {known}, and - for stdout"
+            f"output {output!r}: the ending chooses the format; known: {known}, and - for stdout"
         )
-    return make(Path(path), fsync, overwrite)
 
 
 def open_postgres(dsn: str, *, overwrite: bool = False) -> "PostgresSink":

@@ -28,7 +28,6 @@ from shoal.runtime.looking.status import CrawlStatus
 from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.reaching import SERVER
 from shoal.runtime.snapshot import Ending, Opening, Snapshot, Summary
-from shoal.sinks.names import shown
 from shoal.stores.address import is_redis, shown_store
 from shoal.stores.redis import RedisStore
 
@@ -55,7 +54,7 @@ async def run_fleet(
         submitted = await submit(store, plan, stop)
         before = await _crawl(store, submitted.crawl)
         items = await RedisFrontier(store).items(submitted.crawl)
-        outputs, archive = tuple(map(shown, submitted.outputs)), f"{FOLDER}/archive"
+        outputs, archive = submitted.outputs, f"{FOLDER}/archive"
         opened(
             Opening(submitted.crawl, submitted.resumed, before.counts, outputs, archive, shown_store(kept))
         )

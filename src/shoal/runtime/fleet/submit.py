@@ -4,6 +4,7 @@ Submitting twice is harmless: seeds that are known are not added again, and the 
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,11 +22,13 @@ from shoal.model.errors import Misconfigured
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
+from shoal.runtime.fleet.room import Room, RoomyFrontier
 from shoal.runtime.plan import CrawlPlan, SeedList, Stop
 from shoal.runtime.seeding import add_given, add_listed, origins_matter
 from shoal.runtime.terms import terms_of
 from shoal.runtime.wiring import cookies_of, seeds_of, with_wishes
-from shoal.sinks.names import STDOUT, is_database
+from shoal.sinks.names import STDOUT, is_database, shown
+from shoal.sinks.opening import check
 from shoal.spider.source import SpiderDescription, SpiderFile, SpiderSource
 from shoal.stores.redis import RedisStore
 
@@ -39,26 +42,31 @@ class Submitted:
     changed: bool  # False: it had been submitted exactly like this
     added: int  # seeds that were new
     known: int  # seeds that were not
-    outputs: tuple[str, ...]
+    outputs: tuple[str, ...]  # without secrets
     version: str  # of the spider's code
 
 
-async def submit(store: RedisStore, plan: CrawlPlan, stop: Stop) -> Submitted:
+async def submit(
+    store: RedisStore, plan: CrawlPlan, stop: Stop, *, full: Callable[[str], None] | None = None
+) -> Submitted:
     """Put a crawl into the store; raises before anything is written if the plan cannot work.
 
     A list of start URLs may take long to read; `stop` ends that with `Interrupted`. Workers hear of a new
     crawl when the last one is in, or, where nothing depends on what else is listed, when the first are.
+
+    A store that is full is waited for, and `full` is told; without it, `Full` is raised.
     """
     async with ParsePool.open(plan.source, procs=1, limits=plan.settings.parse) as parser:
         spider = parser.description
-    return await _Submission(store, plan, spider).make(stop)
+    return await _Submission(store, plan, spider, Room(store, stop, full)).make(stop)
 
 
 class _Submission:
     """One crawl on its way into the store."""
 
-    def __init__(self, store: RedisStore, plan: CrawlPlan, spider: SpiderDescription) -> None:
+    def __init__(self, store: RedisStore, plan: CrawlPlan, spider: SpiderDescription, room: Room) -> None:
         self._plan = plan
+        self._room = room
         self._spider = spider
         self._settings = with_wishes(plan.settings, spider, plan.overrides)
         self._name = plan.name or spider.name
@@ -70,24 +78,31 @@ class _Submission:
         self._outputs = tuple(map(_output, outputs))
         self._crawls = Crawls(store)
         self._frontier = RedisFrontier(store)
+        self._roomy = RoomyFrontier(self._frontier, room)
         self._changed = False
 
     async def make(self, stop: Stop) -> Submitted:
         if self._plan.fresh:
             await self._frontier.drop_crawl(self._name)
-        opened = await open_in(self._frontier, self._name, self._settings)
-        new = await add_given(self._frontier, self._name, self._seeds)
+        opened = await self._room.when_there(lambda: open_in(self._frontier, self._name, self._settings))
+        new = await add_given(self._roomy, self._name, self._seeds)
         known = len(self._seeds) - new
         if (listed := self._plan.listed) is not None:
             await self._read(listed, stop)
             new, known = new + listed.new, known + listed.known
         await self._announce()
         return Submitted(
-            self._name, opened.resumed, self._changed, new, known, self._outputs, self._spider.version
+            self._name,
+            opened.resumed,
+            self._changed,
+            new,
+            known,
+            tuple(map(shown, self._outputs)),
+            self._spider.version,
         )
 
     async def _read(self, listed: SeedList, stop: Stop) -> None:
-        add = partial(add_listed, self._frontier, self._name, listed, stop)
+        add = partial(add_listed, self._roomy, self._name, listed, stop)
         if origins_matter(self._settings.crawl, self._spider):
             self._origins = await add(gather=True)
             cookies = for_seeds(self._settings.crawl.cookies, sorted(self._origins))
@@ -97,21 +112,20 @@ class _Submission:
 
     async def _announce(self) -> None:
         """Have workers take the crawl up, or look at it again."""
-        self._changed |= await self._crawls.submit(
-            CrawlRecord(
-                name=self._name,
-                number=await self._frontier.number(self._name),
-                source=_portable(self._plan),
-                text=_text(self._plan),
-                version=self._spider.version,
-                settings=msgspec.to_builtins(replace(self._settings, store="")),  # it may carry a password
-                hosts=await self._hosts(),
-                cookies=self._jar.dump(),
-                outputs=self._outputs,
-                overwrite=self._plan.fresh,
-                submitted_at=time.time(),
-            )
+        record = CrawlRecord(
+            name=self._name,
+            number=await self._frontier.number(self._name),
+            source=_portable(self._plan),
+            text=_text(self._plan),
+            version=self._spider.version,
+            settings=msgspec.to_builtins(replace(self._settings, store="")),  # it may carry a password
+            hosts=await self._hosts(),
+            cookies=self._jar.dump(),
+            outputs=self._outputs,
+            overwrite=self._plan.fresh,
+            submitted_at=time.time(),
         )
+        self._changed |= await self._room.when_there(lambda: self._crawls.submit(record))
 
     async def _hosts(self) -> tuple[str, ...] | None:
         """Name the hosts in scope, also those of earlier seeds: what is there is still queued."""
@@ -149,4 +163,5 @@ def _output(output: str) -> str:
     """Spell a file so that it is the same one from every folder."""
     if output == STDOUT:
         raise Misconfigured("output -: a fleet has no standard output; name a file or a database")
+    check(output)
     return output if is_database(output) else str(Path(output).absolute())

@@ -10,7 +10,6 @@ from shoal.runtime.fleet.submit import FOLDER, submit
 from shoal.runtime.fleet.worker import Worker, WorkerPlan
 from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.snapshot import Opening, Snapshot, Summary
-from shoal.sinks.names import shown
 from shoal.stores.redis import RedisStore
 
 
@@ -27,11 +26,14 @@ async def crawl_on_fleet(
         frontier = RedisFrontier(store)
         if opened is not None:
             counts = await frontier.counts(submitted.crawl)
-            outputs = tuple(map(shown, submitted.outputs))
-            where = str(store.dsn)
             opened(
                 Opening(
-                    submitted.crawl, submitted.resumed, counts.by_state(), outputs, f"{FOLDER}/archive", where
+                    submitted.crawl,
+                    submitted.resumed,
+                    counts.by_state(),
+                    submitted.outputs,
+                    f"{FOLDER}/archive",
+                    str(store.dsn),
                 )
             )
         wanted = WorkerPlan(
