@@ -1,9 +1,9 @@
 #!/bin/sh
-# One SeaweedFS process with an S3 door: the key comes from the environment, so that it is in no command line.
+# One SeaweedFS process with an S3 door: the key comes from a file, so that it is in no environment and no command line.
 set -eu
 umask 077
 cat > /tmp/s3.json <<CONFIG
-{"identities": [{"name": "shoal", "credentials": [{"accessKey": "shoal", "secretKey": "$S3_SECRET"}],
+{"identities": [{"name": "shoal", "credentials": [{"accessKey": "shoal", "secretKey": "$(cat /run/secrets/s3)"}],
   "actions": ["Admin", "Read", "Write", "List", "Tagging"]}]}
 CONFIG
 # The bucket has to be there before the first worker asks for it.

@@ -10,6 +10,7 @@ from typer.exceptions import TyperException
 
 from shoal.cli.exits import Exit, code_of
 from shoal.cli.output import tell
+from shoal.cli.secret_files import take_secret_files
 from shoal.model.errors import ShoalError
 
 _CTRL_C = 130  # what Typer makes of Ctrl-C where no handler of ours is installed
@@ -27,6 +28,7 @@ def run(arguments: Sequence[str]) -> int:
 
     start_logging()  # what commands log that only look at a store; the others say how much they tell
     try:
+        take_secret_files(os.environ)
         code = command().main(list(arguments), prog_name="shoal", standalone_mode=False)
     except SystemExit:
         return Exit.CLOSED_PIPE  # all that Typer exits for when it has left the exit codes to us

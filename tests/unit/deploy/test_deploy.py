@@ -70,11 +70,40 @@ def test_panels_of_the_dashboard_have_their_own_ids_and_places() -> None:
         assert beside or apart
 
 
-def test_no_password_is_in_a_deployment_file() -> None:
-    for service in compose_services().values():
+def test_passwords_reach_containers_in_files_and_only_those_that_they_need() -> None:
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    named = set()
+    for service in compose["services"].values():
+        read = set(re.findall(r"/run/secrets/(\w+)", str(service)))
+        if scripts := [volume for volume in service.get("volumes", []) if ".sh:" in volume]:
+            script = (DEPLOY / scripts[0].partition(":")[0]).read_text()
+            read |= set(re.findall(r"/run/secrets/(\w+)", script))
+        assert read == set(service.get("secrets", []))
+        named |= read
         for name, value in service.get("environment", {}).items():
-            if any(word in name for word in ("PASSWORD", "SECRET", "DSN")):
-                assert "${" in value, name
+            if any(word in name for word in ("PASSWORD", "SECRET", "STORE")):
+                assert "/run/secrets/" in value, name
+    assert named == compose["secrets"].keys()
+    assert "${" not in (DEPLOY / "compose.yaml").read_text()
+
+
+def test_the_secrets_of_compose_are_made_once(tmp_path: Path) -> None:
+    folder = tmp_path / "secrets"
+    make = ["sh", str(DEPLOY / "secrets.sh"), str(folder)]
+    subprocess.run(make, check=True, capture_output=True)
+    first = {path.name: path.read_text() for path in folder.iterdir()}
+    (folder / "redis").unlink()
+    subprocess.run(make, check=True, capture_output=True)
+    second = {path.name: path.read_text() for path in folder.iterdir()}
+
+    secrets = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["secrets"]
+    assert {f"./secrets/{name}" for name in first} == {one["file"] for one in secrets.values()}
+    assert all(re.fullmatch(r"[0-9a-f]{48}", text) for text in (*first.values(), *second.values()))
+    assert len(set(first.values())) == len(first)
+    assert {name for name in first if first[name] != second[name]} == {"redis"}
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "redis").stat().st_mode & 0o777 == 0o444
+    assert "secrets/" in (ROOT / ".gitignore").read_text()
 
 
 def test_what_compose_publishes_is_for_this_machine_only() -> None:
@@ -136,16 +165,18 @@ def test_the_files_that_the_image_is_built_from_are_enough(tmp_path: Path) -> No
     assert written <= inside
 
 
-def test_redis_takes_its_password_from_the_environment(tmp_path: Path) -> None:
+def test_redis_takes_its_password_from_a_file(tmp_path: Path) -> None:
     port = free_port()
+    (tmp_path / "secret").write_text("correct horse\n")
     script = (
-        (DEPLOY / "redis.sh").read_text().replace("dir /data", f"dir {tmp_path}\nport {port}\nbind 127.0.0.1")
+        (DEPLOY / "redis.sh")
+        .read_text()
+        .replace("dir /data", f"dir {tmp_path}\nport {port}\nbind 127.0.0.1")
+        .replace("/run/secrets/redis", str(tmp_path / "secret"))
     )
     server = ServerProcess(["sh", "-c", script], tmp_path)
     program("redis-server", "redis-server")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("REDIS_PASSWORD", "correct horse")
-        server.start()
+    server.start()
     try:
         asyncio.run(lets_in(server, f"redis://:correct%20horse@127.0.0.1:{port}"))
     finally:

@@ -1,0 +1,39 @@
+"""Credentials in files, as containers, systemd and Kubernetes hand them out.
+
+Each variable that holds a credential has one beside it that names a file: `PGPASSWORD_FILE` for `PGPASSWORD`.
+A variable is seen by whoever may inspect a container or a unit; a file has an owner.
+"""
+
+from collections.abc import MutableMapping
+from pathlib import Path
+
+from shoal.model.errors import Misconfigured
+
+VARIABLES = (
+    "SHOAL_STORE",
+    "PGPASSWORD",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+)
+
+
+def take_secret_files(environ: MutableMapping[str, str]) -> None:
+    """Put what the files hold where it is looked for; `Misconfigured` names the variable, never its value."""
+    for name in VARIABLES:
+        if not (path := environ.pop(f"{name}_FILE", "")):
+            continue
+        if environ.get(name):
+            raise Misconfigured(f"environment: {name} and {name}_FILE are both set; one of them is enough")
+        environ[name] = _text(f"{name}_FILE", path)
+
+
+def _text(variable: str, path: str) -> str:
+    try:
+        text = Path(path).read_text("utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise Misconfigured(f"environment: {variable}: {path} cannot be read: {why}") from None
+    if not text or "\0" in text:
+        raise Misconfigured(f"environment: {variable}: {path} holds no credential")
+    return text
