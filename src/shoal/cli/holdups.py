@@ -98,7 +98,7 @@ def unwritten(attending: "Sequence[tuple[Heartbeat, OutputAt]]") -> str:
     for doing in ("failing", "refused"):
         if doing in by_doing:
             worker, at = by_doing[doing]
-            return f"{worker.worker} says: {at.why}"
+            return f"{worker.worker} says: {at.why.removeprefix(f'output {at.output}: ')}"
     if "elsewhere" in by_doing and "standing by" not in by_doing:
         _, at = by_doing["elsewhere"]
         return f"it belongs to the machine {at.why}, where no worker with the role sink is"

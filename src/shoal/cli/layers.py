@@ -9,6 +9,7 @@ from pathlib import Path
 from shoal.model.configure import as_typed, configure, from_environment, from_tree
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import Settings
+from shoal.stores.address import check_store
 
 FILE = "shoal.toml"
 SWITCHES = frozenset({"SHOAL_DEBUG"})  # variables that are no settings
@@ -39,7 +40,9 @@ def layered(flags: Mapping[str, object], *, environ: Mapping[str, str], file: Pa
         *(as_typed(key, value, flag_of(key)) for key, value in flags.items()),
     ]
     crawl = (one.key.partition("crawl.")[2] for one in given)
-    return Layered(configure(given), frozenset(name for name in crawl if name))
+    settings = configure(given)
+    check_store(settings.store)
+    return Layered(settings, frozenset(name for name in crawl if name))
 
 
 def flag_of(key: str) -> str:

@@ -125,9 +125,11 @@ class NotedFile:
             self._lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
                 lock(self._lock, self._path)
-            except Misconfigured as error:  # a process that was stopped, or is not gone yet
+            except Misconfigured:
                 self.close()
-                raise Unavailable(str(error)) from None
+                raise Unavailable(
+                    f"output {self._path}: a process of this machine is writing it, or was stopped in it"
+                ) from None
 
     def _keep(self, checkpoint: bytes, note: bytes) -> bytes:
         with translated(self._path):

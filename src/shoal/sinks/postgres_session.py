@@ -5,6 +5,7 @@ and whoever calls waits for that thread.
 """
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -92,7 +93,7 @@ class Session:
                 self._connection.terminate()
             if isinstance(error, asyncpg.ClientConfigurationError):
                 raise Misconfigured(f"output {self._name}: {error}") from None
-            raise Unavailable(f"output {self._name}: {str(error) or type(error).__name__}") from error
+            raise Unavailable(f"output {self._name}: {_said(error)}") from error
 
     async def _connect(self) -> Connection:
         connection = await asyncpg.connect(
@@ -110,6 +111,12 @@ class Session:
         if kind in _ITEM:
             return Unstorable(said)
         return Unavailable(said) if kind in _PASSING else Misconfigured(said)
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno:  # asyncio says it in its own words
+        return f"the server cannot be reached: {os.strerror(error.errno)}"
+    return str(error) or type(error).__name__
 
 
 def without_options(dsn: str, *options: str) -> str:

@@ -53,6 +53,7 @@ log = logging.getLogger(__name__)
 
 COUNT = 32  # pages of each shard that one round takes
 _AGAIN = 1.0  # seconds after which what was unavailable is tried again
+_REMIND = 60.0  # seconds between two lines of the log about the same trouble
 _FAREWELL = 5.0  # seconds for writing what is there when the writer is asked to stop
 _LATELY = 5.0  # seconds after an item was written, for which that counts as writing
 _SCRIPT = Script("written", resources.files("shoal.sinks").joinpath("written.lua").read_text())
@@ -104,6 +105,7 @@ class OutputWriter:
         self._sure: dict[int, str] = {}  # by shard: up to here nothing can be forgotten
         self._post = Post.STANDING_BY
         self._written_at = -math.inf  # monotonic
+        self._complain_again = -math.inf  # likewise
         self.why = ""  # it does not write: what is not available, or which machine has the output
         self.items = 0  # that were written here
 
@@ -122,8 +124,7 @@ class OutputWriter:
                 else:
                     await self._serve(stop)
             except Unavailable as error:
-                self._be(Post.FAILING, str(error))
-                log.warning("output.waits", extra={"output": self._name, "why": str(error)})
+                self._complain(str(error))
                 wait = _AGAIN
             await _sleep(stop, wait)
 
@@ -133,6 +134,13 @@ class OutputWriter:
         if self._post is Post.WAITING and time.monotonic() - self._written_at < _LATELY:
             return Post.WRITING
         return self._post
+
+    def _complain(self, why: str) -> None:
+        """Say what is not available: in the log when it is something new, and then now and then."""
+        if (self._post, self.why) != (Post.FAILING, why) or time.monotonic() > self._complain_again:
+            log.warning("output.waits", extra={"output": self._name, "why": why})
+            self._complain_again = time.monotonic() + _REMIND
+        self._be(Post.FAILING, why)
 
     def _be(self, post: Post, why: str = "") -> None:
         self._post, self.why = post, why

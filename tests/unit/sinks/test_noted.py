@@ -42,7 +42,7 @@ def test_a_file_has_one_writer_and_the_next_has_to_wait(tmp_path: Path) -> None:
     first = begun(tmp_path / "out.jsonl")
     second = open_noted(str(tmp_path / "out.jsonl"))
 
-    with pytest.raises(Unavailable, match="another crawl is writing it"):
+    with pytest.raises(Unavailable, match="a process of this machine is writing it"):
         second.kept()
     first.close()
     assert second.kept() is None

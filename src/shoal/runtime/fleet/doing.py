@@ -12,6 +12,7 @@ LATER_STAGES = "for the stages after fetching, which are behind"
 PAUSED = "for a crawl that is paused"
 PAGES = "for pages to parse"
 ITEMS = "for items to write"
+OUTPUT = "for an output that it cannot write"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,8 @@ def doing(crawls: Sequence[AtWork], outputs: Sequence[OutputAt], *, draining: bo
         reasons = [_reason(crawl) for crawl in crawls]
         # Of several crawls, the one whose turn comes by itself.
         return "waiting", PACE if PACE in reasons else reasons[0]
-    for output in outputs:
-        if output.doing in ("failing", "refused"):
-            return "waiting", f"to write: {output.why}"
+    if any(output.doing in ("failing", "refused") for output in outputs):
+        return "waiting", OUTPUT
     if any(output.doing == "waiting" for output in outputs):
         return "waiting", ITEMS
     return "idle", ""

@@ -34,7 +34,11 @@ def output(what: str, why: str = "") -> OutputAt:
         ([FETCHES], [output("writing")], "writing"),
         ([], [output("standing by")], "idle"),
         ([], [output("waiting")], "waiting for items to write"),
-        ([], [output("waiting"), output("failing", "disk full")], "waiting to write: disk full"),
+        (
+            [],
+            [output("waiting"), output("failing", "disk full")],
+            "waiting for an output that it cannot write",
+        ),
     ],
 )
 def test_a_word_and_what_it_waits_for(crawls: list[AtWork], outputs: list[OutputAt], said: str) -> None:
