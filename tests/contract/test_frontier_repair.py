@@ -120,6 +120,14 @@ async def test_damage_is_named_and_put_right(bench: RedisBench, damage: Damage) 
     assert await wrong(bench) == []
 
 
+async def test_leases_that_end_while_keys_are_looked_at_are_no_damage(bench: RedisBench) -> None:
+    await prepared(bench)
+    tag = bench.store.tag(0)
+    assert await bench.store.run(SCRIPTS.freeze, tag, ["me", 10]) == 1
+    assert await bench.store.run(SCRIPTS.mend_leases, tag, ["me", "17"]) == []
+    await bench.store.run(SCRIPTS.freeze, tag, ["me", 0])
+
+
 async def test_a_lane_that_ran_empty_asks_for_its_chunks_again(bench: RedisBench) -> None:
     await prepared_to_spill(bench)
     tag = bench.store.tag(0)

@@ -11,9 +11,8 @@ for i = 2, #ARGV do
   local first, mixed = earliest(batch), false
   for _, record in pairs(batch.records) do mixed = mixed or deadline_of(record) ~= first end
   if first == math.huge then
-    call('DEL', batch.key)
-    call('ZREM', tag .. ':lx', member)
-    wrong[#wrong + 1] = member
+    -- One that was settled since its name was read leaves neither.
+    if call('DEL', batch.key) + call('ZREM', tag .. ':lx', member) > 0 then wrong[#wrong + 1] = member end
   elseif not headed or tonumber(deadline or 0) ~= first or mixed and not batch.mixed then
     call('HSET', batch.key, '_', (mixed and '1' or '0') .. batch.holder)
     call('ZADD', tag .. ':lx', first, member)
