@@ -22,7 +22,7 @@ class ServerProcess:
 
     def __init__(self, command: Sequence[str], folder: Path) -> None:
         self._command = list(command)
-        self._folder = folder
+        self.folder = folder
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -30,10 +30,10 @@ class ServerProcess:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / "output").open("ab") as output:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "output").open("ab") as output:
             self._process = subprocess.Popen(
-                self._command, cwd=self._folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                self._command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
 
     def signal(self, number: signal.Signals) -> None:
@@ -47,7 +47,7 @@ class ServerProcess:
             self._process.wait()
 
     def output(self) -> str:
-        return (self._folder / "output").read_text(errors="replace")[-2000:]
+        return (self.folder / "output").read_text(errors="replace")[-2000:]
 
 
 Server = TypeVar("Server", bound=ServerProcess)

@@ -109,9 +109,9 @@ class SentinelSet:
 
 
 @asynccontextmanager
-async def sentinels(folder: Path) -> AsyncIterator[SentinelSet]:
-    """Run a master, two replicas and three sentinels."""
-    binary = redis_program()
+async def sentinels(folder: Path, binary: str = "") -> AsyncIterator[SentinelSet]:
+    """Run a master, two replicas and three sentinels; of Redis 7.0, if no program is named."""
+    binary = binary or redis_program()
     master = RedisServer(binary, folder / "0", "--appendonly", "yes")
     follow = ("--appendonly", "yes", "--replicaof", "127.0.0.1", str(master.port))
     servers = [master, *(RedisServer(binary, folder / str(n), *follow) for n in (1, 2))]
@@ -162,10 +162,17 @@ class RedisCluster:
         alive = [server for server in self.servers if server.running]
         return [server for server in alive if (await server.info())["role"] == "master"]
 
+    async def is_up(self) -> None:
+        """Return when every server that runs says that the cluster works."""
+        for server in self.servers:
+            if server.running:
+                await until(_is_up, server)
+
 
 @asynccontextmanager
-async def cluster(folder: Path) -> AsyncIterator[RedisCluster]:
-    binary = redis_program()
+async def cluster(folder: Path, binary: str = "") -> AsyncIterator[RedisCluster]:
+    """Run a cluster; of Redis 7.0, if no program is named."""
+    binary = binary or redis_program()
     options = ("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--appendonly", "yes")
     timing = ("--cluster-node-timeout", str(NODE_TIMEOUT_MS))
     servers = []

@@ -117,9 +117,8 @@ async def test_workers_and_the_store_are_killed_and_started_again(
 @pytest.mark.parametrize("seed", seeds("power"))
 async def test_the_store_loses_power_under_a_fleet(seed: int | None, tmp_path: Path, folder: Path) -> None:
     malice = Malice(kills=sized(40), stops=sized(4), strikes=sized(20))
-    server_folder = tmp_path / "server"
-    async with valkey(server_folder, "--appendonly", "yes", "--appendfsync", "everysec") as server:
-        with Power(server, server_folder) as power:
+    async with valkey(tmp_path / "server", "--appendonly", "yes", "--appendfsync", "everysec") as server:
+        with Power(server) as power:
 
             async def lose_power(_: random.Random) -> None:
                 await power.cut()

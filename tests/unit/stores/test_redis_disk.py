@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from shoal.stores.redis.disk import Log, sync
+from shoal.stores.redis.disk import Log, Logs, log_of, sync
 from shoal.stores.redis.dsn import Address
 from shoal.stores.redis.failures import UNSYNCED, Failed
 from shoal.stores.redis.link import Argument, Link
@@ -16,13 +16,13 @@ class FakeLink:
 
     address = Address("127.0.0.1", 6379)
 
-    def __init__(self, on_disk: int = 1) -> None:
+    def __init__(self, on_disk: int = 1, on_replicas: int = 0) -> None:
         self.asked: list[str] = []
-        self._on_disk = on_disk
+        self._answer = [on_disk, on_replicas]
 
     async def calls(self, commands: Sequence[Sequence[Argument]], *, extra: float) -> list[Any]:
-        self.asked += [str(command[0]) for command in commands]
-        return [[self._on_disk, 0] for _ in commands]
+        self.asked += [" ".join(map(str, command[:3])) for command in commands]
+        return [self._answer for _ in commands]
 
     def checked(self, answer: Any) -> Any:
         return answer
@@ -36,24 +36,51 @@ def short_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.stores.redis.disk.SECOND", 0.0)
 
 
+# The first answer says that the write is out of the server's hands; a second later a sync of it has begun,
+# and the second answer, about another write, says that none is going on.
+TWICE = "{0}; write; {0}"
+
+
 @pytest.mark.parametrize(
-    ("log", "asked"),
+    ("logs", "asked"),
     [
-        (Log.NONE, []),
-        (Log.EXACT, ["WAITAOF"]),
-        # The first answer says that the write is out of the server's hands; a second later a sync of it has begun,
-        # and the second answer, about another write, says that none is going on.
-        (Log.HASTY, ["WAITAOF", "write", "WAITAOF"]),
+        (Logs(Log.NONE), ""),
+        (Logs(Log.EXACT), "WAITAOF 1 0"),
+        (Logs(Log.HASTY), TWICE.format("WAITAOF 1 0")),
+        (Logs(Log.EXACT, (Log.EXACT, Log.EXACT)), "WAITAOF 1 1"),  # no more than promises ask for
+        (Logs(Log.EXACT, (Log.HASTY,)), TWICE.format("WAITAOF 1 1")),
+        (Logs(Log.EXACT, (Log.NONE,)), "WAITAOF 1 0"),  # that would be waiting for ever
+        (Logs(Log.NONE, (Log.EXACT,)), "WAITAOF 0 1"),  # some leave logs to replicas
+        (Logs(Log.NONE, (Log.NONE,)), ""),
     ],
 )
-async def test_a_server_is_asked_as_often_as_its_answer_needs(log: Log, asked: list[str]) -> None:
-    link = FakeLink()
-    await sync(cast("Link", link), log, link.write)
+async def test_servers_are_asked_as_often_as_their_answers_need(logs: Logs, asked: str) -> None:
+    link = FakeLink(on_replicas=2)
+    await sync(cast("Link", link), logs, link.write, replicas=1)
 
-    assert link.asked == asked
+    assert "; ".join(link.asked) == asked
 
 
-async def test_what_is_not_on_disk_in_time_is_waited_for_again() -> None:
-    link = FakeLink(on_disk=0)
+@pytest.mark.parametrize("answer", [(0, 1), (1, 0)])
+async def test_what_is_not_on_disk_in_time_is_waited_for_again(answer: tuple[int, int]) -> None:
+    link = FakeLink(*answer)
     with pytest.raises(Failed, match=UNSYNCED):
-        await sync(cast("Link", link), Log.EXACT, link.write)
+        await sync(cast("Link", link), Logs(Log.EXACT, (Log.EXACT,)), link.write, replicas=1)
+
+
+@pytest.mark.parametrize(
+    ("version", "aof", "policy", "log"),
+    [
+        ("7.0.15", "1", "everysec", Log.NONE),  # it has no WAITAOF
+        ("7.2.4", "1", "everysec", Log.HASTY),
+        ("7.2.4", "1", None, Log.HASTY),  # it does not tell
+        ("7.2.4", "1", "always", Log.EXACT),
+        ("7.2.4", "1", "no", Log.NONE),
+        ("8.0.1", "1", "everysec", Log.EXACT),
+        ("8.0.1", "0", "everysec", Log.NONE),
+    ],
+)
+def test_a_log_is_known_by_its_servers_version_and_settings(
+    version: str, aof: str, policy: str | None, log: Log
+) -> None:
+    assert log_of({"redis_version": version, "aof_enabled": aof}, policy) is log

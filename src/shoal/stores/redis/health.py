@@ -3,7 +3,10 @@
 Hosted servers often forbid CONFIG; what INFO says is enough for everything that rules a server out.
 """
 
+from collections.abc import Mapping
+
 from shoal.model.errors import Misconfigured
+from shoal.stores.redis.dsn import Address
 from shoal.stores.redis.failures import Failed, ScriptFault
 from shoal.stores.redis.link import Link
 
@@ -24,9 +27,20 @@ async def check(link: Link) -> list[str]:
     return [] if warning is None else [warning]
 
 
-def version(told: dict[str, str]) -> tuple[int, ...]:
+def version(told: Mapping[str, str]) -> tuple[int, ...]:
     """Tell which Redis a server is, or says that it is like."""
     return tuple(int(part) for part in told.get("redis_version", "0").split(".")[:2])
+
+
+def replicas(told: Mapping[str, str]) -> tuple[Address, ...]:
+    """Name the replicas of a master that are up to date, in an order that does not change."""
+    found = []
+    for name, value in told.items():
+        if name.startswith("slave") and name[5:].isdigit():
+            row = dict(part.partition("=")[::2] for part in value.split(","))
+            if row.get("state") == "online":
+                found.append(Address(row["ip"], int(row["port"])))
+    return tuple(sorted(found, key=str))
 
 
 def refuse(told: dict[str, str], *, where: str) -> None:

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shoal.model.errors import Misconfigured
-from shoal.stores.redis import health
-from shoal.stores.redis.disk import Log
+from shoal.stores.redis import disk, health
+from shoal.stores.redis.disk import Log, Logs
 from shoal.stores.redis.dsn import Address, Dsn, Login
-from shoal.stores.redis.failures import Failed
+from shoal.stores.redis.failures import Failed, ScriptFault
 from shoal.stores.redis.link import Link
+from shoal.stores.redis.together import together
 from shoal.stores.redis.topology import topology
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,8 @@ class Server:
     epoch: str  # identity of the server process
     replicas: int
     counted_at: float  # monotonic
-    log: Log | None = None  # None: nobody has asked yet
+    followers: tuple[Address, ...]  # those replicas that are up to date
+    logs: Logs | None = None  # of the master and of the followers; None: nobody has asked yet
 
 
 class Servers:
@@ -42,6 +44,7 @@ class Servers:
         self._topology = topology(dsn, dial=self.dial, dial_sentinel=self._dial_sentinel)
         self._servers: dict[tuple[Address, str], Server] = {}
         self._opening: dict[tuple[Address, str], asyncio.Lock] = {}
+        self.met: set[str] = set()  # the identities of all masters so far
 
     def close(self) -> None:
         for server in self._servers.values():
@@ -69,6 +72,30 @@ class Servers:
         if time.monotonic() - server.counted_at > COUNT_EVERY:
             await self._count(server)
         return server.replicas
+
+    async def logs(self, server: Server) -> Logs:
+        """Find out which logs can be waited for: that of a master, and those of its replicas."""
+        await self.replicas(server)
+        if server.logs is None:
+            waits = await disk.refusal(server.link) is None
+            master = await disk.ask(server.link) if waits else Log.NONE
+            copies = await self.logs_of(server.followers) if waits else []
+            server.logs = Logs(master, tuple(log or Log.NONE for log in copies))
+        return server.logs
+
+    async def logs_of(self, replicas: Sequence[Address]) -> list[Log | None]:
+        """Ask replicas how they keep their logs; None: one cannot be asked from here."""
+        return await together(self._log_of(address) for address in replicas)
+
+    async def _log_of(self, replica: Address) -> Log | None:
+        try:
+            link = await self.dial(replica)
+            try:
+                return await disk.ask(link)
+            finally:
+                link.close()
+        except (Failed, ScriptFault, Misconfigured):
+            return None
 
     async def confirm(self, server: Server, tag: str) -> None:
         """See that a server is still the master of a tag, and count its replicas again."""
@@ -105,7 +132,9 @@ class Servers:
         except BaseException:
             link.close()
             raise
-        return Server(link, facts["run_id"], int(facts["connected_slaves"]), time.monotonic())
+        self.met.add(facts["run_id"])
+        replicas, followers = int(facts["connected_slaves"]), health.replicas(facts)
+        return Server(link, facts["run_id"], replicas, time.monotonic(), followers)
 
     async def _count(self, server: Server) -> None:
         facts = health.facts(await server.link.call("INFO", "replication"))
@@ -113,6 +142,8 @@ class Servers:
         if number < min(server.replicas, self._dsn.replicas):
             log.warning("store.replica_lost", extra={"where": str(server.link.address), "left": number})
         server.replicas, server.counted_at = number, time.monotonic()
+        if (followers := health.replicas(facts)) != server.followers:
+            server.followers, server.logs = followers, None
 
 
 def _tls(dsn: Dsn) -> ssl.SSLContext | None:

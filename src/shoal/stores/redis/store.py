@@ -36,8 +36,8 @@ from typing import Any, Final, TypeVar
 from shoal.model.errors import Misconfigured
 from shoal.stores.redis import disk, health
 from shoal.stores.redis.dsn import Address, Dsn, parse
-from shoal.stores.redis.failures import Failed, Remedy
-from shoal.stores.redis.link import Argument
+from shoal.stores.redis.failures import UNSYNCED, Failed, Remedy
+from shoal.stores.redis.link import Argument, Link
 from shoal.stores.redis.servers import CALL_TIMEOUT, Server, Servers
 from shoal.stores.redis.silence import Silence
 from shoal.stores.redis.together import together
@@ -109,13 +109,17 @@ class RedisStore:
         """
         store = cls(dsn if isinstance(dsn, Dsn) else parse(dsn), timeout=timeout)
         try:
-            for address, advice in await store._check_health():
-                if advise:
-                    log.warning("store.health", extra={"where": str(address), "advice": advice})
+            for address, advice in await store._check_health(advise=advise):
+                log.warning("store.health", extra={"where": str(address), "advice": advice})
             await store._settle_shards()
             yield store
         finally:
             store._servers.close()
+
+    @property
+    def servers_met(self) -> int:
+        """Count the server processes that were asked so far: one more may have forgotten what others knew."""
+        return len(self._servers.met)
 
     # Names.
 
@@ -177,12 +181,16 @@ class RedisStore:
     async def _run_lasting(
         self, server: Server, script: Script, calls: Mapping[str, Sequence[ScriptArgument]]
     ) -> dict[str, Any]:
-        if server.log is None:
-            server.log = await disk.log_of(server.link)
         answers = await together(_evaluated(server, script, tag, args) for tag, args in calls.items())
         tag, args = next(iter(calls.items()))
         await self._promise(server, tag)
-        await disk.sync(server.link, server.log, lambda: _evaluated(server, script, tag, args))
+        logs, copies = await self._servers.logs(server), self.dsn.replicas
+        try:
+            await disk.sync(server.link, logs, lambda: _evaluated(server, script, tag, args), replicas=copies)
+        except Failed as failure:
+            if failure.kind == UNSYNCED and logs.wanted(copies)[1]:
+                await self._servers.confirm(server, tag)  # a replica may be gone: then nobody waits for it
+            raise
         return dict(zip(calls, answers, strict=True))
 
     async def do(self, tag: str, *command: Argument, promised: bool = False) -> Any:
@@ -288,19 +296,36 @@ class RedisStore:
 
     # The first words with a store.
 
-    async def _check_health(self) -> list[tuple[Address, str]]:
+    async def _check_health(self, *, advise: bool) -> list[tuple[Address, str]]:
         async def attempt(_: Server) -> list[tuple[Address, str]]:
             advice = []
             for address in await self._servers.masters():
                 link = await self._servers.dial(address)
                 try:
-                    told = [*await health.check(link), *await disk.advice(link)]
-                    advice += [(address, one) for one in told]
+                    told = await health.check(link)
+                    if advise:
+                        told += await self._advice_on_disks(link)
+                        advice += [(address, one) for one in told]
                 finally:
                     link.close()
             return advice
 
         return await self._persist(self.fleet_tag, attempt)
+
+    async def _advice_on_disks(self, link: Link) -> list[str]:
+        """Say what keeps promises from being on the disks of a master and its replicas."""
+        told = health.facts(await link.call("INFO", "server", "persistence", "replication"))
+        if told.get("aof_enabled") != "1":
+            return []  # which is worse, and told already
+        if advice := await disk.advice(link, told):
+            return advice
+        replicas = health.replicas(told)
+        logs = await self._servers.logs_of(replicas)
+        return [
+            one
+            for replica, log in zip(replicas, logs, strict=True)
+            for one in disk.advice_on_replica(str(replica), log)
+        ]
 
     async def _settle_shards(self) -> None:
         meta, tag = f"{{{self.namespace}}}:meta", f"{{{self.namespace}}}"
