@@ -102,6 +102,7 @@ class OutputWriter:
         self._patience = term / 3  # seconds of waiting for entries, so that the place is kept meanwhile
         self._positions: dict[int, str] = {}
         self._told: dict[int, str] = {}  # what the shards know of them
+        self._told_to = 0  # so many server processes; another one may have forgotten it
         self._sure: dict[int, str] = {}  # by shard: up to here nothing can be forgotten
         self._post = Post.STANDING_BY
         self._written_at = -math.inf  # monotonic
@@ -226,6 +227,8 @@ class OutputWriter:
 
     async def _tell(self, shards: Iterable[int]) -> None:
         """Tell shards what the output has, unless they know."""
+        if self._told_to != self._store.servers_met:
+            self._told_to, self._told = self._store.servers_met, {}
 
         async def tell(shard: int) -> None:
             position = self._position(shard)
