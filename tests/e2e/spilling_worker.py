@@ -1,4 +1,4 @@
-"""A worker that keeps only the first few requests of a host in the server: `spilling_worker.py worker ...`.
+"""Commands that keep only the first few requests of a host in the server: `spilling_worker.py worker ...`.
 
 How many that are is no setting: nobody has to know. This changes the product from outside, so that a small
 site has a tail that is long enough.
@@ -8,5 +8,7 @@ from shoal.cli.main import main
 from shoal.frontier.redis.spill import Spilling
 
 if __name__ == "__main__":
-    Spilling.__init__.__kwdefaults__ = {"high_water": 6, "chunk": 4, "look_every": 1}
+    defaults = Spilling.__init__.__kwdefaults__
+    assert defaults is not None
+    defaults |= {"high_water": 6, "chunk": 4, "look_every": 1}
     main()

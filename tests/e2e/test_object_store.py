@@ -6,10 +6,13 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from tests.e2e import spilling_worker
-from tests.e2e.command import HASTY, PAGES, QUICK, records, shoal
+from tests.e2e.command import HASTY, PAGES, QUICK, Ran, records, shoal
 from tests.fleet_crawl import Fleet
-from tests.servers.redis import valkey
+from tests.servers.redis import RedisServer, valkey
 from tests.servers.s3 import BUCKET, SECRET, S3Server, s3_server
+
+from shoal.frontier.redis.keys import chunk_bodies
+from shoal.stores.redis import RedisStore
 
 
 def test_pages_on_an_object_store_can_be_proved_and_exported(shop: str, tmp_path: Path) -> None:
@@ -70,6 +73,51 @@ async def test_the_tail_of_a_queue_goes_to_the_object_store_and_comes_back(shop:
                 assert len(chunks) >= 3  # of four requests each; they are deleted by age
 
     assert len(records(tmp_path / "items.jsonl")) == PAGES
+
+
+LISTED = 30_000  # more than stays in the server of one host's queue
+
+
+def submitted(dsn: str, folder: Path, settings: dict[str, str]) -> Ran:
+    """Submit a long list of one host's URLs."""
+    with (folder / "seeds.txt").open("w") as file:
+        file.writelines(f"http://long.test/{n}\n" for n in range(LISTED))
+    env = {"SHOAL_STORE": dsn, "SHOAL_ARCHIVE_LOCATION": f"s3://{BUCKET}/fleet", **settings}
+    return shoal("submit", "--seeds", "seeds.txt", "--crawl", "long", "--json", cwd=folder, env=env)
+
+
+async def test_a_list_that_is_submitted_goes_to_the_object_store_as_what_workers_add_does(
+    tmp_path: Path,
+) -> None:
+    with s3_server(tmp_path / "s3") as server:
+        async with valkey(tmp_path / "valkey", "--appendonly", "yes") as store:
+            ran = submitted(store.dsn, tmp_path, server.environment)
+            bodies = await in_server(store)
+            chunks = objects(server, "fleet/spilled/")
+
+    assert (ran.code, ran.json["added"], "warning" in ran.err) == (0, LISTED, False), ran.err
+    assert len(chunks) == len(bodies) > 3
+    assert all(body.startswith(b"@") for body in bodies)  # only where they are
+
+
+async def test_a_list_stays_in_the_store_where_the_object_store_cannot_be_reached(tmp_path: Path) -> None:
+    with s3_server(tmp_path / "s3") as server:
+        gone = server.environment
+    async with valkey(tmp_path / "valkey", "--appendonly", "yes") as store:
+        ran = submitted(store.dsn, tmp_path, gone)
+        bodies = await in_server(store)
+
+    assert (ran.code, ran.json["added"], ran.err.count("spilled_in_store")) == (0, LISTED, 1), ran.err
+    assert SECRET not in ran.err
+    assert len(bodies) > 3
+    assert all(body.startswith(b"=") for body in bodies)
+
+
+async def in_server(server: RedisServer) -> list[bytes]:
+    """Read what is registered of the chunks of the one crawl there is."""
+    async with RedisStore.open(server.dsn) as store:
+        parts = [await store.do(tag, "HVALS", chunk_bodies(tag, 1)) for tag in store.tags()]
+    return [body for part in parts for body in part]
 
 
 def objects(server: S3Server, prefix: str) -> list[str]:

@@ -13,8 +13,8 @@ from shoal.model.errors import Unavailable
 
 PLACES: dict[str, Callable[[Path], ChunkStore]] = {
     "folder": lambda folder: FolderChunks(folder / "chunks"),
-    "object store": lambda _: ObjectChunks(MemoryStore()),
-    "object store in a folder": lambda folder: ObjectChunks(LocalStore(folder)),
+    "object store": lambda _: ObjectChunks(MemoryStore),
+    "object store in a folder": lambda folder: ObjectChunks(lambda: LocalStore(folder)),
 }
 entries = st.lists(st.binary(min_size=20, max_size=200), max_size=50)
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import random
+import time
 from bisect import insort
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from shoal.frontier.redis import RedisFrontier, keys
 from shoal.frontier.redis.chunks import ChunkStore, FolderChunks
 from shoal.frontier.redis.packing import score_of
 from shoal.frontier.redis.scripts import Scripts
-from shoal.frontier.redis.spill import LaneName, Spilling
+from shoal.frontier.redis.spill import AVOIDED_FOR, LaneName, Spilling
 from shoal.model.outcome import Gone, Lease, Settlement
 from shoal.stores.redis import RedisStore, ScriptArgument
 
@@ -45,11 +46,19 @@ SCRIPTS = SmallScripts()
 class Worker:
     """A client of its own, that spills a lane as soon as it has more than 60 requests."""
 
-    def __init__(self, store: RedisStore, chunks: ChunkStore | None) -> None:
+    def __init__(
+        self,
+        store: RedisStore,
+        chunks: ChunkStore | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.store = store
         self.chunks = chunks
         self.tag = store.tag_of(HOST)
-        self.spilling = Spilling(store, SCRIPTS, chunks, high_water=HIGH, chunk=CHUNK, look_every=1)
+        self.spilling = Spilling(
+            store, SCRIPTS, chunks, high_water=HIGH, chunk=CHUNK, look_every=1, clock=clock
+        )
         self.frontier = RedisFrontier(store, scripts=SCRIPTS, spilling=self.spilling)
 
     async def add(self, paths: list[str], *, priority: int = 5) -> None:
@@ -251,16 +260,33 @@ def wanted_name() -> bytes:
     return b"\0\0\0\1\4http" + HOST.encode()
 
 
-async def test_a_place_for_chunks_that_fails_holds_nobody_up(store: RedisStore, tmp_path: Path) -> None:
-    class Broken(FolderChunks):
-        async def put(self, name: str, body: bytes) -> None:
-            raise OSError("no space left")
+async def test_while_a_place_for_chunks_fails_they_stay_in_the_server(
+    store: RedisStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Moody(FolderChunks):
+        broken = True
 
-    worker = Worker(store, Broken(tmp_path / "chunks"))
+        async def put(self, name: str, body: bytes) -> None:
+            if self.broken:
+                raise OSError("no space left")
+            await super().put(name, body)
+
+    chunks, now = Moody(tmp_path / "chunks"), 0.0
+    worker = Worker(store, chunks, clock=lambda: now)
     await worker.frontier.open_crawl("c", pace=UNLIMITED)
     await worker.add(numbered(0, 100))
-    assert await worker.registered() == []
-    assert await worker.drain() == numbered(0, 100)
+    in_server = len(await worker.registered())
+    assert in_server > 1
+    chunks.broken = False
+    await worker.add(numbered(100, 200))  # it is not tried again at once
+    assert chunk_files(tmp_path) == []
+    now = AVOIDED_FOR
+    await worker.add(numbered(200, 300))
+    assert chunk_files(tmp_path) != []
+    assert await worker.drain() == numbered(0, 300)
+
+    [said] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert (said.message, vars(said)["why"]) == ("frontier.spilled_in_store", "no space left")
 
 
 async def test_the_chunks_of_a_crawl_that_is_dropped_are_collected(store: RedisStore, tmp_path: Path) -> None:

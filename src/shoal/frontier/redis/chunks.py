@@ -8,15 +8,19 @@ import asyncio
 import os
 import time
 import zlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
-from shoal.model.errors import Unavailable
+from shoal.model.errors import Misconfigured, Unavailable
 
+RETRIES = 3  # within one call, for ten seconds at most: whoever adds links waits for it
+_CONNECT, _ANSWER, _RETRY = (timedelta(seconds=seconds) for seconds in (5, 30, 10))
 ORDINAL, HEAD, FP = 6, 6, 8  # bytes of an ENTRY: its ordinal, counters, fingerprint
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -89,23 +93,39 @@ class FolderChunks:
 
 
 def open_chunks(location: str) -> ChunkStore | None:
-    """Find the place for chunks where a fleet's pages are; None: that is no place which all workers share."""
-    if "://" not in location:
-        return None
+    """Find the place for chunks where a fleet's pages are; None: that is no place which all workers share.
+
+    It is connected to when it is first needed: most queues are short, and whoever submits a crawl may have
+    nothing else to do there.
+    """
+    return ObjectChunks(partial(_connect, location)) if "://" in location else None
+
+
+def _connect(location: str) -> Any:
     from obstore.store import from_url
 
-    allow_http = os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
-    with _translated():
-        return ObjectChunks(from_url(location, client_options={"allow_http": allow_http}))
+    return from_url(
+        location,
+        client_options={
+            "connect_timeout": _CONNECT,
+            "timeout": _ANSWER,
+            "allow_http": os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://"),
+        },
+        retry_config={"max_retries": RETRIES, "retry_timeout": _RETRY},
+    )
 
 
 class ObjectChunks:
     """Chunks in an object store, below a prefix."""
 
-    def __init__(self, store: Any, prefix: str = "spilled/") -> None:
-        """Use one of obstore's stores."""
-        self._store = store
+    def __init__(self, connect: Callable[[], Any], prefix: str = "spilled/") -> None:
+        """Use one of obstore's stores, as `connect` returns it."""
+        self._connect = connect
         self._prefix = prefix
+
+    @cached_property
+    def _store(self) -> Any:
+        return self._connect()
 
     async def put(self, name: str, body: bytes) -> None:
         with _translated():
@@ -131,9 +151,11 @@ class ObjectChunks:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    from obstore.exceptions import BaseError
-
+    try:
+        from obstore.exceptions import BaseError
+    except ImportError as error:
+        raise Misconfigured("archive.location: run  pip install 'shoal[s3]'  first") from error
     try:
         yield
-    except BaseError as error:
+    except (BaseError, ValueError) as error:  # ValueError: an address that it cannot read
         raise Unavailable(f"spilled chunks: {str(error).splitlines()[0]}") from error

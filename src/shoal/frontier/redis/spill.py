@@ -10,14 +10,16 @@ before it is their turn. Workers do that beside their other calls:
 
 So a request is in the lane or in one registered chunk, whoever dies when. Chunks that are not registered,
 because their writer died or they are back, are deleted by age and never sooner: a script that is repeated
-after a lost reply may register a chunk again. Without a place for chunks they stay in the server, compressed.
+after a lost reply may register a chunk again. Without a place for chunks, and while it fails, they stay in
+the server, compressed.
 """
 
 import logging
 import random
 import secrets
 import struct
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from shoal.frontier.redis import keys
@@ -36,6 +38,7 @@ CHUNKS_AT_ONCE = 8  # per look at a lane
 LOOK_EVERY = 1_000  # links added to a lane, on average, whoever adds them
 KEEP_LOOSE = 3600.0  # seconds; far beyond the patience of any call that could still register a chunk
 COLLECTED_AT_ONCE = 500
+AVOIDED_FOR = 60.0  # seconds in which a place that has failed is not tried again: each try takes some
 BANDS = range(LOWEST_BAND + 1)
 IN_STORE, IN_SERVER = b"@", b"="  # what a registered chunk begins with: where its body is
 
@@ -72,6 +75,7 @@ class Spilling:
         high_water: int = HIGH_WATER,
         chunk: int = CHUNK,
         look_every: int = LOOK_EVERY,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._scripts = scripts
@@ -79,6 +83,8 @@ class Spilling:
         self._high_water = high_water
         self._chunk = chunk
         self._look_every = look_every
+        self._clock = clock
+        self._avoided_until: float | None = None  # None: the place for chunks has not failed
 
     async def added(self, tag: str, links: Mapping[LaneName, int]) -> None:
         """Look after lanes that links were just added to."""
@@ -126,16 +132,25 @@ class Spilling:
 
     async def _spill(self, tag: str, lane: LaneName, tail: Tail) -> int:
         id = f"{len(tail.entries)}-{secrets.token_hex(8)}"
-        body = packed(tail.entries)
-        if self._chunks is None:
-            kept = IN_SERVER + body
-        else:
-            name = f"{self._store.namespace}/{tag[1:-1].rsplit(':', maxsplit=1)[-1]}/{lane.crawl}/{id}"
-            await self._chunks.put(name, body)
-            kept = IN_STORE + name.encode()
+        name = f"{self._store.namespace}/{tag[1:-1].rsplit(':', maxsplit=1)[-1]}/{lane.crawl}/{id}"
+        kept = await self._kept(name, packed(tail.entries), lane)
         source = "" if tail.band is None else tail.band
         arguments = [*lane, id, kept, score_of(tail.entries[0]), source, *tail.entries]
         return int(await self._store.run(self._scripts.spill, tag, arguments))
+
+    async def _kept(self, name: str, body: bytes, lane: LaneName) -> bytes:
+        """Put a chunk where chunks go, or leave it to the server; return what is registered of it."""
+        if self._chunks is None or (self._avoided_until is not None and self._clock() < self._avoided_until):
+            return IN_SERVER + body
+        try:
+            await self._chunks.put(name, body)
+        except (ShoalError, OSError) as error:
+            if self._avoided_until is None:  # said once, until it works again
+                log.warning("frontier.spilled_in_store", extra={"host": lane.host, "why": str(error)})
+            self._avoided_until = self._clock() + AVOIDED_FOR
+            return IN_SERVER + body
+        self._avoided_until = None
+        return IN_STORE + name.encode()
 
     async def refill(self, tag: str, wanted: Sequence[bytes]) -> int:
         """Bring back the best chunks of the lanes that a lease said run short; return how many requests."""

@@ -17,7 +17,10 @@ from shoal.fetch.given_cookies import for_seeds
 from shoal.fleet.crawls import CrawlRecord, Crawls
 from shoal.frontier import Opened
 from shoal.frontier.redis import RedisFrontier
+from shoal.frontier.redis.chunks import open_chunks
+from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.seen import Approximate
+from shoal.frontier.redis.spill import Spilling
 from shoal.model.errors import Misconfigured
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
@@ -77,7 +80,10 @@ class _Submission:
         outputs = plan.outputs or (f"{FOLDER}/items/{file_name(self._name)}.jsonl",)
         self._outputs = tuple(map(_output, outputs))
         self._crawls = Crawls(store)
-        self._frontier = RedisFrontier(store)
+        # The tail of a long list goes where workers put theirs.
+        scripts = Scripts()
+        spilling = Spilling(store, scripts, open_chunks(self._settings.archive.location))
+        self._frontier = RedisFrontier(store, scripts=scripts, spilling=spilling)
         self._roomy = RoomyFrontier(self._frontier, room)
         self._changed = False
 
