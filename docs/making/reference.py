@@ -17,7 +17,17 @@ from shoal.cli.layers import flag_of
 from shoal.model.configure import KINDS, MEANINGS, VARIABLES
 from shoal.model.failure import CONSEQUENCE, POLICY, Action, Policy
 from shoal.model.settings import HostSettings, Settings
-from shoal.stores.redis.failures import BY_TEXT, LOST, TABLE, TIMEOUT, UNSYNCED, Remedy
+from shoal.stores.redis.failures import (
+    BY_TEXT,
+    LOST,
+    NO_CERTIFICATE,
+    NO_REDIS,
+    NO_TLS,
+    TABLE,
+    TIMEOUT,
+    UNSYNCED,
+    Remedy,
+)
 
 FOLDER = Path(__file__).parents[1] / "reference"
 
@@ -203,7 +213,7 @@ def _retries(policy: Policy) -> str:
 
 def store_failures() -> Iterator[str]:
     """Give a table of what a store may answer for each thing that is done about it."""
-    ours = (LOST, TIMEOUT, UNSYNCED)
+    ours = (LOST, TIMEOUT, UNSYNCED, NO_CERTIFICATE, NO_REDIS, NO_TLS)
     rows = {name if name in ours else f"`{name}`": row for name, row in (TABLE | BY_TEXT).items()}
     for remedy in Remedy:
         yield f"## {remedy.value[0].upper()}{remedy.value[1:]}"

@@ -10,9 +10,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.servers.process import free_port, until
+from tests.servers.process import until
 from tests.servers.redis import RedisServer, redis7, valkey
-from tests.site.certificates import make_authority
 
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.stores.redis import EPOCH, Full, RedisStore, Script, ScriptFault
@@ -318,26 +317,3 @@ async def test_a_user_that_may_too_little_is_refused(server: RedisServer) -> Non
     with pytest.raises(Misconfigured, match="does not let this user run"):
         async with RedisStore.open(f"redis://reader:x@127.0.0.1:{server.port}"):
             pass
-
-
-async def test_a_socket_of_the_file_system(tmp_path: Path) -> None:
-    socket = tmp_path / "s"
-    async with (
-        valkey(tmp_path / "server", "--unixsocket", str(socket)),
-        RedisStore.open(f"redis+unix://{socket}") as store,
-    ):
-        assert await count(store) == 1
-
-
-async def test_tls_trusts_the_authority_that_is_named(tmp_path: Path) -> None:
-    authority = make_authority(tmp_path)
-    certificate, key = authority.issue("IP:127.0.0.1")
-    port = free_port()
-    tls = ("--tls-port", str(port), "--tls-cert-file", certificate, "--tls-key-file", key)
-    options = ("--tls-ca-cert-file", authority.file, "--tls-auth-clients", "no")
-    async with redis7(tmp_path / "server", *tls, *options):
-        async with RedisStore.open(f"rediss://127.0.0.1:{port}?ca_file={authority.file}") as store:
-            assert await count(store) == 1
-        with pytest.raises(Misconfigured, match="not trusted"):
-            async with RedisStore.open(f"rediss://127.0.0.1:{port}"):
-                pass

@@ -115,7 +115,7 @@ async def sentinels(folder: Path, binary: str = "") -> AsyncIterator[SentinelSet
     master = RedisServer(binary, folder / "0", "--appendonly", "yes")
     follow = ("--appendonly", "yes", "--replicaof", "127.0.0.1", str(master.port))
     servers = [master, *(RedisServer(binary, folder / str(n), *follow) for n in (1, 2))]
-    watchers = [_sentinel(binary, folder / f"s{n}", master.port) for n in range(3)]
+    watchers = [sentinel(binary, folder / f"s{n}", master.port) for n in range(3)]
     with ExitStack() as stack:
         for server in servers:
             stack.callback(server.kill)
@@ -130,7 +130,8 @@ async def sentinels(folder: Path, binary: str = "") -> AsyncIterator[SentinelSet
         yield SentinelSet(servers, watchers)
 
 
-def _sentinel(binary: str, folder: Path, master_port: int) -> RedisServer:
+def sentinel(binary: str, folder: Path, master_port: int, *, password: str = "") -> RedisServer:
+    """Make a sentinel that watches one master."""
     folder.mkdir(parents=True)
     config = folder / "sentinel.conf"
     config.write_text(
@@ -139,15 +140,16 @@ def _sentinel(binary: str, folder: Path, master_port: int) -> RedisServer:
         f"sentinel failover-timeout {SERVICE} 5000\n"
     )
     port = free_port()
-    config.write_text(f"port {port}\nbind 127.0.0.1\ndir {folder}\n{config.read_text()}")
-    return Sentinel([binary, str(config), "--sentinel"], folder, port)
+    lines = f"requirepass {password}" if password else ""
+    config.write_text(f"port {port}\nbind 127.0.0.1\ndir {folder}\n{config.read_text()}{lines}\n")
+    return Sentinel([binary, str(config), "--sentinel"], folder, port, password)
 
 
 class Sentinel(RedisServer):
     """A server that only watches."""
 
-    def __init__(self, command: Sequence[str], folder: Path, port: int) -> None:
-        super().__init__(command[0], folder, port=port)
+    def __init__(self, command: Sequence[str], folder: Path, port: int, password: str) -> None:
+        super().__init__(command[0], folder, port=port, password=password)
         self._command = list(command)
 
 

@@ -40,6 +40,8 @@ def test_a_password_may_be_in_a_file_that_is_read_each_time(tmp_path: Path) -> N
 
 def test_tls_is_asked_for_by_the_scheme_or_by_an_option() -> None:
     assert parse("rediss://h?ca_file=/etc/ca.pem").ca_file == "/etc/ca.pem"
+    shown = parse("redis+cluster://h?tls=1&cert_file=/c.pem&key_file=/k.pem")
+    assert (shown.cert_file, shown.key_file) == ("/c.pem", "/k.pem")
     assert parse("rediss://h").tls
     assert parse("redis+cluster://h?tls=1").tls
 
@@ -73,6 +75,9 @@ def test_an_address_of_version_6_keeps_its_brackets() -> None:
     ("dsn", "complaint"),
     [
         ("amqp://h", "no backend for 'amqp'"),
+        ("redis://h?ca_file=/f", "ca_file is for TLS"),
+        ("redis+cluster://h?cert_file=/f", "cert_file is for TLS"),
+        ("rediss://h?key_file=/f", "name it by cert_file"),
         ("redis://u:p@h?password_file=/f", "a password and a password_file"),
         ("redis://h:port", "a port in the DSN"),
         ("redis://h:99999", "a port in the DSN"),

@@ -5,6 +5,9 @@ import pytest
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.stores.redis.failures import (
     LOST,
+    NO_CERTIFICATE,
+    NO_REDIS,
+    NO_TLS,
     TABLE,
     TIMEOUT,
     UNSYNCED,
@@ -41,6 +44,9 @@ WORDS = {
     "ERR ACL": ("ERR ACL failure in script: No permissions to access a key script: on @", Remedy.STOP),
     "ERR raised": ("ERR user_script:897: ERR ACL failure in script: User u has no", Remedy.STOP),
     "ERR max": ("ERR max number of clients reached", Remedy.WAIT),
+    "ERR max in a cluster": ("ERR max number of clients + cluster connections reached", Remedy.WAIT),
+    "ERR sentinel": ("ERR unknown command 'SENTINEL', with args beginning with: 'GET-", Remedy.STOP),
+    "ERR renamed": ("ERR unknown command 'EVALSHA', with args beginning with: '36b4'", Remedy.STOP),
     "ERR cluster": ("ERR This instance has cluster support disabled", Remedy.STOP),
     "ERR database": ("ERR DB index is out of range", Remedy.STOP),
 }
@@ -55,7 +61,28 @@ def test_every_refusal_has_its_remedy(text: str, remedy: Remedy) -> None:
 
 
 def test_the_table_has_no_row_that_no_server_sends() -> None:
-    assert set(TABLE) == {name for name in WORDS if " " not in name} | {LOST, TIMEOUT, UNSYNCED}
+    ours = {LOST, TIMEOUT, UNSYNCED, NO_CERTIFICATE, NO_REDIS, NO_TLS}
+    assert set(TABLE) == {name for name in WORDS if " " not in name} | ours
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("NOPERM User u has no permissions to run the 'script|load' command", "(SCRIPT|LOAD)"),
+        ("NOPERM No permissions to access a key", "{shoal"),
+        ("ERR ACL failure in script: User u has no permissions to run the 'hset' command", "(HSET)"),
+        ("ERR ACL failure in script: No permissions to access a key script: on @", "{shoal"),
+        ("ERR unknown command 'EVALSHA', with args beginning with: 'hunter2'", "(EVALSHA)"),
+        ("WRONGPASS invalid username-password pair or user is disabled.", "password"),
+    ],
+)
+def test_what_is_refused_is_named_and_nothing_else_is_repeated(text: str, named: str) -> None:
+    failure = refused(text, WHERE)
+
+    assert isinstance(failure, Failed)
+    assert named in str(failure.error())
+    assert named in str(failure.again().error())
+    assert "hunter2" not in str(failure.error())
 
 
 @pytest.mark.parametrize("kind", [LOST, TIMEOUT])

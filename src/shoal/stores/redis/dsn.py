@@ -6,7 +6,8 @@
     redis+sentinel://[user[:password]@]host[:port][,host[:port]...]/service
     redis+cluster://[user[:password]@]host[:port][,host[:port]...]
 
-`?` brings options: `namespace` (what our keys begin with), `tls=1` and `ca_file` (an authority to trust),
+`?` brings options: `namespace` (what our keys begin with), `tls=1`, `ca_file` (an authority to trust),
+`cert_file` and `key_file` (a certificate to show, and its key if that is not in the same file),
 `password_file` (that holds the password, as containers are handed secrets), `patience_s` (how long a call may
 wait for a store that does not answer), `replicas` (how many have to hold what was promised), `sentinel_user`
 and `sentinel_password`, `bus` (what brings pages to those who parse them, such as `nats://host:4222`; a fleet
@@ -29,6 +30,8 @@ OPTIONS = (
     "db",
     "tls",
     "ca_file",
+    "cert_file",
+    "key_file",
     "password_file",
     "patience_s",
     "replicas",
@@ -80,6 +83,8 @@ class Dsn:
     sentinel_login: Login = Login()
     tls: bool = False
     ca_file: str | None = None
+    cert_file: str | None = None  # what we show to servers that ask who we are
+    key_file: str | None = None  # None: it is in the same file
     namespace: str = "shoal"
     patience: float = 30.0
     replicas: int = 1
@@ -118,8 +123,10 @@ def parse(text: str) -> Dsn:
         database=_database(scheme, path, options),
         service=_service(path) if scheme == "redis+sentinel" else "",
         sentinel_login=Login(options.get("sentinel_user", ""), options.get("sentinel_password", "")),
-        tls=scheme == "rediss" or options.get("tls", "0").lower() in ("1", "true", "yes"),
+        tls=_tls(scheme, options),
         ca_file=options.get("ca_file"),
+        cert_file=options.get("cert_file"),
+        key_file=options.get("key_file"),
         namespace=_namespace(options.get("namespace", "shoal")),
         patience=_number(options, "patience_s", 30.0),
         replicas=int(_number(options, "replicas", 1)),
@@ -132,6 +139,15 @@ def _login(text: str, password_file: str) -> Login:
     if password and password_file:
         raise Misconfigured("store: the DSN has a password and a password_file; one of them is enough")
     return Login(unquote(user), unquote(password), password_file)
+
+
+def _tls(scheme: str, options: Mapping[str, str]) -> bool:
+    asked = scheme == "rediss" or options.get("tls", "0").lower() in ("1", "true", "yes")
+    if not asked and (useless := options.keys() & {"ca_file", "cert_file", "key_file"}):
+        raise Misconfigured(f"store: {min(useless)} is for TLS: use rediss://, or add tls=1")
+    if "key_file" in options and "cert_file" not in options:
+        raise Misconfigured("store: key_file belongs to a certificate: name it by cert_file")
+    return asked
 
 
 def _addresses(scheme: str, hosts: str, path: str) -> tuple[Address, ...]:

@@ -17,6 +17,7 @@ class Remedy(Enum):
     REDISCOVER = "ask again who the master is, then repeat"
     TELL = "tell the caller, who can do something about it"
     STOP = "stop with a message: a person has to change something"
+    DOUBT = "stop with a message, unless this store has answered before: then repeat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,9 @@ class Row:
 LOST = "connection lost"  # kinds that no server sends
 TIMEOUT = "timeout"
 UNSYNCED = "not on disk"
+NO_REDIS = "no Redis"
+NO_TLS = "no TLS"
+NO_CERTIFICATE = "no certificate"
 
 TABLE: dict[str, Row] = {
     # The script cache ends with the process and is not replicated.
@@ -47,20 +51,32 @@ TABLE: dict[str, Row] = {
     "READONLY": Row(Remedy.REDISCOVER, "is a replica: writes need the master"),
     "UNBLOCKED": Row(Remedy.REDISCOVER, "was demoted while we waited"),
     "NOREPLICAS": Row(Remedy.WAIT, "has too few replicas that follow, so that nothing can be promised"),
-    "MISCONF": Row(Remedy.WAIT, "cannot write its data to disk, and refuses changes"),
+    "MISCONF": Row(Remedy.WAIT, "cannot write its data to disk, and refuses changes: make room there"),
     UNSYNCED: Row(Remedy.WAIT, "takes long to write its log to disk"),
-    "OOM": Row(Remedy.TELL, "is full (maxmemory)"),
+    "OOM": Row(Remedy.TELL, "is full (maxmemory): give it more, or let workers work off what is queued"),
     "NOAUTH": Row(Remedy.STOP, "asks for a password: redis://user:password@host, or SHOAL_STORE"),
     "WRONGPASS": Row(Remedy.STOP, "refuses this user and password"),
     "NOPERM": Row(Remedy.STOP, "does not let this user run a command that is needed"),
     "DENIED": Row(Remedy.STOP, "is in protected mode: give it a password, or bind it to an address"),
+    NO_CERTIFICATE: Row(
+        Remedy.STOP, "asks for a certificate that it trusts: ?cert_file= and ?key_file= name one"
+    ),
+    NO_REDIS: Row(Remedy.DOUBT, "does not speak Redis: is that the right port? One for TLS takes rediss://"),
+    NO_TLS: Row(Remedy.DOUBT, "does not speak TLS: is that the right port? One without takes redis://"),
     LOST: Row(Remedy.REDISCOVER, "closed the connection or cannot be reached"),
     TIMEOUT: Row(Remedy.REDISCOVER, "does not answer in time"),
 }
 
-# These come without a word of their own.
+# These come without a word of their own. The first that fits counts.
 BY_TEXT = {
-    "ERR max number of clients reached": Row(Remedy.WAIT, "has no connection left (maxclients)"),
+    # In a cluster: "max number of clients + cluster connections reached".
+    "ERR max number of clients": Row(Remedy.WAIT, "has no connection left (maxclients)"),
+    "ERR unknown command 'SENTINEL'": Row(
+        Remedy.STOP, "is no sentinel: use redis:// instead of redis+sentinel://"
+    ),
+    "ERR unknown command": Row(
+        Remedy.STOP, "does not know a command that is needed: was it renamed, or is a proxy in between?"
+    ),
     "ERR invalid password": TABLE["WRONGPASS"],
     "ERR AUTH <password> called without": Row(Remedy.STOP, "has no password set, and the DSN gives one"),
     "ERR ACL failure in script": TABLE["NOPERM"],
@@ -73,6 +89,7 @@ BY_TEXT = {
 }
 
 
+_COMMAND = re.compile(r"(?:run the|unknown command) '([\w|]+)'")
 _RAISED = re.compile(r"ERR user_script:\d+: (?=[A-Z]+ )")  # before an error that a script has passed on
 
 
@@ -87,19 +104,25 @@ class ScriptFault(Exception):
 class Failed(Exception):
     """One attempt failed, in a way that the table knows."""
 
-    def __init__(self, kind: str, where: str, text: str = "") -> None:
+    def __init__(self, kind: str, where: str, text: str = "", *, detail: str = "") -> None:
         super().__init__(f"{kind} ({where})")
         self.kind = kind
         self.where = where
         self.row = _row(kind, text)
+        self._text = text
+        self._detail = detail or _detail(text)
+
+    def again(self) -> "Failed":
+        """Make another one of it, for whoever it is raised for as well: a raised one is not shared."""
+        return Failed(self.kind, self.where, self._text, detail=self._detail)
 
     def explain(self) -> str:
-        return f"{self.where} {self.row.meaning}"
+        return f"{self.where} {self.row.meaning}{self._detail and f' ({self._detail})'}"
 
     def error(self, patience: float = 0.0) -> ShoalError:
         """Put it the way a caller can act on, once nothing more is tried."""
         match self.row.remedy:
-            case Remedy.STOP:
+            case Remedy.STOP | Remedy.DOUBT:
                 return Misconfigured(f"store: {self.explain()}")
             case Remedy.TELL:
                 return Full(f"store: {self.explain()}")
@@ -114,6 +137,15 @@ def refused(text: str, where: str) -> Failed | ScriptFault:
     if kind in TABLE or any(text.startswith(known) for known in BY_TEXT):
         return Failed(kind, where, text)
     return ScriptFault(f"{where}: {text}")
+
+
+def _detail(text: str) -> str:
+    """Say which command is refused, or that keys are. Nothing else is repeated: it might be a secret."""
+    if (command := _COMMAND.search(text)) is not None and command[1] != "SENTINEL":
+        return command[1].upper()
+    if "NOPERM" in text or "ACL" in text or "can't" in text:
+        return "its keys begin with {shoal, or the namespace that the DSN names" if " key" in text else ""
+    return ""
 
 
 def _row(kind: str, text: str) -> Row:

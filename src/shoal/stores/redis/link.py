@@ -10,6 +10,7 @@ speaks only of what its own connection has written.
 """
 
 import asyncio
+import os
 import socket
 import ssl
 from collections import deque
@@ -18,7 +19,8 @@ from typing import Any, cast
 
 from shoal.model.errors import Misconfigured
 from shoal.stores.redis.dsn import Address, Login
-from shoal.stores.redis.failures import LOST, TIMEOUT, Failed, refused
+from shoal.stores.redis.failures import LOST, NO_REDIS, TIMEOUT, Failed, refused
+from shoal.stores.redis.tls import failed, untrusted
 
 try:
     import hiredis
@@ -40,6 +42,8 @@ class Link(asyncio.Protocol):
     def __init__(self, address: Address, timeout: float) -> None:
         self.address = address
         self.alive = False
+        self._heard = False  # a word that was Redis
+        self._secure = False  # over TLS, or a socket of this machine
         self._why = Failed(LOST, str(address))  # a link is lost in general, and sometimes for a reason
         self._timeout = timeout
         self._reader = hiredis.Reader(replyError=Refused, notEnoughData=_NOTHING)
@@ -66,14 +70,14 @@ class Link(asyncio.Protocol):
                 else:
                     await loop.create_unix_connection(lambda: link, address.host)
         except ssl.SSLCertVerificationError as error:
-            raise Misconfigured(
-                f"store: {address}: the certificate is not trusted ({error.verify_message}); ?ca_file= names"
-                " an authority to trust"
-            ) from error
+            raise untrusted(address, error) from error
+        except ssl.SSLError as error:
+            raise failed(address, error) from error
         except TimeoutError as error:
-            raise Failed(TIMEOUT, str(address)) from error
+            detail = "over TLS: is the port one for it?" if tls else ""
+            raise Failed(TIMEOUT, str(address), detail=detail) from error
         except OSError as error:
-            raise Failed(LOST, str(address)) from error
+            raise Failed(LOST, str(address), detail=_reason(error)) from error
         try:
             await link._greet(login, database)
         except BaseException:
@@ -106,7 +110,7 @@ class Link(asyncio.Protocol):
         """
         transport = self._transport
         if transport is None or not self.alive:
-            raise self._why
+            raise self._why.again()
         loop = asyncio.get_running_loop()
         answers = [loop.create_future() for _ in commands]
         self._answers.extend(answers)
@@ -116,16 +120,18 @@ class Link(asyncio.Protocol):
                 return [await answer for answer in answers]
         except TimeoutError as error:
             # Answers come in order: behind one that is missing, nothing can be told apart any more.
-            self._end(TIMEOUT)
-            raise Failed(TIMEOUT, str(self.address)) from error
+            why = Failed(TIMEOUT, str(self.address))
+            self._end(why)
+            raise why from error
 
     def close(self) -> None:
-        self._end(LOST)
+        self._end(self._why)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop has its own classes
         self.alive = True
         raw = transport.get_extra_info("socket")
+        self._secure = transport.get_extra_info("ssl_object") is not None or not self.address.port
         if raw is not None and raw.family != socket.AF_UNIX:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
@@ -133,9 +139,10 @@ class Link(asyncio.Protocol):
         try:
             self._reader.feed(data)
             while (answer := self._reader.gets()) is not _NOTHING:
+                self._heard = True
                 self._hand_over(answer)
         except hiredis.ProtocolError:
-            self._end(LOST)  # whatever is there does not speak Redis
+            self._end(Failed(LOST if self._heard else NO_REDIS, str(self.address)))
 
     def _hand_over(self, answer: Any) -> None:
         if self._answers:
@@ -146,21 +153,36 @@ class Link(asyncio.Protocol):
         # Said before anything was asked: why we are shown the door.
         if isinstance(answer, Refused) and isinstance(why := refused(str(answer), str(self.address)), Failed):
             self._why = why
-        self._end(LOST)
+        self._end(self._why)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._end(LOST)
+        if isinstance(error, ssl.SSLError):
+            # Where TLS is new enough, a server refuses a certificate after it has seemed to be content.
+            self._end(failed(self.address, error))
+        elif self.alive and not self._heard and not self._secure:
+            detail = "without a word: a port for TLS takes rediss://"
+            self._end(Failed(LOST, str(self.address), detail=detail))
+        else:
+            self._end(self._why)
 
-    def _end(self, kind: str) -> None:
+    def _end(self, why: Failed) -> None:
         self.alive = False
+        self._why = why
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
         while self._answers:
             waiting = self._answers.popleft()
             if not waiting.done():
-                waiting.set_exception(Failed(kind, str(self.address)))
+                waiting.set_exception(why.again())
                 waiting.exception()  # its caller may have been cancelled: nobody else would look
+
+
+def _reason(error: OSError) -> str:
+    """Say why no connection could be made, without the address, which a message names already."""
+    if isinstance(error, socket.gaierror) or error.errno is None:
+        return error.strerror or ""
+    return os.strerror(error.errno)
 
 
 def _packed(command: Sequence[Argument]) -> bytes:

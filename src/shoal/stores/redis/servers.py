@@ -2,14 +2,13 @@
 
 import asyncio
 import logging
-import ssl
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shoal.model.errors import Misconfigured
-from shoal.stores.redis import disk, health
+from shoal.stores.redis import disk, health, tls
 from shoal.stores.redis.disk import Log, Logs
 from shoal.stores.redis.dsn import Address, Dsn, Login
 from shoal.stores.redis.failures import Failed, ScriptFault
@@ -40,7 +39,7 @@ class Servers:
     def __init__(self, dsn: Dsn, *, timeout: float) -> None:
         self._dsn = dsn
         self._timeout = timeout
-        self._tls = _tls(dsn)
+        self._tls = tls.context(dsn)
         self._topology = topology(dsn, dial=self.dial, dial_sentinel=self._dial_sentinel)
         self._servers: dict[tuple[Address, str], Server] = {}
         self._opening: dict[tuple[Address, str], asyncio.Lock] = {}
@@ -127,6 +126,7 @@ class Servers:
         link = await self.dial(address)
         try:
             facts = health.facts(await link.call("INFO", "server", "replication"))
+            self._is_meant(facts, address)
             if facts["role"] != "master":
                 raise Failed("READONLY", str(address))
         except BaseException:
@@ -136,6 +136,18 @@ class Servers:
         replicas, followers = int(facts["connected_slaves"]), health.replicas(facts)
         return Server(link, facts["run_id"], replicas, time.monotonic(), followers)
 
+    def _is_meant(self, facts: Mapping[str, str], address: Address) -> None:
+        """Refuse a server that is not of the kind that the DSN says."""
+        mode = facts.get("server_mode", facts.get("redis_mode"))  # Valkey's word for it, and Redis'
+        if mode == "sentinel":
+            raise Misconfigured(
+                f"store: {address} is a sentinel: use redis+sentinel://{address}/ and its master's name"
+            )
+        if mode == "cluster" and not self._dsn.cluster:
+            raise Misconfigured(f"store: {address} belongs to a cluster: use redis+cluster://{address}")
+        if not {"role", "run_id", "connected_slaves"} <= facts.keys():
+            raise Misconfigured(f"store: {address} does not tell who it is (INFO): is a proxy in between?")
+
     async def _count(self, server: Server) -> None:
         facts = health.facts(await server.link.call("INFO", "replication"))
         number = int(facts["connected_slaves"])
@@ -144,15 +156,3 @@ class Servers:
         server.replicas, server.counted_at = number, time.monotonic()
         if (followers := health.replicas(facts)) != server.followers:
             server.followers, server.logs = followers, None
-
-
-def _tls(dsn: Dsn) -> ssl.SSLContext | None:
-    if not dsn.tls:
-        return None
-    try:
-        context = ssl.create_default_context()
-        if dsn.ca_file:
-            context.load_verify_locations(dsn.ca_file)
-    except OSError as error:
-        raise Misconfigured(f"store: ca_file {dsn.ca_file} cannot be read: {error.strerror}") from error
-    return context

@@ -270,9 +270,10 @@ class RedisStore:
             except Failed as failure:
                 remedy = failure.row.remedy
                 late = time.monotonic() - began > self.patience
-                if late or remedy in (Remedy.TELL, Remedy.STOP):
+                doubtful = remedy is Remedy.DOUBT and not self._servers.met
+                if late or doubtful or remedy in (Remedy.TELL, Remedy.STOP):
                     raise failure.error(self.patience) from failure
-                if remedy is Remedy.REDISCOVER:
+                if remedy in (Remedy.REDISCOVER, Remedy.DOUBT):
                     self._servers.forget(failure)
                 self._silence.goes_on(failure, since=began, attempts=number)
             else:

@@ -7,6 +7,7 @@ import binascii
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from shoal.model.errors import Misconfigured
 from shoal.stores.redis.dsn import Address, Dsn
 from shoal.stores.redis.failures import LOST, Failed
 from shoal.stores.redis.link import Link
@@ -75,12 +76,12 @@ class Sentinels:
             try:
                 link = await self._dial(address)
             except Failed as error:
-                failure = error
+                failure = _of_sentinel(error)
                 continue
             try:
                 answer = await link.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
             except Failed as error:
-                failure = error
+                failure = _of_sentinel(error)
                 continue
             finally:
                 link.close()
@@ -91,6 +92,16 @@ class Sentinels:
             self._addresses.insert(0, address)
             return Address(answer[0].decode(), int(answer[1]))
         raise failure
+
+
+def _of_sentinel(failure: Failed) -> Failed:
+    """Have a sentinel that lets nobody in say so; one that is away may be stood in for by the next."""
+    if failure.kind in ("NOAUTH", "WRONGPASS", "NOPERM"):
+        raise Misconfigured(
+            f"store: the sentinel {failure.where} does not let us ask: ?sentinel_user= and"
+            " ?sentinel_password= are for sentinels"
+        ) from failure
+    return failure
 
 
 class Cluster:
