@@ -82,7 +82,10 @@ async def refusal(link: Link) -> str | None:
 
 async def advice(link: Link, told: Mapping[str, str]) -> list[str]:
     """Say what keeps a master that has a log from telling how far it is on disk."""
-    if await health.config(link, "appendfsync") == "no":
+    policy = await health.config(link, "appendfsync")
+    if policy == "always":
+        return []  # what it has confirmed is on disk: there is nothing to wait for
+    if policy == "no":
         return [f"set  appendfsync everysec: nobody knows when the log is on disk, and {_SO}"]
     match await refusal(link):
         case None:
