@@ -27,7 +27,8 @@ from shoal.model.page import ParseTask
 from shoal.model.request import Link, Request
 from shoal.model.scope import Scope
 from shoal.model.url import canonical, fingerprint_of, resolver
-from shoal.spider.links import hrefs_of
+from shoal.spider.destinations import Destinations
+from shoal.spider.links import hrefs_of, metas_of
 from shoal.spider.plain import plain_spider
 from shoal.spider.run import run
 from shoal.spider.spider import Spider
@@ -92,7 +93,7 @@ def show(console: Console, title: str, figures: dict[str, float], reference: str
 def finding(bodies: Sequence[bytes]) -> dict[str, Callable[[], object]]:
     ways: dict[str, Callable[[LexborHTMLParser], object]] = {
         "parse, no links": lambda tree: None,
-        "ours: a, area, link; nofollow": partial(hrefs_of, obey_nofollow=True),
+        "ours: a, area, link; nofollow": _hrefs,
         "tags, href": lambda tree: [node.attrs["href"] for node in tree.tags("a")],
         "tags, all attributes": lambda tree: [node.attributes["href"] for node in tree.tags("a")],
         "css, href": lambda tree: [node.attrs["href"] for node in tree.css("a[href]")],
@@ -101,6 +102,10 @@ def finding(bodies: Sequence[bytes]) -> dict[str, Callable[[], object]]:
         ],
     }
     return {name: on_each(bodies, partial(_parsed_and, find)) for name, find in ways.items()}
+
+
+def _hrefs(tree: LexborHTMLParser) -> list[str]:
+    return hrefs_of(tree, metas_of(tree), obey_nofollow=True)
 
 
 def _parsed_and(find: Callable[[LexborHTMLParser], object], body: bytes) -> None:
@@ -123,7 +128,7 @@ def resolving(count: int) -> dict[str, Callable[[], object]]:
     scope = Scope(hosts=frozenset({"shop.example"}))
     return {
         "ada join_url, plain": on_each(hrefs["plain"], partial(ada_url.join_url, BASE)),
-        "join, plain and known": on_each(hrefs["plain"], resolver(BASE, set(urls))),
+        "join, plain and known": on_each(hrefs["plain"], Destinations().of(BASE, resolver(BASE))),
         **{f"join, {kind}": on_each(hrefs[kind], resolver(BASE)) for kind in LINKS},
         "canonical": on_each(urls, canonical),
         "fingerprint_of": on_each(urls, partial(fingerprint_of, "GET")),

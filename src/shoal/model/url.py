@@ -7,7 +7,7 @@ characters that the parser would leave alone and has no dot segments; all others
 """
 
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from functools import lru_cache
 from hashlib import sha256
 from struct import Struct
@@ -67,11 +67,8 @@ def join(base: str, href: str) -> str | None:
     return _resolver(base)(href)
 
 
-def resolver(base: str, known: Container[str] = ()) -> Callable[[str], str | None]:
-    """Return `join` with its first argument filled in, and what is the same for a whole page worked out.
-
-    `known` may hold canonical URLs that links are likely to lead to: those are not examined again.
-    """
+def resolver(base: str) -> Callable[[str], str | None]:
+    """Return `join` with its first argument filled in, and what is the same for a whole page worked out."""
     try:
         base = canonical(base)
     except Rejected:
@@ -86,8 +83,6 @@ def resolver(base: str, known: Container[str] = ()) -> Callable[[str], str | Non
 
     def resolve(href: str) -> str | None:
         first = href[:1]
-        if first == "/" and href[1:2] != "/" and (url := origin + href) in known:
-            return url
         below, rest = folder, href
         if first == ".":
             rest = rest.removeprefix("./")

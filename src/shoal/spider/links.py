@@ -1,11 +1,11 @@
 """Where a page of HTML leads: its links as written, its base, and whether it wants to be followed."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborHTMLParser
 
 from shoal.model.request import Request
 from shoal.model.url import join
@@ -29,13 +29,16 @@ class Links(Iterable[Request]):
         self, find: Callable[[], Sequence[str]], *, priority: int | None = None, **wishes: Any
     ) -> None:
         self._find = find
+        self._urls: Sequence[str] | None = None
         self._priority = priority  # None: by what the URL looks like
         self._wishes = wishes
 
-    @cached_property
+    @property
     def urls(self) -> Sequence[str]:
         """The links: canonical, each once."""
-        return self._find()
+        if self._urls is None:
+            self._urls = self._find()
+        return self._urls
 
     def __iter__(self) -> Iterator[Request]:
         return map(self.request, self.urls)
@@ -48,13 +51,32 @@ class Links(Iterable[Request]):
         return Request(url=url, priority=priority, **self._wishes, **more)
 
 
-def web_links(hrefs: Iterable[str], resolve: Callable[[str], str | None]) -> list[str]:
+def web_links(hrefs: Iterable[str], destination: Callable[[str], str | None]) -> list[str]:
     """Resolve links, and keep those that lead to the web, each once."""
-    urls = dict.fromkeys(map(resolve, dict.fromkeys(hrefs)))
-    return [url for url in urls if url is not None and url.startswith(_WEB)]
+    urls = dict.fromkeys(map(destination, dict.fromkeys(hrefs)))
+    return [url for url in urls if url is not None]
 
 
-def hrefs_of(tree: LexborHTMLParser, *, obey_nofollow: bool) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Metas:
+    """What the `<meta>` elements of a page say of its links."""
+
+    nofollow: bool = False  # leave them alone
+    refreshes: Sequence[str] = ()  # where the page sends its reader, as written
+
+
+def metas_of(tree: LexborHTMLParser) -> Metas:
+    """Read the `<meta>` elements, one by one: a hostile page has a million of them."""
+    nofollow, refreshes = False, list[str]()
+    for node in tree.tags("meta"):
+        meta = node.attributes
+        nofollow = nofollow or _forbids(meta)
+        if (meta.get("http-equiv") or "").lower() == "refresh":
+            refreshes += _refresh(meta.get("content") or "")
+    return Metas(nofollow, refreshes)
+
+
+def hrefs_of(tree: LexborHTMLParser, metas: Metas, *, obey_nofollow: bool) -> list[str]:
     """Give every link of a page: `a`, `area`, `link` to the next or canonical one, where a refresh leads."""
     # By tag name, with all attributes at once: as cheap as one selector for all four kinds, and plainer.
     hrefs = []
@@ -68,10 +90,7 @@ def hrefs_of(tree: LexborHTMLParser, *, obey_nofollow: bool) -> list[str]:
         attributes = node.attributes
         if (href := attributes.get("href")) and (_has(attributes, "next") or _has(attributes, "canonical")):
             hrefs.append(href)
-    for node in tree.tags("meta"):
-        attributes = node.attributes
-        if (attributes.get("http-equiv") or "").lower() == "refresh":
-            hrefs += _refresh(attributes.get("content") or "")
+    hrefs += metas.refreshes
     return hrefs
 
 
@@ -102,19 +121,19 @@ def base_of(tree: LexborHTMLParser, url: str) -> str:
     return url
 
 
-def forbids_following(headers: Iterable[tuple[str, str]], tree: LexborHTMLParser | None) -> bool:
+def forbids_following(headers: Iterable[tuple[str, str]], metas: Metas) -> bool:
     """Tell whether `X-Robots-Tag` or `<meta name=robots>` ask that the page's links be left alone."""
-    if any(name == "x-robots-tag" and _header_forbids(value) for name, value in headers):
-        return True
-    return tree is not None and any(map(_meta_forbids, tree.tags("meta")))
+    for name, value in headers:
+        if name == "x-robots-tag" and _header_forbids(value):
+            return True
+    return metas.nofollow
 
 
-def _meta_forbids(node: LexborNode) -> bool:
-    attributes = node.attributes
-    name = attributes.get("name")
+def _forbids(meta: Mapping[str, str | None]) -> bool:
+    name = meta.get("name")
     if name is None or name.strip().lower() not in ("robots", AGENT):
         return False
-    return _says_nofollow((attributes.get("content") or "").split(","))
+    return _says_nofollow((meta.get("content") or "").split(","))
 
 
 def _header_forbids(value: str) -> bool:

@@ -1,7 +1,7 @@
 """`Page`: a fetched response, as a handler sees it. Nothing is decoded or parsed before somebody asks."""
 
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from re import Pattern
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,20 @@ from shoal.model.request import NORMAL, Request
 from shoal.model.url import resolver
 from shoal.spider.canonical import canonical_header, canonical_link
 from shoal.spider.decoding import CharsetSource, Decoded, decode
+from shoal.spider.destinations import Destinations
 from shoal.spider.encodings import UTF_8
 from shoal.spider.html import Document
 from shoal.spider.kind import Kind, kind_of
-from shoal.spider.links import Links, base_of, forbids_following, hrefs_in, hrefs_of, web_links
+from shoal.spider.links import (
+    Links,
+    Metas,
+    base_of,
+    forbids_following,
+    hrefs_in,
+    hrefs_of,
+    metas_of,
+    web_links,
+)
 from shoal.spider.selector import Selector, SelectorList, Text
 
 if TYPE_CHECKING:
@@ -48,7 +58,9 @@ class Headers(Mapping[str, str]):
 class Page:
     """One page. `url` is where it came from, `request` what asked for it."""
 
-    def __init__(self, task: ParseTask, *, obey_nofollow: bool = True, known: Container[str] = ()) -> None:
+    def __init__(
+        self, task: ParseTask, *, obey_nofollow: bool = True, destinations: Destinations | None = None
+    ) -> None:
         self.url = task.url
         self.status = task.status
         self.request = task.request
@@ -56,13 +68,14 @@ class Page:
         self.fetched_at = task.fetched_at  # epoch seconds
         self._headers = task.headers
         self._obey_nofollow = obey_nofollow
-        self._known = known
-        self._content_type = next((value for name, value in task.headers if name == "content-type"), "")
+        self._destinations = destinations
+        self._content_type = _first(task.headers, "content-type")
         self.kind = kind_of(task.body, self._content_type)
         self._text: Decoded | None = None
         self._root: Selector | None = None
+        self._base: str | None = None
         self._resolve: Callable[[str], str | None] | None = None
-        self._nofollow: bool | None = None
+        self._metas: Metas | None = None
 
     @classmethod
     def of(
@@ -189,10 +202,20 @@ class Page:
 
     def _resolver(self) -> Callable[[str], str | None]:
         if self._resolve is None:
-            tree = self._tree
-            base = self.url if tree is None else base_of(tree, self.url)
-            self._resolve = resolver(base, self._known)
+            self._resolve = resolver(self._base_url())
         return self._resolve
+
+    def _base_url(self) -> str:
+        """Give what links are relative to."""
+        if self._base is None:
+            tree = self._tree
+            self._base = self.url if tree is None else base_of(tree, self.url)
+        return self._base
+
+    def _destination(self) -> Callable[[str], str | None]:
+        """Return what resolves links to the web; the children of a pool remember what they have resolved."""
+        known = Destinations() if self._destinations is None else self._destinations
+        return known.of(self._base_url(), self._resolver())
 
     @property
     def canonical(self) -> str | None:
@@ -204,9 +227,12 @@ class Page:
     @property
     def nofollow(self) -> bool:
         """Whether the page asks that its links be left alone."""
-        if self._nofollow is None:
-            self._nofollow = forbids_following(self._headers, self._tree)
-        return self._nofollow
+        return forbids_following(self._headers, self._meta())
+
+    def _meta(self) -> Metas:
+        if self._metas is None:
+            self._metas = Metas() if self._tree is None else metas_of(self._tree)
+        return self._metas
 
     def links(
         self,
@@ -236,9 +262,10 @@ class Page:
             if tree is None or (obey and self.nofollow):
                 return []
             if chosen is not None:
-                urls = web_links(hrefs_in(chosen, obey_nofollow=obey), self._resolver())
+                urls = web_links(hrefs_in(chosen, obey_nofollow=obey), self._destination())
             else:
-                urls = web_links(hrefs_of(tree, obey_nofollow=obey), self._resolver())
+                hrefs = hrefs_of(tree, self._meta(), obey_nofollow=obey)
+                urls = web_links(hrefs, self._destination())
                 own = canonical_header(self._headers, self.url)
                 if own is not None and own not in urls:
                     urls.append(own)
@@ -282,3 +309,10 @@ class Page:
 
     def __repr__(self) -> str:
         return f"<Page {self.status} {self.url}>"
+
+
+def _first(headers: Iterable[tuple[str, str]], name: str) -> str:
+    for key, value in headers:
+        if key == name:
+            return value
+    return ""

@@ -7,9 +7,9 @@ raises and an item that cannot be written are faults. What ends a process passes
 
 import time
 import traceback
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from types import GeneratorType
 
 from msgspec.structs import replace
 
@@ -72,7 +72,7 @@ def _harvest(spider: Spider, task: ParseTask, scope: Scope, limits: ParseLimits)
         subject = FailedRequest.of(task)
     else:
         route = spider.route_for(task.request, task.url)
-        subject = Page(task, obey_nofollow=scope.obey_nofollow, known=spider.memory.recent)
+        subject = Page(task, obey_nofollow=scope.obey_nofollow, destinations=spider.destinations)
         if subject.kind is Kind.BINARY and route is not None and not route.binary:
             return harvest
     if route is None:
@@ -93,6 +93,8 @@ def _harvest(spider: Spider, task: ParseTask, scope: Scope, limits: ParseLimits)
 
 def _yielded(route: Route, subject: Page | FailedRequest) -> Iterable[object]:
     made = route.handler(subject)
+    if isinstance(made, GeneratorType):  # nearly every handler makes one, and it is told at once
+        return made
     if made is None or isinstance(made, Request | Links) or is_item(made):
         return (made,)
     if isinstance(made, Iterable) and not isinstance(made, str | bytes):
@@ -110,7 +112,7 @@ class Harvest:
         self.rejected: list[Item] = []
         self.links: dict[int, Link] = {}
         self.urls: set[str] = set()  # canonical, of those links that can be told by their URL alone
-        self.dropped: Counter[FailureClass] = Counter()
+        self.dropped: dict[FailureClass, int] = {}
         self.repeats = 0
         self.simhash: int | None = None
         self.withheld = 0
@@ -167,7 +169,7 @@ class Harvest:
         if rule is None and len(self.links) >= self._most:
             rule = FailureClass.TRAP
         if rule is not None:
-            self.dropped[rule] += 1
+            self.dropped[rule] = self.dropped.get(rule, 0) + 1
         return rule is None
 
     def _add(self, request: Request) -> None:

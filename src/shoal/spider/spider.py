@@ -14,6 +14,7 @@ from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.failure import POLICY, Action, FailureClass
 from shoal.model.request import FIRST, Request
 from shoal.model.url import canonical
+from shoal.spider.destinations import Destinations
 from shoal.spider.memory import Memory
 from shoal.spider.models import Check, checker
 
@@ -80,6 +81,7 @@ class Spider:
         self.hooks: dict[FailureClass, Route] = {}
         self.version = ""  # of the code; set by whoever loads it
         self.memory = Memory()
+        self.destinations = Destinations()
         self._by_url: list[Route] = []
         self._fallback: Route | None = None
         self._error_fallback: Route | None = None

@@ -167,14 +167,6 @@ def test_a_link_to_the_page_itself_keeps_its_query() -> None:
     assert join("https://a.example/x?q=1", "#top") == "https://a.example/x?q=1"
 
 
-@given(st.sampled_from(BASES), st.lists(hrefs, max_size=6))
-@example("https://a.example/", ["https://a.example//x/", "//x/"])
-def test_knowing_some_urls_changes_no_answer(base: str, links: list[str]) -> None:
-    known = {url for link in links if (url := join(base, link))}
-    resolve = resolver(base, known)
-    assert [resolve(link) for link in links] == [join(base, link) for link in links]
-
-
 def test_nothing_can_be_joined_to_what_is_not_a_url() -> None:
     assert join("not a url", "/x") is None
 
