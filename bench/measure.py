@@ -33,10 +33,12 @@ class Cost(msgspec.Struct, frozen=True):
 
 def run(command: Sequence[str], *, cores: Sequence[int] = (), env: Mapping[str, str], timeout: float) -> Cost:
     """Run `command` to its end, on `cores` alone if any are named; one that takes too long is killed."""
+    # Compiled modules are kept, as in any installation: compiling them all is most of what a start takes.
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.NamedTemporaryFile(prefix="bench-cost-") as result:
         adopter = [sys.executable, "-m", "bench.measure", result.name, str(timeout), *command]
         with started_on(cores):
-            process = subprocess.Popen(adopter, env={**os.environ, **env}, cwd=ROOT)
+            process = subprocess.Popen(adopter, env={**own, **env}, cwd=ROOT)
         process.wait()
         return msgspec.json.decode(Path(result.name).read_bytes(), type=Cost)
 
