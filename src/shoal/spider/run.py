@@ -21,6 +21,7 @@ from shoal.model.page import Item, ParseFault, ParseResult, ParseTask
 from shoal.model.pattern import pattern_of
 from shoal.model.request import Link, Request
 from shoal.model.scope import Scope
+from shoal.model.simhash import SAMPLE
 from shoal.model.url import canonical
 from shoal.spider.failed import FailedRequest
 from shoal.spider.items import encoded, is_item, rejected
@@ -32,7 +33,6 @@ from shoal.spider.spider import SITEMAP, Route, Spider
 
 _OURS = str(Path(shoal.__file__).parent)
 _DETAIL = 4000  # characters kept of a traceback
-SAMPLE = 64  # pages of which one is compared with others: hashing takes two thirds of what parsing takes
 _LISTED = 50_000  # links taken from a sitemap: what the protocol allows
 
 

@@ -1,9 +1,9 @@
 """Lookalikes: a host that serves the same page under ever more addresses has no end.
 
-One page in a few (`spider.run.SAMPLE`) comes with a hash of the text that its readers see. Where a pattern of
-URLs has brought more near-identical pages than it may, it is watched from then on: the parse children hash
-every page of it, and the links of those that look like an earlier one are dropped, counted by rule. Its items
-are kept, and so are the links of pages that say something else.
+One page in a few (`SAMPLE`) comes with a hash of the text that its readers see. Where a pattern of URLs has
+brought more near-identical pages than it may, it is watched from then on: the parse children hash every page
+of it, and the links of those that look like an earlier one are dropped, counted by rule. Its items are kept,
+and so are the links of pages that say something else.
 
 A later run goes on with that, unless it allows more; it has to see one page of the kind again first.
 """
@@ -12,10 +12,9 @@ import logging
 from collections.abc import Callable, MutableMapping
 
 from shoal.model.pattern import pattern_of
-from shoal.model.simhash import NearDuplicates
+from shoal.model.simhash import SAMPLE, NearDuplicates
 from shoal.runtime.crawl.frequent import Frequent
 from shoal.runtime.sums import Closed
-from shoal.spider.run import SAMPLE
 
 log = logging.getLogger(__name__)
 

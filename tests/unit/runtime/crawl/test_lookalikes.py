@@ -5,9 +5,9 @@ import random
 
 import pytest
 
+from shoal.model.simhash import SAMPLE
 from shoal.runtime.crawl.lookalikes import Lookalikes
 from shoal.runtime.sums import Closed
-from shoal.spider.run import SAMPLE
 
 MOST = 10 * SAMPLE
 SAME = 0x0123_4567_89AB_CDEF
