@@ -168,14 +168,15 @@ def spell_ref(ref: PageRef) -> bytes:
 def _request_record(
     ids: RecordIds, request: Request, sent_headers: Headers, date: bytes, answer: bytes
 ) -> bytes:
-    first = f"{request.method} {_target(request.url)} HTTP/1.1"
-    block = _head([first, *_sent(tuple(sent_headers))]) + without_secrets(request.body)
+    first = _lines([f"{request.method} {_target(request.url)} HTTP/1.1"])
+    body = without_secrets(request.body) if request.body else b""
+    block = b"%b%b\r\n%b" % (first, _sent(tuple(sent_headers)), body)
     return _REQUEST % (ids(), _uri(request.url), date, answer, len(block), block)
 
 
 @lru_cache(maxsize=256)  # a crawl sends the same ones again and again
-def _sent(headers: tuple[tuple[str, str], ...]) -> list[str]:
-    return [f"{name}: {REDACTED if is_secret(name) else value}" for name, value in headers]
+def _sent(headers: tuple[tuple[str, str], ...]) -> bytes:
+    return _lines([f"{name}: {REDACTED if is_secret(name) else value}" for name, value in headers])
 
 
 def _response_head(response: Response) -> bytes:
@@ -188,14 +189,14 @@ def _response_head(response: Response) -> bytes:
             lines.append(f"{name}: {value}")
     if status not in _WITHOUT_LENGTH:
         lines.append(f"content-length: {len(response.wire)}")
-    return _head(lines)
+    return _lines(lines) + b"\r\n"
 
 
-def _head(lines: list[str]) -> bytes:
-    """Join header lines; a line break smuggled into a value becomes a space."""
-    text = "\r\n".join(lines) + "\r\n\r\n"
-    if text.count("\n") + text.count("\r") != 2 * len(lines) + 2 or "\0" in text:
-        text = "\r\n".join([line.translate(_BREAKS) for line in lines]) + "\r\n\r\n"
+def _lines(lines: list[str]) -> bytes:
+    """Put header lines below one another; a line break smuggled into a value becomes a space."""
+    text = "\r\n".join(lines) + "\r\n"
+    if text.count("\n") + text.count("\r") != 2 * len(lines) or "\0" in text:
+        text = "\r\n".join([line.translate(_BREAKS) for line in lines]) + "\r\n"
     try:
         return text.encode("latin-1")  # HTTP headers are bytes: one character, one byte
     except UnicodeEncodeError:

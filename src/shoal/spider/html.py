@@ -21,12 +21,13 @@ class Document(Selector):
     def __init__(self, markup: str | bytes) -> None:
         self._markup = markup
         self.tree = LexborHTMLParser(markup)
+        self._root = self.tree.root  # the tree would make another of it each time it is asked
 
     def css(self, query: str) -> SelectorList:
         asked = compiled(query)
         if not asked.native:
             return self._element.css(query)
-        root = self.tree.root
+        root = self._root
         if root is None:
             return SelectorList()
         if asked.marks_root or not asked.css:
@@ -35,7 +36,7 @@ class Document(Selector):
 
     def first(self, query: str) -> Selector | None:
         """Give the first that `css` would find, without looking for the others."""
-        asked, root = compiled(query), self.tree.root
+        asked, root = compiled(query), self._root
         if root is not None and asked.native and asked.take is Take.ELEMENT and not asked.marks_root:
             # Not in the stubs, but what `css_first` itself calls.
             nodes: list[LexborNode] = lexbor.find_first(asked.css, root)  # type: ignore[attr-defined]
@@ -52,11 +53,11 @@ class Document(Selector):
 
     @property
     def text(self) -> str:
-        return self.tree.root.text() if self.tree.root else ""
+        return self._root.text() if self._root else ""
 
     @property
     def attrib(self) -> dict[str, str]:
-        return _attributes(self.tree.root) if self.tree.root else {}
+        return _attributes(self._root) if self._root else {}
 
     @cached_property
     def _element(self) -> "Element":
