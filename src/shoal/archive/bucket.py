@@ -22,6 +22,9 @@ from shoal.model.errors import Misconfigured, Unavailable
 _CONNECT, _ANSWER = timedelta(seconds=5), timedelta(seconds=60)
 RETRIES = 5  # within one call, for 20 seconds at most; longer outages are the caller's to bear
 _RETRY = timedelta(seconds=20)
+# As the library spells it. The bare number may also be a part of a name, or of how long a try took: then an
+# object store that is away would make pages look cut short that are whole.
+_BEYOND = "status code: 416 "
 _LASTING = (
     exceptions.PermissionDeniedError,
     exceptions.UnauthenticatedError,
@@ -76,7 +79,7 @@ class SegmentBucket:
             except FileNotFoundError:
                 return None
             except exceptions.GenericError as error:
-                if "416" in _first_line(error):  # nothing there any more, not even one byte
+                if _BEYOND in str(error).partition("\n")[0]:  # nothing there any more, not even one byte
                     return b""
                 raise
 

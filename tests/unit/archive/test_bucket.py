@@ -184,6 +184,17 @@ def test_a_read_beyond_the_end_gives_what_is_there(bucket: Segments) -> None:
 
 
 @pytest.mark.usefixtures("environment")
+def test_a_store_that_is_away_is_not_taken_for_the_end_of_a_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr("shoal.archive.bucket.RETRIES", 0)
+    away = SegmentBucket(f"s3://{BUCKET}/x")
+
+    # Its number is also that of the answer to a read beyond the end.
+    with pytest.raises(Unavailable):
+        away.read(SegmentName.parse("books-20251115-00416.warc.gz"), 0, 10)
+
+
+@pytest.mark.usefixtures("environment")
 def test_what_a_person_has_to_change_is_said_without_secrets() -> None:
     segment = SegmentName.parse("books-20251115-00001.warc.gz")
     with pytest.raises(Misconfigured, match="there is no such bucket") as caught:
