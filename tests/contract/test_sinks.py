@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -328,6 +329,67 @@ def test_an_output_that_has_vanished_is_reported(output: Output) -> None:
 
     with pytest.raises(Misconfigured, match="not as this crawl has left it"):
         output.resume()
+
+
+def test_an_output_that_is_taken_away_while_it_is_written_is_noticed(output: Output) -> None:
+    sink = output.resume()
+    sink.write(items(range(10)))
+    output.commit(sink)
+    output.form.take_away(output.path)
+
+    sink.write(items(range(10, 20)))
+    with pytest.raises(Misconfigured, match=r"not as this crawl has left it|does not exist"):
+        sink.flush()
+    sink.close()
+
+
+@pytest.mark.parametrize("name", ["jsonl", "csv", "sqlite", "parquet"])
+def test_a_file_that_is_deleted_after_the_last_flush_is_noticed_at_the_end(name: str, tmp_path: Path) -> None:
+    form = FORMATS[name]
+    path = tmp_path / form.name
+    sink = form.open(path)
+    sink.restore(None)
+    sink.write(items(range(7)))  # a whole part
+    sink.flush()
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    with pytest.raises(Misconfigured, match="not as this crawl has left it"):
+        sink.finish()
+    sink.close()
+
+
+@pytest.mark.parametrize("name", ["jsonl", "csv"])
+def test_a_file_that_is_shortened_while_it_is_written_is_not_filled_with_nothing(
+    name: str, tmp_path: Path
+) -> None:
+    form = FORMATS[name]
+    path = tmp_path / form.name
+    sink = form.open(path)
+    sink.restore(None)
+    sink.write(items(range(10)))
+    sink.flush()
+    os.truncate(path, 5)
+
+    sink.write(items(range(10, 20)))
+    with pytest.raises(Misconfigured, match="not as this crawl has left it"):
+        sink.flush()
+    sink.close()
+    assert path.stat().st_size == 5
+
+
+def test_what_somebody_else_appends_to_a_file_is_no_part_of_it(tmp_path: Path) -> None:
+    sink = open_sink(str(tmp_path / "out.jsonl"))
+    sink.restore(None)
+    sink.write(items(range(2)))
+    sink.flush()
+    with (tmp_path / "out.jsonl").open("ab") as file:
+        file.write(b"x" * 1000)
+
+    sink.write(items(range(2, 4)))
+    sink.finish()
+    sink.close()
+
+    assert [number for number, _ in read_jsonl(tmp_path / "out.jsonl")] == [0, 1, 2, 3]
 
 
 def test_two_equal_items_under_different_keys_are_two_items(output: Output) -> None:

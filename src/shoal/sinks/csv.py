@@ -85,8 +85,11 @@ class CsvSink:
         return msgspec.msgpack.encode(Checkpoint(self._number, self._file.length, fields, closed))
 
     def finish(self) -> bytes:
-        """Nothing is left to do after the last flush."""
-        return self.flush()
+        """Flush for the last time, and see that the file is still there."""
+        checkpoint = self.flush()
+        assert self._file is not None
+        self._file.check()
+        return checkpoint
 
     def close(self) -> None:
         """Close the file."""

@@ -65,6 +65,7 @@ class AppendFile:
 
     def append(self, data: bytes) -> None:
         """Write `data` at the end; if it raises, repeat the call."""
+        self.check()
         with translated(self.path):
             view, offset = memoryview(data), self.length
             while view:
@@ -73,6 +74,18 @@ class AppendFile:
             if self._fsync:
                 os.fsync(self._descriptor)
         self.length = offset
+
+    def check(self) -> None:
+        """See that the file is still where it was, with all that was written; what else it has is cut off.
+
+        A file that was deleted or moved can be written to as long as it is open, and nobody would see it.
+        """
+        with translated(self.path):
+            found = os.fstat(self._descriptor)
+            if found.st_size < self.length or identity(self.path) != (found.st_dev, found.st_ino):
+                raise refuse_changed(self.path)
+            if found.st_size > self.length:
+                os.ftruncate(self._descriptor, self.length)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -93,6 +106,15 @@ class AppendFile:
         if self._fsync:
             os.fsync(self._descriptor)
             sync_folder(self.path.parent)
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Tell which file a path leads to; None: to none."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def lock(descriptor: int, path: Path) -> None:

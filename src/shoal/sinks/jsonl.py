@@ -40,8 +40,11 @@ class JsonlSink:
         return msgspec.msgpack.encode(self._file.length)
 
     def finish(self) -> bytes:
-        """Nothing is left to do after the last flush."""
-        return self.flush()
+        """Flush for the last time, and see that the file is still there."""
+        checkpoint = self.flush()
+        assert self._file is not None
+        self._file.check()
+        return checkpoint
 
     def close(self) -> None:
         """Close the file."""

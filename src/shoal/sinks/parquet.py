@@ -106,6 +106,9 @@ class ParquetSink:
         self.flush()
         if self._rows:
             self._complete()
+        for number in range(self._next):
+            if not part_path(self._path, number).exists():
+                raise refuse_changed(part_path(self._path, number))
         columns = merged(self._parts)
         for number, part in enumerate(self._parts):
             if schema_of(part) != schema_of(columns):

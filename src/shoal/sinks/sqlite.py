@@ -26,7 +26,7 @@ import msgspec
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import Item
 from shoal.sinks.columns import Columns, decode_item, spell_json
-from shoal.sinks.files import refuse, refuse_changed, translated
+from shoal.sinks.files import identity, refuse, refuse_changed, translated
 
 _SCHEMA = resources.files("shoal.sinks").joinpath("sqlite.sql").read_text()
 _OURS = ("_id", "_key")
@@ -59,6 +59,7 @@ class SqliteSink:
         self._fsync = fsync
         self._overwrite = overwrite
         self._database: sqlite3.Connection | None = None
+        self._opened: tuple[int, int] | None = None  # which file that is
         self._state = Checkpoint(b"", 0)
         self._columns = Columns()
         self._names: list[str] = []  # of the columns
@@ -76,6 +77,7 @@ class SqliteSink:
         try:
             with self._translated():
                 self._database = database = self._connect()
+                self._opened = identity(self._path)
                 if checkpoint is None:
                     self._state = self._start(database)
                 else:
@@ -99,6 +101,7 @@ class SqliteSink:
         """Put what was taken in into the table, in one transaction."""
         assert self._database is not None, "restore first"
         if self._pending:
+            self._check()
             records = [decode_item(item.json) for item in self._pending]
             columns = self._columns
             for record in records:
@@ -129,6 +132,7 @@ class SqliteSink:
     def finish(self) -> bytes:
         """Flush, and bring everything into the one file."""
         checkpoint = self.flush()
+        self._check()
         assert self._database is not None
         with self._translated():
             self._database.execute("PRAGMA wal_checkpoint(PASSIVE)")  # waits for nobody who is reading
@@ -139,6 +143,12 @@ class SqliteSink:
         if self._database:
             self._database.close()
             self._database = None
+
+    def _check(self) -> None:
+        """See that the file is still where it was: one that was deleted can be written to all the same."""
+        with translated(self._path):
+            if identity(self._path) != self._opened:
+                raise refuse_changed(self._path)
 
     def _connect(self) -> sqlite3.Connection:
         database = sqlite3.connect(self._path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
