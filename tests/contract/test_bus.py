@@ -1,12 +1,14 @@
 """What every bus promises: each announced page reaches a consumer, and counts once, whoever dies on the way."""
 
 import asyncio
+import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import nats
 import pytest
 from tests.contract.frontiers import UNLIMITED, link, page
 from tests.servers.nats import NatsServer, nats_server
@@ -17,6 +19,7 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.outcome import Acknowledgement, Done, Fetched, Settlement
 from shoal.stores.redis import RedisStore
+from shoal.stores.redis.streams import ShardStreams
 
 DEADLINE = 0.5  # seconds of silence; short, so that the tests need not wait
 PATIENCE = 60.0  # for a machine that is busy with other things
@@ -37,7 +40,13 @@ class Bench:
         """Join the bus; the worker relays, too, if that is needed."""
         async with AsyncExitStack() as stack:
             bus = await stack.enter_async_context(
-                open_bus(self.address, self.store, consumer=name, deadline=deadline)
+                open_bus(
+                    self.address,
+                    self.store,
+                    consumer=name,
+                    reannounce=self.frontier.reannounce,
+                    deadline=deadline,
+                )
             )
             group = await stack.enter_async_context(asyncio.TaskGroup())
             relay = group.create_task(bus.relay())
@@ -301,6 +310,40 @@ async def test_a_server_that_is_killed_and_started_again_still_delivers_everythi
     assert sorted(parsed) == sorted(names)
 
 
+@pytest.mark.parametrize("loss", ["its folder", "its messages"])
+async def test_what_a_queue_has_lost_is_announced_again(loss: str, tmp_path: Path) -> None:
+    paths = {f"p{number}" for number in range(40)}
+    async with on_nats(tmp_path) as bench:
+        assert isinstance(bench.server, NatsServer)
+        await bench.frontier.open_crawl("c", pace=UNLIMITED)
+        async with bench.consumer("w") as bus:
+            await bench.announce(*paths)
+            lost = await collect(bus, 20)
+            [done, *_] = lost
+            assert await bench.acknowledge(done) == [path_of(done)]
+            await bus.done([done])
+            while await ShardStreams(bench.store, "pages").length():  # noqa: ASYNC110 (until all are in the queue)
+                await asyncio.sleep(0.02)
+            if loss == "its folder":
+                bench.server.kill()
+                shutil.rmtree(bench.server.data)
+                await bench.server.begin()
+            else:
+                client = await nats.connect(bench.server.address)
+                [queue] = await client.jetstream().streams_info()
+                await client.jetstream().purge_stream(str(queue.config.name))
+                await client.close()
+            left, again = paths - {path_of(done)}, []
+            async with asyncio.timeout(PATIENCE):
+                while left:
+                    [*found] = await bus.deliver(limit=10, wait=1.0)
+                    again += await bench.acknowledge(*found)
+                    await bus.done(found)
+                    left -= set(again)
+        assert sorted(again) == sorted(paths - {path_of(done)})  # each of them once
+        assert (await bench.frontier.counts("c")).parsing == 0
+
+
 async def test_pages_of_a_process_that_is_killed_are_parsed_by_another(bench: Bench) -> None:
     names = [f"p{n}" for n in range(12)]
     await bench.announce(*names)
@@ -364,9 +407,16 @@ async def test_a_bus_that_is_not_there_is_said_to_be_so(
     monkeypatch.setattr("shoal.bus.nats._CONNECT", 0.3)
     async with on_streams(tmp_path) as bench:
         with pytest.raises(Misconfigured, match="nothing here speaks 'kafka'"):
-            open_bus("kafka://user:secret@127.0.0.1", bench.store, consumer="w")
+            open_bus(
+                "kafka://user:secret@127.0.0.1",
+                bench.store,
+                consumer="w",
+                reannounce=bench.frontier.reannounce,
+            )
         with pytest.raises(Unavailable, match="NATS: no answer"):
-            async with open_bus("nats://127.0.0.1:9", bench.store, consumer="w"):
+            async with open_bus(
+                "nats://127.0.0.1:9", bench.store, consumer="w", reannounce=bench.frontier.reannounce
+            ):
                 pass
 
 

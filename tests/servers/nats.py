@@ -15,11 +15,12 @@ class NatsServer(ServerProcess):
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
         self.address = f"nats://127.0.0.1:{self.port}"
+        self.data = folder / "data"
         binary = program(
             "nats-server", "nats-server", folders=str(Path(sys.executable).parent.relative_to("/"))
         )
         super().__init__(
-            [binary, "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", str(folder / "data")], folder
+            [binary, "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", str(self.data)], folder
         )
 
     async def begin(self) -> None:

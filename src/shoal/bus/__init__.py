@@ -31,10 +31,11 @@ lag() says how many pages are waiting and how many are being worked at, give or 
 changing from one to the other.
 
 After kill -9 of a consumer its pages come again within twice the deadline. After kill -9 of the server and a
-restart everything that was announced is still delivered.
+restart everything that was announced is still delivered. A server of a queue of its own that comes back with
+nothing, or loses what it had, is noticed by the relay: what it lost is announced again.
 """
 
-from shoal.bus.delivery import Bus, Delivery, Lag
+from shoal.bus.delivery import Bus, Delivery, Lag, Reannounce
 from shoal.bus.opening import open_bus
 
-__all__ = ["Bus", "Delivery", "Lag", "open_bus"]
+__all__ = ["Bus", "Delivery", "Lag", "Reannounce", "open_bus"]

@@ -1,6 +1,6 @@
 """What the bus brings, and the calls that every backend has."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -8,6 +8,9 @@ import msgspec
 from shoal.model.page import PageRecord
 from shoal.model.request import Request
 from shoal.model.url import host_key
+
+Reannounce = Callable[[], Awaitable[int]]
+"""Announces pages again that are open and that no stream of the store has; returns how many."""
 
 DEADLINE = 60.0  # seconds of silence after which a page is given to somebody else
 

@@ -4,6 +4,11 @@ The stream of a shard is an outbox. A relay, one at a time among all workers, pu
 of their own and deletes them when the server has confirmed them; dying between the two it publishes again
 what the server recognises by its id. Nothing is lost on the way, and hardly anything comes twice.
 
+The server may lose what it has confirmed: its folder, the last moments before a power cut, what somebody
+purged. The store still knows which pages are open. So where there is no queue they are announced again before
+it is made, and where the queue is empty although nothing waits to be relayed they are announced again now and
+then, those excepted that are. One that comes twice by that counts once.
+
 Which consumer has a page the store does not know here: of two that parse the same page, one too slow and its
 successor, the first to acknowledge is accepted and the other refused.
 
@@ -18,6 +23,7 @@ import logging
 import os
 import re
 import struct
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -31,7 +37,7 @@ from nats.aio.msg import Msg
 from nats.js.api import ConsumerConfig, RetentionPolicy, StorageType, StreamConfig
 from nats.js.client import JetStreamContext
 
-from shoal.bus.delivery import DEADLINE, Delivery, Lag
+from shoal.bus.delivery import DEADLINE, Delivery, Lag, Reannounce
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack
@@ -70,14 +76,23 @@ class NatsBus:
     """One consumer, and a relay if nobody else is; made by `open`."""
 
     def __init__(
-        self, client: Client, store: RedisStore, *, consumer: str, deadline: float, name: str
+        self,
+        client: Client,
+        store: RedisStore,
+        *,
+        consumer: str,
+        reannounce: Reannounce,
+        deadline: float,
+        name: str,
     ) -> None:
         self._client = client
         self._jetstream = client.jetstream(timeout=_CONFIRM)
         self._store = store
         self._streams = ShardStreams(store, "pages")
         self._consumer = consumer
+        self._reannounce = reannounce
         self._deadline = deadline
+        self._counted_at = time.monotonic()
         self._name = f"shoal-{name}"
         self._subscription: JetStreamContext.PullSubscription | None = None
         self._messages: dict[str, Msg] = {}  # by place, those that are not done
@@ -86,7 +101,13 @@ class NatsBus:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, address: str, store: RedisStore, *, consumer: str, deadline: float = DEADLINE
+        cls,
+        address: str,
+        store: RedisStore,
+        *,
+        consumer: str,
+        reannounce: Reannounce,
+        deadline: float = DEADLINE,
     ) -> AsyncIterator["NatsBus"]:
         """Connect, make the queue if it is not there, and join it."""
         name = await _name_of(store)
@@ -101,7 +122,9 @@ class NatsBus:
                         max_reconnect_attempts=-1,  # also the first time: hence our own limit above
                         reconnect_time_wait=1,
                     )
-                bus = cls(client, store, consumer=consumer, deadline=deadline, name=name)
+                bus = cls(
+                    client, store, consumer=consumer, reannounce=reannounce, deadline=deadline, name=name
+                )
                 await bus._join()
             try:
                 yield bus
@@ -159,9 +182,15 @@ class NatsBus:
                 await asyncio.sleep(_AGAIN)
 
     async def _join(self) -> None:
+        await self._make()
+        self._subscription = await self._jetstream.pull_subscribe_bind(DURABLE, self._name)
+
+    async def _make(self) -> None:
+        """Make the queue if it is not there, or not any more."""
         try:
             await self._jetstream.stream_info(self._name)
         except nats.js.errors.NotFoundError:
+            await self._announce_lost()  # first: a queue that is there counts as one that has lost nothing
             await self._jetstream.add_stream(
                 StreamConfig(
                     name=self._name,
@@ -174,7 +203,17 @@ class NatsBus:
         await self._jetstream.add_consumer(
             self._name, ConsumerConfig(durable_name=DURABLE, ack_wait=self._deadline, max_ack_pending=-1)
         )
-        self._subscription = await self._jetstream.pull_subscribe_bind(DURABLE, self._name)
+
+    async def _announce_lost(self) -> None:
+        if pages := await self._reannounce():
+            log.warning("bus.lost", extra={"pages": pages})
+
+    async def _recount(self) -> None:
+        """See to pages that the queue has lost: it holds a page until it is done with, and is empty."""
+        self._counted_at = time.monotonic()
+        told = await self._jetstream.stream_info(self._name)
+        if not told.state.messages:
+            await self._announce_lost()
 
     async def _leave(self) -> None:
         """Give back what was never handed out; what was in hand is for the contract to say."""
@@ -195,7 +234,10 @@ class NatsBus:
         assert self._subscription is not None
         try:
             messages = await self._subscription.fetch(limit, timeout=max(wait, 0.01))
-        except (nats.errors.Error, TimeoutError):  # nothing there, or nobody: that is the client's to mend
+        except TimeoutError:  # nothing there
+            return []
+        except nats.errors.Error:  # nobody there, or no queue: the client mends the one, the relay the other
+            await asyncio.sleep(min(wait, _AGAIN))
             return []
         deliveries = [self._delivery(message) for message in messages]
         self._suspects.extend(delivery for delivery in deliveries if delivery.number > 1)
@@ -225,11 +267,16 @@ class NatsBus:
 
     async def _relay_once(self) -> None:
         entries = await self._streams.read({}, count=RELAYED)
+        with _translated():
+            try:
+                if not entries and time.monotonic() - self._counted_at > self._deadline:
+                    await self._recount()
+                await together(map(self._publish, entries))
+            except (nats.js.errors.NotFoundError, nats.js.errors.NoStreamResponseError):
+                await self._make()
+                return
         if not entries:
             await self._streams.wait({}, seconds=TERM / 3, stop=asyncio.Event())
-            return
-        with _translated():
-            await together(map(self._publish, entries))
         for shard, group in groupby(entries, key=lambda entry: entry.shard):
             ids = [entry.id for entry in group]
             await self._store.do(self._store.tag(shard), "XDEL", self._streams.key(shard), *ids)

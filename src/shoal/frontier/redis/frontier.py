@@ -237,6 +237,24 @@ class RedisFrontier(RedisHosts):
             accepted += [one for one, done in zip(chunk, answers.decode(), strict=True) if done == "1"]
         return accepted
 
+    async def reannounce(self) -> int:
+        """Announce pages again that wait to be parsed and that no stream has any more; return how many."""
+        numbers = (await self._numbers()).values()
+        return sum(
+            await self._everywhere(
+                self._reannounce_in(tag, number) for tag in self._store.tags() for number in numbers
+            )
+        )
+
+    async def _reannounce_in(self, tag: str, crawl: int) -> int:
+        again, cursor = 0, b"0"
+        while True:
+            asked = (crawl, cursor)
+            cursor, number = await self._store.run(self._scripts.reannounce, tag, asked, promised=True)
+            again += int(number)
+            if cursor == b"0":
+                return again
+
     async def settle(self, settlements: Sequence[Settlement]) -> Committed:
         """End attempts."""
         return await self.commit(settlements)

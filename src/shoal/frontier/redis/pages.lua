@@ -15,13 +15,17 @@ local function bring_items(crawl, fp, items)
   count(crawl, 'items', number_of(items))
 end
 
--- Announce a page to the parse stage: in the same step as its state changes, so neither is without the other.
-local function announce(crawl, entry, record, page, holder)
+local function tell_of(crawl, entry, record, page, holder)
   local name = sub(holder, 1, 255)
   local id = call('XADD', tag .. ':pages', '*', 'crawl', terms_of(crawl).name, 'fp', entry.fp,
     'request', entry.request, 'page', page)
   call('HSET', tag .. ':pg:' .. crawl, entry.fp,
     pack('>HIc0c0Bc0', #id, #page, id, page, #name, name) .. record)
+end
+
+-- Announce a page to the parse stage: in the same step as its state changes, so neither is without the other.
+local function announce(crawl, entry, record, page, holder)
+  tell_of(crawl, entry, record, page, holder)
   count(crawl, 'parsing', 1)
 end
 

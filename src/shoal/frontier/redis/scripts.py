@@ -66,6 +66,7 @@ class Scripts:
         self.turn = self._script("turn", "epoch")
         self.settle = self._script("settle", "leases", "pages")
         self.acknowledge = self._script("acknowledge", "leases", "pages")
+        self.reannounce = self._script("reannounce", "leases", "pages")
         self.extend = self._script("extend", "leases")
         self.reclaim = self._script("reclaim", "leases")
         self.counts = self._script("counts", "leases")

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 from shoal.bus import Bus, Delivery, open_bus
 from shoal.frontier import Unparsed
+from shoal.frontier.redis import RedisFrontier
 from shoal.model.outcome import Acknowledgement
 from shoal.stores.redis import RedisStore
 
@@ -36,7 +37,13 @@ class Deliveries:
         cls, store: RedisStore, *, consumer: str, deadline: float, arrived: Callable[[str], None]
     ) -> AsyncIterator["Deliveries"]:
         """Join the store's bus, for as long as the block runs."""
-        async with open_bus(store.dsn.bus, store, consumer=consumer, deadline=deadline) as bus:
+        async with open_bus(
+            store.dsn.bus,
+            store,
+            consumer=consumer,
+            reannounce=RedisFrontier(store).reannounce,
+            deadline=deadline,
+        ) as bus:
             deliveries = cls(bus, deadline, arrived)
             yield deliveries
             # Only where all is well: a store that has just failed would be waited for once more.
