@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 from tests.contract.writing import TERM, WriterProcess, eventually, numbers_in, running, writer_of
 from tests.servers.postgres import ask, postgres
@@ -15,6 +16,7 @@ from tests.servers.redis import RedisServer, cluster, valkey
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
+from shoal.sinks.standing import unfinished
 from shoal.sinks.writer import Output, OutputWriter, item_streams
 from shoal.stores.redis import RedisStore
 
@@ -76,6 +78,30 @@ async def test_the_next_writer_goes_on_where_the_last_one_stopped(store: RedisSt
             await drained(store)
 
     assert numbers_in(out) == [0, 1, 2]
+
+
+async def test_an_output_whose_writer_was_killed_before_its_end_is_finished_by_the_next(
+    store: RedisStore, tmp_path: Path
+) -> None:
+    out = str(tmp_path / "out.parquet")
+    dead = await WriterProcess.start(str(store.dsn), CRAWL, out, "dead")
+    for number in range(20):
+        await settle_page(store, [number])
+    await drained(store)
+    await dead.kill()
+    assert not (tmp_path / "out.parquet" / "part-00000.parquet").exists()  # rows that wait to become a part
+    assert await unfinished(store, CRAWL, [out], node="here")
+    assert not await unfinished(store, CRAWL, [out], node="elsewhere")
+
+    over = asyncio.Event()
+    over.set()
+
+    async def is_finished() -> bool:
+        await writer_of(store, CRAWL, out, holder="next").run(over)
+        return not await unfinished(store, CRAWL, [out], node="here")
+
+    await eventually(is_finished)
+    assert sorted(pq.read_table(out)["n"].to_pylist()) == list(range(20))
 
 
 async def test_an_entry_stays_until_every_output_has_it(store: RedisStore, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ Nothing is locked and nobody is held up. What an output holds is read before wha
 writer is at work, the two together can seem too few and never too many.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -33,6 +33,21 @@ async def ever_written(store: RedisStore, crawl: int) -> list[str]:
     tag = store.tag(crawl % store.shards)
     fields = await store.do(tag, "HKEYS", f"{tag}:writer:{crawl}")
     return sorted(name.decode().removeprefix("name ") for name in fields if name.startswith(b"name "))
+
+
+async def unfinished(store: RedisStore, crawl: int, outputs: Sequence[str], *, node: str) -> bool:
+    """Tell whether any output that a machine may write has a writer that has not finished it.
+
+    A writer steps down when it has. One that was killed never does: somebody has to finish for it.
+    """
+    tag = store.tag(crawl % store.shards)
+    for output in outputs:
+        name = shown(output)
+        asked = (f"holder {name}", f"node {name}")
+        holder, home = await store.do(tag, "HMGET", f"{tag}:writer:{crawl}", *asked)
+        if holder is not None and (is_database(output) or home == node.encode()):
+            return True
+    return False
 
 
 async def standing(store: RedisStore, crawl: int, output: str, *, node: str) -> Standing:

@@ -113,9 +113,10 @@ class OutputWriter:
     async def run(self, stop: asyncio.Event) -> None:
         """Write until `stop` is set, then finish the output. Raises `Misconfigured` if it cannot be written.
 
-        What is unavailable, the store or the output, is waited for.
+        What is unavailable, the store or the output, is waited for. If `stop` is set already, there is one
+        try: a writer that was killed may have left the output unfinished (`standing.unfinished`).
         """
-        while not stop.is_set():
+        while True:
             try:
                 wait = await self._election.stand()
                 if self._election.elsewhere:
@@ -128,6 +129,8 @@ class OutputWriter:
                 self._complain(str(error))
                 wait = _AGAIN
             await _sleep(stop, wait)
+            if stop.is_set():
+                return
 
     @property
     def post(self) -> Post:

@@ -10,6 +10,7 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured
 from shoal.runtime.fleet.joining import settings_of
 from shoal.sinks.names import shown
+from shoal.sinks.standing import unfinished
 from shoal.sinks.writer import Output, OutputWriter
 from shoal.stores.redis import RedisStore
 
@@ -42,8 +43,8 @@ class Outputs:
         ]
 
     def attends(self, record: CrawlRecord) -> bool:
-        """Tell whether this is the way in which the outputs are being written."""
-        return bool(self._tasks) and self._revision == record.revision
+        """Tell whether this is the way in which the outputs are being written, or cannot be."""
+        return self._revision == record.revision and bool(self._tasks or self.refused)
 
     async def attend(self, group: asyncio.TaskGroup, record: CrawlRecord) -> None:
         """Write the outputs of a crawl from now on, whenever no other worker does."""
@@ -83,3 +84,9 @@ class Outputs:
             log.error("output.refused", extra={"crawl": record.name, "why": str(error)})
         finally:
             self._writers.pop(output, None)
+
+
+async def are_finished(store: RedisStore, record: CrawlRecord) -> bool:
+    """Tell whether every output that this machine may write was finished by whoever wrote it last."""
+    number = await RedisFrontier(store).number(record.name)
+    return not await unfinished(store, number, record.outputs, node=os.uname().nodename)
