@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
 
@@ -12,7 +13,7 @@ from shoal.archive.members import pack, pack_dense, pack_short
 from shoal.archive.names import SegmentName, file_name
 from shoal.archive.segments import Segments
 from shoal.archive.warc import Headers, RecordIds, page_records, revisit_records, warcinfo_record
-from shoal.model.errors import Misconfigured
+from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.limits import MIB
 from shoal.model.page import PageRecord, PageRef, Response
 from shoal.model.request import Request
@@ -197,10 +198,11 @@ class ArchiveWriter:
 
     def _relieve(self) -> None:
         """Empty the buffer; what takes long to write is left to whoever flushes."""
-        if self._folder.grows:
-            self.flush()
-        else:
+        if not self._folder.grows:
             self._take()
+            return
+        with suppress(Unavailable):  # it is kept, and whoever flushes is told
+            self.flush()
 
     def _rotate(self, at: float) -> None:
         self._relieve()

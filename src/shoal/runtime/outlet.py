@@ -5,14 +5,22 @@ they reach is part of the store's transaction. In a fleet many workers run one c
 writer: the items travel with the settlement of their page, and the store passes them on in the same step.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from shoal.model.errors import Unavailable
 from shoal.model.outcome import Acknowledgement, Settlement
 from shoal.model.page import Item, ParseResult
 from shoal.runtime import sums
+
+log = logging.getLogger(__name__)
+
+AGAIN = 1.0  # seconds after which an archive that could not be written is tried again
 
 Ended = TypeVar("Ended", Settlement, Acknowledgement)
 
@@ -90,12 +98,19 @@ class OwnOutputs:
 
 
 class Streamed:
-    """Items travel with their page through the store, to whoever writes the outputs."""
+    """Items travel with their page through the store, to whoever writes the outputs.
 
-    def __init__(self, archive: Archive, rejects: Sinks, totals: sums.Sums) -> None:
+    An archive that cannot be written is waited for, like the store: a worker that ended instead would leave
+    what it has in hand to others, who can archive it no better. `patience` says for how many seconds.
+    """
+
+    def __init__(
+        self, archive: Archive, rejects: Sinks, totals: sums.Sums, *, patience: Callable[[], float]
+    ) -> None:
         self._archive = archive
         self._rejects = rejects  # this worker's own: they are for people, and need not be exact
         self._totals = totals
+        self._patience = patience
 
     def put(self, ended: Ended, result: ParseResult) -> Ended:
         self._totals.add(ended.outcome, result)
@@ -103,9 +118,17 @@ class Streamed:
         return msgspec.structs.replace(ended, items=result.items)
 
     async def flush(self) -> Durable:
-        await self._archive.flush_aside()
-        self._rejects.flush()
-        return Durable()
+        began = time.monotonic()
+        while True:
+            try:
+                await self._archive.flush_aside()
+                self._rejects.flush()
+                return Durable()
+            except Unavailable as error:
+                if time.monotonic() - began > self._patience():
+                    raise
+                log.warning("archive.waits", extra={"why": str(error)})
+            await asyncio.sleep(AGAIN)
 
     def finish(self) -> Durable:
         self._rejects.finish()

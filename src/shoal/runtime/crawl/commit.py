@@ -61,7 +61,8 @@ class Committer:
         self._settlements: list[tuple[Settlement, ParseResult | None]] = []
         self._acknowledgements: list[tuple[Acknowledgement, ParseResult | None]] = []
         self._lost: Counter[int] = Counter()  # pages settled too late whose parse is still to come
-        self._committing = 0
+        self._committing: list[Lease] = []
+        self._acknowledging = 0
         self._first = asyncio.Event()
         self._full = asyncio.Event()
 
@@ -81,7 +82,12 @@ class Committer:
     @property
     def pending(self) -> int:
         """Count what was handed in and is not durable yet."""
-        return len(self._settlements) + len(self._acknowledgements) + self._committing
+        return len(self.leases) + len(self._acknowledgements) + self._acknowledging
+
+    @property
+    def leases(self) -> list[Lease]:
+        """List the leases that were handed in and are not settled yet, whatever that is waiting for."""
+        return [*self._committing, *(settlement.lease for settlement, _ in self._settlements)]
 
     def late(self, now: float) -> bool:
         """Tell whether a lease that was handed in has run out: then this process was stopped in between."""
@@ -106,7 +112,8 @@ class Committer:
         self._full.clear()
         if not settlements and not acknowledgements:
             return
-        self._committing = len(settlements) + len(acknowledgements)
+        self._committing = [settlement.lease for settlement, _ in settlements]
+        self._acknowledging = len(acknowledgements)
         # A lease that ran out while its page was in hand belongs to somebody else now, and so do its items.
         held = [entry for entry in settlements if self._store.holds(entry[0].lease)]
         if len(held) < len(settlements):
@@ -123,7 +130,7 @@ class Committer:
         await self._store.commit(settled, acknowledged, durable.checkpoints, durable.crawl_state)
         if acknowledged and self._on_acknowledged is not None:
             await self._on_acknowledged(acknowledged)
-        self._committing = 0
+        self._committing, self._acknowledging = [], 0
         self._on_commit()
 
     def _told(self, ended: Ended, result: ParseResult | None) -> Ended:

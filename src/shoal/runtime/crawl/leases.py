@@ -68,9 +68,13 @@ class Leases:
         return grant
 
     async def extend(self) -> None:
-        """Move the deadlines that come near: what is out is still being worked on."""
+        """Move the deadlines that come near: what is out is still being worked on.
+
+        So is what was handed in, as long as an archive that does not answer keeps it from being settled.
+        """
         before = self._ownership.extend_before(self._ttl)
-        if not (near := [lease for lease in self if lease.leased_until < before]):
+        held = [*self, *self._committer.leases]
+        if not (near := [lease for lease in held if lease.leased_until < before]):
             return
         await self._commit_late()
         for renewed in await self._frontier.extend(near, self._ttl):

@@ -86,7 +86,7 @@ async def join_crawl(
             fetcher=await open_crawl_fetcher(
                 stack, settings, frontier, jar, border, gate=SharedGate(frontier.turn)
             ),
-            outlet=Streamed(archive, rejects, totals),
+            outlet=Streamed(archive, rejects, totals, patience=lambda: store.patience),
             pages=Pages(archive, ArchiveReader(segments, decode_archived, limits=settings.fetch)),
             parser=parser,
             totals=totals,

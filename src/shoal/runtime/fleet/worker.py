@@ -28,7 +28,7 @@ from shoal.fleet.crawls import CrawlRecord, Crawls
 from shoal.fleet.workers import EVERY, CrawlAt, Heartbeat, Workers
 from shoal.frontier.answers import Counts
 from shoal.frontier.redis import RedisFrontier
-from shoal.model.errors import Misconfigured
+from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.runtime.crawl import Crawl
 from shoal.runtime.figures import Done, WorkerFigures
 from shoal.runtime.finished import is_finished
@@ -36,7 +36,7 @@ from shoal.runtime.fleet.deliveries import Deliveries
 from shoal.runtime.fleet.doing import AtWork, doing
 from shoal.runtime.fleet.joining import join_crawl
 from shoal.runtime.fleet.lag import MOST_UNPARSED, MOST_UNWRITTEN, on_their_way
-from shoal.runtime.fleet.outputs import Outputs
+from shoal.runtime.fleet.outputs import Outputs, are_finished
 from shoal.runtime.fleet.submit import FOLDER
 from shoal.runtime.plan import Stop
 from shoal.runtime.snapshot import Ending, Snapshot, Summary
@@ -201,11 +201,17 @@ class Worker:
                     desk.stop.ask()
                 group.create_task(self._run(desk), name=f"crawl.{desk.record.name}")
         if "sink" in self._plan.roles and not desk.written:
-            if not desk.outputs.attends(desk.record):
-                await desk.outputs.attend(group, desk.record)
-            if _ended(desk) and not await on_their_way(self._store, desk.record.name):
-                await desk.outputs.leave()
-                desk.written = True
+            await self._attend(group, desk)
+
+    async def _attend(self, group: asyncio.TaskGroup, desk: Desk) -> None:
+        """See to a crawl's outputs, until all of them have every item and are finished."""
+        outputs = desk.outputs
+        if _ended(desk) and not await on_their_way(self._store, desk.record.name):
+            await outputs.leave()
+            # Whoever wrote one may have been killed before it was finished, or be about to finish it.
+            desk.written = await are_finished(self._store, desk.record)
+        if not desk.written and not outputs.attends(desk.record):
+            await outputs.attend(group, desk.record)
 
     async def _run(self, desk: Desk) -> None:
         """Run a crawl's loop to its end, whichever that is."""
@@ -236,6 +242,11 @@ class Worker:
                 # Other workers may have what this one lacks, and other crawls may lack nothing.
                 desk.refused = str(_first(several))
                 log.error("worker.cannot_serve", extra={**about, "why": desk.refused})
+        except* Unavailable as several:
+            # Whoever waits for a store as long as it takes does so for an archive; it is tried again soon.
+            if math.isfinite(self._store.patience):
+                raise
+            log.warning("archive.waits", extra={"why": str(_first(several))})
         finally:
             desk.before = desk.done
             desk.running, desk.crawl = False, None
@@ -350,7 +361,7 @@ class Worker:
         )
 
 
-def _first(errors: BaseExceptionGroup[Misconfigured]) -> BaseException:
+def _first(errors: BaseExceptionGroup[ShoalError]) -> BaseException:
     """Find the error that task groups have wrapped up, the first of several."""
     first = errors.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -22,6 +22,7 @@ class ToldFrontier:
         self.calls: list[str] = []
         self.settled: list[Settlement] = []
         self.lost: set[int] = set()  # tokens
+        self.extended: list[int] = []  # fingerprints
 
     async def lease(
         self, *, holder: str, limit: int, ttl: float, crawls: Sequence[str] | None = None
@@ -34,6 +35,7 @@ class ToldFrontier:
 
     async def extend(self, leases: Sequence[Lease], ttl: float) -> Sequence[Lease]:
         self.calls.append("extend")
+        self.extended += [lease.fingerprint for lease in leases]
         return [msgspec.structs.replace(lease, leased_until=1000.0) for lease in leases]
 
     async def commit(

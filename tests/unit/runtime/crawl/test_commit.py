@@ -1,16 +1,19 @@
 """Group commit: the order that the promises rest on."""
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 import pytest
 
+from shoal.model.errors import Unavailable
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Gone, Lease, Settlement
 from shoal.model.page import Item, PageRecord, PageRef, ParseFault, ParseResult
 from shoal.model.request import Request
+from shoal.runtime import outlet
 from shoal.runtime.crawl.commit import MOST, Committer
 from shoal.runtime.outlet import OwnOutputs, Streamed
 from shoal.runtime.sums import KEY, Sums
@@ -90,6 +93,17 @@ class SinkWitness:
 
     def finish(self) -> bytes:
         return self.flush()
+
+
+@dataclass
+class AbsentArchive(Witness):
+    times: int = 0  # that it does not answer
+
+    async def flush_aside(self) -> None:
+        if self.times:
+            self.times -= 1
+            raise Unavailable("archive: nobody is there")
+        self.flush()
 
 
 @dataclass
@@ -222,7 +236,7 @@ async def test_in_a_fleet_items_travel_with_their_page_once_it_is_archived() -> 
     witness = Witness(lost={2})
     work = Committer(
         witness,
-        Streamed(witness, RejectsWitness(witness), Sums()),
+        Streamed(witness, RejectsWitness(witness), Sums(), patience=lambda: 0.0),
         on_commit=lambda: None,
         on_stale=lambda: None,
     )
@@ -236,6 +250,29 @@ async def test_in_a_fleet_items_travel_with_their_page_once_it_is_archived() -> 
     assert witness.rejected == ["bad 1"]
     assert witness.calls == ["archive", "rejects", "commit"]
     assert witness.checkpoints == {}
+
+
+async def test_in_a_fleet_an_archive_that_does_not_answer_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outlet, "AGAIN", 0.0)
+    witness = AbsentArchive(times=3)
+    streamed = Streamed(witness, RejectsWitness(witness), Sums(), patience=lambda: math.inf)
+    work = Committer(witness, streamed, on_commit=lambda: None, on_stale=lambda: None)
+    work.settle(settlement(1), brought("k"))
+
+    await work.flush()
+
+    assert witness.times == 0
+    assert witness.carried == ["k"]
+
+
+async def test_nobody_waits_for_an_archive_longer_than_for_the_store() -> None:
+    witness = AbsentArchive(times=3)
+    streamed = Streamed(witness, RejectsWitness(witness), Sums(), patience=lambda: -1.0)
+
+    with pytest.raises(Unavailable):
+        await streamed.flush()
 
 
 async def test_nothing_in_hand_costs_no_transaction() -> None:

@@ -1,5 +1,7 @@
 """Leases that are out: what counts as owed, and what happens when one runs out."""
 
+import asyncio
+
 import pytest
 from tests.unit.runtime.crawl.leased import AtHundred, Nowhere, ToldFrontier, lease
 
@@ -7,13 +9,28 @@ from shoal.model.outcome import Gone, Lease, Released, Settlement
 from shoal.runtime.crawl.commit import Committer
 from shoal.runtime.crawl.leases import Leases
 from shoal.runtime.crawl.ownership import Ownership
+from shoal.runtime.outlet import Durable, Outlet
+
+
+class Waiting(Nowhere):
+    """The way out of a crawl whose archive does not answer until it is `there`."""
+
+    def __init__(self) -> None:
+        self.asked, self.there = asyncio.Event(), asyncio.Event()
+
+    async def flush(self) -> Durable:
+        self.asked.set()
+        await self.there.wait()
+        return Durable()
 
 
 class Bench:
-    def __init__(self, ownership: Ownership) -> None:
+    def __init__(self, ownership: Ownership, outlet: Outlet | None = None) -> None:
         self.frontier = ToldFrontier()
         self.renewed = 0
-        self.committer = Committer(self.frontier, Nowhere(), on_commit=lambda: None, on_stale=lambda: None)
+        self.committer = Committer(
+            self.frontier, outlet or Nowhere(), on_commit=lambda: None, on_stale=lambda: None
+        )
         self.leases = Leases(
             self.frontier, self.committer, ownership, crawl="c", holder="h", ttl=60.0, on_lost=self._lost
         )
@@ -57,6 +74,23 @@ async def test_only_deadlines_that_come_near_are_moved(bench: Bench) -> None:
     assert [out.leased_until for out in bench.leases] == [1000.0, 131.0]
     await bench.leases.extend()
     assert bench.frontier.calls.count("extend") == 1
+
+
+async def test_what_waits_to_be_settled_is_extended_as_well() -> None:
+    archive = Waiting()
+    bench = Bench(AtHundred(), archive)
+    await bench.take(lease(1, until=120.0), lease(2, until=120.0))
+    bench.leases.settle(Settlement(lease(1, until=120.0), Gone(404)))
+    committing = asyncio.ensure_future(bench.committer.flush())
+    await archive.asked.wait()
+    bench.leases.settle(Settlement(lease(2, until=120.0), Gone(404)))
+
+    await bench.leases.extend()
+
+    assert bench.frontier.extended == [1, 2]
+    archive.there.set()
+    await committing
+    assert [one.lease.fingerprint for one in bench.frontier.settled] == [1]
 
 
 @pytest.mark.parametrize("call", ["lease", "extend"])

@@ -1,0 +1,119 @@
+"""The network between a fleet and one of its servers: a proxy on this machine, in fair weather and in foul."""
+
+import asyncio
+import random
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import Enum
+
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset
+
+
+class Sky(Enum):
+    FAIR = "everything goes through"
+    DOWN = "connections are reset, and so are new ones"
+    LOSSY = "one answer in twenty does not arrive, or a part of it, although the server did what it was asked"
+
+
+class Weather:
+    """Made by `weather`. It has a thread of its own: whoever runs a test waits for commands in the loop."""
+
+    def __init__(self, target: int, rng: random.Random) -> None:
+        self.port = 0
+        self.losses = 0
+        self._target = target
+        self._rng = rng
+        self._sky = Sky.FAIR
+        self._open: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        self._ready, self._over = threading.Event(), asyncio.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        self._ready.wait()
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+
+    def become(self, sky: Sky) -> None:
+        def change() -> None:
+            self._sky = sky
+            if sky is Sky.DOWN:
+                for writer in list(self._open):
+                    _reset(writer)
+
+        self._loop.call_soon_threadsafe(change)
+
+    def _run(self) -> None:
+        self._loop.run_until_complete(self._serve())
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await self._over.wait()
+        server.close()
+        for writer in list(self._open):
+            _reset(writer)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._sky is Sky.DOWN:
+            _reset(writer)
+            return
+        try:
+            answers, questions = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            _reset(writer)
+            return
+        self._open |= {writer, questions}
+        with suppress(ConnectionError):
+            await asyncio.gather(self._ask(reader, questions), self._answer(answers, writer, questions))
+        self._open -= {writer, questions}
+        writer.close()
+        questions.close()
+
+    async def _ask(self, reader: asyncio.StreamReader, server: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            server.write(data)
+            await server.drain()
+        server.write_eof()
+
+    async def _answer(
+        self, reader: asyncio.StreamReader, client: asyncio.StreamWriter, server: asyncio.StreamWriter
+    ) -> None:
+        while data := await reader.read(1 << 16):
+            if self._sky is Sky.LOSSY and self._rng.random() < 1 / 20:
+                self.losses += 1
+                client.write(data[: self._rng.randrange(len(data))])
+                await client.drain()
+                # A connection may also end in good order, as far as the client can see.
+                client.write_eof() if self._rng.random() < 1 / 2 else _reset(client)
+                _reset(server)
+                return
+            client.write(data)
+            await client.drain()
+        client.write_eof()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    raw: socket.socket = writer.get_extra_info("socket")
+    with suppress(OSError):
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    writer.transport.abort()
+
+
+@contextmanager
+def weather(target: int, seed: int = 1) -> Iterator[Weather]:
+    """Stand between whoever connects to `port` and the server at the port `target`."""
+    between = Weather(target, random.Random(seed))
+    between.start()
+    try:
+        yield between
+    finally:
+        between.stop()
