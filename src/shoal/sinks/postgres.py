@@ -10,7 +10,9 @@ Exactly once. A flush is one transaction: COPY into a temporary table, an upsert
 number in `_shoal_outputs`, where it also locks out any other writer of the table. Whoever has not seen the
 answer finds the number, and the mark of that very attempt, and knows. A flush keeps what is needed to undo it
 (`_shoal_undo`): if the crawl's store never commits the checkpoint, `restore` takes it back. A flush with a
-note needs no undo: the note is committed with the items, and says where to go on.
+note needs no undo: the note is committed with the items, and says where to go on. Whoever has looked at the
+note (`kept`) goes on only if nobody has written since: it may have been stopped, and replaced by another
+writer whose items must not be taken back. It hears that the output is unavailable, and looks again.
 
 What cannot be stored. NUL becomes `\\0`. A row that PostgreSQL refuses (too long, too deep, a constraint of
 yours) does not hold up the others: they are stored, and it goes to `_shoal_rejected`, with the reason.
@@ -27,7 +29,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.errors import Misconfigured, Rejected, Unavailable
 from shoal.model.page import Item
 from shoal.sinks.files import refuse, refuse_changed
 from shoal.sinks.names import name_of
@@ -70,6 +72,8 @@ class PostgresSink:
         self._session = Session(dsn, name=self._name, patience=patience, first=BATCH)
         self._state = Checkpoint(b"", 0)
         self._note: bytes | None = None
+        self._looked = False  # by `kept`
+        self._seen: Checkpoint | None = None  # what there was then
         self._pending: list[Item] = []
         self._sending: _Batch | None = None
 
@@ -161,11 +165,15 @@ class PostgresSink:
         number = self._state.flushes + 1
         async with connection.transaction():
             found = await self._find(connection, "FOR UPDATE")
-            if found is None or found[0].output != self._state.output:
+            if found is None:
                 raise refuse_changed(self._name)
             state, attempt = found
             if state.flushes == number and attempt == batch.attempt:
                 return state  # an earlier attempt, whose answer was lost
+            if state != self._state and batch.note is not None:
+                raise self._replaced()
+            if state.output != self._state.output:
+                raise refuse_changed(self._name)
             if state.flushes != self._state.flushes:
                 raise Misconfigured(f"output {self._name}: another crawl is writing it")
             await self._copy(rows, connection)
@@ -195,21 +203,35 @@ class PostgresSink:
         return None if found is None else (Checkpoint(*found[:4]), found[4])
 
     async def _kept(self, connection: Connection) -> tuple[bytes, bytes] | None:
+        self._looked, self._seen = True, None
         if not await self._exists(connection, f"{self._schema}_shoal_outputs"):
             return None
-        note = await connection.fetchval(
-            f"SELECT note FROM {self._schema}_shoal_outputs WHERE output = $1",  # noqa: S608 (quoted)
+        # In one look: a writer that was stopped may still end its flush, and a note goes with its checkpoint.
+        found = await connection.fetchrow(
+            f"SELECT note, id, flushes, items, rows FROM {self._schema}_shoal_outputs"  # noqa: S608 (quoted)
+            " WHERE output = $1",
             self._table,
         )
-        found = await self._find(connection)
-        return None if found is None or note is None else (msgspec.msgpack.encode(found[0]), note)
+        if found is None:
+            return None
+        note, *state = found
+        self._seen = Checkpoint(*state)
+        return None if note is None else (msgspec.msgpack.encode(self._seen), note)
+
+    def _check_unseen(self, found: tuple[Checkpoint, bytes | None] | None) -> None:
+        if self._looked and self._seen != (found and found[0]):
+            raise self._replaced()
+
+    def _replaced(self) -> Unavailable:
+        return Unavailable(f"output {self._name}: another worker has written to it meanwhile")
 
     async def _start(self, connection: Connection) -> Checkpoint:
         async with connection.transaction():
             # Of two that start at once one waits: making a table that is being made is an error.
             await connection.execute("SELECT pg_advisory_xact_lock(hashtext('shoal'))")
             await connection.execute(self._spelled(SCHEMA))
-            found = await self._find(connection)
+            found = await self._find(connection, "FOR UPDATE")
+            self._check_unseen(found)
             exists = await self._exists(connection, self._items)
             if exists and (found is None or (found[0].flushes and not self._overwrite)):
                 raise refuse(self._name)
@@ -236,6 +258,8 @@ class PostgresSink:
             found = None
             if await self._exists(connection, self._items):
                 found = await self._find(connection, "FOR UPDATE")
+            if found is not None:
+                self._check_unseen(found)
             if found is None or found[0].output != kept.output or found[0].flushes < kept.flushes:
                 raise refuse_changed(self._name)
             if found[0].flushes > kept.flushes:

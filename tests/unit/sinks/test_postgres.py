@@ -348,3 +348,32 @@ def test_a_password_can_come_from_the_environment(
 def test_an_address_that_nobody_answers_is_unavailable() -> None:
     with pytest.raises(Unavailable):
         PostgresSink("postgresql://nobody@127.0.0.1:9/none", patience=0.2).restore(None)
+
+
+@pytest.mark.parametrize("overwrite", [False, True], ids=["kept", "fresh"])
+def test_a_writer_that_was_stopped_as_it_opened_a_table_takes_nothing_back(dsn: str, overwrite: bool) -> None:
+    first, late = (PostgresSink(dsn, overwrite=overwrite, patience=0.0) for _ in range(2))
+    assert first.kept() is late.kept() is None
+    first.restore(None)
+    first.write([item(1)])
+    begun = first.flush(b"up to 1")
+
+    with pytest.raises(Unavailable, match="another worker has written to it meanwhile"):
+        late.restore(None)
+    assert late.kept() == (begun, b"up to 1")
+    first.write([item(2)])
+    first.flush(b"up to 2")
+
+    with pytest.raises(Unavailable, match="another worker has written to it meanwhile"):
+        late.restore(begun)
+    kept = late.kept()
+    assert kept is not None
+    late.restore(kept[0])
+    late.write([item(3)])
+    late.flush(b"up to 3")
+    first.write([item(4)])
+    with pytest.raises(Unavailable, match="another worker has written to it meanwhile"):
+        first.flush(b"up to 4")
+    assert numbers(dsn) == [1, 2, 3]
+    first.close()
+    late.close()
