@@ -104,6 +104,25 @@ async def test_an_output_whose_writer_was_killed_before_its_end_is_finished_by_t
     assert sorted(pq.read_table(out)["n"].to_pylist()) == list(range(20))
 
 
+async def test_a_clock_that_was_set_back_keeps_no_output_from_its_next_writer(
+    store: RedisStore, tmp_path: Path
+) -> None:
+    out = str(tmp_path / "out.jsonl")
+    await settle_page(store, [1])
+    async with running(writer_of(store, CRAWL, out, holder="dead")):
+        await drained(store)
+    # As a writer would have left it that was killed before the server's clock went back by an hour.
+    tag = store.tag(CRAWL % store.shards)
+    now, _ = await store.do(tag, "TIME")
+    left = ("holder " + out, "dead", "until " + out, str((int(now) + 3600) * 1000))
+    await store.do(tag, "HSET", f"{tag}:writer:{CRAWL}", *left)
+
+    await settle_page(store, [2])
+    async with running(writer_of(store, CRAWL, out, holder="next")):
+        await drained(store)
+    assert numbers_in(tmp_path / "out.jsonl") == [1, 2]
+
+
 async def test_an_entry_stays_until_every_output_has_it(store: RedisStore, tmp_path: Path) -> None:
     first, second = tmp_path / "a.jsonl", tmp_path / "b.csv"
     await settle_page(store, [1])

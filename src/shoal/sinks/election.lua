@@ -17,12 +17,17 @@ if ARGV[5] ~= '' then
 end
 redis.call('HSETNX', writers, NAME, ARGV[6])
 local name, holder, deadline = unpack(redis.call('HMGET', writers, NAME, HOLDER, DEADLINE))
-local left = (tonumber(deadline) or 0) - now
+local left, term = (tonumber(deadline) or 0) - now, tonumber(ARGV[4])
+if term > 0 and left > term then
+  -- The server's clock was set back. Whoever holds it has one more term to say so, and not until time has caught up.
+  left = term
+  redis.call('HSET', writers, DEADLINE, string.format('%.0f', now + term))
+end
 if holder and holder ~= ARGV[3] and left > 0 then
   return {left, name}
 end
-if tonumber(ARGV[4]) > 0 then
-  redis.call('HSET', writers, HOLDER, ARGV[3], DEADLINE, string.format('%.0f', now + ARGV[4]))
+if term > 0 then
+  redis.call('HSET', writers, HOLDER, ARGV[3], DEADLINE, string.format('%.0f', now + term))
 else
   redis.call('HDEL', writers, HOLDER, DEADLINE)
 end
