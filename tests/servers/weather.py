@@ -5,7 +5,7 @@ import random
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
 
@@ -28,16 +28,16 @@ class Weather:
         self._rng = rng
         self._sky = Sky.FAIR
         self._open: set[asyncio.StreamWriter] = set()
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._ready, self._over = threading.Event(), asyncio.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
     def start(self) -> None:
         self._thread.start()
         self._ready.wait()
 
     def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._over.set)
+        self._call(self._over.set)
         self._thread.join()
 
     def become(self, sky: Sky) -> None:
@@ -47,13 +47,14 @@ class Weather:
                 for writer in list(self._open):
                     _reset(writer)
 
+        self._call(change)
+
+    def _call(self, change: Callable[[], None]) -> None:
+        assert self._loop is not None, "start first"
         self._loop.call_soon_threadsafe(change)
 
-    def _run(self) -> None:
-        self._loop.run_until_complete(self._serve())
-        self._loop.close()
-
     async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
         server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()

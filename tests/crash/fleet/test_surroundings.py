@@ -79,6 +79,20 @@ async def test_a_file_that_is_deleted_under_a_fleet_ends_it_with_the_reason(tmp_
             assert fleet.verify().code == 5
 
 
+@pytest.mark.slow
+async def test_a_store_that_is_full_is_worked_off_by_whoever_joins(tmp_path: Path) -> None:
+    async with valkey(tmp_path / "server") as server, serving_graph(SHAPE) as (_, graph):
+        with Fleet(server.dsn, tmp_path) as fleet:
+            assert fleet.submit(graph.start).code == 0
+            await server.ask("CONFIG", "SET", "maxmemory", "1mb")
+            workers = [fleet.start("--until-done", *roles) for roles in (FETCH, PARSE, SINK)]
+
+            assert [await fleet.ended(worker) for worker in workers] == [0, 0, 0], fleet.logs()
+            judge.assert_items("JSONL", records(tmp_path / "items.jsonl"), graph.expected().items)
+            judge.assert_counted(fleet.counts(), graph.expected())
+            assert fleet.verify().code == 0
+
+
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("crew", [(ALL,) * 3, (FETCH, PARSE, PARSE, SINK)], ids=["all", "apart"])

@@ -65,8 +65,9 @@ class RedisCrawls(RedisReader):
                 )
             await self._values(name, number, state or {})
             # Of two that begin the same crawl at the same time, the second takes up the first one's.
-            crawls = f"{self._home}:crawls"
-            if not await self._store.do(self._home, "HSETNX", crawls, name, number, promised=True):
+            # Read back, because an answer that got lost makes the call again: then the first one is our own.
+            await self._store.do(self._home, "HSETNX", f"{self._home}:crawls", name, number, promised=True)
+            if (await self._numbers()).get(name) != number:
                 await self._sweep(number)
                 return await self.open_crawl(
                     name,
