@@ -25,7 +25,7 @@ from shoal.model.errors import Rejected
 from shoal.model.limits import MIB
 from shoal.model.page import Item
 from shoal.sinks.columns import decode_item
-from shoal.sinks.files import AppendFile, lock, refuse, refuse_changed, sync_folder, translated
+from shoal.sinks.files import AppendFile, identity, lock, refuse, refuse_changed, sync_folder, translated
 from shoal.sinks.tables import Column, columns_of, fitted, merged, schema_of, table_of
 
 PART_ROWS = 50_000  # rows and bytes of JSON that make a part: about half a second of work
@@ -90,6 +90,7 @@ class ParquetSink:
     def flush(self) -> bytes:
         """Put what was taken in with the rows that wait, and make a part of them if they are enough."""
         if self._pending:
+            self._check()
             if self._waiting is None:
                 self._waiting = AppendFile(rows_path(self._path, self._next), length=0, fsync=self._fsync)
             self._waiting.append(b"\n".join(self._pending) + b"\n")
@@ -134,6 +135,13 @@ class ParquetSink:
         ours = [name for name in names if _PART.fullmatch(name) or _HIDDEN.fullmatch(name)]
         if names and (not self._overwrite or len(ours) < len(names)):
             raise refuse(self._path)
+
+    def _check(self) -> None:
+        """See that the folder is still where it was: another one would be made in its place."""
+        with translated(self._path):
+            found = os.fstat(self._folder)
+            if identity(self._path) != (found.st_dev, found.st_ino):
+                raise refuse_changed(self._path)
 
     def _cut(self, state: Checkpoint) -> None:
         rows_file, part = rows_path(self._path, state.part), part_path(self._path, state.part)
