@@ -4,6 +4,8 @@ SHELL := bash
 PY ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Commands are started hundreds of times here, and compiling their modules takes longer than most of them do.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test check hostile corpora format docs chaos bench bench-frontier lock clean help
 
