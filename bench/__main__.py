@@ -12,10 +12,11 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import figures, growth, peers, profile, site
-from bench.rounds import CRAWLER_CORE, SERVER_CORE, Result, interleaved
-from bench.web_server import WebServer, serving
+from bench.redis_server import redis_beside
+from bench.rounds import CRAWLER_CORE, SERVER_CORE, Course, Result, interleaved
+from bench.web_server import serving
 
-NAMES = ("shoal", "minimal", "scrapy")
+NAMES = ("shoal", "minimal", "scrapy", "redis")  # redis: Shoal and scrapy-redis, on one
 console = Console(width=None if sys.stdout.isatty() else 120)
 
 
@@ -27,26 +28,32 @@ def main() -> int:
     if (os.cpu_count() or 1) <= CRAWLER_CORE:
         sys.exit("bench: two cores are needed, one for the server and one for the crawler")
     pages = args.pages or (4_000 if args.quick else 20_000)
-    with serving(site.made(pages), core=SERVER_CORE) as server:
+    with (
+        serving(site.made(pages), core=SERVER_CORE) as server,
+        redis_beside(core=SERVER_CORE) as redis,
+    ):
         if args.profile:
-            return profile.record(console, server.url, args.profile)
+            return profile.record(
+                console, server.url, args.profile, redis="" if "shoal" in args.only else redis.dsn
+            )
         console.print(f"{pages:,} pages from {server.name} on {platform.processor() or platform.machine()}")
-        return _compare(args, server, pages)
+        return _compare(args, Course(server, redis, pages))
 
 
-def _compare(args: argparse.Namespace, server: WebServer, pages: int) -> int:
-    rounds = 1 if args.quick else args.rounds
+def _compare(args: argparse.Namespace, course: Course) -> int:
+    rounds, cap = (1, 300) if args.quick else (args.rounds, args.cap)
     chosen = []
     if "shoal" in args.only:
         chosen.append(peers.shoal())
+    if "redis" in args.only:
+        chosen += [peers.shoal(on_redis=True), peers.scrapy(cap=cap, on_redis=True)]
     if "scrapy" in args.only:
-        cap = 300 if args.quick else args.cap
         chosen += [peers.scrapy(cap=cap), peers.scrapy(cap=cap, follow=False)]
-    one_core = _told(interleaved(chosen, peers.minimal(), server, pages=pages, rounds=rounds))
+    one_core = _told(interleaved(chosen, peers.minimal(), course, rounds=rounds))
     all_cores: list[Result] = []
     if "shoal" in args.only:
-        ours, reference = peers.shoal(all_cores=True), peers.minimal(processes=2)
-        all_cores = _told(interleaved([ours], reference, server, pages=pages, rounds=rounds))
+        whole, reference = peers.shoal(all_cores=True), peers.minimal(processes=2)
+        all_cores = _told(interleaved([whole], reference, course, rounds=rounds))
     found = figures.figures(one_core, all_cores)
     figures.show(console, "One core for the crawler, another for the server", one_core)
     if all_cores:
@@ -57,8 +64,8 @@ def _compare(args: argparse.Namespace, server: WebServer, pages: int) -> int:
         args.json.write_text(
             json.dumps(
                 {
-                    "pages": pages,
-                    "server": server.name,
+                    "pages": course.pages,
+                    "server": course.server.name,
                     "one_core": [dataclasses.asdict(result) for result in one_core],
                     "all_cores": [dataclasses.asdict(result) for result in all_cores],
                     "figures": [dataclasses.asdict(figure) | {"reached": figure.verdict} for figure in found],
@@ -67,8 +74,8 @@ def _compare(args: argparse.Namespace, server: WebServer, pages: int) -> int:
             )
         )
     # Speed is for people to judge; a crawl that loses or repeats something is wrong on any machine.
-    judged = [result for result in (*one_core, *all_cores) if result.crawler == "shoal"]
-    return 0 if all(result.exactly_once for result in judged) else 1
+    ours = [result for result in (*one_core, *all_cores) if result.is_ours]
+    return 0 if all(result.exactly_once for result in ours) else 1
 
 
 def _told(results: Iterable[Result]) -> list[Result]:
@@ -92,7 +99,12 @@ def _arguments() -> argparse.Namespace:
     only = f"out of {', '.join(NAMES)}"
     parser.add_argument("--only", type=_names, default=NAMES, metavar="A,B", help=only)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all runs and figures there too")
-    parser.add_argument("--profile", type=Path, metavar="FILE", help="profile Shoal's processes instead")
+    parser.add_argument(
+        "--profile",
+        type=Path,
+        metavar="FILE",
+        help="profile Shoal's processes instead; with --only redis, those on Redis",
+    )
     parser.add_argument("--queued", type=int, default=1_000_000, help="growth: URLs that already wait")
     return parser.parse_args()
 

@@ -10,7 +10,10 @@ from rich.table import Table
 from bench.rounds import Result
 
 MB = 1_000_000
-COLUMNS = ("crawler", "runs", "pages", "pages/s", "ratio", "CPU ms/page", "ratio", "peak MB", "once each")
+COLUMNS = (
+    *("crawler", "runs", "pages", "pages/s", "ratio", "CPU ms/page", "ratio"),
+    *("Redis ms/page", "peak MB", "once each"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +46,24 @@ def ratios(results: Sequence[Result], crawler: str, of: Callable[[Result], float
 def figures(one_core: Sequence[Result], all_cores: Sequence[Result]) -> list[Figure]:
     """Compare what was run with the goals; a crawler that did not run gives no figure."""
     found = []
-    ours = [result for result in one_core if result.crawler == "shoal"]
-    if ours:
-        cpu = median(ratios(one_core, "shoal", _cpu))
-        found.append(Figure("CPU per page / minimal", cpu, 3.0, 1.8, more_is_better=False))
-    scrapy = ratios(one_core, "scrapy", _rate)
-    if ours and scrapy:
-        speed = median(ratios(one_core, "shoal", _rate)) / median(scrapy)
-        found.append(Figure("pages/s / Scrapy, following links", speed, 12, 20, more_is_better=True))
-    whole = [result for result in all_cores if result.crawler == "shoal"]
-    if whole:
-        share = median(ratios(all_cores, "shoal", _rate))
-        found.append(Figure("whole machine: pages/s / minimal x2", share, 0.33, 0.5, more_is_better=True))
-    if ours or whole:
-        memory = max(result.peak_bytes for result in (*ours, *whole)) / MB
+    if cpu := ratios(one_core, "shoal", _cpu):
+        found.append(Figure("CPU per page / minimal", median(cpu), 3.0, 1.8, more_is_better=False))
+    for name, crawler, peer, floor, goal in (
+        ("pages/s / Scrapy, following links", "shoal", "scrapy", 12.0, 20.0),
+        ("on Redis: pages/s / Shoal in a folder", "shoal, Redis", "shoal", 0.5, 0.7),
+        ("on Redis: pages/s / scrapy-redis", "shoal, Redis", "scrapy-redis", 20.0, 35.0),
+    ):
+        fast, slow = ratios(one_core, crawler, _rate), ratios(one_core, peer, _rate)
+        if fast and slow:
+            found.append(Figure(name, median(fast) / median(slow), floor, goal, more_is_better=True))
+    if whole := ratios(all_cores, "shoal", _rate):
+        found.append(
+            Figure("whole machine: pages/s / minimal x2", median(whole), 0.33, 0.5, more_is_better=True)
+        )
+    if ours := [result for result in (*one_core, *all_cores) if result.is_ours]:
+        memory = max(result.peak_bytes for result in ours) / MB
         found.append(Figure("peak memory, all processes, MB", memory, 250, 150, more_is_better=False))
-        unclean = sum(not result.exactly_once for result in (*ours, *whole))
+        unclean = sum(not result.exactly_once for result in ours)
         found.append(Figure("runs that were not exactly once", unclean, 0, 0, more_is_better=False))
     return found
 
@@ -87,6 +92,7 @@ def show(console: Console, title: str, results: Sequence[Result]) -> None:
             "1" if reference else f"{median(ratios(results, name, _rate)):.3f}",
             f"{median(map(_cpu, runs)):.3f}",
             "1" if reference else f"{median(ratios(results, name, _cpu)):.2f}",
+            f"{median(1000 * run.redis_cpu_s / run.pages for run in runs):.3f}".replace("0.000", ""),
             f"{max(run.peak_bytes for run in runs) / MB:.0f}",
             _once(runs),
         )

@@ -17,7 +17,7 @@ from rich.table import Table
 from bench import site
 from bench.measure import Cost
 from bench.measure import run as measured
-from bench.peers import shoal_command
+from bench.peers import Job, shoal_command
 from bench.rounds import CRAWLER_CORE, SERVER_CORE, TIMEOUT
 from bench.web_server import WebServer, serving
 from shoal.frontier.sqlite import SqliteFrontier
@@ -85,8 +85,7 @@ async def _fill(store: Path, size: int) -> None:
 def _crawl(server: WebServer, folder: Path, *, pages: int) -> Cost:
     # More per host than at once: a host that is full would let those that only wait have a turn.
     limits = ("--max-pages", str(pages), "--per-host", "1000", "--crawl", CRAWL)
-    cost = measured(
-        [*shoal_command(server.url, folder), *limits], cores=(CRAWLER_CORE,), env={}, timeout=TIMEOUT
-    )
+    command = [*shoal_command(Job(server.url, folder)), *limits]
+    cost = measured(command, folder=folder, cores=(CRAWLER_CORE,), env={}, timeout=TIMEOUT)
     assert cost.exit_code == 0, cost
     return cost

@@ -31,12 +31,19 @@ class Cost(msgspec.Struct, frozen=True):
     exit_code: int
 
 
-def run(command: Sequence[str], *, cores: Sequence[int] = (), env: Mapping[str, str], timeout: float) -> Cost:
-    """Run `command` to its end, on `cores` alone if any are named; one that takes too long is killed."""
+def run(
+    command: Sequence[str],
+    *,
+    folder: Path = ROOT,
+    cores: Sequence[int] = (),
+    env: Mapping[str, str],
+    timeout: float,
+) -> Cost:
+    """Run `command` in `folder` to its end, on `cores` alone if any are named, `timeout` seconds at most."""
     # Compiled modules are kept, as in any installation: compiling them all is most of what a start takes.
     own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.NamedTemporaryFile(prefix="bench-cost-") as result:
-        adopter = [sys.executable, "-m", "bench.measure", result.name, str(timeout), *command]
+        adopter = [sys.executable, "-m", "bench.measure", result.name, str(timeout), str(folder), *command]
         with started_on(cores):
             process = subprocess.Popen(adopter, env={**own, **env}, cwd=ROOT)
         process.wait()
@@ -54,10 +61,10 @@ def started_on(cores: Sequence[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _adopt(command: Sequence[str], timeout: float) -> Cost:
+def _adopt(command: Sequence[str], folder: str, timeout: float) -> Cost:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     began = time.perf_counter()
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(command, cwd=folder)
     with _Watch(deadline=began + timeout) as watch:
         exit_code = process.wait()
         wall_s = time.perf_counter() - began
@@ -108,5 +115,5 @@ def _pss(process: psutil.Process) -> int:
 
 
 if __name__ == "__main__":
-    result, timeout, *command = sys.argv[1:]
-    Path(result).write_bytes(msgspec.json.encode(_adopt(command, float(timeout))))
+    result, timeout, folder, *command = sys.argv[1:]
+    Path(result).write_bytes(msgspec.json.encode(_adopt(command, folder, float(timeout))))

@@ -17,62 +17,83 @@ FAST_HEAP = {"MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "26
 
 
 @dataclass(frozen=True, slots=True)
+class Job:
+    """What a crawler is given for one run."""
+
+    url: str  # where it starts
+    folder: Path  # where it runs and writes; empty
+    redis: str = ""  # a server, empty too, for those that want one
+
+
+@dataclass(frozen=True, slots=True)
 class Crawler:
-    """One way of doing the job. `command` takes the start URL and an empty folder for what it writes."""
+    """One way of doing the job."""
 
     name: str
-    command: Callable[[str, Path], list[str]]
+    command: Callable[[Job], list[str]]
     env: Mapping[str, str] = field(default_factory=dict)
     cap: int = 0  # pages after which it stops; 0: it crawls everything
     all_cores: bool = False
+    on_redis: bool = False
+    is_ours: bool = False
 
     def items(self, folder: Path) -> list[bytes]:
-        """Return the lines it wrote."""
-        files = sorted(folder.glob("items.jsonl*"))
+        """Return the lines it wrote: one file, or a numbered one for each process."""
+        files = [*folder.glob("items.jsonl"), *folder.glob("items.jsonl.[0-9]*")]
         return [line for file in files for line in file.read_bytes().splitlines()]
 
 
 def minimal(*, processes: int = 1) -> Crawler:
-    def command(url: str, folder: Path) -> list[str]:
+    def command(job: Job) -> list[str]:
         return [
-            *(sys.executable, "-m", "bench.minimal", url, str(folder / "items.jsonl")),
+            *(sys.executable, "-m", "bench.minimal", job.url, str(job.folder / "items.jsonl")),
             *("--concurrency", str(CONCURRENCY), "--processes", str(processes)),
         ]
 
     name = "minimal" if processes == 1 else f"minimal x{processes}"
-    return Crawler(name, command, FAST_HEAP, all_cores=processes > 1)
+    env = FAST_HEAP | {"PYTHONPATH": str(ROOT)}
+    return Crawler(name, command, env, all_cores=processes > 1)
 
 
-def shoal(*, all_cores: bool = False) -> Crawler:
-    return Crawler("shoal", shoal_command, all_cores=all_cores)
+def shoal(*, all_cores: bool = False, on_redis: bool = False) -> Crawler:
+    """Crawl alone, in a folder; or as the one worker of a fleet's store."""
+    name = "shoal, Redis" if on_redis else "shoal"
+    return Crawler(name, shoal_command, all_cores=all_cores, on_redis=on_redis, is_ours=True)
 
 
-def shoal_command(url: str, folder: Path) -> list[str]:
+def shoal_command(job: Job) -> list[str]:
     """Crawl with everything on that Shoal does by itself: robots.txt, limits, durable frontier, archive."""
     fields = [part for name, selector in FIELDS.items() for part in ("--item", f"{name}={selector}")]
     return [
-        *(str(Path(sys.executable).with_name("shoal")), "crawl", url, *fields),
-        *("--store", str(folder / "store"), "--out", str(folder / "items.jsonl")),
+        *(str(Path(sys.executable).with_name("shoal")), "crawl", job.url, *fields),
+        *("--store", job.redis or str(job.folder / "store"), "--out", str(job.folder / "items.jsonl")),
         *("--rate", "0", "--concurrency", str(CONCURRENCY), "--per-host", str(CONCURRENCY)),
         *("--allow-private", "--quiet"),
     ]
 
 
-def scrapy(*, cap: int, follow: bool = True) -> Crawler:
-    """Follow links up to `cap` pages, or fetch a list of that many: links are most of Scrapy's cost."""
+def scrapy(*, cap: int, follow: bool = True, on_redis: bool = False) -> Crawler:
+    """Follow links up to `cap` pages, or fetch a list of that many: links are most of Scrapy's cost.
 
-    def command(url: str, folder: Path) -> list[str]:
-        fields = [f"--field={name}={selector}" for name, selector in FIELDS.items()]
-        job = [f"--cap={cap}"]
-        if not follow:
-            urls = folder / "urls"
+    On Redis it is scrapy-redis: the queue and the set of what was seen are there.
+    """
+
+    def command(job: Job) -> list[str]:
+        asked = [f"--field={name}={selector}" for name, selector in FIELDS.items()]
+        if follow:
+            asked.append(f"--cap={cap}")
+        else:
+            urls = job.folder / "urls"
             urls.write_text("\n".join(path_of(number) for number in range(cap)))
-            job = [f"--list={urls}"]
-        script, out = str(ROOT / "bench" / "scrapy_job.py"), str(folder / "items.jsonl")
+            asked.append(f"--list={urls}")
+        if job.redis:
+            asked.append(f"--redis={job.redis}")
+        script, out = str(ROOT / "bench" / "scrapy_job.py"), str(job.folder / "items.jsonl")
         # -P: the names of the modules beside the script are not for Scrapy to import.
-        return [str(_scrapy_python()), "-P", script, url, out, f"--concurrency={CONCURRENCY}", *fields, *job]
+        return [str(_scrapy_python()), "-P", script, job.url, out, f"--concurrency={CONCURRENCY}", *asked]
 
-    return Crawler("scrapy" if follow else "scrapy, list", command, cap=cap)
+    name = "scrapy-redis" if on_redis else "scrapy" if follow else "scrapy, list"
+    return Crawler(name, command, cap=cap, on_redis=on_redis)
 
 
 def _scrapy_python() -> Path:

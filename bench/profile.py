@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.peers import shoal_command
+from bench.peers import Job, shoal_command
 from bench.site import CACHE
 
 PYSPY = "py-spy==0.4.3"
@@ -19,13 +19,13 @@ RATE = 100  # samples per second; py-spy stops a process for each, so more would
 SHOWN = 30
 
 
-def record(console: Console, url: str, out: Path) -> int:
+def record(console: Console, url: str, out: Path, *, redis: str = "") -> int:
     """Crawl once under py-spy, write the stacks to `out` and print the functions that cost most."""
     with tempfile.TemporaryDirectory(prefix="bench-profile-") as folder:
-        command = shoal_command(url, Path(folder))
+        command = shoal_command(Job(url, Path(folder), redis))
         spy = [_pyspy(), "record", "--subprocesses", "--format", "raw", "--rate", str(RATE)]
-        spied = [*spy, "--output", str(out), "--", sys.executable, *command]
-        code = subprocess.run(spied, check=False).returncode
+        spied = [*spy, "--output", str(out.absolute()), "--", sys.executable, *command]
+        code = subprocess.run(spied, cwd=folder, check=False).returncode
     if code == 0:
         for process, stacks in _by_process(out.read_text().splitlines()).items():
             console.print(_top(process, stacks))

@@ -1,7 +1,8 @@
 """The benchmark's job as a Scrapy spider, run by the interpreter of Scrapy's own environment.
 
 Settings are Scrapy's defaults but for what the job fixes (concurrency, no pauses, quiet log); robots.txt is
-off, which is in Scrapy's favour. `--list` gives it the URLs instead of letting it follow links.
+off, which is in Scrapy's favour. `--list` gives it the URLs instead of letting it follow links; with
+`--redis` its queue and what it has seen are there, by scrapy-redis.
 """
 
 import argparse
@@ -44,10 +45,16 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=100)
     parser.add_argument("--cap", type=int, default=0, help="stop after this many pages")
     parser.add_argument("--list", type=Path, help="file with the paths to fetch, one a line; follow nothing")
+    parser.add_argument("--redis", default="", metavar="URL", help="keep the queue there")
     parser.add_argument("--field", action="append", default=[], metavar="NAME=CSS")
     args = parser.parse_args()
     FIELDS.update(field.split("=", 1) for field in args.field)
     paths = args.list.read_text().split() if args.list else [""]
+    shared = {
+        "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+        "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
+        "REDIS_URL": args.redis,
+    }
     process = CrawlerProcess(
         {
             "CONCURRENT_REQUESTS": args.concurrency,
@@ -59,6 +66,7 @@ def main() -> None:
             "CLOSESPIDER_PAGECOUNT": args.cap,
             "FEEDS": {str(args.out): {"format": "jsonlines", "overwrite": True}},
         }
+        | (shared if args.redis else {})
     )
     urls = [args.url.rstrip("/") + path for path in paths]
     process.crawl(ShopSpider, urls=urls, follow=not args.list)

@@ -8,6 +8,7 @@ from bench.rounds import Result
 
 MINIMAL = Result(
     crawler="minimal",
+    is_ours=False,
     all_cores=False,
     pages=1000,
     fetches=1000,
@@ -15,11 +16,14 @@ MINIMAL = Result(
     complete=True,
     wall_s=1.0,
     cpu_s=1.0,
+    redis_cpu_s=0.0,
     peak_bytes=50_000_000,
     exit_code=0,
 )
-SHOAL = replace(MINIMAL, crawler="shoal", wall_s=2.0, cpu_s=2.0, peak_bytes=100_000_000)
+SHOAL = replace(MINIMAL, crawler="shoal", is_ours=True, wall_s=2.0, cpu_s=2.0, peak_bytes=100_000_000)
+FLEET = replace(SHOAL, crawler="shoal, Redis", wall_s=2.5, redis_cpu_s=0.1)
 SCRAPY = replace(MINIMAL, crawler="scrapy", wall_s=50.0, cpu_s=50.0)
+SCRAPY_REDIS = replace(MINIMAL, crawler="scrapy-redis", wall_s=100.0)
 SLOWER = replace(MINIMAL, wall_s=3.0, cpu_s=3.0)
 
 
@@ -36,6 +40,17 @@ def test_the_figures_are_those_of_the_goals() -> None:
     assert found["pages/s / Scrapy, following links"].value == pytest.approx(25)
     assert found["peak memory, all processes, MB"].value == pytest.approx(100)
     assert found["runs that were not exactly once"].verdict == "goal"
+
+
+def test_a_crawl_on_redis_is_compared_with_one_in_a_folder_and_with_scrapy_redis() -> None:
+    results = [MINIMAL, SHOAL, MINIMAL, FLEET, SLOWER, SCRAPY_REDIS, MINIMAL]
+    found = {figure.name: figure for figure in figures(results, [])}
+
+    # Beside the second one the reference was slower, and so the machine.
+    assert found["on Redis: pages/s / Shoal in a folder"].value == pytest.approx(
+        (1 / 2.5) / (2 / 3) / (1 / 2)
+    )
+    assert found["on Redis: pages/s / scrapy-redis"].value == pytest.approx((1 / 2.5) / (1 / 100))
 
 
 @pytest.mark.parametrize(
