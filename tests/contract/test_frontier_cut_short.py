@@ -39,8 +39,8 @@ SMALLER = {
 class CutScripts(Scripts):
     """As they are, but for the clock, for the call at which they end, and for sizes that tests can reach."""
 
-    def _text(self, name: str) -> str:
-        text = super()._text(name)
+    def text(self, name: str) -> str:
+        text = super().text(name)
         if name in SMALLER:
             usual, small = SMALLER[name]
             assert usual in text

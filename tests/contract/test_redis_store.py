@@ -15,6 +15,8 @@ from tests.servers.redis import RedisServer, redis7, valkey
 
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.stores.redis import EPOCH, Full, RedisStore, Script, ScriptFault
+from shoal.stores.redis.servers import LINKS
+from shoal.stores.redis.together import together
 
 COUNT = Script("count", "return redis.call('HINCRBY', KEYS[1], 'count', 1)")
 KEEP = Script("keep", "redis.call('HSET', KEYS[1], 'kept', ARGV[2]) return ARGV[1]")
@@ -58,6 +60,19 @@ async def test_scripts_are_loaded_where_they_are_missing(server: RedisServer, st
     assert await count(store) == 1
     await server.ask("SCRIPT", "FLUSH")
     assert await count(store) == 2
+
+
+async def test_a_script_is_loaded_once_for_all_who_miss_it_at_once(
+    server: RedisServer, store: RedisStore
+) -> None:
+    async def loads() -> int:
+        told = (await server.info()).get("cmdstat_script|load", "calls=0")
+        return int(told.split(",")[0].removeprefix("calls="))
+
+    before = await loads()
+    await together(store.run(COUNT, tag, []) for tag in store.tags())
+
+    assert await loads() - before <= LINKS
 
 
 @pytest.mark.parametrize(("off_by", "says"), [(1, "newer Shoal"), (-1, "older Shoal")])
@@ -110,6 +125,27 @@ async def test_a_command_that_waits_holds_nobody_up(store: RedisStore) -> None:
 
     assert name.decode() == stream
     assert len(entries) == 1
+
+
+async def test_who_waits_again_and_again_does_so_on_one_connection(
+    server: RedisServer, store: RedisStore
+) -> None:
+    tag = store.tag(0)
+    await store.block(tag, 0.01, "XREAD", "BLOCK", 10, "STREAMS", f"{tag}:s", "$")
+    connected = (await server.info())["total_connections_received"]
+    await store.block(tag, 0.01, "XREAD", "BLOCK", 10, "STREAMS", f"{tag}:s", "$")
+
+    assert int((await server.info())["total_connections_received"]) == int(connected) + 1  # it is ours
+
+
+async def test_who_gave_up_waiting_leaves_nobody_his_place(store: RedisStore) -> None:
+    tag = store.tag(0)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await store.block(tag, 60, "XREAD", "BLOCK", 60_000, "STREAMS", f"{tag}:s", "$")
+    await store.do(tag, "XADD", f"{tag}:s", "*", "a", "b")
+
+    assert await store.block(tag, 0.01, "XREAD", "BLOCK", 10, "STREAMS", f"{tag}:s", "$") is None
 
 
 async def test_what_has_to_last_is_written_on_all_its_shards(store: RedisStore) -> None:

@@ -14,6 +14,8 @@ note that it keeps with what was written (`noted.py`). The order of one round is
    up, however long it takes.
 3. Write and flush the items; the note with the new positions is kept with them.
 
+Where that was all there is, the shards are told at once, and the next round waits a moment for more.
+
 A kill before 3 ends leaves positions as they were: the next writer cuts the output back to its note and reads
 the same entries again. A kill after 3 leaves entries that no position asks for. Shards drop entries that
 every output of the crawl is known to have, and those are told in step 2 of a later round, never too early.
@@ -28,6 +30,7 @@ import asyncio
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -51,7 +54,9 @@ from shoal.stores.redis.together import together
 
 log = logging.getLogger(__name__)
 
-COUNT = 32  # pages of each shard that one round takes
+ROUND = 256  # pages that one round takes, about, and at the least so many of each shard:
+LEAST = 16
+_GATHER = 0.1  # seconds between rounds that take all there is: each keeps a note, whatever it brings
 _AGAIN = 1.0  # seconds after which what was unavailable is tried again
 _REMIND = 60.0  # seconds between two lines of the log about the same trouble
 _FAREWELL = 5.0  # seconds for writing what is there when the writer is asked to stop
@@ -109,6 +114,7 @@ class OutputWriter:
         self._complain_again = -math.inf  # likewise
         self.why = ""  # it does not write: what is not available, or which machine has the output
         self.items = 0  # that were written here
+        self._count = LEAST  # pages of each shard that the next round takes
 
     async def run(self, stop: asyncio.Event) -> None:
         """Write until `stop` is set, then finish the output. Raises `Misconfigured` if it cannot be written.
@@ -194,7 +200,7 @@ class OutputWriter:
     async def _write(self, sink: NotedSink, thread: ThreadPoolExecutor, stop: asyncio.Event) -> None:
         until = math.inf
         while time.monotonic() < until and await self._election.keep():
-            entries = await self._streams.read(self._positions, count=COUNT)
+            entries = await self._streams.read(self._positions, count=self._count)
             if stop.is_set():
                 until = min(until, time.monotonic() + _FAREWELL)
                 if not entries:
@@ -217,6 +223,11 @@ class OutputWriter:
             await _in(thread, partial(self._put, sink, items))
             self._be(Post.WAITING)
             self.items, self._written_at = self.items + len(items), time.monotonic()
+            found = Counter(entry.shard for entry in entries)
+            if max(found.values()) < self._count:  # that was all
+                await self._tell(found)
+                await _sleep(stop, _GATHER)
+            self._count = max(ROUND // len(found), LEAST)
         if stop.is_set() and self._election.holds():
             await _in(thread, lambda: sink.finish(self._note()))
             await self._tell(range(self._store.shards))

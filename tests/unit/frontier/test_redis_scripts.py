@@ -4,9 +4,10 @@ import re
 
 import pytest
 
-from shoal.frontier.redis.scripts import Scripts, inlined
+from shoal.frontier.redis.scripts import SCRIPTS, Scripts, inlined
+from shoal.stores.redis import Script
 
-SCRIPTS = {name: script for name, script in vars(Scripts()).items() if not name.startswith("_")}
+BY_NAME = {name: script for name in dir(Scripts) if isinstance(script := getattr(SCRIPTS, name), Script)}
 
 
 def test_constants_are_written_where_they_are_named() -> None:
@@ -34,8 +35,14 @@ return call('ZRANGE', 'LIMIT', LIMIT)
     ]
 
 
-@pytest.mark.parametrize("name", sorted(SCRIPTS))
+def test_a_script_is_put_together_once() -> None:
+    scripts = Scripts()
+    assert scripts.lease is scripts.lease
+    assert "settle" not in vars(scripts)
+
+
+@pytest.mark.parametrize("name", sorted(BY_NAME))
 def test_a_script_names_no_constant_that_it_lacks(name: str) -> None:
-    code = re.sub(r"'[^']*'", "''", SCRIPTS[name].source)
+    code = re.sub(r"'[^']*'", "''", BY_NAME[name].source)
     declared = {word for names in re.findall(r"local ([A-Z_, ]+) =", code) for word in names.split(", ")}
     assert set(re.findall(r"\b[A-Z][A-Z_]+\b", code)) <= declared | {"KEYS", "ARGV"}

@@ -21,7 +21,7 @@ from shoal.frontier.redis.hosts import RedisHosts
 from shoal.frontier.redis.packing import Held
 from shoal.frontier.redis.repair import Repair
 from shoal.frontier.redis.rota import Rota
-from shoal.frontier.redis.scripts import Scripts
+from shoal.frontier.redis.scripts import SCRIPTS, Scripts
 from shoal.frontier.redis.shards import by_shard, chunks
 from shoal.frontier.redis.spill import LaneName, Spilling
 from shoal.model.errors import Misconfigured
@@ -40,11 +40,11 @@ class RedisFrontier(RedisHosts):
         self,
         store: RedisStore,
         *,
-        scripts: Scripts | None = None,
+        scripts: Scripts = SCRIPTS,
         spilling: Spilling | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(store, scripts or Scripts(), Rota(store.shards, clock))
+        super().__init__(store, scripts, Rota(store.shards, clock))
         self._spilling = spilling or Spilling(store, self._scripts)
         self._calls = (f"{secrets.token_hex(8)}{number:x}" for number in itertools.count())
 

@@ -54,52 +54,72 @@ def inlined(source: str) -> str:
     return _WORDS.sub(write, _CONSTANTS.sub(note, source))
 
 
+class _Made:
+    """A script that is put together when it is first asked for: most calls need few of them."""
+
+    def __init__(self, *fragments: str, of: str = "", header: str = _ALWAYS, access: str = "open") -> None:
+        self._wanted = {"clock", "shard", access, "terms", "hosts", "lanes", *fragments}
+        self._of = of  # its file, if that has another name
+        self._header = header
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, scripts: "Scripts", owner: type) -> Script:
+        name = self._of or self._name
+        texts = [fragment for fragment in _FRAGMENTS if fragment in self._wanted]
+        made = Script(name, self._header + inlined("\n".join(map(scripts.text, [*texts, name]))))
+        vars(scripts)[self._name] = made  # found there from now on
+        return made
+
+
 class Scripts:
     """All scripts of the frontier."""
 
+    add = _Made("seen", header=_WITH_ROOM)
+    add_always = _Made("seen", of="add")
+    lease = _Made("epoch", "leases", "spilled", "mending", "forgetting")
+    turn = _Made("epoch")
+    settle = _Made("leases", "pages")
+    acknowledge = _Made("leases", "pages")
+    reannounce = _Made("leases", "pages")
+    extend = _Made("leases")
+    reclaim = _Made("leases")
+    counts = _Made("leases")
+    spill = _Made("spilled")
+    refill = _Made("spilled")
+    replay = _Made("leases", "pages")
+    purge = _Made()
+    host_set = _Made("leases", "spilled", "views")
+    host_get = _Made("leases", "spilled", "views")
+    host_list = _Made("leases", "spilled", "views")
+    robots_get = _Made()
+    robots_set = _Made()
+    seen_get = _Made("seen")
+    terms_set = _Made()
+    repace = _Made()
+    drop = _Made("spilled", "forgetting")
+    drop_rest = _Made("leases", "pages", "seen")
+    mend_twice = _Made()
+    mend_order = _Made()
+    mend_chunk = _Made("spilled")
+    mend_seen = _Made("seen")
+    freeze = _Made(access="")
+    mend_leases = _Made("leases", access="frozen")
+    mend_hosts = _Made("spilled", "mending", access="frozen")
+    mend_pages = _Made("leases", "pages", access="frozen")
+    mend_counts = _Made(access="frozen")
+
     def __init__(self, *, clock: str | None = None) -> None:
-        """Load them; tests bring another text in place of clock.lua."""
+        """Tests bring another text in place of clock.lua."""
         self._clock = clock
-        self.add = self._script("add", "seen", header=_WITH_ROOM)
-        self.add_always = self._script("add", "seen")
-        self.lease = self._script("lease", "epoch", "leases", "spilled", "mending", "forgetting")
-        self.turn = self._script("turn", "epoch")
-        self.settle = self._script("settle", "leases", "pages")
-        self.acknowledge = self._script("acknowledge", "leases", "pages")
-        self.reannounce = self._script("reannounce", "leases", "pages")
-        self.extend = self._script("extend", "leases")
-        self.reclaim = self._script("reclaim", "leases")
-        self.counts = self._script("counts", "leases")
-        self.spill = self._script("spill", "spilled")
-        self.refill = self._script("refill", "spilled")
-        self.replay = self._script("replay", "leases", "pages")
-        self.purge = self._script("purge")
-        self.host_set = self._script("host_set", "leases", "spilled", "views")
-        self.host_get = self._script("host_get", "leases", "spilled", "views")
-        self.host_list = self._script("host_list", "leases", "spilled", "views")
-        self.robots_get = self._script("robots_get")
-        self.robots_set = self._script("robots_set")
-        self.seen_get = self._script("seen_get", "seen")
-        self.terms_set = self._script("terms_set")
-        self.repace = self._script("repace")
-        self.drop = self._script("drop", "spilled", "forgetting")
-        self.drop_rest = self._script("drop_rest", "leases", "pages", "seen")
-        self.mend_twice = self._script("mend_twice")
-        self.mend_order = self._script("mend_order")
-        self.mend_chunk = self._script("mend_chunk", "spilled")
-        self.mend_seen = self._script("mend_seen", "seen")
-        self.freeze = self._script("freeze", access="")
-        self.mend_leases = self._script("mend_leases", "leases", access="frozen")
-        self.mend_hosts = self._script("mend_hosts", "spilled", "mending", access="frozen")
-        self.mend_pages = self._script("mend_pages", "leases", "pages", access="frozen")
-        self.mend_counts = self._script("mend_counts", access="frozen")
 
-    def _script(self, name: str, *fragments: str, header: str = _ALWAYS, access: str = "open") -> Script:
-        wanted = {"clock", "shard", access, "terms", "hosts", "lanes", *fragments}
-        texts = [self._text(fragment) for fragment in _FRAGMENTS if fragment in wanted]
-        return Script(name, header + inlined("\n".join([*texts, self._text(name)])))
-
-    def _text(self, name: str) -> str:
+    def text(self, name: str) -> str:
+        """Give what is in a file."""
         if name == "clock" and self._clock is not None:
             return self._clock
         return files("shoal.frontier.redis").joinpath(f"{name}.lua").read_text()
+
+
+SCRIPTS = Scripts()
+"""As everybody uses them, but for tests."""

@@ -24,7 +24,7 @@ from shoal.fleet.allowance import Allowance
 from shoal.fleet.crawls import CrawlRecord
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.chunks import open_chunks
-from shoal.frontier.redis.scripts import Scripts
+from shoal.frontier.redis.scripts import SCRIPTS
 from shoal.frontier.redis.spill import Spilling
 from shoal.model.scope import Scope
 from shoal.model.settings import CrawlSettings, Settings
@@ -59,10 +59,9 @@ async def join_crawl(
             ParsePool.open(source, procs=procs_of(settings.crawl), limits=settings.parse)
         )
         spider = parser.description
-        scripts = Scripts()
-        spilling = Spilling(store, scripts, open_chunks(settings.archive.location))
+        spilling = Spilling(store, SCRIPTS, open_chunks(settings.archive.location))
         await spilling.collect()
-        frontier = RedisFrontier(store, scripts=scripts, spilling=spilling)
+        frontier = RedisFrontier(store, spilling=spilling)
         opened = await open_in(frontier, record.name, settings)
         rejects_file = folder / "items" / f"{file_name(record.name)}.rejected.{worker}.jsonl"
         rejects = Sinks([str(rejects_file)] if spider.models else [])

@@ -4,8 +4,9 @@ import asyncio
 import logging
 import time
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shoal.model.errors import Misconfigured
 from shoal.stores.redis import disk, health, tls
@@ -33,6 +34,8 @@ class Server:
     counted_at: float  # monotonic
     followers: tuple[Address, ...]  # those replicas that are up to date
     logs: Logs | None = None  # of the master and of the followers; None: nobody has asked yet
+    loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    loads: Counter[str] = field(default_factory=Counter)  # of scripts, by their hash
 
 
 class Servers:

@@ -93,6 +93,7 @@ class RedisStore:
         self.shards = 0  # until the store has been asked
         self.patience = dsn.patience  # may be changed at any time, and counts for calls that wait already
         self._servers = Servers(dsn, timeout=timeout)
+        self._idle: dict[Address, list[Link]] = {}  # links that wait at a server now and then, and do not now
         self._silence = Silence(str(dsn))
 
     def __repr__(self) -> str:
@@ -114,7 +115,13 @@ class RedisStore:
             await store._settle_shards()
             yield store
         finally:
-            store._servers.close()
+            store._close()
+
+    def _close(self) -> None:
+        self._servers.close()
+        for links in self._idle.values():
+            for link in links:
+                link.close()
 
     @property
     def servers_met(self) -> int:
@@ -215,15 +222,21 @@ class RedisStore:
         return await self._persist(tag, attempt, promised=promised) if commands else []
 
     async def block(self, tag: str, seconds: float, *command: Argument) -> Any:
-        """Run a command that waits up to `seconds` at the server, on a connection of its own."""
+        """Run a command that waits up to `seconds` at the server, on a connection that nobody else uses."""
 
         async def attempt(server: Server) -> Any:
-            link = await self._servers.dial(server.link.address)
+            idle = self._idle.setdefault(server.link.address, [])
+            link = idle.pop() if idle else None
+            if link is None or not link.alive:
+                link = await self._servers.dial(server.link.address)
             try:
                 [answer] = await link.calls([command], extra=seconds)
-                return link.checked(answer)
-            finally:
-                link.close()
+                checked = link.checked(answer)
+            except BaseException:
+                link.close()  # it may be waiting there still
+                raise
+            idle.append(link)
+            return checked
 
         return await self._persist(tag, attempt)
 
@@ -351,12 +364,16 @@ class RedisStore:
 async def _evaluated(server: Server, script: Script, tag: str, args: Sequence[ScriptArgument]) -> Any:
     filled = [server.epoch if isinstance(one, _Epoch) else one for one in args]
     command = ("EVALSHA", script.sha, 1, f"{tag}:m", *filled)
+    loads = server.loads[script.sha]
     try:
         return await server.link.call(*command)
     except Failed as failure:
         if failure.row.remedy is not Remedy.LOAD:
             raise
-    await server.link.call("SCRIPT", "LOAD", script.source)
+    async with server.loading:  # all shards of a server are asked at once, and one that loads it is enough
+        if server.loads[script.sha] == loads:
+            await server.link.call("SCRIPT", "LOAD", script.source)
+            server.loads[script.sha] += 1
     return await server.link.call(*command)
 
 
