@@ -378,3 +378,12 @@ def test_when_the_parent_is_killed_no_descendant_survives() -> None:
 
     while any(map(runs, family)):
         time.sleep(0.01)
+
+
+async def test_a_pool_serves_whoever_wants_one_like_it() -> None:
+    items = PlainSpider("plain", (), {"title": "h1"})
+    async with ParsePool.open(items, procs=1, limits=LIMITS) as pool:
+        assert pool.serves(items, procs=1, limits=LIMITS)
+        assert not pool.serves(PlainSpider("plain", ()), procs=1, limits=LIMITS)
+        assert not pool.serves(items, procs=2, limits=LIMITS)
+        assert not pool.serves(items, procs=1, limits=replace(LIMITS, wall=1))

@@ -110,6 +110,11 @@ class ParsePool:
         finally:
             await pool._close()
 
+    def serves(self, source: SpiderSource, *, procs: int, limits: ParseLimits) -> bool:
+        """Tell whether `open` would make another one like this."""
+        like = self._start.source == source and self._procs == procs and self._limits == limits
+        return like and not self._broken.done()
+
     def configure(self, scope: Scope) -> None:
         """Let `scope` apply to every page that goes to a child from now on.
 

@@ -117,10 +117,7 @@ class RedisFrontier(RedisHosts):
         )
         self._lose(lost)
         self._rota.heard(shard, found=len(granted), wait=float(wait), best=float(best or "inf"))
-        leases = [
-            msgspec.structs.replace(lease, crawl=self._names[crawl])
-            for crawl, lease in packing.unpack_grants(granted, int(token), float(leased_until))
-        ]
+        leases = list(packing.unpack_grants(granted, int(token), float(leased_until), self._names))
         for lease in leases:
             self._hand.take(self._id(lease), deadline)
             if lease.crashes:

@@ -4,7 +4,6 @@ import itertools
 import operator
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
 import msgspec
@@ -220,8 +219,7 @@ def pack_ordinals(letters: Iterable[tuple[float, int]]) -> bytes:
 # --- out of the store ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """A request as it waits in a lane."""
 
     ordinal: int
@@ -234,8 +232,7 @@ class Entry:
     packed: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """A request outside a lane: it brings along where it belongs."""
 
     crawl: int
@@ -244,8 +241,7 @@ class Record:
     entry: Entry
 
 
-@dataclass(frozen=True, slots=True)
-class Leased:
+class Leased(msgspec.Struct, frozen=True):
     leased_until: float
     landed: bool
     interval: float  # of its host, and its burst: the pace under which it was leased
@@ -287,26 +283,25 @@ def unpack_leased(packed: bytes, position: int = 0) -> Leased:
     return Leased(leased_until, bool(landed), interval, burst, record)
 
 
-def unpack_grants(granted: Sequence[bytes], token: int, leased_until: float) -> Iterator[tuple[int, Lease]]:
-    """Give what lease.lua handed out, each with the number of its crawl instead of the name."""
+def unpack_grants(
+    granted: Sequence[bytes], token: int, leased_until: float, names: Mapping[int, str]
+) -> Iterator[Lease]:
+    """Give what lease.lua handed out; `names` are those of crawls, by their number."""
     for packed in granted:
         leased = unpack_leased(packed)
         record, entry = leased.record, leased.record.entry
-        yield (
-            record.crawl,
-            Lease(
-                "",
-                entry.fingerprint,
-                token,
-                record.host,
-                unpack(entry.packed),
-                entry.attempts + 1,
-                entry.crashes,
-                entry.rests,
-                leased_until,
-                leased.interval,
-                leased.burst,
-            ),
+        yield Lease(
+            names[record.crawl],
+            entry.fingerprint,
+            token,
+            record.host,
+            unpack(entry.packed),
+            entry.attempts + 1,
+            entry.crashes,
+            entry.rests,
+            leased_until,
+            leased.interval,
+            leased.burst,
         )
 
 

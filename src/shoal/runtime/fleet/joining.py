@@ -46,18 +46,28 @@ from shoal.stores.redis import RedisStore
 
 @asynccontextmanager
 async def join_crawl(
-    record: CrawlRecord, store: RedisStore, *, worker: str, folder: Path, concurrency: int
+    record: CrawlRecord,
+    store: RedisStore,
+    *,
+    worker: str,
+    folder: Path,
+    concurrency: int,
+    parser: ParsePool | None = None,
 ) -> AsyncIterator[Stations]:
-    """Open every station for a worker's share of a crawl; `folder` is where its files go."""
+    """Open every station for a worker's share of a crawl; `folder` is where its files go.
+
+    `parser`: one that may have the crawl's spider loaded; then no other one is opened. A file is loaded as
+    other workers have it, without what lies beside it.
+    """
     async with AsyncExitStack() as stack:
         settings = settings_of(record)
         settings = replace(
             settings, crawl=replace(settings.crawl, concurrency=min(settings.crawl.concurrency, concurrency))
         )
         source = stack.enter_context(placed(record))
-        parser = await stack.enter_async_context(
-            ParsePool.open(source, procs=procs_of(settings.crawl), limits=settings.parse)
-        )
+        procs, limits = procs_of(settings.crawl), settings.parse
+        if parser is None or not parser.serves(source, procs=procs, limits=limits):
+            parser = await stack.enter_async_context(ParsePool.open(source, procs=procs, limits=limits))
         spider = parser.description
         spilling = Spilling(store, SCRIPTS, open_chunks(settings.archive.location))
         await spilling.collect()

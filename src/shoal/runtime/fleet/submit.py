@@ -61,6 +61,18 @@ async def submit(
     """
     async with ParsePool.open(plan.source, procs=1, limits=plan.settings.parse) as parser:
         spider = parser.description
+    return await submit_known(store, plan, spider, stop, full=full)
+
+
+async def submit_known(
+    store: RedisStore,
+    plan: CrawlPlan,
+    spider: SpiderDescription,
+    stop: Stop,
+    *,
+    full: Callable[[str], None] | None = None,
+) -> Submitted:
+    """Do what `submit` does, where the plan's spider has been loaded already."""
     return await _Submission(store, plan, spider, Room(store, stop, full)).make(stop)
 
 

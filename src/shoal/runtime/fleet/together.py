@@ -6,10 +6,12 @@ Other workers may join in at any time, and go on when this one is stopped.
 from collections.abc import Callable
 
 from shoal.frontier.redis import RedisFrontier
-from shoal.runtime.fleet.submit import FOLDER, submit
+from shoal.parse.pool import ParsePool
+from shoal.runtime.fleet.submit import FOLDER, submit_known
 from shoal.runtime.fleet.worker import Worker, WorkerPlan
 from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.snapshot import Opening, Snapshot, Summary
+from shoal.runtime.wiring import procs_of
 from shoal.stores.redis import RedisStore
 
 
@@ -21,8 +23,12 @@ async def crawl_on_fleet(
     watch: Callable[[Snapshot], None] | None = None,
 ) -> Summary:
     """Run a crawl to its end, or until `stop` asks it to end earlier; like `crawl`, on a shared store."""
-    async with RedisStore.open(plan.settings.store) as store:
-        submitted = await submit(store, plan, stop)
+    settings = plan.settings
+    async with (
+        RedisStore.open(settings.store) as store,
+        ParsePool.open(plan.source, procs=procs_of(settings.crawl), limits=settings.parse) as parser,
+    ):
+        submitted = await submit_known(store, plan, parser.description, stop)
         frontier = RedisFrontier(store)
         if opened is not None:
             counts = await frontier.counts(submitted.crawl)
@@ -39,6 +45,6 @@ async def crawl_on_fleet(
         wanted = WorkerPlan(
             concurrency=plan.settings.crawl.concurrency, until_done=True, only=submitted.crawl
         )
-        worker = Worker(store, wanted, stop, watch)
+        worker = Worker(store, wanted, stop, watch, parser)
         await worker.run()
         return worker.summaries[submitted.crawl]

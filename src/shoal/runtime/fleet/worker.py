@@ -29,6 +29,7 @@ from shoal.fleet.workers import EVERY, CrawlAt, Heartbeat, Workers
 from shoal.frontier.answers import Counts
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+from shoal.parse.pool import ParsePool
 from shoal.runtime.crawl import Crawl
 from shoal.runtime.figures import Done, WorkerFigures
 from shoal.runtime.finished import is_finished
@@ -98,7 +99,7 @@ class Desk:
 
 
 class Worker:
-    """`watch` is told four times a second how a crawl goes."""
+    """`watch` is told four times a second how a crawl goes; `parser` may have its spider loaded already."""
 
     def __init__(
         self,
@@ -106,6 +107,7 @@ class Worker:
         plan: WorkerPlan,
         stop: Stop,
         watch: Callable[[Snapshot], None] | None = None,
+        parser: ParsePool | None = None,
     ) -> None:
         self.summaries: dict[str, Summary] = {}  # of crawls that were run, where one was asked for
         self.id = f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(2)}"
@@ -113,6 +115,7 @@ class Worker:
         self._plan = plan
         self._stop = stop
         self._watch = watch
+        self._parser = parser
         self._deliveries: Deliveries | None = None
         self._desks: dict[str, Desk] = {}
         self._news = -1
@@ -220,7 +223,12 @@ class Worker:
         plan = self._plan
         try:
             async with join_crawl(
-                desk.record, self._store, worker=self.id, folder=plan.folder, concurrency=plan.concurrency
+                desk.record,
+                self._store,
+                worker=self.id,
+                folder=plan.folder,
+                concurrency=plan.concurrency,
+                parser=self._parser,
             ) as stations:
                 stations.fetches = "fetch" in plan.roles
                 stations.parses = "parse" in plan.roles
