@@ -18,7 +18,7 @@ from shoal.fleet.crawls import CrawlRecord, Crawls
 from shoal.frontier import Opened
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.chunks import open_chunks
-from shoal.frontier.redis.scripts import Scripts
+from shoal.frontier.redis.scripts import SCRIPTS
 from shoal.frontier.redis.seen import Approximate
 from shoal.frontier.redis.spill import Spilling
 from shoal.model.errors import Misconfigured
@@ -93,9 +93,8 @@ class _Submission:
         self._outputs = tuple(map(_output, outputs))
         self._crawls = Crawls(store)
         # The tail of a long list goes where workers put theirs.
-        scripts = Scripts()
-        spilling = Spilling(store, scripts, open_chunks(self._settings.archive.location))
-        self._frontier = RedisFrontier(store, scripts=scripts, spilling=spilling)
+        spilling = Spilling(store, SCRIPTS, open_chunks(self._settings.archive.location))
+        self._frontier = RedisFrontier(store, spilling=spilling)
         self._roomy = RoomyFrontier(self._frontier, room)
         self._changed = False
 
