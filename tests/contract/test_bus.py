@@ -12,9 +12,10 @@ import nats
 import pytest
 from tests.contract.frontiers import UNLIMITED, link, page
 from tests.servers.nats import NatsServer, nats_server
-from tests.servers.redis import RedisServer, cluster, valkey
+from tests.servers.redis import RedisServer, cluster, redis7, valkey
 
 from shoal.bus import Bus, Delivery, Lag, open_bus
+from shoal.bus.redis import _RECOVER, GROUP, RedisBus
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.outcome import Acknowledgement, Done, Fetched, Settlement
@@ -363,6 +364,58 @@ async def test_pages_of_a_process_that_is_killed_are_parsed_by_another(bench: Be
                 await bus.done([delivery])
 
     assert sorted(parsed) == sorted(names)
+
+
+@pytest.mark.parametrize("server", [valkey, redis7])
+async def test_names_of_consumers_that_were_killed_are_forgotten_when_they_have_no_pages(
+    server: Callable[[Path], AbstractAsyncContextManager[RedisServer]], tmp_path: Path
+) -> None:
+    async with server(tmp_path) as started, RedisStore.open(started.dsn) as store:
+        bench = Bench(store, RedisFrontier(store), "", started, exact=True)
+        await bench.frontier.open_crawl("c", pace=UNLIMITED)
+
+        async def names() -> set[str]:
+            found: set[str] = set()
+            for tag in store.tags():
+                for fields in await store.do(tag, "XINFO", "CONSUMERS", f"{tag}:pages", GROUP):
+                    found.add(dict(zip(fields[::2], fields[1::2], strict=True))[b"name"].decode())
+            return found
+
+        await bench.announce("a", "b")
+        async with bench.consumer("w", 0.1) as bus:  # its deadline: names are kept ten times as long
+            killed = RedisBus(store, consumer="killed", deadline=0.1)  # never leaves
+            for delivery in await collect(killed, 2):
+                await bench.acknowledge(delivery)
+            await bench.announce("c")
+            holder = RedisBus(store, consumer="holder", deadline=0.1)
+            await collect(holder, 1)
+            assert await names() == {"killed", "holder"}
+
+            parsed: list[str] = []
+            async with asyncio.timeout(PATIENCE):
+                while await names() != {"w"}:
+                    for delivery in await bus.deliver(limit=1, wait=0.1):
+                        parsed += await bench.acknowledge(delivery)
+                        await bus.done([delivery])
+            assert parsed == ["c"]
+
+
+async def test_a_consumer_that_has_pages_is_not_forgotten_however_silent_it_is(tmp_path: Path) -> None:
+    async with on_streams(tmp_path) as bench:
+        await bench.frontier.open_crawl("c", pace=UNLIMITED)
+        await bench.announce("a")
+        holder = RedisBus(bench.store, consumer="holder")
+        [held] = await collect(holder, 1)
+        shard, _, id = held.place.partition("/")
+        tag = bench.store.tag(int(shard))
+        await asyncio.sleep(0.05)
+        for forgotten_after in (1, 60_000):  # ms
+            arguments = (GROUP, "w", 60_000, forgotten_after)
+            assert await bench.store.run(_RECOVER, tag, arguments) is None
+            [pending] = await bench.store.do(tag, "XPENDING", f"{tag}:pages", GROUP, id, id, 1)
+            assert pending[1] == b"holder"
+            await bench.store.do(tag, "DEL", f"{tag}:rollcall")
+        assert await bench.acknowledge(held) == ["a"]
 
 
 async def test_consumers_with_nothing_to_do_ask_nothing_of_the_store(tmp_path: Path) -> None:

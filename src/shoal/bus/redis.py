@@ -7,6 +7,9 @@ takes the items in; `done` here only removes what that step did not want.
 A page whose consumer fell silent may be what silenced it. So a consumer has one such page in hand at most:
 where it dies of that, the page alone is a step nearer to being given up.
 
+A consumer that was killed leaves its name in every shard. Whoever looks there for pages of the silent forgets
+names that have none and were not heard of for `_FORGOTTEN` deadlines.
+
 Waiting. On one server a consumer waits at the server, for all shards with one command, and each page wakes
 one consumer. On a cluster no command waits for several shards: there a consumer with nothing to do looks into
 a few shards now and then, so that with many consumers every shard is looked into often, and with few of them
@@ -36,6 +39,7 @@ GROUP = "parse"
 _PROBED = 4  # shards of a cluster that one look of an idle consumer goes into
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _GOODBYE = 2.0  # seconds
+_FORGOTTEN = 10  # deadlines; one that lives is heard of within each, as a rule, and in every shard
 
 _unpack_page = msgspec.msgpack.Decoder(PageRecord).decode
 
@@ -148,7 +152,8 @@ class RedisBus:
     async def _recovered(self) -> Delivery | None:
         """Look into one shard for a page whose consumer is silent; it had others there, as a rule."""
         shard = self._shards[0]
-        arguments = (GROUP, self._consumer, int(self._deadline * 1000))
+        deadline_ms = int(self._deadline * 1000)
+        arguments = (GROUP, self._consumer, deadline_ms, deadline_ms * _FORGOTTEN)
         found = await self._store.run(_RECOVER, self._store.tag(shard), arguments)
         if found is None:
             self._shards.append(self._shards.pop(0))

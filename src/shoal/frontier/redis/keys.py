@@ -38,6 +38,7 @@ in slices. `P` is a pool.
 
     T:pg:C         hash    fp -> PAGE: fetched, its links and items still to come
     T:pages        stream  the same, announced: crawl (its name), fp, request, page (msgpack, PageRecord)
+    T:rollcall     string  there until names of consumers that are gone are looked for again
     T:items:C      stream  one entry for each page that brought any: fp, items (msgpack, list[Item])
     T:written:C    hash    output -> the last entry of that stream that it has
     T:writer:C     hash    who writes which output, and until when (in one shard, by C)
