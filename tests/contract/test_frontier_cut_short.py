@@ -39,8 +39,8 @@ SMALLER = {
 class CutScripts(Scripts):
     """As they are, but for the clock, for the call at which they end, and for sizes that tests can reach."""
 
-    def text(self, name: str) -> str:
-        text = super().text(name)
+    def fragment(self, name: str) -> str:
+        text = super().fragment(name)
         if name in SMALLER:
             usual, small = SMALLER[name]
             assert usual in text

@@ -382,8 +382,8 @@ class SqliteSides(Sides):
 class ForgetfulScripts(Scripts):
     """As they are, but hosts are forgotten soon: a little later than any pace of these tests could matter."""
 
-    def text(self, name: str) -> str:
-        text = super().text(name)
+    def fragment(self, name: str) -> str:
+        text = super().fragment(name)
         for usual, soon in FORGOTTEN if name == "forgetting" else ():
             assert usual in text
             text = text.replace(usual, soon)

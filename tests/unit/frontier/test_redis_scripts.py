@@ -1,12 +1,15 @@
 """The text of the scripts, as it goes to a server."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+from shoal.frontier import redis
 from shoal.frontier.redis.scripts import SCRIPTS, Scripts, inlined
 from shoal.stores.redis import Script
 
+LUA = Path(redis.__file__).parent / "lua"
 BY_NAME = {name: script for name in dir(Scripts) if isinstance(script := getattr(SCRIPTS, name), Script)}
 
 
@@ -46,3 +49,18 @@ def test_a_script_names_no_constant_that_it_lacks(name: str) -> None:
     code = re.sub(r"'[^']*'", "''", BY_NAME[name].source)
     declared = {word for names in re.findall(r"local ([A-Z_, ]+) =", code) for word in names.split(", ")}
     assert set(re.findall(r"\b[A-Z][A-Z_]+\b", code)) <= declared | {"KEYS", "ARGV"}
+
+
+def test_every_file_says_what_it_is_and_is_part_of_a_script() -> None:
+    for path in LUA.rglob("*.lua"):
+        assert path.read_text().startswith(f"-- {path.name}: ")
+    used = set()
+
+    class Noted(Scripts):
+        def fragment(self, name: str) -> str:
+            used.add(name)
+            return super().fragment(name)
+
+    noted = Noted()
+    assert {getattr(noted, name).name for name in BY_NAME} == {path.stem for path in LUA.glob("*.lua")}
+    assert used == {path.stem for path in (LUA / "fragments").glob("*.lua")}

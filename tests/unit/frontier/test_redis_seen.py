@@ -17,7 +17,7 @@ from shoal.frontier.redis.frontier import MOST_LINKS
 from shoal.frontier.redis.seen import Approximate, Bloom, seen_hash
 from shoal.stores.redis import RedisStore, Script
 
-FRAGMENT = (resources.files("shoal.frontier.redis") / "seen.lua").read_text()
+FRAGMENT = (resources.files("shoal.frontier.redis") / "lua" / "fragments" / "seen.lua").read_text()
 ADDING = """
 local new = {}
 for i = 2, #ARGV, 2 do

@@ -32,8 +32,8 @@ def new_links(tag: str) -> str:
 class SmallScripts(Scripts):
     """As they are, but a chunk is wanted back once less than 20 requests are better than it."""
 
-    def text(self, name: str) -> str:
-        text = super().text(name)
+    def fragment(self, name: str) -> str:
+        text = super().fragment(name)
         if name == "spilled":
             assert "WANTED_BELOW = 1000" in text
             return text.replace("WANTED_BELOW = 1000", f"WANTED_BELOW = {LOW}")

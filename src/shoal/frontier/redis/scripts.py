@@ -1,4 +1,4 @@
-"""The scripts: each is the fragments that it needs, in a fixed order, and its own file.
+"""The scripts: each is those of `lua/fragments` that it needs, in a fixed order, and its own file in `lua`.
 
 Constants (`local RANK = 4398046511104`) are written into the text wherever they are named. A function of Lua
 has room for 200 names, and a host alone has twenty fields; and a number in the text costs nothing to look up.
@@ -8,6 +8,8 @@ import re
 from importlib.resources import files
 
 from shoal.stores.redis import Script
+
+_LUA = files("shoal.frontier.redis") / "lua"
 
 # Where memory has run out, adding is refused and everything else goes on: what is queued can be worked off.
 _ALWAYS = "#!lua flags=allow-oom\n"
@@ -30,7 +32,6 @@ _FRAGMENTS = (
     "seen",
     "views",
 )
-
 
 _CONSTANTS = re.compile(r"^local ([A-Z][A-Z_, ]+) = (.+?)(?: +--.*)?$", re.MULTILINE)
 _LITERAL = re.compile(r"-?[\d.]+|'[^']*'")
@@ -67,8 +68,9 @@ class _Made:
 
     def __get__(self, scripts: "Scripts", owner: type) -> Script:
         name = self._of or self._name
-        texts = [fragment for fragment in _FRAGMENTS if fragment in self._wanted]
-        made = Script(name, self._header + inlined("\n".join(map(scripts.text, [*texts, name]))))
+        texts = [scripts.fragment(fragment) for fragment in _FRAGMENTS if fragment in self._wanted]
+        texts.append((_LUA / f"{name}.lua").read_text())
+        made = Script(name, self._header + inlined("\n".join(texts)))
         vars(scripts)[self._name] = made  # found there from now on
         return made
 
@@ -114,11 +116,11 @@ class Scripts:
         """Tests bring another text in place of clock.lua."""
         self._clock = clock
 
-    def text(self, name: str) -> str:
-        """Give what is in a file."""
+    def fragment(self, name: str) -> str:
+        """Give the text of a fragment."""
         if name == "clock" and self._clock is not None:
             return self._clock
-        return files("shoal.frontier.redis").joinpath(f"{name}.lua").read_text()
+        return (_LUA / "fragments" / f"{name}.lua").read_text()
 
 
 SCRIPTS = Scripts()
