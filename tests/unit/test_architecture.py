@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,31 @@ def test_a_running_crawl_knows_nothing_of_what_is_built_around_it() -> None:
         if name.startswith("runtime.") and name.split(".")[1] in around
     ]
     assert around
+    assert not wrong
+
+
+def test_no_two_folders_of_the_runtime_need_each_other() -> None:
+    runtime = SOURCE / "runtime"
+    folders = sorted(path.name for path in runtime.iterdir() if path.is_dir() and path.name != "__pycache__")
+
+    def needed(folder: str) -> set[str]:
+        modules = (runtime / folder).rglob("*.py")
+        names = {name for module in modules for name in imported_modules(module)}
+        return {name.split(".")[1] for name in names if name.startswith("runtime.")} & set(folders) - {folder}
+
+    # Raises an error that names the circle.
+    assert set(TopologicalSorter({folder: needed(folder) for folder in folders}).static_order()) == set(
+        folders
+    )
+
+
+def test_what_the_folders_of_the_runtime_share_needs_none_that_is_built_on_it() -> None:
+    wrong = [
+        f"{module.name} imports {name}"
+        for module in sorted((SOURCE / "runtime").glob("*.py"))
+        for name in imported_modules(module)
+        if name.startswith(("runtime.fleet.", "runtime.looking.", "runtime.gathered."))
+    ]
     assert not wrong
 
 

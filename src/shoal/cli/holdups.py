@@ -65,7 +65,7 @@ def vacancies(fleet: "Fleet", crawl: str) -> list[str]:
 
 
 def _stages(fleet: "Fleet", crawl: str) -> Iterator[Holdup]:
-    from shoal.runtime.fleet.lag import MOST_UNPARSED, MOST_UNWRITTEN
+    from shoal.runtime.lag import MOST_UNPARSED, MOST_UNWRITTEN
 
     for stage, most, what in (
         ("parse", MOST_UNPARSED, "wait to be parsed"),

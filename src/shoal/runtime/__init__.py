@@ -10,5 +10,7 @@
 The modules beside them are what several of these share. `plan` says what to crawl. `wiring` joins the
 stations for a process that owns its store (`embedded`), `fleet.joining` does it for one worker; `fetching`,
 `pages` and `outlet` are parts of both. `reaching` and `outside` are the ways into a store that others may be
-at work on; `snapshot`, `sums` and `versions` are what a crawl tells of itself.
+at work on, and `private_store` the server of a fleet on one machine, which is a `companion` of whoever looks
+at it. `submitted` is what workers find in a store; `snapshot`, `sums`, `lag` and `versions` are what a crawl
+tells of itself.
 """

@@ -27,7 +27,7 @@ async def reached(store: str) -> AsyncIterator[str]:
     if folder is None:
         yield store
         return
-    from shoal.runtime.fleet.private_store import private_store
+    from shoal.runtime.private_store import private_store
 
     async with AsyncExitStack() as stack:
         try:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.runtime.fleet.private_store import private_store
+from shoal.runtime.private_store import private_store
 from shoal.runtime.reaching import SERVER, is_store, reached
 from shoal.stores.folder import StoreFolder
 from shoal.stores.redis import RedisStore

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from shoal.runtime.doctor.checks import Check
-from shoal.runtime.doctor.facts import FOLDER, gather
+from shoal.runtime.doctor.facts import gather
 from shoal.runtime.doctor.verdicts import judge
+from shoal.runtime.submitted import FOLDER
 from shoal.stores.address import is_redis
 
 

@@ -13,14 +13,12 @@ from pathlib import Path
 
 from shoal.model.errors import ShoalError
 from shoal.model.limits import ParseLimits
-from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
 from shoal.runtime.doctor.checks import Check
 from shoal.runtime.outside import peeking
+from shoal.runtime.submitted import FOLDER
 from shoal.spider.source import PlainSpider
 from shoal.stores.folder import StoreFolder
-
-FOLDER = Settings().store  # where files go that were given no place
 
 PRECAUTIONS = {
     "files": "writing files",

@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal.runtime.fleet.companion import Companion
+from shoal.runtime.companion import Companion
 from shoal.runtime.plan import Stop
 
 FIRST_PAUSE = 0.5  # seconds

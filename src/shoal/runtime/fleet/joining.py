@@ -5,11 +5,10 @@ own segments. So nothing here has to be taken back after a crash: what was archi
 bytes that nothing points to.
 """
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 
@@ -27,7 +26,7 @@ from shoal.frontier.redis.chunks import open_chunks
 from shoal.frontier.redis.scripts import SCRIPTS
 from shoal.frontier.redis.spill import Spilling
 from shoal.model.scope import Scope
-from shoal.model.settings import CrawlSettings, Settings
+from shoal.model.settings import CrawlSettings
 from shoal.parse.pool import ParsePool
 from shoal.runtime import sums
 from shoal.runtime.crawl.border import Border
@@ -37,10 +36,10 @@ from shoal.runtime.fetching import open_crawl_fetcher
 from shoal.runtime.fleet.submit import open_in
 from shoal.runtime.outlet import Streamed
 from shoal.runtime.pages import Pages
+from shoal.runtime.submitted import placed, settings_of
 from shoal.runtime.wiring import procs_of, write_rules
 from shoal.sinks import Sinks
 from shoal.sinks.names import shown
-from shoal.spider.source import SpiderFile, SpiderSource
 from shoal.stores.redis import RedisStore
 
 
@@ -125,20 +124,3 @@ async def _allowance(
         lease=settings.lease,
         count=count,
     )
-
-
-def settings_of(record: CrawlRecord) -> Settings:
-    """Read the settings back that a crawl was submitted with."""
-    return msgspec.convert(record.settings, Settings)
-
-
-@contextmanager
-def placed(record: CrawlRecord) -> Iterator[SpiderSource]:
-    """Put a spider's file where it can be loaded from, for as long as the block runs."""
-    if not isinstance(record.source, SpiderFile):
-        yield record.source
-        return
-    with TemporaryDirectory(prefix="shoal-spider-") as folder:
-        path = Path(folder, record.source.path)
-        path.write_bytes(record.text)
-        yield msgspec.structs.replace(record.source, path=str(path))

@@ -17,17 +17,18 @@ from pathlib import Path
 
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.runtime.fleet.companion import Companion, companion
+from shoal.runtime.companion import Companion, companion
 from shoal.runtime.fleet.crew import Crew, End
-from shoal.runtime.fleet.lag import on_their_way
-from shoal.runtime.fleet.private_store import private_store
-from shoal.runtime.fleet.submit import FOLDER, submit
+from shoal.runtime.fleet.submit import submit
+from shoal.runtime.lag import on_their_way
 from shoal.runtime.looking.fleet_status import look_at
 from shoal.runtime.looking.overview import Overseer, Overview
 from shoal.runtime.looking.status import CrawlStatus
 from shoal.runtime.plan import CrawlPlan, Stop
+from shoal.runtime.private_store import private_store
 from shoal.runtime.reaching import SERVER
 from shoal.runtime.snapshot import Ending, Opening, Snapshot, Summary
+from shoal.runtime.submitted import FOLDER
 from shoal.stores.address import is_redis, shown_store
 from shoal.stores.redis import RedisStore
 

@@ -8,7 +8,7 @@ from shoal.fleet.crawls import CrawlRecord
 from shoal.fleet.workers import OutputAt
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured
-from shoal.runtime.fleet.joining import settings_of
+from shoal.runtime.submitted import settings_of
 from shoal.sinks.names import shown
 from shoal.sinks.standing import unfinished
 from shoal.sinks.writer import Output, OutputWriter

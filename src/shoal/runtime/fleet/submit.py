@@ -28,14 +28,13 @@ from shoal.parse.pool import ParsePool
 from shoal.runtime.fleet.room import Room, RoomyFrontier
 from shoal.runtime.plan import CrawlPlan, SeedList, Stop
 from shoal.runtime.seeding import add_given, add_listed, origins_matter
+from shoal.runtime.submitted import FOLDER
 from shoal.runtime.terms import terms_of
 from shoal.runtime.wiring import cookies_of, seeds_of, with_wishes
 from shoal.sinks.names import STDOUT, is_database, shown
 from shoal.sinks.opening import check
 from shoal.spider.source import SpiderDescription, SpiderFile, SpiderSource
 from shoal.stores.redis import RedisStore
-
-FOLDER = "shoal-data"  # where a fleet's files go that were given no place
 
 
 @dataclass(frozen=True, slots=True)

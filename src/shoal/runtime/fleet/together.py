@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 from shoal.frontier.redis import RedisFrontier
 from shoal.parse.pool import ParsePool
-from shoal.runtime.fleet.submit import FOLDER, submit_known
+from shoal.runtime.fleet.submit import submit_known
 from shoal.runtime.fleet.worker import Worker, WorkerPlan
 from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.snapshot import Opening, Snapshot, Summary
+from shoal.runtime.submitted import FOLDER
 from shoal.runtime.wiring import procs_of
 from shoal.stores.redis import RedisStore
 
@@ -47,4 +48,4 @@ async def crawl_on_fleet(
         )
         worker = Worker(store, wanted, stop, watch, parser)
         await worker.run()
-        return worker.summaries[submitted.crawl]
+        return worker.summary(submitted.crawl)

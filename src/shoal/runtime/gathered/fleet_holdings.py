@@ -29,9 +29,8 @@ from shoal.model.errors import Misconfigured
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.settings import Settings
 from shoal.model.url import fingerprint_of
-from shoal.runtime.fleet.joining import settings_of
-from shoal.runtime.fleet.submit import FOLDER
 from shoal.runtime.gathered.kept import LINES, Kept, Selection
+from shoal.runtime.submitted import FOLDER, settings_of
 from shoal.sinks.names import name_of
 from shoal.sinks.standing import ever_written, standing
 from shoal.stores.redis import RedisStore

@@ -28,12 +28,12 @@ from shoal.model.request import Request
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool, Poisoned
-from shoal.runtime.fleet.joining import placed
 from shoal.runtime.gathered.differences import EXAMPLES, Differences
 from shoal.runtime.gathered.draft import DraftItems, drafting_items
 from shoal.runtime.gathered.holdings import Gathered, open_holdings, refuse_own
 from shoal.runtime.gathered.kept import FolderHoldings, Kept, Selection, is_parsed
 from shoal.runtime.steering.steer import note_reparse
+from shoal.runtime.submitted import placed
 from shoal.runtime.versions import Reparse
 from shoal.runtime.wiring import with_wishes
 from shoal.spider.source import SpiderDescription, SpiderSource

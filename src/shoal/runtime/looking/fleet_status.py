@@ -6,7 +6,7 @@ from shoal.fleet.crawls import Crawls
 from shoal.fleet.workers import Heartbeat, OutputAt, Workers
 from shoal.frontier.redis import RedisFrontier
 from shoal.runtime import sums
-from shoal.runtime.fleet.lag import on_their_way
+from shoal.runtime.lag import on_their_way
 from shoal.runtime.looking.status import CrawlStatus, Fleet, Stage, StoreStatus, crawl_status
 from shoal.sinks.names import shown
 from shoal.stores.redis import RedisStore

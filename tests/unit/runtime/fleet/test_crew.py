@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.runtime.fleet.companion import Companion, companion
+from shoal.runtime.companion import Companion, companion
 from shoal.runtime.fleet.crew import MOST, Crew, pause_before, told
 from shoal.runtime.plan import Stop
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.runtime.fleet.companion import Companion, companion
+from shoal.runtime.companion import Companion, companion
 from shoal.runtime.reaching import LOG
 from shoal.stores.folder import StoreFolder
 from shoal.stores.redis.dsn import Address, Login
