@@ -35,9 +35,9 @@ def test_commands_take_the_store_from_a_file(
 ) -> None:
     (tmp_path / "store").write_text("redis://:correct%20horse@127.0.0.1:1/?patience_s=0\n")
     monkeypatch.setenv("SHOAL_STORE_FILE", str(tmp_path / "store"))
-    monkeypatch.delenv("SHOAL_STORE", raising=False)
+    monkeypatch.setenv("SHOAL_STORE", "")  # so that what the command puts there is taken back
+    monkeypatch.delenv("SHOAL_STORE")
     assert run(["status"]) == 4
     said = capsys.readouterr().err
     assert "127.0.0.1:1 " in said
     assert "horse" not in said
-    monkeypatch.delenv("SHOAL_STORE")
