@@ -15,6 +15,6 @@ async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(call) for call in several]
-    except BaseExceptionGroup as several:
-        raise several.exceptions[0] from several
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from failed
     return [task.result() for task in tasks]
