@@ -6,18 +6,21 @@ import random
 import signal
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import pyarrow.parquet as pq
 import pytest
 from tests.contract.writing import TERM, WriterProcess, eventually, numbers_in, running, writer_of
 from tests.servers.postgres import ask, postgres
+from tests.servers.process import free_port
 from tests.servers.redis import RedisServer, cluster, valkey
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
+from shoal.sinks.postgres import PATIENCE
 from shoal.sinks.standing import unfinished
-from shoal.sinks.writer import Output, OutputWriter, item_streams
+from shoal.sinks.writer import Output, OutputWriter, Post, item_streams
 from shoal.stores.redis import RedisStore
 
 CRAWL = 7
@@ -289,3 +292,27 @@ async def test_a_table_gets_every_item_once_from_writers_that_are_stopped_and_ki
 
     rows = await asyncio.to_thread(ask, database, "SELECT (item->>'n')::int AS n FROM streamed")
     assert sorted(row["n"] for row in rows) == list(range(count))
+
+
+async def test_a_writer_that_cannot_reach_its_table_makes_way_for_one_that_can(
+    store: RedisStore, database: str
+) -> None:
+    """The same output to both, and two ways to get there."""
+    way = f"postgresql:///postgres?user=postgres&host=127.0.0.1&table=reached&port={urlsplit(database).port}"
+    nowhere = f"{way.rpartition('=')[0]}={free_port()}"
+    term = PATIENCE + 3.0  # longer than a try, so that it could be kept from try to try
+    lost, found = (writer_of(store, CRAWL, dsn, holder=dsn, term=term) for dsn in (nowhere, way))
+    for number in range(20):
+        await settle_page(store, [number])
+
+    async def fails() -> bool:
+        return lost.post is Post.FAILING
+
+    async with running(lost):
+        await eventually(fails)
+        async with running(found):
+            await drained(store)
+
+    rows = await asyncio.to_thread(ask, database, "SELECT (item->>'n')::int AS n FROM reached")
+    assert sorted(row["n"] for row in rows) == list(range(20))
+    assert (lost.items, found.items) == (0, 20)

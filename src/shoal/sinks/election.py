@@ -53,13 +53,17 @@ class Election:
 
     async def keep(self) -> bool:
         """Stay the writer, asking the store only when a third of the term is over."""
-        if self._until - time.monotonic() > self._term * 2 / 3:
+        if self.left() > self._term * 2 / 3:
             return True
         return not await self.stand()
 
     def holds(self) -> bool:
         """Say whether nobody else can have been made the writer meanwhile."""
-        return time.monotonic() < self._until
+        return self.left() > 0
+
+    def left(self) -> float:
+        """Tell for how many seconds nobody else can be made the writer."""
+        return max(0.0, self._until - time.monotonic())
 
     async def step_down(self) -> None:
         """Let another worker go on at once."""

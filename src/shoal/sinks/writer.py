@@ -24,6 +24,9 @@ A store that goes back to an earlier instant forgets pages that were settled sin
 them, for the two are one step of a script. They are fetched again; and none of their items was written.
 
 A writer that has lost its place and does not know it yet is stopped by the output itself.
+
+A writer whose output fails asks for no more time until something is written. It tries again for as long as
+its term lasts; then whoever stands by has the first try, for it may reach what this one does not.
 """
 
 import asyncio
@@ -58,6 +61,7 @@ ROUND = 256  # pages that one round takes, about, and at the least so many of ea
 LEAST = 16
 _GATHER = 0.1  # seconds between rounds that take all there is: each keeps a note, whatever it brings
 _AGAIN = 1.0  # seconds after which what was unavailable is tried again
+_COURTESY = 1 / 5  # of a term, which a writer that failed leaves others for taking its place
 _REMIND = 60.0  # seconds between two lines of the log about the same trouble
 _FAREWELL = 5.0  # seconds for writing what is there when the writer is asked to stop
 _LATELY = 5.0  # seconds after an item was written, for which that counts as writing
@@ -105,11 +109,13 @@ class OutputWriter:
         self._streams = item_streams(store, output.crawl)
         self._election = Election(store, output.crawl, output.output, holder=holder, node=node, term=term)
         self._patience = term / 3  # seconds of waiting for entries, so that the place is kept meanwhile
+        self._courtesy = term * _COURTESY
         self._positions: dict[int, str] = {}
         self._told: dict[int, str] = {}  # what the shards know of them
         self._told_to = 0  # so many server processes; another one may have forgotten it
         self._sure: dict[int, str] = {}  # by shard: up to here nothing can be forgotten
         self._post = Post.STANDING_BY
+        self._fails = ""  # what is not available, since something was written last
         self._written_at = -math.inf  # monotonic
         self._complain_again = -math.inf  # likewise
         self.why = ""  # it does not write: what is not available, or which machine has the output
@@ -124,7 +130,7 @@ class OutputWriter:
         """
         while True:
             try:
-                wait = await self._election.stand()
+                wait = 0.0 if self._fails and self._election.holds() else await self._election.stand()
                 if self._election.elsewhere:
                     self._be(Post.ELSEWHERE, self._election.elsewhere)
                 elif wait:
@@ -133,7 +139,7 @@ class OutputWriter:
                     await self._serve(stop)
             except Unavailable as error:
                 self._complain(str(error))
-                wait = _AGAIN
+                wait = _next_try(self._election.left(), self._courtesy)
             await _sleep(stop, wait)
             if stop.is_set():
                 return
@@ -147,9 +153,10 @@ class OutputWriter:
 
     def _complain(self, why: str) -> None:
         """Say what is not available: in the log when it is something new, and then now and then."""
-        if (self._post, self.why) != (Post.FAILING, why) or time.monotonic() > self._complain_again:
+        if self._fails != why or time.monotonic() > self._complain_again:
             log.warning("output.waits", extra={"output": self._name, "why": why})
             self._complain_again = time.monotonic() + _REMIND
+        self._fails = why
         self._be(Post.FAILING, why)
 
     def _be(self, post: Post, why: str = "") -> None:
@@ -199,13 +206,14 @@ class OutputWriter:
 
     async def _write(self, sink: NotedSink, thread: ThreadPoolExecutor, stop: asyncio.Event) -> None:
         until = math.inf
-        while time.monotonic() < until and await self._election.keep():
+        while time.monotonic() < until and await self._keep_place():
             entries = await self._streams.read(self._positions, count=self._count)
             if stop.is_set():
                 until = min(until, time.monotonic() + _FAREWELL)
                 if not entries:
                     break
             if not entries:
+                self._fails = ""
                 await self._tell(range(self._store.shards))
                 await self._streams.wait(self._positions, seconds=self._patience, stop=stop)
                 continue
@@ -222,7 +230,7 @@ class OutputWriter:
             self._be(Post.WRITING)  # for as long as it takes
             await _in(thread, partial(self._put, sink, items))
             self._be(Post.WAITING)
-            self.items, self._written_at = self.items + len(items), time.monotonic()
+            self.items, self._written_at, self._fails = self.items + len(items), time.monotonic(), ""
             found = Counter(entry.shard for entry in entries)
             if max(found.values()) < self._count:  # that was all
                 await self._tell(found)
@@ -231,6 +239,9 @@ class OutputWriter:
         if stop.is_set() and self._election.holds():
             await _in(thread, lambda: sink.finish(self._note()))
             await self._tell(range(self._store.shards))
+
+    async def _keep_place(self) -> bool:
+        return self._election.holds() if self._fails else await self._election.keep()
 
     def _put(self, sink: NotedSink, items: Sequence[Item]) -> None:
         sink.write(items)
@@ -272,6 +283,11 @@ class OutputWriter:
     def _arguments(self, shard: int, last: str = "") -> list[str]:
         names = [shown(output) for output in self._output.all]
         return [str(self._output.crawl), self._name, self._position(shard), last, *names]
+
+
+def _next_try(left: float, courtesy: float) -> float:
+    """Give the seconds until a writer that failed tries again: not before others could take its place."""
+    return left + courtesy if 0 < left <= _AGAIN else _AGAIN
 
 
 def _last(entries: Iterable[Entry]) -> dict[int, str]:
