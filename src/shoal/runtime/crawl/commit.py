@@ -126,8 +126,16 @@ class Committer:
         acknowledgements = [entry for entry in acknowledgements if not self._is_lost(entry[0].fingerprint)]
         settled = [self._told(settlement, result) for settlement, result in held]
         acknowledged = [self._told(acknowledgement, result) for acknowledgement, result in acknowledgements]
-        durable = await self._outlet.flush()
-        await self._store.commit(settled, acknowledged, durable.checkpoints, durable.crawl_state)
+        try:
+            durable = await self._outlet.flush()
+            await self._store.commit(settled, acknowledged, durable.checkpoints, durable.crawl_state)
+        except asyncio.CancelledError:
+            # Cut off by the end of a drain, which flushes once more. What the outlet was told stays told, and
+            # what the store has done already it does not do again.
+            self._settlements[:0] = [(settlement, None) for settlement in settled]
+            self._acknowledgements[:0] = [(acknowledgement, None) for acknowledgement in acknowledged]
+            self._committing, self._acknowledging = [], 0
+            raise
         if acknowledged and self._on_acknowledged is not None:
             await self._on_acknowledged(acknowledged)
         self._committing, self._acknowledging = [], 0

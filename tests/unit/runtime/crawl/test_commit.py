@@ -107,6 +107,24 @@ class AbsentArchive(Witness):
 
 
 @dataclass
+class HangingStore(Witness):
+    hangs: bool = True
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def commit(
+        self,
+        settlements: Sequence[Settlement] = (),
+        acknowledgements: Sequence[Acknowledgement] = (),
+        checkpoints: Mapping[str, bytes] = {},
+        crawl_state: Mapping[str, Mapping[str, bytes]] = {},
+    ) -> Witness:
+        self.asked.set()
+        if self.hangs:
+            await asyncio.Event().wait()
+        return await super().commit(settlements, acknowledgements, checkpoints, crawl_state)
+
+
+@dataclass
 class RejectsWitness:
     witness: Witness
 
@@ -265,6 +283,32 @@ async def test_in_a_fleet_an_archive_that_does_not_answer_is_waited_for(
 
     assert witness.times == 0
     assert witness.carried == ["k"]
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own", "streamed"])
+async def test_a_commit_that_is_cut_off_is_made_again_with_every_item_once(own: bool) -> None:
+    witness = HangingStore()
+    outputs = (
+        OwnOutputs("c", witness, SinkWitness(witness), RejectsWitness(witness), Sums())
+        if own
+        else Streamed(witness, RejectsWitness(witness), Sums(), patience=lambda: 0.0)
+    )
+    work = Committer(witness, outputs, on_commit=lambda: None, on_stale=lambda: None)
+    work.settle(settlement(1), brought("one"))
+    work.acknowledge(Acknowledgement("c", 9, Done(PageRecord(PageRef("s", 0, 1), 200, 0.0))), brought("nine"))
+    cut_off = asyncio.ensure_future(work.flush())
+    await witness.asked.wait()
+    cut_off.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cut_off
+
+    assert work.pending == 2
+    witness.hangs = False
+    await work.flush()
+
+    assert witness.settled == [1, 9]
+    assert (witness.written if own else witness.carried) == ["one", "nine"]
+    assert work.pending == 0
 
 
 async def test_nobody_waits_for_an_archive_longer_than_for_the_store() -> None:
