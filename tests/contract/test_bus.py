@@ -313,6 +313,22 @@ async def test_a_server_that_is_killed_and_started_again_still_delivers_everythi
     assert sorted(parsed) == sorted(names)
 
 
+async def test_a_consumer_leaves_a_queue_whose_server_is_gone(tmp_path: Path) -> None:
+    async with on_nats(tmp_path) as bench:
+        await bench.frontier.open_crawl("c", pace=UNLIMITED)
+        async with bench.consumer("w") as bus:
+            await bench.announce("a", "b")
+            [given_back, kept] = await collect(bus, 2)
+            bench.server.kill()
+            await bus.release([given_back])
+            await bus.extend([kept])  # something that is still to be said when the connection is closed
+        await bench.server.begin()
+
+        async with bench.consumer("v") as bus:
+            found = await collect(bus, 2, limit=1)
+    assert sorted(map(path_of, found)) == ["a", "b"]
+
+
 @pytest.mark.parametrize("loss", ["its folder", "its messages"])
 async def test_what_a_queue_has_lost_is_announced_again(loss: str, tmp_path: Path) -> None:
     paths = {f"p{number}" for number in range(40)}

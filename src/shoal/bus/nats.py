@@ -131,7 +131,7 @@ class NatsBus:
             finally:
                 await bus._leave()
         finally:
-            await client.close()
+            await _hang_up(client)
 
     async def deliver(self, *, limit: int, wait: float) -> list[Delivery]:
         """Take pages."""
@@ -158,9 +158,15 @@ class NatsBus:
                     await message.ack()
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
-        """Give pages back, as if they had not been delivered this time."""
-        with _translated():
-            await together(map(self._give_back, deliveries))
+        """Give pages back, as if they had not been delivered this time.
+
+        If the server does not hear of it, they come again when their deadline is over.
+        """
+        try:
+            with _translated():
+                await together(map(self._give_back, deliveries))
+        except Unavailable as error:
+            log.warning("bus.waits", extra={"why": str(error)})
 
     async def lag(self) -> Lag:
         """Count pages, those included that are not relayed yet."""
@@ -303,6 +309,11 @@ def _translated() -> Iterator[None]:
         raise Misconfigured(f"bus: NATS: {error}") from error
     except (nats.errors.Error, OSError, TimeoutError) as error:
         raise Unavailable(f"bus: NATS: {str(error) or 'no answer'}") from error
+
+
+async def _hang_up(client: Client) -> None:
+    with suppress(RuntimeError, OSError):  # what it has still to say, it says into a connection that is gone
+        await client.close()
 
 
 async def _told(error: Exception) -> None:
