@@ -200,6 +200,19 @@ async def test_the_next_generation_can_ask_what_has_changed(bench: Bench) -> Non
     assert await bench.frontier.validators("other", fps) == {}
 
 
+async def test_a_crawl_that_was_dropped_entirely_leaves_nothing_to_its_next_generation(bench: Bench) -> None:
+    await crawled(bench, {"1": Done(page(1)), "2": Done(page(2))})
+    await bench.frontier.drop_crawl("c")
+    await crawled(bench, {"2": Done(page(20)), "3": Released()})
+    assert await bench.frontier.drop_crawl("c", entirely=True)
+    assert await bench.frontier.crawls() == []
+
+    assert not (await bench.frontier.open_crawl("c", pace=UNLIMITED)).resumed
+    assert await bench.frontier.validators("c", [link("1").fingerprint, link("2").fingerprint]) == {}
+    assert (await bench.frontier.add("c", [link("1"), link("2"), link("3")])).new == 3
+    assert (await bench.frontier.audit("c")).problems == []
+
+
 @pytest.mark.embedded(NO_RECORD)
 async def test_a_finished_generation_replaces_the_one_before(bench: Bench) -> None:
     await crawled(bench, {"1": Done(page(1)), "2": Done(page(2))})

@@ -261,6 +261,15 @@ async def test_a_dropped_crawl_leaves_nothing_behind(bench: RedisBench) -> None:
         await worker.add("d", [link("new")])
 
 
+async def test_a_crawl_that_has_to_be_there_is_not_begun(bench: RedisBench) -> None:
+    with pytest.raises(Misconfigured, match="no crawl named 'd'"):
+        await bench.frontier.open_crawl("d", may_be_new=False)
+    assert "d" not in await bench.frontier.crawls()
+    worker = await bench.another()
+    await worker.open_crawl("d")
+    assert (await bench.frontier.open_crawl("d", may_be_new=False)).resumed
+
+
 # --- servers replaced and servers full -----------------------------------------------------------
 
 

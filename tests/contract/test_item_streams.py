@@ -36,6 +36,7 @@ async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
 @pytest.fixture
 async def store(server: RedisServer) -> AsyncIterator[RedisStore]:
     async with RedisStore.open(server.dsn) as opened:
+        await begin(opened)
         yield opened
 
 
@@ -43,6 +44,12 @@ async def store(server: RedisServer) -> AsyncIterator[RedisStore]:
 def database() -> Iterator[str]:
     with postgres() as server:
         yield server.dsn
+
+
+async def begin(store: RedisStore) -> None:
+    """Have the crawl, as far as outputs look: every shard knows terms of it."""
+    for tag in store.tags():
+        await store.do(tag, "HSET", f"{tag}:c", CRAWL, "terms")
 
 
 async def settle_page(store: RedisStore, numbers: Sequence[int]) -> None:
@@ -216,6 +223,7 @@ async def test_an_idle_writer_asks_nothing_of_the_server(
 async def test_a_cluster_feeds_an_output_all_the_same(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     async with cluster(tmp_path / "cluster") as servers, RedisStore.open(servers.dsn) as store:
+        await begin(store)
         for number in range(100):
             await settle_page(store, [number])
         async with running(writer_of(store, CRAWL, str(out))):
@@ -316,3 +324,17 @@ async def test_a_writer_that_cannot_reach_its_table_makes_way_for_one_that_can(
     rows = await asyncio.to_thread(ask, database, "SELECT (item->>'n')::int AS n FROM reached")
     assert sorted(row["n"] for row in rows) == list(range(20))
     assert (lost.items, found.items) == (0, 20)
+
+
+async def test_a_writer_leaves_nothing_of_a_crawl_that_was_dropped(store: RedisStore, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    await settle_page(store, [1])
+    async with running(writer_of(store, CRAWL, str(out))):
+        await drained(store)
+        for tag in store.tags():  # as sweeping does
+            await store.do(tag, "HDEL", f"{tag}:c", CRAWL)
+            await store.do(tag, "DEL", *(f"{tag}:{name}:{CRAWL}" for name in ("items", "written", "writer")))
+        await asyncio.sleep(TERM * 2)  # so that it has had to say again that it is the writer
+
+    assert [await store.do(tag, "KEYS", f"{tag}:*:{CRAWL}") for tag in store.tags()] == [[]] * store.shards
+    assert numbers_in(out) == [1]

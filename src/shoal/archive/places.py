@@ -16,13 +16,17 @@ _ELSEWHERE = ".location"
 
 def open_segments(location: str, crawl: str) -> Segments:
     """Find the segments of a crawl below a folder, or below a prefix of an object store."""
-    return _at(_below(location, crawl))
+    return _at(place_below(location, crawl))
 
 
 def segments_in(folder: Path) -> Segments:
     """Find the segments of the crawl whose folder this is."""
-    elsewhere = _note(folder)
-    return _at(elsewhere) if elsewhere else SegmentFolder(folder)
+    return _at(place_in(folder))
+
+
+def place_in(folder: Path) -> str:
+    """Name the place of the segments of the crawl whose folder this is, without going there."""
+    return _note(folder) or str(folder)
 
 
 def place_segments(folder: Path, location: str, crawl: str) -> Segments:
@@ -30,7 +34,7 @@ def place_segments(folder: Path, location: str, crawl: str) -> Segments:
 
     Pages are found by the names of their segments alone, so an archive cannot be in two places.
     """
-    wanted = _below(location, crawl) if location else _note(folder)
+    wanted = place_below(location, crawl) if location else _note(folder)
     if wanted == _note(folder):
         return segments_in(folder)
     if _note(folder) or SegmentFolder(folder).segments():
@@ -53,7 +57,8 @@ def _note(folder: Path) -> str:
         return ""
 
 
-def _below(location: str, crawl: str) -> str:
+def place_below(location: str, crawl: str) -> str:
+    """Name the place of a crawl's segments below a folder, or below a prefix of an object store."""
     if "://" in location:
         return f"{location.rstrip('/')}/{file_name(crawl)}"
     return str(Path(location, file_name(crawl)).absolute())

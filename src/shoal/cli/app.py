@@ -13,6 +13,7 @@ from shoal.cli import (
     doctor,
     export,
     fleet,
+    forget,
     host,
     init,
     pause,
@@ -55,6 +56,7 @@ app.add_typer(host.app, name="host")
 app.command("plan", epilog=plan.EXAMPLES)(plan.command)
 app.command("pause", epilog=pause.PAUSE_EXAMPLES)(pause.pause_command)
 app.command("resume", epilog=pause.RESUME_EXAMPLES)(pause.resume_command)
+app.command("forget", epilog=forget.EXAMPLES)(forget.command)
 app.command("reparse", epilog=reparse.EXAMPLES)(reparse.command)
 app.command("export", epilog=export.EXAMPLES)(export.command)
 app.command("shell", epilog=shell.EXAMPLES)(shell.command)

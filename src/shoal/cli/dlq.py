@@ -7,7 +7,7 @@ import typer
 
 from shoal.cli.choosing import Asked, on_letters
 from shoal.cli.figures import counted
-from shoal.cli.options import Config, Crawl, Json, Store, examples, option
+from shoal.cli.options import Config, Crawl, Json, Store, Yes, examples, option
 from shoal.model.errors import Misconfigured
 from shoal.stores.address import shown_store
 
@@ -40,8 +40,6 @@ EXPORT_EXAMPLES = examples(
 SHOWN = 50  # letters listed unless asked for more
 
 app = typer.Typer()
-
-Yes = Annotated[bool, option("--yes -y", "", "Do not ask.")]
 
 
 @app.callback(invoke_without_command=True)

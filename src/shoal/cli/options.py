@@ -39,6 +39,7 @@ Verbose = Annotated[
         show_default=False,
     ),
 ]
+Yes = Annotated[bool, option("--yes -y", "", "Do not ask.")]
 Crawl = Annotated[str | None, option("--crawl", "NAME", "Only this crawl.", default="all")]
 
 

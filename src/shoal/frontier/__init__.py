@@ -15,7 +15,8 @@ and `accepted` equals the sum of the eight, always. Counters are O(1) to read.
 
 open_crawl(name) creates a crawl or takes it up again, and says which. Only crawls that were opened take part
 in what follows. drop_crawl(name) deletes one that is not open, but for what conditional requests of its next
-generation need: `validators`. A crawl has a small area for values of its own, `crawl_get` and `crawl_set`.
+generation need, `validators`; with `entirely`, those go as well. A crawl has a small area for values of its
+own, `crawl_get` and `crawl_set`.
 
 add(crawl, links) accepts what the crawl has not seen, by fingerprint, and counts the rest as duplicates.
 One atomic step: no caller can see a request that is seen but not queued, or queued twice. Repeating an

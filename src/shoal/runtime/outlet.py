@@ -9,14 +9,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from shoal.archive.names import file_name
 from shoal.model.errors import Unavailable
 from shoal.model.outcome import Acknowledgement, Settlement
 from shoal.model.page import Item, ParseResult
 from shoal.runtime import sums
+from shoal.stores.folder import StoreFolder
 
 log = logging.getLogger(__name__)
 
@@ -148,3 +151,8 @@ def sinks_key(crawl: str) -> str:
 def rejects_key(crawl: str) -> str:
     """Name the checkpoint of the rejected items."""
     return f"{crawl}/rejects"
+
+
+def rejects_file(store: StoreFolder, crawl: str) -> Path:
+    """Say where the items go that do not fit their model."""
+    return store.items / f"{file_name(crawl)}.rejected.jsonl"

@@ -6,6 +6,7 @@ one owner at a time, so there it raises `StoreBusy` while somebody else is it; a
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Protocol
 
@@ -124,5 +125,11 @@ async def chosen(reader: Reader, crawl: str | None) -> list[str]:
     if crawl is None:
         return names
     if crawl not in names:
-        raise Misconfigured(f"the store has no crawl named {crawl!r}")
+        raise Misconfigured(f"the store has no crawl named {crawl!r}{_nearest(crawl, names)}")
     return [crawl]
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
+    if close := get_close_matches(name, names, n=1, cutoff=0.5):
+        return f"; did you mean {close[0]}?"
+    return "; shoal status lists those there are" if names else ", and no other"

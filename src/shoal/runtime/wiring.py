@@ -41,7 +41,7 @@ from shoal.runtime.crawl.border import Border
 from shoal.runtime.crawl.ownership import Owned
 from shoal.runtime.crawl.stations import Stations
 from shoal.runtime.fetching import open_crawl_fetcher
-from shoal.runtime.outlet import OwnOutputs, archive_key, rejects_key, sinks_key
+from shoal.runtime.outlet import OwnOutputs, archive_key, rejects_file, rejects_key, sinks_key
 from shoal.runtime.pages import Pages
 from shoal.runtime.plan import CrawlPlan, Stop
 from shoal.runtime.seeding import add_given, add_listed, origins_matter
@@ -161,11 +161,6 @@ def write_rules(crawl: str, settings: Settings, *, writer: str = "") -> WriteRul
         segment_bytes=settings.archive.segment_bytes,
         fsync=settings.crawl.fsync,
     )
-
-
-def rejects_file(store: StoreFolder, crawl: str) -> Path:
-    """Say where the items go that do not fit their model."""
-    return store.items / f"{file_name(crawl)}.rejected.jsonl"
 
 
 def cookies_of(settings: CrawlSettings, seeds: Sequence[Request]) -> list[Cookie]:

@@ -18,7 +18,8 @@ from shoal.stores.redis import RedisStore, Script
 log = logging.getLogger(__name__)
 
 TERM = 15.0  # seconds, after which an output whose writer has died gets another one
-_ELSEWHERE = 60.0  # seconds; a file rarely moves to another machine
+_ELSEWHERE = 60.0  # seconds; a file rarely moves to another machine, and a crawl that was dropped stays so
+_DROPPED = -2  # election.lua
 _SCRIPT = Script("election", resources.files("shoal.sinks").joinpath("election.lua").read_text())
 
 
@@ -77,6 +78,8 @@ class Election:
             wait_ms, answer = answers[self._tag]
         else:
             wait_ms, answer = await self._store.run(_SCRIPT, self._tag, asked)
+        if wait_ms == _DROPPED:
+            return _ELSEWHERE
         self.elsewhere = answer.decode() if wait_ms < 0 else ""
         if self.elsewhere:
             log.info("output.elsewhere", extra={"output": self._output, "node": self.elsewhere})

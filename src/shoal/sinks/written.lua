@@ -6,6 +6,10 @@
 -- A full server has to take this: it is what makes room.
 
 local tag = string.sub(KEYS[1], 1, -3)
+-- Nothing is left of a crawl that was dropped, and nothing must come back.
+if redis.call('HEXISTS', tag .. ':c', ARGV[1]) == 0 then
+  return '0-0'
+end
 local items = tag .. ':items:' .. ARGV[1]
 local marks = tag .. ':written:' .. ARGV[1]
 

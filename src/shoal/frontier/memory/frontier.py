@@ -78,7 +78,7 @@ class MemoryFrontier(MemoryReader):
             lane.host.repace()
         return Opened(name, resumed)
 
-    async def drop_crawl(self, name: str, *, forget: Collection[str] = ()) -> bool:
+    async def drop_crawl(self, name: str, *, forget: Collection[str] = (), entirely: bool = False) -> bool:
         """Delete a crawl that is not open, and the checkpoints named; False: there was none."""
         crawl = self._state.crawls.get(name)
         if crawl is None:
@@ -90,7 +90,7 @@ class MemoryFrontier(MemoryReader):
             if entry.state == "done" and entry.page is not None:
                 page = entry.page
                 kept[fp] = Validator(page.etag, page.modified, page.digest, page.ref)
-        self._validators[name] = kept
+        self._validators[name] = {} if entirely else kept
         del self._state.crawls[name]
         for checkpoint in forget:
             self._checkpoints.pop(checkpoint, None)

@@ -42,18 +42,25 @@ class RedisCrawls(RedisReader):
         hosts: Mapping[str, Pace] | None = None,
         approximate: Approximate | None = None,
         state: Mapping[str, bytes] | None = None,
+        may_be_new: bool = True,
     ) -> Opened:
         """Create a crawl or take it up again; what is not given stays as it was.
 
         Others see a new crawl once every shard knows its terms, and not before. Whether it remembers what it
-        has seen exactly or approximately is decided when it is new.
+        has seen exactly or approximately is decided when it is new. Raises `Misconfigured` if it is dropped
+        meanwhile, or is not there and `may_be_new` is False.
         """
         given = _given(pace, max_crashes, slowdown, host_budget)
         known = (await self._numbers()).get(name)
+        if known is None and not may_be_new:
+            raise Misconfigured(f"the store has no crawl named {name!r}")
         number = known or await self._store.do(self._home, "HINCRBY", f"{self._home}:m", "crawl", 1)
         await self._everywhere(
             self._set_terms(tag, number, name, given, self._named(tag, hosts)) for tag in self._store.tags()
         )
+        if known is not None and (await self._numbers()).get(name) != number:
+            await self._sweep(number)  # its terms came after those who dropped it had swept
+            raise Misconfigured(f"crawl {name!r} was dropped meanwhile")
         if known is None:
             if approximate is not None:
                 bloom = approximate.per_shard(self._store.shards)
@@ -99,10 +106,11 @@ class RedisCrawls(RedisReader):
             cursor = await self._store.run(self._scripts.repace, tag, [cursor, SLICE])
             cursor = None if cursor == b"0" else cursor
 
-    async def drop_crawl(self, name: str, *, forget: Collection[str] = ()) -> bool:
+    async def drop_crawl(self, name: str, *, forget: Collection[str] = (), entirely: bool = False) -> bool:
         """Delete a crawl that is not open here, and the checkpoints named; False: there was none.
 
         It is gone at once; what it leaves behind is swept away in slices, by whoever comes next if not by us.
+        It always goes `entirely`: nothing is kept here for conditional requests.
         """
         if name in self._opened:
             raise Misconfigured(f"crawl {name!r} is open and cannot be dropped")

@@ -148,10 +148,11 @@ class Owner(Reader):
             host.repace()
             self._state.scheduler.place_all(host, self._now())
 
-    async def drop_crawl(self, name: str, *, forget: Collection[str] = ()) -> bool:
+    async def drop_crawl(self, name: str, *, forget: Collection[str] = (), entirely: bool = False) -> bool:
         """Delete a crawl that is not open, and the checkpoints named; False: there was none.
 
-        What conditional requests need is kept for its next generation (`validators`).
+        What conditional requests need is kept for its next generation (`validators`), unless it is to go
+        `entirely`.
         """
         self._refuse_if_broken()
         if name in self._state.crawls:
@@ -160,7 +161,7 @@ class Owner(Reader):
             return False
         finished = (await self.counts(name)).open == 0
         with self._transaction() as database:
-            drop(database, self.crawl_id(name), finished=finished, forget=forget)
+            drop(database, self.crawl_id(name), finished=finished, forget=forget, entirely=entirely)
         return True
 
     async def pause(self, crawl: str) -> None:

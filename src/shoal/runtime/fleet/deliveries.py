@@ -6,7 +6,7 @@ is in hand when the worker stops goes back.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 
 from shoal.bus import Bus, Delivery, open_bus
@@ -80,6 +80,15 @@ class Deliveries:
         ended = [self._in_hand.pop((one.crawl, one.fingerprint), None) for one in acknowledgements]
         self._fewer.set()
         await self._bus.done([delivery for delivery in ended if delivery is not None])
+
+    async def keep_only(self, crawls: Collection[str]) -> None:
+        """Take pages off the bus that nobody will want: those of crawls that there are no more."""
+        unwanted = [delivery for delivery in self._in_hand.values() if delivery.crawl not in crawls]
+        for delivery in unwanted:
+            del self._in_hand[delivery.crawl, delivery.fingerprint]
+            self._queues.pop(delivery.crawl, None)
+        self._fewer.set()
+        await self._bus.done(unwanted)
 
     async def give_back(self) -> None:
         """Let others have what is in hand."""

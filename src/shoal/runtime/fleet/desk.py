@@ -64,6 +64,7 @@ class Desk:
         self.running = False
         self.summary: Summary | None = None  # of its latest run, where one crawl was asked for
         self.refused = ""  # why it cannot be served here
+        self.forgotten = False  # nobody wants it any more
         self._office = office
         self._outputs = Outputs(office.store, worker=office.worker)
         self._crawl: Crawl | None = None  # while it runs

@@ -71,7 +71,8 @@ async def join_crawl(
         spilling = Spilling(store, SCRIPTS, open_chunks(settings.archive.location))
         await spilling.collect()
         frontier = RedisFrontier(store, spilling=spilling)
-        opened = await open_in(frontier, record.name, settings)
+        # One that was forgotten since this worker heard of it must not come back.
+        opened = await open_in(frontier, record.name, settings, may_be_new=False)
         rejects_file = folder / "items" / f"{file_name(record.name)}.rejected.{worker}.jsonl"
         rejects = Sinks([str(rejects_file)] if spider.models else [])
         stack.callback(rejects.close)

@@ -154,10 +154,13 @@ class _Submission:
         return tuple(sorted(hosts.union((before and before.hosts) or ())))
 
 
-async def open_in(frontier: RedisFrontier, name: str, settings: Settings) -> Opened:
+async def open_in(
+    frontier: RedisFrontier, name: str, settings: Settings, *, may_be_new: bool = True
+) -> Opened:
     """Begin a crawl in a store, or take it up, on the terms of its settings."""
     return await frontier.open_crawl(
         name,
+        may_be_new=may_be_new,
         **terms_of(settings),
         approximate=Approximate(settings.crawl.approximate_links)
         if settings.crawl.approximate_links

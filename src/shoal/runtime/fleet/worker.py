@@ -24,6 +24,7 @@ from contextlib import AsyncExitStack, suppress
 from shoal import __version__
 from shoal.fleet.crawls import CrawlRecord, Crawls
 from shoal.fleet.workers import EVERY, Heartbeat, Workers
+from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured
 from shoal.parse.pool import ParsePool
 from shoal.runtime.figures import WorkerFigures
@@ -97,14 +98,17 @@ class Worker:
 
     def summary(self, crawl: str) -> Summary:
         """Say what has become of the one crawl that was to be served."""
-        summary = self._desks[crawl].summary
-        assert summary is not None, "run first"
-        return summary
+        desk = self._desks.get(crawl)
+        if desk is None or desk.summary is None:
+            raise Misconfigured(f"crawl {crawl!r} was forgotten, or begun afresh, by somebody else meanwhile")
+        return desk.summary
 
     def _arrived(self, crawl: str) -> None:
         """Begin with a crawl that had nothing to do before this page came."""
         if (desk := self._desks.get(crawl)) is not None:
             desk.look_again()
+        elif not self._plan.only:
+            self._news = -1  # it is new, or was forgotten: look which
 
     # --- crawls ----------------------------------------------------------------------------------
 
@@ -112,15 +116,26 @@ class Worker:
         crawls = Crawls(self._store)
         while True:
             if (news := await crawls.news()) != self._news:
-                self._update(await crawls.all())
                 self._news = news
-            for desk in self._desks.values():
-                await desk.tend(group, self._stop)
+                await self._update(await crawls.all())
+            for desk in list(self._desks.values()):
+                if desk.forgotten:
+                    await self._let_go(desk)
+                else:
+                    await desk.tend(group, self._stop)
             if self._stop.drain.is_set() or (self._plan.until_done and self._is_done()):
                 return
             await self._sleep(ALMOST if self._plan.until_done and not self._busy else LOOK_EVERY)
 
-    def _update(self, records: list[CrawlRecord]) -> None:
+    async def _update(self, records: list[CrawlRecord]) -> None:
+        names = {record.name for record in records}
+        for name, desk in self._desks.items():
+            desk.forgotten = name not in names
+        if self._office.deliveries is not None:
+            left = await RedisFrontier(
+                self._store
+            ).crawls()  # until its last step, one that is being forgotten
+            await self._office.deliveries.keep_only(names.union(left))
         for record in records:
             if self._plan.only not in ("", record.name):
                 continue
@@ -128,6 +143,13 @@ class Worker:
                 known.update(record)
             else:
                 self._desks[record.name] = Desk(self._office, record)
+
+    async def _let_go(self, desk: Desk) -> None:
+        """Finish what is in hand of a crawl that was forgotten, and have nothing more to do with it."""
+        desk.stop.drain.set()
+        if not desk.running:
+            await desk.leave()
+            del self._desks[desk.record.name]
 
     @property
     def _busy(self) -> int:

@@ -105,3 +105,17 @@ async def test_no_more_is_taken_than_can_be_held(bus: FakeBus) -> None:
     await turns(deliveries)
 
     assert len(bus.waiting) == 50
+
+
+async def test_pages_of_crawls_that_there_are_no_more_make_room_for_others(bus: FakeBus) -> None:
+    deliveries = Deliveries(bus, 60.0, lambda _: None)
+    bus.waiting = [*(delivery(number, crawl="gone") for number in range(MOST)), delivery(MOST)]
+    await turns(deliveries)
+    assert len(bus.waiting) == 1
+    await deliveries.keep_only({"c"})
+    assert bus.ended == list(range(MOST))
+
+    await turns(deliveries)
+    assert (await anext(deliveries.of("c"))).fingerprint == MOST
+    await deliveries.give_back()
+    assert bus.released == [MOST]

@@ -9,7 +9,7 @@ local found = call('HRANDFIELD', pages, 100, 'WITHVALUES')  -- HSCAN may find no
 for i = 1, #found, 2 do withdraw(crawl, found[i], unpack_page(found[i + 1])) end
 save_withdrawals()
 if #found > 0 or seen_drop(tag, crawl, 64) > 0 then return 1 end
-for _, name in ipairs({'n', 'b', 'hc', 'dl', 'pg', 'items', 'written', 'writer', 'd', 'dz', 'spb'}) do
+for _, name in ipairs({'n', 'b', 'hc', 'dl', 'pg', 'items', 'written', 'writer', 'allowance', 'd', 'dz', 'spb'}) do
   call('UNLINK', tag .. ':' .. name .. ':' .. crawl)
 end
 return 0
