@@ -411,7 +411,7 @@ async def test_names_of_consumers_that_were_killed_are_forgotten_when_they_have_
 
             parsed: list[str] = []
             async with asyncio.timeout(PATIENCE):
-                while await names() != {"w"}:
+                while await names() - {"w"}:  # by a Redis before 7.2 it forgets itself as well
                     for delivery in await bus.deliver(limit=1, wait=0.1):
                         parsed += await bench.acknowledge(delivery)
                         await bus.done([delivery])
