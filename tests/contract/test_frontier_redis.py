@@ -12,12 +12,15 @@ from tests.contract.frontiers import BROKEN, TIMEOUT, UNLIMITED, link, page, pat
 from tests.contract.redis_frontiers import SCRIPTS, RedisBench, redis_bench
 
 from shoal.frontier.redis import keys, packing
-from shoal.frontier.redis.reader import PARSERS
+from shoal.frontier.redis.keys import PARSERS
+from shoal.frontier.redis.stored import unpack_fp
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Gone, Grant, Outcome, Retry, Settlement
 from shoal.model.pace import Pace
 from shoal.model.page import Item
 from shoal.stores.redis import EPOCH, Full, Script, ScriptArgument
+
+unpack_items = msgspec.msgpack.Decoder(list[Item]).decode
 
 
 @pytest.fixture
@@ -36,13 +39,13 @@ async def items_of(bench: RedisBench, crawl: str = "c") -> list[str]:
     found = []
     for tag in bench.store.tags():
         for _, fields in await bench.store.do(tag, "XRANGE", keys.items(tag, number), "-", "+"):
-            found += [item.key for item in packing.unpack_items(fields[3])]
+            found += [item.key for item in unpack_items(fields[3])]
     return found
 
 
 async def announced(bench: RedisBench) -> list[tuple[str, int]]:
     entries = await bench.store.do(bench.store.tag(0), "XRANGE", keys.pages(bench.store.tag(0)), "-", "+")
-    return [(fields[1].decode(), packing.unpack_fp(fields[3])) for _, fields in entries]
+    return [(fields[1].decode(), unpack_fp(fields[3])) for _, fields in entries]
 
 
 # --- answers that got lost -----------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from shoal.frontier.redis.recount import Found, corrected
+from shoal.frontier.redis.repair.recount import Found, corrected
 
 SOUND = {
     "accepted": 20, "waiting": 3, "delayed": 2, "leased": 4, "parsing": 1, "done": 4, "gone": 1, "dead": 3,

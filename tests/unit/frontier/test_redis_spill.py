@@ -13,9 +13,9 @@ from tests.servers.redis import valkey
 
 from shoal.frontier.redis import RedisFrontier, keys
 from shoal.frontier.redis.chunks import ChunkStore, FolderChunks
-from shoal.frontier.redis.packing import score_of
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.spill import AVOIDED_FOR, LaneName, Spilling
+from shoal.frontier.redis.stored import score_of
 from shoal.model.outcome import Gone, Lease, Settlement
 from shoal.stores.redis import RedisStore, ScriptArgument
 

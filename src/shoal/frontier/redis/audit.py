@@ -5,81 +5,30 @@ the moment. On a crawl at rest every line is true.
 """
 
 import math
-import struct
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from shoal.frontier.answers import STATES, Audit
 from shoal.frontier.redis import keys
-from shoal.frontier.redis.packing import (
+from shoal.frontier.redis.slices import Slices
+from shoal.frontier.redis.stored import (
+    EMPTY,
     RANK,
+    Host,
+    Lane,
+    chunk_size,
     unpack_entry,
     unpack_fp,
     unpack_leased,
     unpack_parsing,
     unpack_record,
 )
-from shoal.frontier.redis.slices import Slices
-from shoal.frontier.rules import LOWEST_BAND, place_in_line
+from shoal.frontier.rules import place_in_line
 from shoal.model.request import trace_id
 from shoal.stores.redis import RedisStore
 
 SHOWN = 20  # problems of one kind that are named one by one
-EMPTY = 255
-SUSPECT, SPILLED, IN_LINE, RETURNED = 1, 2, 4, 8
-
-_host = struct.Struct(">ddddddHHHIIHBB")
-_lane = struct.Struct(">IBBHd")
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """A lane as its host's state has it."""
-
-    crawl: int
-    flags: int
-    band: int
-    bands: list[int]  # those of its new links
-    moment: float
-    pool: str
-
-    def returned(self, tag: str, host: str) -> str:
-        name = keys.suspects if self.flags & SUSPECT else keys.returned
-        return name(tag, self.crawl, self.pool, host)
-
-    def fresh(self, tag: str, host: str, band: int) -> str:
-        return keys.fresh(tag, self.crawl, self.pool, host, band)
-
-    def line(self, tag: str) -> str:
-        return keys.line(tag, self.crawl, self.pool, suspect=bool(self.flags & SUSPECT))
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    name: str
-    ready: float
-    inflight: int
-    open: bool
-    lanes: list[Lane]
-
-
-def unpack_host(name: str, packed: bytes) -> Host:
-    """Read HOST and its lanes, as far as an audit needs them."""
-    tat, _, rest_until, _, interval, _, burst, concurrency, inflight, *_, flags, number = _host.unpack_from(
-        packed
-    )
-    position, lanes = _host.size, []
-    for _ in range(number):
-        crawl, lane_flags, band, fresh, moment = _lane.unpack_from(packed, position)
-        position += _lane.size
-        end = position + 1 + packed[position]
-        pool = packed[position + 1 : end].decode()
-        bands = [one for one in range(LOWEST_BAND + 1) if fresh >> one & 1]
-        lanes.append(Lane(crawl, lane_flags, band, bands, moment, pool))
-        position = end
-    ready = max(rest_until, tat - (burst - 1) * interval)
-    return Host(name, ready, inflight, inflight < concurrency and not flags & 1, lanes)
 
 
 @dataclass(slots=True)
@@ -148,34 +97,34 @@ class _ShardAudit:
     async def run(self) -> int:
         """Recount a shard; return how many fingerprints it has seen."""
         tag, crawl = self._tag, self._crawl
-        told = await self._store.do(tag, "HGETALL", f"{tag}:n:{crawl}")
+        told = await self._store.do(tag, "HGETALL", keys.counters(tag, crawl))
         for name, count in zip(told[::2], told[1::2], strict=True):
             self._recount.told[name.decode()] += int(count)
         inflight = await self._leases()
         await self._hosts(inflight)
-        async for record, _ in self._slices.sorted(f"{tag}:dl:{crawl}"):
+        async for record, _ in self._slices.sorted(keys.delayed(tag, crawl)):
             self._recount.place("delayed", unpack_record(record).entry.fingerprint)
-        async for fp, page in self._slices.hash(f"{tag}:pg:{crawl}"):
+        async for fp, page in self._slices.hash(keys.parsing(tag, crawl)):
             self._recount.place("parsing", unpack_fp(fp))
             unpack_parsing(page)
-        dated = {member[8:] async for member, _ in self._slices.sorted(f"{tag}:dz:{crawl}")}
-        async for fp, _ in self._slices.hash(f"{tag}:d:{crawl}"):
+        dated = {member[8:] async for member, _ in self._slices.sorted(keys.dates(tag, crawl))}
+        async for fp, _ in self._slices.hash(keys.letters(tag, crawl)):
             self._recount.place("dead", unpack_fp(fp))
             if fp not in dated:
                 self._recount.problem(f"a dead letter without a date: {trace_id(unpack_fp(fp))}")
-        async for id, _ in self._slices.hash(f"{tag}:spb:{crawl}"):
-            self._recount.found["waiting"] += int(id.partition(b"-")[0])
-        return int(await self._store.do(tag, "HGET", f"{tag}:sm:{crawl}", "size") or 0)
+        async for id, _ in self._slices.hash(keys.chunk_bodies(tag, crawl)):
+            self._recount.found["waiting"] += chunk_size(id)
+        return int(await self._store.do(tag, "HGET", keys.seen_size(tag, crawl), "size") or 0)
 
     async def _leases(self) -> Counter[str]:
         """Recount what is leased; return how much of it is on the wire, by host, of all crawls."""
         tag = self._tag
         inflight: Counter[str] = Counter()
-        async for token, deadline in self._slices.sorted(f"{tag}:lx"):
+        async for token, deadline in self._slices.sorted(keys.deadlines(tag)):
             batch = [
                 (fp, unpack_leased(leased))
-                async for fp, leased in self._slices.hash(f"{tag}:l:{token.decode()}")
-                if fp != b"_"
+                async for fp, leased in self._slices.hash(keys.batch(tag, token.decode()))
+                if fp != keys.HEAD
             ]
             for _, leased in batch:
                 record = leased.record
@@ -190,8 +139,7 @@ class _ShardAudit:
     async def _hosts(self, inflight: Counter[str]) -> None:
         tag = self._tag
         lines: dict[str, dict[str, float]] = {}
-        async for name, packed in self._slices.hash(f"{tag}:h"):
-            host = unpack_host(name.decode(), packed)
+        async for host in self._slices.hosts():
             self._recount.compare(f"{host.name} in flight", host.inflight, inflight[host.name])
             for lane in host.lanes:
                 key = lane.line(tag)
@@ -206,7 +154,7 @@ class _ShardAudit:
         band = min(found, default=EMPTY)
         if band != lane.band:
             self._recount.problem(f"a lane with another head than its host says: {where}")
-        if bool(lane.flags & IN_LINE) != (place is not None):
+        if lane.is_in_line != (place is not None):
             self._recount.problem(f"a lane elsewhere than its host says: {where}")
         if (band != EMPTY and host.open) != (place is not None):
             self._recount.problem(f"a lane out of line, or in line although it is not to be served: {where}")

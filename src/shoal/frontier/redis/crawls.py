@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import astuple
 
 from shoal.frontier.answers import Opened
+from shoal.frontier.redis import keys
 from shoal.frontier.redis.packing import fitting, pack_paces
 from shoal.frontier.redis.reader import SLICE, RedisReader
 from shoal.frontier.redis.rota import Rota
@@ -54,7 +55,7 @@ class RedisCrawls(RedisReader):
         known = (await self._numbers()).get(name)
         if known is None and not may_be_new:
             raise Misconfigured(f"the store has no crawl named {name!r}")
-        number = known or await self._store.do(self._home, "HINCRBY", f"{self._home}:m", "crawl", 1)
+        number = known or await self._store.do(self._home, "HINCRBY", keys.meta(self._home), "crawl", 1)
         await self._everywhere(
             self._set_terms(tag, number, name, given, self._named(tag, hosts)) for tag in self._store.tags()
         )
@@ -66,14 +67,14 @@ class RedisCrawls(RedisReader):
                 bloom = approximate.per_shard(self._store.shards)
                 await self._everywhere(
                     self._store.do(
-                        tag, "HSET", f"{tag}:sm:{number}", "bits", bloom.bits, "hashes", bloom.hashes
+                        tag, "HSET", keys.seen_size(tag, number), "bits", bloom.bits, "hashes", bloom.hashes
                     )
                     for tag in self._store.tags()
                 )
             await self._values(name, number, state or {})
             # Of two that begin the same crawl at the same time, the second takes up the first one's.
             # Read back, because an answer that got lost makes the call again: then the first one is our own.
-            await self._store.do(self._home, "HSETNX", f"{self._home}:crawls", name, number, promised=True)
+            await self._store.do(self._home, "HSETNX", keys.crawls(self._home), name, number, promised=True)
             if (await self._numbers()).get(name) != number:
                 await self._sweep(number)
                 return await self.open_crawl(
@@ -116,20 +117,20 @@ class RedisCrawls(RedisReader):
             raise Misconfigured(f"crawl {name!r} is open and cannot be dropped")
         number = (await self._numbers()).get(name)
         if number is not None:
-            await self._store.do_always(self._home, "SADD", f"{self._home}:dropped", number)
-            await self._store.do(self._home, "HDEL", f"{self._home}:crawls", name)
+            await self._store.do_always(self._home, "SADD", keys.dropped(self._home), number)
+            await self._store.do(self._home, "HDEL", keys.crawls(self._home), name)
             tag = self._store.tag_of(name)
-            await self._store.do(tag, "UNLINK", f"{tag}:v:{number}")
+            await self._store.do(tag, "UNLINK", keys.values(tag, number))
             if forget:
-                await self._store.do(self._home, "HDEL", f"{self._home}:checkpoints", *forget)
+                await self._store.do(self._home, "HDEL", keys.checkpoints(self._home), *forget)
         await self.sweep_dropped()
         return number is not None
 
     async def sweep_dropped(self) -> None:
         """Sweep away what dropped crawls have left behind, also where whoever dropped them has died."""
-        for left in await self._store.do(self._home, "SMEMBERS", f"{self._home}:dropped"):
+        for left in await self._store.do(self._home, "SMEMBERS", keys.dropped(self._home)):
             await self._sweep(int(left))
-            await self._store.do(self._home, "SREM", f"{self._home}:dropped", left)
+            await self._store.do(self._home, "SREM", keys.dropped(self._home), left)
 
     async def _sweep(self, number: int) -> None:
         await self._everywhere(self._sweep_shard(tag, number) for tag in self._store.tags())
@@ -167,7 +168,7 @@ class RedisCrawls(RedisReader):
         if values:
             tag = self._store.tag_of(crawl)
             pairs = [part for pair in values.items() for part in pair]
-            await self._store.do_always(tag, "HSET", f"{tag}:v:{number}", *pairs, promised=True)
+            await self._store.do_always(tag, "HSET", keys.values(tag, number), *pairs, promised=True)
 
 
 def _given(

@@ -16,10 +16,9 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from shoal.frontier.answers import Added, Committed
-from shoal.frontier.redis import packing
+from shoal.frontier.redis import keys, packing, stored
 from shoal.frontier.redis.hosts import RedisHosts
 from shoal.frontier.redis.packing import Held
-from shoal.frontier.redis.repair import Repair
 from shoal.frontier.redis.rota import Rota
 from shoal.frontier.redis.scripts import SCRIPTS, Scripts
 from shoal.frontier.redis.shards import by_shard, chunks
@@ -117,7 +116,7 @@ class RedisFrontier(RedisHosts):
         )
         self._lose(lost)
         self._rota.heard(shard, found=len(granted), wait=float(wait), best=float(best or "inf"))
-        leases = list(packing.unpack_grants(granted, int(token), float(leased_until), self._names))
+        leases = list(stored.unpack_grants(granted, int(token), float(leased_until), self._names))
         for lease in leases:
             self._hand.take(self._id(lease), deadline)
             if lease.crashes:
@@ -151,7 +150,7 @@ class RedisFrontier(RedisHosts):
         if checkpoints:
             pairs = [part for pair in checkpoints.items() for part in pair]
             await self._store.do_always(
-                self._home, "HSET", f"{self._home}:checkpoints", *pairs, promised=True
+                self._home, "HSET", keys.checkpoints(self._home), *pairs, promised=True
             )
         for crawl, number, kept in values:
             await self._values(crawl, number, kept)
@@ -218,9 +217,9 @@ class RedisFrontier(RedisHosts):
             return None
         host = acknowledgement.host
         tags = [self._store.tag_of(host)] if host else self._store.tags()
-        fp = packing.pack_fp(acknowledgement.fingerprint)
+        fp = stored.pack_fp(acknowledgement.fingerprint)
         found = await self._everywhere(
-            self._store.do(tag, "HEXISTS", f"{tag}:pg:{number}", fp) for tag in tags
+            self._store.do(tag, "HEXISTS", keys.parsing(tag, number), fp) for tag in tags
         )
         return next((tag for tag, there in zip(tags, found, strict=True) if there), None)
 
@@ -326,9 +325,11 @@ class RedisFrontier(RedisHosts):
 
         Others may be at work: they wait while a shard is counted.
         """
+        from shoal.frontier.redis.repair import repair  # hardly ever needed, and a folder to load
+
         await self.sweep_dropped()
         numbers = {name: number for name, number in (await self._numbers()).items() if name in crawls}
-        return await Repair(self._store, self._scripts, numbers).run()
+        return await repair(self._store, self._scripts, numbers)
 
     def _lose(self, lost: Iterable[bytes]) -> None:
         for packed in lost:

@@ -4,11 +4,11 @@ from shoal.frontier.answers import HostView
 from shoal.frontier.redis.hand import Hand
 from shoal.frontier.redis.letters import RedisLetters
 from shoal.frontier.redis.packing import fitting
-from shoal.frontier.redis.reader import SLICE, view_of
 from shoal.frontier.redis.rota import Rota
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.turns import Turns
-from shoal.stores.redis import RedisStore, ScriptArgument
+from shoal.frontier.redis.views import view_of, views_in
+from shoal.stores.redis import RedisStore
 
 NOT_SET = -1  # instead of an interval, burst or concurrency: what the crawls say
 
@@ -64,14 +64,9 @@ class RedisHosts(RedisLetters):
         return [view for views in shards for view in views]
 
     async def _hosts_in(self, tag: str) -> list[HostView]:
-        views: list[HostView] = []
-        cursor = b"0"
-        while True:
-            arguments: list[ScriptArgument] = [cursor, SLICE, self._hand.take_landed(tag)]
-            cursor, told = await self._store.run(self._scripts.host_list, tag, arguments)
-            views += [view_of(one, self._names) for one in told if self._names.keys() & set(one[-1][::2])]
-            if cursor == b"0":
-                return views
+        return await views_in(
+            self._store, self._scripts, tag, self._names, lambda: self._hand.take_landed(tag)
+        )
 
     async def robots_set(self, host: str, *, expires: float, status: int, body: bytes) -> None:
         """Remember a robots.txt until it expires."""

@@ -9,7 +9,7 @@ in slices. `P` is a pool.
     T:m            hash    meta: latest, offset (shard.lua), token, moment, ordinal, version of the terms;
                            epoch (of the server process), rested (when it last changed), rested_version;
                            swept, sweep (when to look for hosts to forget, and from where on: forgetting.lua);
-                           frozen (until when), freezer (who puts the shard right, repair.py)
+                           frozen (until when), freezer (who puts the shard right: `repair`)
     T:c            hash    C -> terms of a crawl (TERMS)
     T:n:C          hash    counters of a crawl in this shard: the states, duplicate, over_budget, retries,
                            crashes, purged, items (brought), `dead.<class>`, `filtered.<rule>`
@@ -88,10 +88,85 @@ In a script, fingerprints are opaque strings of eight bytes, big-endian; Lua's n
 """
 
 PAUSED_AT = 18  # the byte of TERMS that says whether a crawl is paused
+PARSERS = "parse"  # the consumer group of T:pages
+HEAD = b"_"  # the field of a batch that is no lease
 
 
 def meta(tag: str) -> str:
     return f"{tag}:m"
+
+
+def terms(tag: str) -> str:
+    return f"{tag}:c"
+
+
+def counters(tag: str, crawl: int) -> str:
+    return f"{tag}:n:{crawl}"
+
+
+def hosts(tag: str) -> str:
+    """Name the states of a shard's hosts."""
+    return f"{tag}:h"
+
+
+def delayed(tag: str, crawl: int) -> str:
+    return f"{tag}:dl:{crawl}"
+
+
+def batch(tag: str, token: str) -> str:
+    """Name one batch of leases."""
+    return f"{tag}:l:{token}"
+
+
+def deadlines(tag: str) -> str:
+    """Name the deadlines of a shard's batches."""
+    return f"{tag}:lx"
+
+
+def suspects_out(tag: str) -> str:
+    """Name what says how many suspects each holder has."""
+    return f"{tag}:su"
+
+
+def parsing(tag: str, crawl: int) -> str:
+    """Name the pages of a crawl that are still to be parsed."""
+    return f"{tag}:pg:{crawl}"
+
+
+def letters(tag: str, crawl: int) -> str:
+    return f"{tag}:d:{crawl}"
+
+
+def dates(tag: str, crawl: int) -> str:
+    """Name what says when the letters of a crawl died."""
+    return f"{tag}:dz:{crawl}"
+
+
+def seen(tag: str, crawl: int, bucket: int) -> str:
+    """Name a bucket of what a crawl has seen."""
+    return f"{tag}:s:{crawl}:{bucket}"
+
+
+def seen_size(tag: str, crawl: int) -> str:
+    """Name what says how large that is."""
+    return f"{tag}:sm:{crawl}"
+
+
+def values(tag: str, crawl: int) -> str:
+    """Name a crawl's own values, in its home shard."""
+    return f"{tag}:v:{crawl}"
+
+
+def crawls(tag: str) -> str:
+    return f"{tag}:crawls"
+
+
+def dropped(tag: str) -> str:
+    return f"{tag}:dropped"
+
+
+def checkpoints(tag: str) -> str:
+    return f"{tag}:checkpoints"
 
 
 def pages(tag: str) -> str:

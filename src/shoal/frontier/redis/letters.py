@@ -1,6 +1,6 @@
 """Dead letters on Redis: found by looking at all of them, put back or thrown away in slices."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from shoal.frontier.answers import DeadLetter
 from shoal.frontier.redis import packing
@@ -9,6 +9,9 @@ from shoal.frontier.redis.reader import tags_of
 from shoal.frontier.redis.shards import chunks
 from shoal.frontier.rules import parsed_again
 from shoal.model.failure import FailureClass
+from shoal.stores.redis import Script
+
+Ordered = tuple[float, DeadLetter]  # with its place in the order of acceptance
 
 MOST_LETTERS = 100  # per call
 
@@ -24,18 +27,8 @@ class RedisLetters(RedisCrawls):
         limit: int | None = None,
     ) -> int:
         """Put dead letters back, oldest first; a kept page that was at fault is parsed again, not fetched."""
-        number = self._opened_number(crawl)
         chosen = await self._chosen(crawl, kinds, host, fingerprints, limit)
-        replayed = 0
-        for tag, letters in chosen.items():
-            for chunk in chunks(letters, MOST_LETTERS):
-                frame = packing.pack_replays(
-                    [
-                        (letter.fingerprint, parsed_again(letter.kind, kept=letter.page is not None))
-                        for _, letter in chunk
-                    ]
-                )
-                replayed += await self._store.run(self._scripts.replay, tag, [number, frame], promised=True)
+        replayed = await self._on_letters(self._scripts.replay, crawl, chosen, _pack_replays)
         self._rota.wake_all()
         return replayed
 
@@ -49,14 +42,8 @@ class RedisLetters(RedisCrawls):
         limit: int | None = None,
     ) -> int:
         """Throw dead letters away, oldest first; their requests stay dead, and cannot come back."""
-        number = self._opened_number(crawl)
         chosen = await self._chosen(crawl, kinds, host, fingerprints, limit)
-        purged = 0
-        for tag, letters in chosen.items():
-            for chunk in chunks(letters, MOST_LETTERS):
-                frame = packing.pack_ordinals((ordinal, letter.fingerprint) for ordinal, letter in chunk)
-                purged += await self._store.run(self._scripts.purge, tag, [number, frame], promised=True)
-        return purged
+        return await self._on_letters(self._scripts.purge, crawl, chosen, _pack_ordinals)
 
     async def _chosen(
         self,
@@ -65,7 +52,7 @@ class RedisLetters(RedisCrawls):
         host: str,
         fingerprints: Collection[int],
         limit: int | None,
-    ) -> dict[str, list[tuple[float, DeadLetter]]]:
+    ) -> dict[str, list[Ordered]]:
         """Find the letters that are meant, by shard, in the order in which their requests were accepted."""
         number = self._opened_number(crawl)
         found = [
@@ -76,7 +63,34 @@ class RedisLetters(RedisCrawls):
             and (not host or letter.host == host)
             and (not fingerprints or letter.fingerprint in fingerprints)
         ]
-        chosen: dict[str, list[tuple[float, DeadLetter]]] = {}
+        chosen: dict[str, list[Ordered]] = {}
         for ordinal, tag, letter in sorted(found, key=lambda one: one[:2])[:limit]:
             chosen.setdefault(tag, []).append((ordinal, letter))
         return chosen
+
+    async def _on_letters(
+        self,
+        script: Script,
+        crawl: str,
+        chosen: Mapping[str, Sequence[Ordered]],
+        packed: Callable[[Sequence[Ordered]], bytes],
+    ) -> int:
+        """Run a script on letters, a slice at a time; return how many were still there."""
+        number, there = self._opened_number(crawl), 0
+        for tag, letters in chosen.items():
+            for chunk in chunks(letters, MOST_LETTERS):
+                there += await self._store.run(script, tag, [number, packed(chunk)], promised=True)
+        return there
+
+
+def _pack_replays(letters: Sequence[Ordered]) -> bytes:
+    return packing.pack_replays(
+        [
+            (letter.fingerprint, parsed_again(letter.kind, kept=letter.page is not None))
+            for _, letter in letters
+        ]
+    )
+
+
+def _pack_ordinals(letters: Sequence[Ordered]) -> bytes:
+    return packing.pack_ordinals((ordinal, letter.fingerprint) for ordinal, letter in letters)

@@ -1,18 +1,18 @@
-"""What travels between client and scripts, and what lies in the store: packed as keys.py says."""
+"""What goes into scripts, packed as each of them says in its file."""
 
 import itertools
 import operator
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
 import msgspec
 
-from shoal.frontier.answers import DeadLetter
 from shoal.frontier.redis.seen import seen_hash
+from shoal.frontier.redis.stored import pack_dated, pack_fp, unpack_fp
 from shoal.frontier.rules import answered, band
 from shoal.model.errors import Rejected
-from shoal.model.failure import Failure, FailureClass
+from shoal.model.failure import Failure
 from shoal.model.outcome import (
     Acknowledgement,
     Dead,
@@ -20,7 +20,6 @@ from shoal.model.outcome import (
     Fetched,
     Filtered,
     Gone,
-    Lease,
     Outcome,
     Released,
     Retry,
@@ -28,34 +27,17 @@ from shoal.model.outcome import (
 )
 from shoal.model.pace import Pace
 from shoal.model.page import Item, PageRecord
-from shoal.model.request import Link, unpack
+from shoal.model.request import Link
 
 DONE, FETCHED, GONE, FILTERED, DEAD, RETRY, RELEASED = range(1, 8)
 BLOCKED, SENT, ANSWERED = 1, 2, 4
-RANK = 1 << 42
 
 _double = struct.Struct(">d")
 _held = struct.Struct(">dI8s")
-_dated = struct.Struct(">d8s")
-_entry = struct.Struct(">HIHBHB8s")  # the ordinal in two parts: there is no integer of six bytes
-_new = struct.Struct(
-    ">5xB8s"
-)  # the same for a link: without the ordinal, which it is given, and nothing counted yet
-_leased = struct.Struct(">ddBdH")
-_letter = struct.Struct(">dHI")
-_fingerprint = struct.Struct(">Q")
+# The ENTRY of a new link: without the ordinal, which it is given, and nothing counted yet.
+_new = struct.Struct(">5xB8s")
 
 _pack = msgspec.msgpack.Encoder().encode
-unpack_page = msgspec.msgpack.Decoder(PageRecord).decode
-unpack_items = msgspec.msgpack.Decoder(list[Item]).decode
-
-
-def pack_fp(fingerprint: int) -> bytes:
-    return _fingerprint.pack(fingerprint)
-
-
-def unpack_fp(packed: bytes) -> int:
-    return int(_fingerprint.unpack(packed)[0])
 
 
 def _short(text: str) -> bytes:
@@ -77,9 +59,6 @@ class _Run(NamedTuple):
     crawl: int
     pool: str
     band: int
-
-
-# --- into scripts ----------------------------------------------------------------------------------
 
 
 def pack_links(links: Iterable[tuple[int, Link]]) -> list[bytes]:
@@ -213,129 +192,4 @@ def pack_replays(letters: Sequence[tuple[int, bool]]) -> bytes:
 
 
 def pack_ordinals(letters: Iterable[tuple[float, int]]) -> bytes:
-    return b"".join(_dated.pack(ordinal, pack_fp(fp)) for ordinal, fp in letters)
-
-
-# --- out of the store ------------------------------------------------------------------------------
-
-
-class Entry(msgspec.Struct, frozen=True):
-    """A request as it waits in a lane."""
-
-    ordinal: int
-    fingerprint: int
-    attempts: int
-    crashes: int
-    rests: int
-    priority: int
-    first_at: float | None
-    packed: bytes
-
-
-class Record(msgspec.Struct, frozen=True):
-    """A request outside a lane: it brings along where it belongs."""
-
-    crawl: int
-    host: str
-    pool: str
-    entry: Entry
-
-
-class Leased(msgspec.Struct, frozen=True):
-    leased_until: float
-    landed: bool
-    interval: float  # of its host, and its burst: the pace under which it was leased
-    burst: int
-    record: Record
-
-
-def unpack_entry(packed: bytes) -> Entry:
-    high, low, attempts, crashes, rests, priority, fp = _entry.unpack_from(packed)
-    position, first_at = _entry.size, None
-    if attempts + rests:
-        [first_at] = _double.unpack_from(packed, position)
-        position += _double.size
-    ordinal = (high << 32) + low
-    return Entry(ordinal, unpack_fp(fp), attempts, crashes, rests, priority, first_at, packed[position:])
-
-
-def score_of(packed: bytes) -> int:
-    """Give the place of an ENTRY in its lane."""
-    entry = unpack_entry(packed)
-    return band(entry.priority, entry.attempts) * RANK + entry.ordinal
-
-
-def _short_at(packed: bytes, position: int) -> tuple[str, int]:
-    end = position + 1 + packed[position]
-    return packed[position + 1 : end].decode(), end
-
-
-def unpack_record(packed: bytes, position: int = 0) -> Record:
-    [crawl] = struct.unpack_from(">I", packed, position)
-    host, position = _short_at(packed, position + 4)
-    pool, position = _short_at(packed, position)
-    return Record(crawl, host, pool, unpack_entry(packed[position:]))
-
-
-def unpack_leased(packed: bytes, position: int = 0) -> Leased:
-    leased_until, _, landed, interval, burst = _leased.unpack_from(packed, position)
-    record = unpack_record(packed, position + _leased.size)
-    return Leased(leased_until, bool(landed), interval, burst, record)
-
-
-def unpack_grants(
-    granted: Sequence[bytes], token: int, leased_until: float, names: Mapping[int, str]
-) -> Iterator[Lease]:
-    """Give what lease.lua handed out; `names` are those of crawls, by their number."""
-    for packed in granted:
-        leased = unpack_leased(packed)
-        record, entry = leased.record, leased.record.entry
-        yield Lease(
-            names[record.crawl],
-            entry.fingerprint,
-            token,
-            record.host,
-            unpack(entry.packed),
-            entry.attempts + 1,
-            entry.crashes,
-            entry.rests,
-            leased_until,
-            leased.interval,
-            leased.burst,
-        )
-
-
-def unpack_letter(crawl: str, packed: bytes) -> tuple[int, DeadLetter]:
-    """Give a dead letter and its place in the order of acceptance."""
-    died_at, status, size = _letter.unpack_from(packed)
-    position = _letter.size + size
-    page = unpack_page(packed[_letter.size : position]) if size else None
-    holder, position = _short_at(packed, position)
-    kind, position = _short_at(packed, position)
-    [length] = struct.unpack_from(">H", packed, position)
-    reason = packed[position + 2 : position + 2 + length].decode(errors="replace")
-    record = unpack_record(packed, position + 2 + length)
-    entry = record.entry
-    return entry.ordinal, DeadLetter(
-        crawl=crawl,
-        fingerprint=entry.fingerprint,
-        host=record.host,
-        request=unpack(entry.packed),
-        kind=FailureClass(kind),
-        reason=reason,
-        status=status,
-        attempts=entry.attempts,
-        crashes=entry.crashes,
-        first_at=died_at if entry.first_at is None else entry.first_at,
-        died_at=died_at,
-        holder=holder,
-        page=page,
-    )
-
-
-def unpack_parsing(packed: bytes) -> tuple[PageRecord, str, Record]:
-    """Give a page that is still to be parsed, who fetched it, and its request."""
-    id_size, size = struct.unpack_from(">HI", packed)
-    start = 6 + id_size
-    holder, position = _short_at(packed, start + size)
-    return unpack_page(packed[start : start + size]), holder, unpack_record(packed, position)
+    return b"".join(pack_dated(ordinal, fp) for ordinal, fp in letters)

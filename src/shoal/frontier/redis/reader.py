@@ -17,10 +17,12 @@ from shoal.frontier.answers import (
 )
 from shoal.frontier.redis import keys
 from shoal.frontier.redis.audit import audit
-from shoal.frontier.redis.packing import unpack_fp, unpack_letter, unpack_parsing
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.seen import mistaken
+from shoal.frontier.redis.slices import Slices
+from shoal.frontier.redis.stored import unpack_fp, unpack_letter, unpack_parsing
 from shoal.frontier.redis.story import StorySearch
+from shoal.frontier.redis.views import view_of, views_in
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord
@@ -30,8 +32,7 @@ from shoal.stores.redis.together import together
 
 T = TypeVar("T")
 
-SLICE = 200  # hosts, letters or pages that one call looks at
-PARSERS = "parse"  # the consumer group of the page streams
+SLICE = 200  # letters or pages that one call looks at
 ITEMS = "items"  # a counter
 _NO_STATES = ("purged", ITEMS)  # counters that are no part of `Counts`
 
@@ -48,12 +49,12 @@ class RedisReader:
         return [name for name, _ in sorted((await self._numbers()).items(), key=lambda known: known[1])]
 
     async def _numbers(self) -> dict[str, int]:
-        found = await self._store.do(self._home, "HGETALL", f"{self._home}:crawls")
+        found = await self._store.do(self._home, "HGETALL", keys.crawls(self._home))
         return {name.decode(): int(number) for name, number in zip(found[::2], found[1::2], strict=True)}
 
     async def number(self, crawl: str) -> int:
         """Find the number by which a crawl goes in the names of keys."""
-        found = await self._store.do(self._home, "HGET", f"{self._home}:crawls", crawl)
+        found = await self._store.do(self._home, "HGET", keys.crawls(self._home), crawl)
         if found is None:
             raise Misconfigured(f"the store has no crawl named {crawl!r}")
         return int(found)
@@ -61,23 +62,23 @@ class RedisReader:
     async def paused(self, crawl: str) -> bool:
         """Say whether a crawl is paused."""
         tag = self._store.tag_of(crawl)
-        terms = await self._store.do(tag, "HGET", f"{tag}:c", await self.number(crawl))
+        terms = await self._store.do(tag, "HGET", keys.terms(tag), await self.number(crawl))
         return terms is not None and bool(terms[keys.PAUSED_AT])
 
     async def crawl_get(self, crawl: str, key: str) -> bytes | None:
-        tag = self._store.tag_of(crawl)
-        found: bytes | None = await self._store.do(tag, "HGET", f"{tag}:v:{await self.number(crawl)}", key)
+        tag, number = self._store.tag_of(crawl), await self.number(crawl)
+        found: bytes | None = await self._store.do(tag, "HGET", keys.values(tag, number), key)
         return found
 
     async def crawl_values(self, crawl: str) -> dict[str, bytes]:
         """Read everything that is kept with a crawl."""
-        tag = self._store.tag_of(crawl)
-        found = await self._store.do(tag, "HGETALL", f"{tag}:v:{await self.number(crawl)}")
+        tag, number = self._store.tag_of(crawl), await self.number(crawl)
+        found = await self._store.do(tag, "HGETALL", keys.values(tag, number))
         return {key.decode(): value for key, value in zip(found[::2], found[1::2], strict=True)}
 
     async def checkpoint(self, name: str) -> bytes | None:
         """Read back what the last commit recorded under `name`."""
-        found: bytes | None = await self._store.do(self._home, "HGET", f"{self._home}:checkpoints", name)
+        found: bytes | None = await self._store.do(self._home, "HGET", keys.checkpoints(self._home), name)
         return found
 
     async def counts(self, crawl: str) -> Counts:
@@ -98,7 +99,7 @@ class RedisReader:
         """Count the items that pages and hooks have brought, whether or not an output has them yet."""
         number = await self.number(crawl)
         found = await self._everywhere(
-            self._store.do(tag, "HGET", f"{tag}:n:{number}", ITEMS) for tag in self._store.tags()
+            self._store.do(tag, "HGET", keys.counters(tag, number), ITEMS) for tag in self._store.tags()
         )
         return sum(int(count or 0) for count in found)
 
@@ -127,14 +128,15 @@ class RedisReader:
         seen: set[bytes] = set()
         while True:
             found = await self._store.do(
-                tag, "ZRANGE", f"{tag}:dz:{number}", end, "-inf", "BYSCORE", "REV",
+                tag, "ZRANGE", keys.dates(tag, number), end, "-inf", "BYSCORE", "REV",
                 "LIMIT", 0, len(seen) + SLICE, "WITHSCORES",
             )  # fmt: skip
             rows = [(member, score) for member, score in zip(found[::2], found[1::2], strict=True)]
             fresh = [row for row in rows if row[0] not in seen]
             if not fresh:
                 return
-            packed = await self._store.do(tag, "HMGET", f"{tag}:d:{number}", *(row[0][8:] for row in fresh))
+            fps = [member[8:] for member, _ in fresh]
+            packed = await self._store.do(tag, "HMGET", keys.letters(tag, number), *fps)
             for letter in packed:
                 if letter is not None:
                     yield unpack_letter(crawl, letter)
@@ -151,7 +153,7 @@ class RedisReader:
             ):
                 for _, fields in entries:
                     values = dict(zip(fields[::2], fields[1::2], strict=True))
-                    held = await self._store.do(tag, "HGET", f"{tag}:pg:{number}", values[b"fp"])
+                    held = await self._store.do(tag, "HGET", keys.parsing(tag, number), values[b"fp"])
                     if values[b"crawl"].decode() == crawl and held is not None:
                         page, _, record = unpack_parsing(held)
                         yield Unparsed(record.entry.fingerprint, unpack(record.entry.packed), page, 0)
@@ -162,7 +164,7 @@ class RedisReader:
             return b"0-0"
         for group in await self._store.do(tag, "XINFO", "GROUPS", keys.pages(tag)):
             told = dict(zip(group[::2], group[1::2], strict=True))
-            if told[b"name"].decode() == PARSERS:
+            if told[b"name"].decode() == keys.PARSERS:
                 return bytes(told[b"last-delivered-id"])
         return b"0-0"
 
@@ -173,21 +175,11 @@ class RedisReader:
         """
         number = await self.number(crawl)
         for tag in self._store.tags():
-            async for fp, packed in self._scan(tag, f"{tag}:pg:{number}"):
+            async for fp, packed in Slices(self._store, tag).hash(keys.parsing(tag, number)):
                 yield unpack_fp(fp), unpack_parsing(packed)[0]
             async for _, letter in self._letters(tag, crawl, number):
                 if letter.page is not None:
                     yield letter.fingerprint, letter.page
-
-    async def _scan(self, tag: str, key: str) -> AsyncIterator[tuple[bytes, bytes]]:
-        """Go through a hash, a slice at a time."""
-        cursor = b"0"
-        while True:
-            cursor, found = await self._store.do(tag, "HSCAN", key, cursor, "COUNT", SLICE)
-            for field, value in zip(found[::2], found[1::2], strict=True):
-                yield field, value
-            if cursor == b"0":
-                return
 
     async def audit(self, crawl: str) -> Audit:
         """Count every set again from the data and compare."""
@@ -218,13 +210,15 @@ class RedisReader:
         """
         tags = self._store.tags()
         if most is not None:
-            known = await self._everywhere(self._store.do(tag, "HLEN", f"{tag}:h") for tag in tags)
+            known = await self._everywhere(self._store.do(tag, "HLEN", keys.hosts(tag)) for tag in tags)
             if sum(map(int, known)) > most:
                 return None
         return await self._queues(set((await self._numbers()).values()))
 
     async def _queues(self, numbers: Collection[int]) -> list[HostQueue]:
-        views = await self._everywhere(self._views(tag, numbers) for tag in self._store.tags())
+        views = await self._everywhere(
+            views_in(self._store, self._scripts, tag, numbers) for tag in self._store.tags()
+        )
         return [
             HostQueue(
                 view.host,
@@ -239,16 +233,6 @@ class RedisReader:
             for of_shard in views
             for view in of_shard
         ]
-
-    async def _views(self, tag: str, numbers: Collection[int]) -> list[HostView]:
-        """Show the hosts of a shard that these crawls have lanes on, with what waits there of them."""
-        views: list[HostView] = []
-        cursor = b"0"
-        while True:
-            cursor, told = await self._store.run(self._scripts.host_list, tag, [cursor, SLICE, b""])
-            views += [view_of(one, numbers) for one in told if not set(one[-1][::2]).isdisjoint(numbers)]
-            if cursor == b"0":
-                return views
 
     async def robots_get(self, host: str) -> Robots | None:
         """Recall a host's robots.txt; None: not known, or expired."""
@@ -282,39 +266,3 @@ def _count(counts: Counts, name: str, count: int) -> None:
     elif count:
         by_name = counts.dead_by_class if family == "dead" else counts.filtered_by_rule
         by_name[which] = by_name.get(which, 0) + count
-
-
-def view_of(told: Sequence[Any], opened: Collection[int] | None = None) -> HostView:
-    """Read what views.lua says of a host; only lanes of the crawls that are open count as waiting."""
-    (
-        name,
-        interval,
-        burst,
-        concurrency,
-        inflight,
-        ready,
-        crawl_delay,
-        rest_until,
-        slow,
-        paused,
-        failures,
-        lanes,
-    ) = told
-    return HostView(
-        host=name.decode(),
-        waiting=sum(
-            size
-            for crawl, size in zip(lanes[::2], lanes[1::2], strict=True)
-            if opened is None or crawl in opened
-        ),
-        inflight=inflight,
-        interval=float(interval),
-        burst=burst,
-        concurrency=concurrency,
-        next_turn=float(ready),
-        crawl_delay=float(crawl_delay),
-        rest_until=float(rest_until),
-        slow=float(slow),
-        paused=bool(paused),
-        failures=failures,
-    )

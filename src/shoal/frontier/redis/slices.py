@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncIterator
 
+from shoal.frontier.redis import keys
+from shoal.frontier.redis.stored import Host, unpack_host
 from shoal.stores.redis import RedisStore
 
 SLICE = 500
@@ -42,3 +44,8 @@ class Slices:
             if len(found) < 2 * SLICE:
                 return
             first += SLICE
+
+    async def hosts(self) -> AsyncIterator[Host]:
+        """Go through the hosts of the shard."""
+        async for name, packed in self.hash(keys.hosts(self._tag)):
+            yield unpack_host(name.decode(), packed)

@@ -6,8 +6,12 @@ What has ended for good leaves only its fingerprint, among those that were seen:
 from collections.abc import AsyncIterator
 
 from shoal.frontier.answers import Story
-from shoal.frontier.redis.audit import Lane, unpack_host
-from shoal.frontier.redis.packing import (
+from shoal.frontier.redis import keys
+from shoal.frontier.redis.scripts import Scripts
+from shoal.frontier.redis.seen import seen_hash
+from shoal.frontier.redis.slices import SLICE, Slices
+from shoal.frontier.redis.stored import (
+    Lane,
     Record,
     pack_fp,
     unpack_entry,
@@ -16,12 +20,9 @@ from shoal.frontier.redis.packing import (
     unpack_parsing,
     unpack_record,
 )
-from shoal.frontier.redis.scripts import Scripts
-from shoal.frontier.redis.seen import seen_hash
 from shoal.model.request import unpack
 from shoal.stores.redis import RedisStore, ScriptArgument
 
-SLICE = 500
 FP_AT = 12  # bytes of an ENTRY before the fingerprint
 
 
@@ -49,7 +50,7 @@ class StorySearch:
         return None
 
     async def _parsing(self, tag: str) -> Story | None:
-        packed = await self._store.do(tag, "HGET", f"{tag}:pg:{self._number}", self._packed)
+        packed = await self._store.do(tag, "HGET", keys.parsing(tag, self._number), self._packed)
         if packed is None:
             return None
         page, holder, record = unpack_parsing(packed)
@@ -57,7 +58,7 @@ class StorySearch:
         return Story(self._crawl, self._fp, "parsing", (), request, page, request.found_on, holder=holder)
 
     async def _dead(self, tag: str) -> Story | None:
-        packed = await self._store.do(tag, "HGET", f"{tag}:d:{self._number}", self._packed)
+        packed = await self._store.do(tag, "HGET", keys.letters(tag, self._number), self._packed)
         if packed is None:
             return None
         _, letter = unpack_letter(self._crawl, packed)
@@ -78,16 +79,16 @@ class StorySearch:
 
     async def _leased(self, tag: str) -> Story | None:
         field = self._number.to_bytes(4, "big") + self._packed
-        for token in await self._store.do(tag, "ZRANGE", f"{tag}:lx", 0, -1):
-            batch = f"{tag}:l:{token.decode()}"
-            leased, head = await self._store.do(tag, "HMGET", batch, field, "_")
+        for token in await self._store.do(tag, "ZRANGE", keys.deadlines(tag), 0, -1):
+            batch = keys.batch(tag, token.decode())
+            leased, head = await self._store.do(tag, "HMGET", batch, field, keys.HEAD)
             if leased is not None:
                 return self._queued("leased", unpack_leased(leased).record, holder=head[1:].decode())
         return None
 
     async def _delayed(self, tag: str) -> Story | None:
-        offset = float(await self._store.do(tag, "HGET", f"{tag}:m", "offset") or 0.0)
-        async for packed, due in self._scan(tag, f"{tag}:dl:{self._number}", "*"):
+        offset = float(await self._store.do(tag, "HGET", keys.meta(tag), "offset") or 0.0)
+        async for packed, due in self._scan(tag, keys.delayed(tag, self._number), "*"):
             record = unpack_record(packed)
             if record.entry.fingerprint == self._fp:
                 return self._queued("delayed", record, due=due - offset)
@@ -95,31 +96,23 @@ class StorySearch:
 
     async def _waiting(self, tag: str) -> Story | None:
         pattern = b"?" * FP_AT + b"".join(b"\\" + bytes((byte,)) for byte in self._packed) + b"*"
-        cursor = b"0"
-        while True:
-            cursor, found = await self._store.do(tag, "HSCAN", f"{tag}:h", cursor, "COUNT", SLICE)
-            for name, state in zip(found[::2], found[1::2], strict=True):
-                host = unpack_host(name.decode(), state)
-                for lane in host.lanes:
-                    if lane.crawl != self._number:
-                        continue
-                    async for entry in self._entries(tag, host.name, lane, pattern):
-                        record = Record(lane.crawl, host.name, lane.pool, unpack_entry(entry))
-                        return self._queued("waiting", record)
-            if cursor == b"0":
-                return None
+        async for host in Slices(self._store, tag).hosts():
+            for lane in host.lanes:
+                if lane.crawl != self._number:
+                    continue
+                async for entry in self._entries(tag, host.name, lane, pattern):
+                    record = Record(lane.crawl, host.name, lane.pool, unpack_entry(entry))
+                    return self._queued("waiting", record)
+        return None
 
     async def _entries(self, tag: str, host: str, lane: Lane, pattern: bytes) -> AsyncIterator[bytes]:
         """Give the entries of a lane that have the fingerprint."""
         async for entry, _ in self._scan(tag, lane.returned(tag, host), pattern):
             yield entry
         for band in lane.bands:
-            first, key = 0, lane.fresh(tag, host, band)
-            while found := await self._store.do(tag, "LRANGE", key, first, first + SLICE - 1):
-                for entry in found:
-                    if entry[FP_AT : FP_AT + len(self._packed)] == self._packed:
-                        yield entry
-                first += SLICE
+            async for entry in Slices(self._store, tag).list(lane.fresh(tag, host, band)):
+                if entry[FP_AT : FP_AT + len(self._packed)] == self._packed:
+                    yield entry
 
     async def _scan(self, tag: str, key: str, pattern: bytes | str) -> AsyncIterator[tuple[bytes, float]]:
         cursor = b"0"

@@ -2,7 +2,7 @@
 --
 -- ARGV     who has frozen the shard; for each host its name, how many of its requests are on the wire, and lanes that
 --          it may not know of: >IBBc0 crawl, 1 if of suspects, s1 pool, repeated
--- returns  host, pool and what was wrong, by turns (repair.py)
+-- returns  host, pool and what was wrong, by turns (repair/hosts.py)
 
 local WIRE, UNKNOWN, HOLDS, LINE_UP, CHUNK = 'wire', 'unknown', 'holds', 'line', 'chunk'
 local wrong = {}

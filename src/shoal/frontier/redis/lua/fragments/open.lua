@@ -1,3 +1,3 @@
--- open.lua: nothing changes in a shard while somebody recounts it (repair.py). Whoever comes meanwhile asks again.
+-- open.lua: nothing changes in a shard while somebody recounts it (`repair`). Whoever comes meanwhile asks again.
 
 if meta.frozen > now then return redis.error_reply('FROZEN the shard is being recounted') end
