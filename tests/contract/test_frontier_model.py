@@ -28,7 +28,7 @@ from tests.contract.clock import ManualClock
 from tests.contract.frontiers import AnyFrontier, link, page
 from tests.contract.redis_frontiers import MANUAL_CLOCK, redis_bench
 
-from shoal.frontier.answers import Committed, Unparsed
+from shoal.frontier.answers import Added, Committed, Unparsed
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.memory.state import Host
 from shoal.frontier.redis.scripts import Scripts
@@ -461,14 +461,13 @@ class RedisSides(Sides):
 
     async def settle_model(self, settlements: list[Settlement]) -> Committed:
         """Bring links first, as a fleet does: they go to the shards of their hosts, the settlement to its own."""
-        links: dict[str, list[Link]] = {}
+        added: list[Added] = []
         settled: set[tuple[int, str, int]] = set()
         for one in settlements:
             held = (one.lease.token, one.lease.crawl, one.lease.fingerprint)
             if self.model.holds(one.lease) and held not in settled:
                 settled.add(held)
-                links.setdefault(one.lease.crawl, []).extend(one.links)
-        added = [await self.model.add(crawl, several) for crawl, several in links.items()]
+                added.append(await self.model.add(one.lease.crawl, one.links))
         committed = await self.model.settle([structs.replace(one, links=()) for one in settlements])
         return Committed(sum(one.new for one in added), sum(one.duplicate for one in added), committed.stale)
 
