@@ -1,10 +1,11 @@
 """What outputs are called: in checkpoints, in messages, to one another."""
 
 from pathlib import Path
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 STDOUT = "-"
 _DATABASES = ("postgres", "postgresql")
+_WHICH = ("host", "port", "dbname", "table")  # options that say which output it is, and not how to get there
 
 
 def is_database(output: str) -> bool:
@@ -26,7 +27,7 @@ def name_of(output: str) -> str:
     address = urlsplit(output)
     user, _, place = address.netloc.rpartition("@")
     user = user.partition(":")[0]
-    # Which table it is, and not how to get there.
-    options = [(key, value) for key, value in parse_qsl(address.query) if key == "table"]
+    options = [(key, value) for key, value in parse_qsl(address.query) if key in _WHICH]
     netloc = f"{user}@{place}" if user else place
-    return urlunsplit(("postgresql", netloc, address.path, urlencode(options, safe="/,."), ""))
+    named = f"postgresql://{netloc}{address.path}"
+    return f"{named}?{urlencode(options, safe='/,.')}" if options else named
