@@ -51,8 +51,9 @@ class Room:
     async def _wait(self, error: Full, say: Callable[[str], None]) -> None:
         if not await self._can_help():
             raise Full(
-                f"{error}, and no crawl has work left whose end would make room. Raise maxmemory; or, if this"
-                " is a long list of start URLs, let workers begin before its end: --any-host"
+                f"{error.what}, and no crawl has work left whose end would make room",
+                "raise maxmemory; or, if this is a long list of start URLs, let workers begin before its end:"
+                " --any-host",
             ) from None
         now = time.monotonic()
         if self._remind_at is None or now >= self._remind_at:
@@ -80,8 +81,8 @@ class Room:
         else:
             who = f"{workers} {'worker makes' if workers == 1 else 'workers make'} room"
         if first:
-            return f"{error}: waiting, {who}. Ctrl-C stops; the same command goes on"
-        return f"{error}: still waiting, {who}"
+            return f"{error.what}: waiting, {who}. Ctrl-C stops; the same command goes on"
+        return f"{error.what}: still waiting, {who}"
 
 
 class RoomyFrontier:

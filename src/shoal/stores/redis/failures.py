@@ -53,7 +53,7 @@ TABLE: dict[str, Row] = {
     "NOREPLICAS": Row(Remedy.WAIT, "has too few replicas that follow, so that nothing can be promised"),
     "MISCONF": Row(Remedy.WAIT, "cannot write its data to disk, and refuses changes: make room there"),
     UNSYNCED: Row(Remedy.WAIT, "takes long to write its log to disk"),
-    "OOM": Row(Remedy.TELL, "is full (maxmemory): give it more, or let workers work off what is queued"),
+    "OOM": Row(Remedy.TELL, "is full (maxmemory)"),
     "NOAUTH": Row(Remedy.STOP, "asks for a password: redis://user:password@host, or SHOAL_STORE"),
     "WRONGPASS": Row(Remedy.STOP, "refuses this user and password"),
     "NOPERM": Row(Remedy.STOP, "does not let this user run a command that is needed"),
@@ -95,6 +95,12 @@ _RAISED = re.compile(r"ERR user_script:\d+: (?=[A-Z]+ )")  # before an error tha
 
 class Full(Unavailable):
     """The store has no memory left: what it holds can be worked off, nothing can be added."""
+
+    def __init__(
+        self, what: str, remedy: str = "give it more, or let workers work off what is queued"
+    ) -> None:
+        super().__init__(f"{what}: {remedy}")
+        self.what = what
 
 
 class ScriptFault(Exception):
