@@ -23,14 +23,14 @@ import httptools
 import uvloop
 
 from bench.web_server import serving
-from shoal.fetch.attempt import Fetcher
-from shoal.fetch.client import HttpClient
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.decode import Decoder
-from shoal.fetch.dns import Resolver
+from shoal.fetch.fetcher import Fetcher
 from shoal.fetch.gate import SendGate
-from shoal.fetch.guard import Guard
 from shoal.fetch.headers import CrawlHeaders
+from shoal.fetch.http.client import HttpClient
+from shoal.fetch.http.decode import Decoder
+from shoal.fetch.http.dns import Resolver
+from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
 from shoal.fetch.robots import Robots
 from shoal.model.limits import FetchLimits

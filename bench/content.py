@@ -22,14 +22,14 @@ from pathlib import Path
 from selectolax.lexbor import LexborHTMLParser
 
 from shoal.model.simhash import NearDuplicates, distance, simhash
-from shoal.spider.alphabets import guess
-from shoal.spider.article import article, markdown
-from shoal.spider.decoding import decode
-from shoal.spider.encodings import read
-from shoal.spider.feed import feed
-from shoal.spider.metadata import metadata
-from shoal.spider.sitemap import Sitemap
-from shoal.spider.visible import visible_text
+from shoal.spider.feeds.feed import feed
+from shoal.spider.feeds.sitemap import Sitemap
+from shoal.spider.html.visible_text import visible_text
+from shoal.spider.metadata.article import article, markdown
+from shoal.spider.metadata.page_metadata import metadata
+from shoal.spider.text.charset_guess import guess
+from shoal.spider.text.decoding import decode
+from shoal.spider.text.encodings import read
 
 PAGE_BYTES = 12_000
 URL = "https://books.example/1"

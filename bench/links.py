@@ -27,9 +27,9 @@ from shoal.model.page import ParseTask
 from shoal.model.request import Link, Request
 from shoal.model.scope import Scope
 from shoal.model.url import canonical, fingerprint_of, resolver
-from shoal.spider.destinations import Destinations
-from shoal.spider.links import hrefs_of, metas_of
-from shoal.spider.plain import plain_spider
+from shoal.spider.builtin_spiders import plain_spider
+from shoal.spider.html.link_resolver import Destinations
+from shoal.spider.html.links import hrefs_of, metas_of
 from shoal.spider.run import run
 from shoal.spider.spider import Spider
 

@@ -17,17 +17,17 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from shoal.archive import ArchiveWriter, SegmentFolder, WriteRules
+from shoal.engine.outputs import archive_key, sinks_key
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.outcome import Done, Lease, Settlement
 from shoal.model.pace import Pace
 from shoal.model.page import Item, PageRecord, Response
 from shoal.model.request import Link, Request
 from shoal.model.settings import Settings
-from shoal.runtime.gathered.reparse import Reparsed, ReparsePlan, reparse
-from shoal.runtime.outlet import archive_key, sinks_key
+from shoal.services.reprocess.reparse import Reparsed, ReparsePlan, reparse
 from shoal.sinks import Sinks
 from shoal.spider.source import SpiderFile
-from shoal.stores.folder import StoreFolder
+from shoal.stores.folder.store import StoreFolder
 
 CRAWL = "bench"
 PAGES = 20_000

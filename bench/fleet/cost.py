@@ -14,7 +14,7 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.model.outcome import Gone, Settlement
 from shoal.model.pace import Pace
 from shoal.model.request import Link
-from shoal.stores.redis import RedisStore, Script
+from shoal.redis_client import RedisStore, Script
 
 ADD, LEASE, TURNS = 100, 50, 20
 ROUNDS = 200  # calls of each kind per figure

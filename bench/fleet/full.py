@@ -8,7 +8,7 @@ from bench.frontier import links, some
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.outcome import Gone, Settlement
 from shoal.model.request import Link
-from shoal.stores.redis import Full
+from shoal.redis_client import Full
 
 ROOM = 8 << 20  # bytes for what is added
 LEASE = 64

@@ -21,7 +21,7 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.model.outcome import Gone, Grant, Lease, Settlement
 from shoal.model.pace import Pace
 from shoal.model.request import Link, Request
-from shoal.stores.redis import RedisStore
+from shoal.redis_client import RedisStore
 
 SLOTS, FETCH, INTERVAL = 50, 0.1, 1.0
 HOSTS = 1000

@@ -14,7 +14,7 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.model.outcome import Gone, Settlement
 from shoal.model.pace import Pace
 from shoal.model.request import Link, Request
-from shoal.stores.redis import RedisStore
+from shoal.redis_client import RedisStore
 
 FETCH = 3.0  # seconds
 INTERVAL = 2.0  # seconds between requests to one host

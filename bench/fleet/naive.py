@@ -8,7 +8,7 @@ import asyncio
 import time
 from typing import Protocol
 
-from shoal.stores.redis import RedisStore
+from shoal.redis_client import RedisStore
 
 TAG = "{naive}"
 QUEUE = f"{TAG}:queue"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.servers.redis import RedisServer, redis_program, valkey_program
 
-from shoal.stores.redis import RedisStore
+from shoal.redis_client import RedisStore
 
 
 @asynccontextmanager

@@ -12,12 +12,12 @@ from typing import Any, get_args, get_origin
 from typer.core import TyperGroup
 
 from shoal.cli.app import command
-from shoal.cli.exits import MEANING
-from shoal.cli.layers import flag_of
+from shoal.cli.input.settings_loader import flag_of
+from shoal.cli.process.exit_codes import MEANING
 from shoal.model.configure import KINDS, MEANINGS, VARIABLES
 from shoal.model.failure import CONSEQUENCE, POLICY, Action, Policy
 from shoal.model.settings import HostSettings, Settings
-from shoal.stores.redis.failures import (
+from shoal.redis_client.errors import (
     BY_TEXT,
     LOST,
     NO_CERTIFICATE,

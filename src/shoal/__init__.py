@@ -7,9 +7,9 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from shoal.model.request import Request as Request
     from shoal.spider.failed import FailedRequest as FailedRequest
+    from shoal.spider.html.selector import Selector as Selector
+    from shoal.spider.html.selector import SelectorList as SelectorList
     from shoal.spider.page import Page as Page
-    from shoal.spider.selector import Selector as Selector
-    from shoal.spider.selector import SelectorList as SelectorList
     from shoal.spider.spider import Spider as Spider
 
 __all__ = ["FailedRequest", "Page", "Request", "Selector", "SelectorList", "Spider", "__version__"]
@@ -18,8 +18,8 @@ _HOMES = {
     "FailedRequest": "shoal.spider.failed",
     "Page": "shoal.spider.page",
     "Request": "shoal.model.request",
-    "Selector": "shoal.spider.selector",
-    "SelectorList": "shoal.spider.selector",
+    "Selector": "shoal.spider.html.selector",
+    "SelectorList": "shoal.spider.html.selector",
     "Spider": "shoal.spider.spider",
 }
 

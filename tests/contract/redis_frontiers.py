@@ -20,8 +20,8 @@ from tests.servers.redis import RedisServer, cluster, redis_program, sentinels, 
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.scripts import Scripts
 from shoal.model.outcome import Lease
-from shoal.stores.redis import RedisStore, Script, ScriptArgument
-from shoal.stores.redis.failures import Failed
+from shoal.redis_client import RedisStore, Script, ScriptArgument
+from shoal.redis_client.errors import Failed
 
 MANUAL_CLOCK = """
 local function read_clock()

@@ -19,8 +19,8 @@ from shoal.bus.redis import _RECOVER, GROUP, RedisBus
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.outcome import Acknowledgement, Done, Fetched, Settlement
-from shoal.stores.redis import RedisStore
-from shoal.stores.redis.streams import ShardStreams
+from shoal.redis_client import RedisStore
+from shoal.redis_client.streams import ShardStreams
 
 DEADLINE = 0.5  # seconds of silence; short, so that the tests need not wait
 PATIENCE = 60.0  # for a machine that is busy with other things

@@ -19,10 +19,10 @@ from backports import zstd
 from tests.site.certificates import Authority, make_authority
 from tests.site.raw import OK, Peer, RawServer, answer, bare_closing_server, once, raw_server, replies
 
-from shoal.fetch.client import HttpClient
-from shoal.fetch.dns import Answer
 from shoal.fetch.gate import Held
-from shoal.fetch.guard import Guard
+from shoal.fetch.http.client import HttpClient
+from shoal.fetch.http.dns import Answer
+from shoal.fetch.http.guard import Guard
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, MIB, FetchLimits
 from shoal.model.page import Response

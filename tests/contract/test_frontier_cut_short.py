@@ -17,7 +17,7 @@ from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.spill import LaneName, Spilling
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Outcome, Released, Retry, Settlement
 from shoal.model.pace import Pace
-from shoal.stores.redis import ScriptFault
+from shoal.redis_client import ScriptFault
 
 CUT_AT = """
 local whole, calls = redis, 0

@@ -7,9 +7,9 @@ from tests.contract.clock import ManualClock
 from tests.contract.frontiers import BLOCKED, TIMEOUT, link, page, settle, taken
 from tests.contract.redis_frontiers import RedisBench, redis_bench
 
+from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.outcome import Dead, Done, Retry
 from shoal.model.pace import Pace
-from shoal.model.slowdown import SlowdownRules
 
 PACE = Pace(interval=2.0, burst=3, concurrency=4)
 LONG, DAY = 601.0, 90_001.0

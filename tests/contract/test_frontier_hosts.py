@@ -16,6 +16,7 @@ from tests.contract.frontiers import (
     taken,
 )
 
+from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.outcome import (
     Dead,
     Done,
@@ -26,7 +27,6 @@ from shoal.model.outcome import (
     Settlement,
 )
 from shoal.model.pace import Pace
-from shoal.model.slowdown import SlowdownRules
 
 # --- pace ----------------------------------------------------------------------------------------
 

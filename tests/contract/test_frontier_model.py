@@ -28,12 +28,13 @@ from tests.contract.clock import ManualClock
 from tests.contract.frontiers import AnyFrontier, link, page
 from tests.contract.redis_frontiers import MANUAL_CLOCK, redis_bench
 
-from shoal.frontier.answers import Added, Committed, Unparsed
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.memory.state import Host
 from shoal.frontier.redis.scripts import Scripts
+from shoal.frontier.results import Added, Committed, Unparsed
 from shoal.frontier.rules import HostRecord
 from shoal.frontier.sqlite import SqliteFrontier
+from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import (
     Acknowledgement,
@@ -50,7 +51,6 @@ from shoal.model.outcome import (
 )
 from shoal.model.pace import Pace
 from shoal.model.request import Link
-from shoal.model.slowdown import SlowdownRules
 
 T = TypeVar("T")
 

@@ -13,12 +13,12 @@ from tests.contract.redis_frontiers import SCRIPTS, RedisBench, redis_bench
 
 from shoal.frontier.redis import keys, packing
 from shoal.frontier.redis.keys import PARSERS
-from shoal.frontier.redis.stored import unpack_fp
+from shoal.frontier.redis.records import unpack_fp
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Gone, Grant, Outcome, Retry, Settlement
 from shoal.model.pace import Pace
 from shoal.model.page import Item
-from shoal.stores.redis import EPOCH, Full, Script, ScriptArgument
+from shoal.redis_client import EPOCH, Full, Script, ScriptArgument
 
 unpack_items = msgspec.msgpack.Decoder(list[Item]).decode
 

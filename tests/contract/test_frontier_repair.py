@@ -24,7 +24,7 @@ from shoal.frontier.redis import RedisFrontier, keys
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Done, Gone, Outcome, Retry, Settlement
 from shoal.model.pace import Pace
-from shoal.stores.redis import RedisStore, ScriptFault
+from shoal.redis_client import RedisStore, ScriptFault
 
 Damage = Callable[[RedisStore, str], Awaitable[object]]
 

@@ -19,7 +19,7 @@ from shoal.frontier.sqlite.wal import EVERY
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Dead, Done, Fetched, Filtered, Gone, Outcome, Settlement
-from shoal.stores.sqlite import open_database
+from shoal.sqlite_database import open_database
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from msgspec import structs
 from tests.contract.clock import START, ManualClock
 from tests.contract.frontiers import BROKEN, TIMEOUT, UNLIMITED, SqliteBench, link, page, taken
 
-from shoal.frontier.answers import HostQueue, Story
+from shoal.frontier.results import HostQueue, Story
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import (

@@ -18,10 +18,10 @@ from tests.servers.redis import RedisServer, cluster, valkey
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
-from shoal.sinks.postgres import PATIENCE
-from shoal.sinks.standing import unfinished
-from shoal.sinks.writer import Output, OutputWriter, Post, item_streams
-from shoal.stores.redis import RedisStore
+from shoal.redis_client import RedisStore
+from shoal.sinks.fleet.progress import unfinished
+from shoal.sinks.fleet.writer import Output, OutputWriter, Post, item_streams
+from shoal.sinks.postgres.sink import PATIENCE
 
 CRAWL = 7
 

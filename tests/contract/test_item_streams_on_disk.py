@@ -19,8 +19,8 @@ from tests.servers.redis import RedisServer, cluster, redis7, sentinels, valkey,
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.outcome import Done, Lease, Settlement
 from shoal.model.page import Item
-from shoal.sinks.writer import item_streams
-from shoal.stores.redis import RedisStore
+from shoal.redis_client import RedisStore
+from shoal.sinks.fleet.writer import item_streams
 
 TERM = 15.0  # seconds, as in a real fleet: nobody else takes over, and nothing is read again for that reason
 EVERYSEC = ("--appendonly", "yes", "--appendfsync", "everysec")

@@ -20,7 +20,7 @@ from tests.servers.redis import (
 
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.stores.redis import RedisStore, Script
+from shoal.redis_client import RedisStore, Script
 
 COUNT = Script("count", "return redis.call('HINCRBY', KEYS[1], 'count', 1)")
 SERVERS = {"valkey": valkey, "redis7": redis7}

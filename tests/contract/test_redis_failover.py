@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.servers.redis import RedisCluster, RedisServer, cluster, sentinels
 
-from shoal.stores.redis import EPOCH, RedisStore, Script
-from shoal.stores.redis.topology import slot_of
+from shoal.redis_client import EPOCH, RedisStore, Script
+from shoal.redis_client.topology import slot_of
 
 NOTE = Script("note", "redis.call('SADD', KEYS[1] .. ':notes', ARGV[1]) return ARGV[2]")
 

@@ -14,9 +14,9 @@ from tests.servers.process import until
 from tests.servers.redis import RedisServer, redis7, valkey
 
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.stores.redis import EPOCH, Full, RedisStore, Script, ScriptFault
-from shoal.stores.redis.servers import LINKS
-from shoal.stores.redis.together import together
+from shoal.redis_client import EPOCH, Full, RedisStore, Script, ScriptFault
+from shoal.redis_client.fan_out import together
+from shoal.redis_client.servers import LINKS
 
 COUNT = Script("count", "return redis.call('HINCRBY', KEYS[1], 'count', 1)")
 KEEP = Script("keep", "redis.call('HSET', KEYS[1], 'kept', ARGV[2]) return ARGV[1]")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.servers.redis import cluster, valkey
 
-from shoal.stores.redis import RedisStore
-from shoal.stores.redis.streams import ShardStreams
+from shoal.redis_client import RedisStore
+from shoal.redis_client.streams import ShardStreams
 
 
 @pytest.fixture(params=["valkey", "cluster"])

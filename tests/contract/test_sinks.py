@@ -23,7 +23,7 @@ from tests.servers.postgres import ask, postgres
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
 from shoal.sinks import Sink, Sinks, open_sink
-from shoal.sinks.cells import harmless
+from shoal.sinks.csv_safety import harmless
 from shoal.sinks.parquet import ParquetSink
 
 Row = tuple[int, str]

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from shoal.sinks.writer import Output, OutputWriter
-from shoal.stores.redis import RedisStore
+from shoal.redis_client import RedisStore
+from shoal.sinks.fleet.writer import Output, OutputWriter
 
 TERM = 0.6  # seconds; short, so that the tests need not wait
 PATIENCE = 60.0  # for a machine that is busy with other things

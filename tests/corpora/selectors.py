@@ -15,7 +15,7 @@ from selectolax.lexbor import LexborHTMLParser
 from tests.corpora.browser_rules import BROKEN, RULES, is_broken
 from w3lib.encoding import html_to_unicode
 
-from shoal.spider.mirror import mirror
+from shoal.spider.html.lexbor_to_lxml import mirror
 from shoal.spider.page import Page
 
 Ask = Callable[[Any], list[str]]

@@ -13,7 +13,7 @@ from protego import Protego
 from tests.corpora.packages import GPYROBOTSTXT, PROTEGO, files
 from tests.corpora.trees import WHOLE
 
-from shoal.fetch.robotstxt import parse
+from shoal.fetch.robots_txt import parse
 
 AGENTS = ("shoal", "googlebot", "bingbot", "gptbot")
 PATHS = ("/", "/index.html", "/search?q=a", "/admin/", "/a/b/c.html?x=1&y=2", "/cgi-bin/x", "/images/a.gif")

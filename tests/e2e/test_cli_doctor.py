@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shoal.cli.main import run
-from shoal.stores.sqlite import APPLICATION_ID
+from shoal.sqlite_database import APPLICATION_ID
 
 
 def test_every_check_is_one_line_and_the_exit_code_follows_the_worst(

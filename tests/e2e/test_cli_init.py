@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.e2e.command import surroundings
 
-from shoal.cli.init import FILES
-from shoal.cli.layers import layered
+from shoal.cli.commands.init import FILES
+from shoal.cli.input.settings_loader import layered
 from shoal.cli.main import run
 
 

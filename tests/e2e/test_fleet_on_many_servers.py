@@ -8,10 +8,10 @@ from tests.e2e.command import HASTY, PAGES, QUICK, shoal
 from tests.servers.process import until
 from tests.servers.redis import RedisServer, cluster, sentinels
 
-from shoal.runtime.doctor.checks import Check
-from shoal.runtime.doctor.fleet import examine_fleet
-from shoal.runtime.looking.fleet_verify import verify_fleet
-from shoal.stores.redis import RedisStore
+from shoal.redis_client import RedisStore
+from shoal.services.doctor.checks import Check
+from shoal.services.doctor.fleet import examine_fleet
+from shoal.services.inspect.fleet_verify import verify_fleet
 
 
 def crawl(dsn: str, folder: Path, shop: str) -> None:

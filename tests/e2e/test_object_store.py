@@ -12,7 +12,7 @@ from tests.servers.redis import RedisServer, valkey
 from tests.servers.s3 import BUCKET, SECRET, S3Server, s3_server
 
 from shoal.frontier.redis.keys import chunk_bodies
-from shoal.stores.redis import RedisStore
+from shoal.redis_client import RedisStore
 
 
 def test_pages_on_an_object_store_can_be_proved_and_exported(shop: str, tmp_path: Path) -> None:

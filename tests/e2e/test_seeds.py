@@ -10,9 +10,9 @@ import pytest
 from tests.e2e.command import QUICK, SHOAL, TIMEOUT, Ran, shoal, surroundings
 from tests.servers.redis import RedisServer, valkey
 
-from shoal.fleet.crawls import Crawls
-from shoal.runtime.outside import open_reader
-from shoal.stores.redis import RedisStore
+from shoal.redis_client import RedisStore
+from shoal.stores.access import open_reader
+from shoal.stores.redis.crawls import Crawls
 
 SUBMIT = ("submit", "--crawl", "listed", "--out", "items.jsonl", "--seeds")
 

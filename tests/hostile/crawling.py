@@ -26,7 +26,7 @@ from tests.site.name_server import name_server
 from tests.site.raw import Peer, RawServer, answer, raw_server
 
 from shoal.model.url import canonical, fingerprint_of
-from shoal.runtime.looking.status import status
+from shoal.services.inspect.status import status
 
 ROOT = Path(__file__).parents[2]
 SPIDER = Path(__file__).parent / "spider.py"

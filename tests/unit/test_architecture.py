@@ -9,15 +9,19 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "shoal"
 
-STATIONS = {"frontier", "fetch", "archive", "parse", "sinks", "proxy", "bus", "schedule", "fleet"}
+STATIONS = {"frontier", "fetch", "archive", "parse", "sinks", "bus"}
+SHARED = {"model", "spider", "redis_client", "sqlite_database", "child_process"}
 ALLOWED: dict[str, set[str]] = {
     "model": set(),
-    "stores": {"model"},
     "spider": {"model"},
-    **{station: {"model", "stores", "spider"} for station in STATIONS},
-    "runtime": {"model", "stores", "spider"} | STATIONS,
-    "cli": {"model", "stores", "spider", "runtime"},
-    "dashboard": {"model", "stores", "spider", "runtime"},
+    "redis_client": {"model"},
+    **{station: SHARED for station in STATIONS},
+    "stores": SHARED | STATIONS,
+    "engine": SHARED | STATIONS | {"stores"},
+    "worker": SHARED | STATIONS | {"stores", "engine"},
+    "services": SHARED | STATIONS | {"stores", "engine", "worker"},
+    "cli": {"model", "spider", "services"},
+    "dashboard": {"model", "spider", "services"},
 }
 PACKAGES = sorted(path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__")
 
@@ -58,42 +62,32 @@ def test_imports_point_one_way(package: str) -> None:
     assert not wrong
 
 
-def test_a_running_crawl_knows_nothing_of_what_is_built_around_it() -> None:
-    runtime = SOURCE / "runtime"
-    around = {path.name for path in runtime.iterdir() if path.is_dir()} - {"crawl", "__pycache__"}
-    wrong = [
-        f"{module.relative_to(SOURCE)} imports {name}"
-        for module in sorted((runtime / "crawl").rglob("*.py"))
-        for name in imported_modules(module)
-        if name.startswith("runtime.") and name.split(".")[1] in around
-    ]
-    assert around
-    assert not wrong
+def folders() -> list[Path]:
+    return sorted({module.parent for module in SOURCE.rglob("*.py")})
 
 
-def test_no_two_folders_of_the_runtime_need_each_other() -> None:
-    runtime = SOURCE / "runtime"
-    folders = sorted(path.name for path in runtime.iterdir() if path.is_dir() and path.name != "__pycache__")
+def test_no_two_folders_need_each_other() -> None:
+    """Every folder is a node, at any level; the modules beside a subfolder belong to the folder above it."""
+    known = {".".join(folder.relative_to(SOURCE).parts): folder for folder in folders()}
 
-    def needed(folder: str) -> set[str]:
-        modules = (runtime / folder).rglob("*.py")
-        names = {name for module in modules for name in imported_modules(module)}
-        return {name.split(".")[1] for name in names if name.startswith("runtime.")} & set(folders) - {folder}
+    def folder_of(module: str) -> str:
+        parts = module.split(".")
+        while parts and ".".join(parts) not in known:
+            parts.pop()
+        return ".".join(parts)
 
-    # Raises an error that names the circle.
-    assert set(TopologicalSorter({folder: needed(folder) for folder in folders}).static_order()) == set(
-        folders
-    )
-
-
-def test_what_the_folders_of_the_runtime_share_needs_none_that_is_built_on_it() -> None:
-    wrong = [
-        f"{module.name} imports {name}"
-        for module in sorted((SOURCE / "runtime").glob("*.py"))
-        for name in imported_modules(module)
-        if name.startswith(("runtime.fleet.", "runtime.looking.", "runtime.gathered."))
-    ]
-    assert not wrong
+    graph = {
+        name: {
+            other
+            for module in folder.glob("*.py")
+            for other in map(folder_of, imported_modules(module))
+            if other not in ("", name)
+        }
+        for name, folder in known.items()
+        if name
+    }
+    # Raises an error that names the cycle.
+    assert set(TopologicalSorter(graph).static_order()) == set(graph)
 
 
 def test_no_package_is_a_drawer_for_odds_and_ends() -> None:

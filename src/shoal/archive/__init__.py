@@ -30,8 +30,8 @@ was stored, or as one of the errors below; never silently wrong.
 """
 
 from shoal.archive.errors import PageDamaged, PageExpired, PageMissing, PageUnreadable
-from shoal.archive.places import open_segments, place_segments, segments_in
 from shoal.archive.reader import ArchiveReader, Damage, StoredPage
+from shoal.archive.registry import open_segments, place_segments, segments_in
 from shoal.archive.retention import expire
 from shoal.archive.segments import SegmentFolder, Segments
 from shoal.archive.writer import ArchiveWriter, WriteRules

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from shoal.archive.asked import read_asked
 from shoal.archive.errors import PageDamaged, PageExpired, PageMissing, PageUnreadable
-from shoal.archive.members import Hole, Member, scan, unpack
+from shoal.archive.gzip_members import Hole, Member, scan, unpack
 from shoal.archive.names import SegmentName
 from shoal.archive.records import Answer, Record, parse_answer, parse_record
+from shoal.archive.request_metadata import read_asked
 from shoal.archive.segments import Readable
 from shoal.model.errors import Rejected
 from shoal.model.limits import KIB, FetchLimits

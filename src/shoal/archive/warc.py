@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from http import HTTPStatus
 
-from shoal.archive.asked import spell_asked
 from shoal.archive.base32 import base32
-from shoal.archive.secrets import REDACTED, is_secret, without_secrets, without_value
+from shoal.archive.redaction import REDACTED, is_secret, without_secrets, without_value
+from shoal.archive.request_metadata import spell_asked
 from shoal.model.page import PageRecord, PageRef, Response
 from shoal.model.request import Request
 

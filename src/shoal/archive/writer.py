@@ -9,7 +9,7 @@ from datetime import UTC, datetime, time
 import msgspec
 
 from shoal import __version__
-from shoal.archive.members import pack, pack_dense, pack_short
+from shoal.archive.gzip_members import pack, pack_dense, pack_short
 from shoal.archive.names import SegmentName, file_name
 from shoal.archive.segments import Segments
 from shoal.archive.warc import Headers, RecordIds, page_records, revisit_records, warcinfo_record

@@ -36,6 +36,6 @@ nothing, or loses what it had, is noticed by the relay: what it lost is announce
 """
 
 from shoal.bus.delivery import Bus, Delivery, Lag, Reannounce
-from shoal.bus.opening import open_bus
+from shoal.bus.registry import open_bus
 
 __all__ = ["Bus", "Delivery", "Lag", "Reannounce", "open_bus"]

@@ -41,9 +41,9 @@ from shoal.bus.delivery import DEADLINE, Delivery, Lag, Reannounce
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack
-from shoal.stores.redis import RedisStore
-from shoal.stores.redis.streams import Entry, ShardStreams
-from shoal.stores.redis.together import together
+from shoal.redis_client import RedisStore
+from shoal.redis_client.fan_out import together
+from shoal.redis_client.streams import Entry, ShardStreams
 
 log = logging.getLogger(__name__)
 

@@ -31,9 +31,9 @@ from shoal.bus.delivery import DEADLINE, Delivery, Lag
 from shoal.model.errors import Unavailable
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack
-from shoal.stores.redis import RedisStore, Script, ScriptFault
-from shoal.stores.redis.streams import Entry, ShardStreams
-from shoal.stores.redis.together import together
+from shoal.redis_client import RedisStore, Script, ScriptFault
+from shoal.redis_client.fan_out import together
+from shoal.redis_client.streams import Entry, ShardStreams
 
 GROUP = "parse"
 _PROBED = 4  # shards of a cluster that one look of an idle consumer goes into

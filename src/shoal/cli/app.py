@@ -6,14 +6,14 @@ import typer
 import typer.main
 
 from shoal import __version__
-from shoal.cli import (
+from shoal.cli import demo
+from shoal.cli.commands import (
     crawl,
-    demo,
+    delete,
     dlq,
     doctor,
     export,
     fleet,
-    forget,
     host,
     init,
     pause,
@@ -27,7 +27,7 @@ from shoal.cli import (
     verify,
     worker,
 )
-from shoal.cli.options import examples
+from shoal.cli.input.options import examples
 
 HELP = ["--help", "-h"]
 
@@ -56,7 +56,7 @@ app.add_typer(host.app, name="host")
 app.command("plan", epilog=plan.EXAMPLES)(plan.command)
 app.command("pause", epilog=pause.PAUSE_EXAMPLES)(pause.pause_command)
 app.command("resume", epilog=pause.RESUME_EXAMPLES)(pause.resume_command)
-app.command("forget", epilog=forget.EXAMPLES)(forget.command)
+app.command("forget", epilog=delete.EXAMPLES)(delete.command)
 app.command("reparse", epilog=reparse.EXAMPLES)(reparse.command)
 app.command("export", epilog=export.EXAMPLES)(export.command)
 app.command("shell", epilog=shell.EXAMPLES)(shell.command)

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from typer.exceptions import TyperException
 
-from shoal.cli.exits import Exit, code_of
-from shoal.cli.output import tell
-from shoal.cli.secret_files import take_secret_files
+from shoal.cli.input.secret_files import take_secret_files
+from shoal.cli.process.exit_codes import Exit, code_of
+from shoal.cli.views.output import tell
 from shoal.model.errors import ShoalError
 
 _CTRL_C = 130  # what Typer makes of Ctrl-C where no handler of ours is installed
@@ -24,7 +24,7 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; by then the person has been told what went wrong."""
     from shoal.cli.app import command
-    from shoal.cli.log import start_logging
+    from shoal.cli.process.log_format import start_logging
 
     start_logging()  # what commands log that only look at a store; the others say how much they tell
     try:

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import msgspec
 from publicsuffixlist import PublicSuffixList
 
-from shoal.fetch.guard import DEFAULT_PORTS, is_literal
-from shoal.fetch.httpdate import http_date
+from shoal.fetch.http.guard import DEFAULT_PORTS, is_literal
+from shoal.fetch.http_date import http_date
 
 PER_DOMAIN = 50
 DOMAINS = 5_000

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from shoal.fetch.cookies import COOKIE_BYTES, Cookie
-from shoal.fetch.guard import DEFAULT_PORTS
+from shoal.fetch.http.guard import DEFAULT_PORTS
 from shoal.model.errors import Misconfigured
 
 log = logging.getLogger(__name__)

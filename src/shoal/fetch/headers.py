@@ -8,8 +8,8 @@ host go to that host and to no other. What a single request carries is stripped 
 
 from collections.abc import Collection, Mapping
 
-from shoal.fetch.decode import ACCEPT_ENCODING
-from shoal.fetch.message import Headers
+from shoal.fetch.http.decode import ACCEPT_ENCODING
+from shoal.fetch.http.message import Headers
 from shoal.model.request import Request
 from shoal.model.url import host_key
 

@@ -9,8 +9,8 @@ import ada_url
 import msgspec
 
 from shoal.fetch.challenge import challenged_by
-from shoal.fetch.guard import Guard
-from shoal.fetch.httpdate import http_date
+from shoal.fetch.http.guard import Guard
+from shoal.fetch.http_date import http_date
 from shoal.model.errors import Rejected
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits, LinkLimits

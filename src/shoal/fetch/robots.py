@@ -24,11 +24,11 @@ from typing import Protocol
 
 import msgspec
 
-from shoal.fetch.client import Turn
 from shoal.fetch.gate import Held
+from shoal.fetch.http.client import Turn
+from shoal.fetch.http.message import Headers
 from shoal.fetch.interpret import REDIRECTS, RedirectRules, error_of, resolve
-from shoal.fetch.message import Headers
-from shoal.fetch.robotstxt import ALLOW_ALL, BYTES, Rules, parse, product_token
+from shoal.fetch.robots_txt import ALLOW_ALL, BYTES, Rules, parse, product_token
 from shoal.model.failure import POLICY, Action, Failure, FailureClass
 from shoal.model.limits import MIB, FetchLimits
 from shoal.model.page import Response

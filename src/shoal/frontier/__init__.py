@@ -70,7 +70,7 @@ After kill -9 at any instant: everything that `add`, `settle`, `commit` returned
 leased is waiting again with a crash on its account; nothing else has changed.
 """
 
-from shoal.frontier.answers import (
+from shoal.frontier.results import (
     Added,
     Audit,
     Committed,

@@ -8,10 +8,10 @@ the host was asked just now, and its burst is spent.
 import math
 from collections.abc import Iterable
 
-from shoal.frontier.answers import HostView
+from shoal.frontier.results import HostView
 from shoal.frontier.rules import HostRecord, applied_pace, slowed
+from shoal.model.adaptive_delay import SlowdownRules, Window
 from shoal.model.pace import Pace, clamp, next_turn, take
-from shoal.model.slowdown import SlowdownRules, Window
 
 
 def host_view(name: str, governor: "Governor", *, waiting: int) -> HostView:

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from shoal.model.adaptive_delay import SlowdownRules, Window, stretched
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Done, Fetched, Gone, Retry, Settlement
 from shoal.model.pace import Pace
-from shoal.model.slowdown import SlowdownRules, Window, stretched
 
 LINE, STEPS, FIRST_STEP_AT = 1 << 49, 1 << 18, 1_577_836_800  # steps of 4 µs, from 2020 on
 LOWEST_BAND = 15  # ten priorities, and as many classes below as a request can lose with the usual retries

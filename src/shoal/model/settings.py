@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from shoal import __version__
+from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.limits import FetchLimits, LinkLimits, ParseLimits
 from shoal.model.outcome import RetryRules
-from shoal.model.slowdown import SlowdownRules
 
 USER_AGENT = f"Shoal/{__version__} (+https://shoal.example/bot)"
 

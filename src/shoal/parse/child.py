@@ -21,8 +21,8 @@ import msgspec
 from shoal.model.limits import ParseLimits
 from shoal.model.page import ParseResult, ParseTask
 from shoal.model.scope import Scope
-from shoal.parse import confine
 from shoal.parse.frames import Junk, Kind, checked, receive
+from shoal.parse.sandbox import confine
 from shoal.parse.verdict import Exit
 from shoal.spider.run import Overflow
 

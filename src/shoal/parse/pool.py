@@ -21,8 +21,8 @@ from shoal.model.page import ParseResult, ParseTask
 from shoal.model.scope import Scope
 from shoal.parse import batch
 from shoal.parse.channel import Channel, Ticket
+from shoal.parse.fork_server_client import Nursery
 from shoal.parse.messages import Exited, Ready, Start, encode
-from shoal.parse.nursery import Nursery
 from shoal.parse.verdict import Cause, Exit, PoisonKind, Verdict, judge
 from shoal.spider.source import SpiderDescription, SpiderSource
 

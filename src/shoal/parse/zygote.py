@@ -23,7 +23,7 @@ import selectolax.lexbor  # noqa: F401
 from shoal.model.errors import ShoalError
 from shoal.model.page import ParseResult, ParseTask
 from shoal.model.scope import Scope
-from shoal.parse import child, confine
+from shoal.parse import child
 from shoal.parse.frames import Kind, checked, receive
 from shoal.parse.messages import (
     Exited,
@@ -37,6 +37,7 @@ from shoal.parse.messages import (
     decode_from_pool,
     encode,
 )
+from shoal.parse.sandbox import confine
 from shoal.spider.run import run
 from shoal.spider.source import SpiderFile, describe, load
 

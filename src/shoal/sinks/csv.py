@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from shoal.model.page import Item
-from shoal.sinks.cells import cell, harmless
 from shoal.sinks.columns import Columns, decode_item
+from shoal.sinks.csv_safety import cell, harmless
 from shoal.sinks.files import AppendFile, refuse, translated
 
 MOST_FILES = 50

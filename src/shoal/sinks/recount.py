@@ -105,7 +105,7 @@ def _table(path: Path, checkpoint: sqlite.Checkpoint) -> int:
 def _database(output: str, checkpoint: bytes) -> int | None:
     """Ask the server. The store does not keep passwords: whoever asks needs one in the environment."""
     try:
-        from shoal.sinks.postgres import PostgresSink
+        from shoal.sinks.postgres.sink import PostgresSink
     except ImportError:  # an extra
         return None
     with closing(PostgresSink(output)) as sink:

@@ -19,7 +19,7 @@ import msgspec
 
 from shoal.model.errors import Rejected
 from shoal.model.page import Item
-from shoal.spider.selector import Selector, SelectorList
+from shoal.spider.html.selector import Selector, SelectorList
 
 FIELDS = 1000  # of one item: no table has more columns
 DEPTH = 32

@@ -11,13 +11,10 @@ from selectolax.lexbor import LexborHTMLParser
 from shoal.model.page import ParseTask
 from shoal.model.request import NORMAL, Request
 from shoal.model.url import resolver
-from shoal.spider.canonical import canonical_header, canonical_link
-from shoal.spider.decoding import CharsetSource, Decoded, decode
-from shoal.spider.destinations import Destinations
-from shoal.spider.encodings import UTF_8
-from shoal.spider.html import Document
-from shoal.spider.kind import Kind, kind_of
-from shoal.spider.links import (
+from shoal.spider.html.canonical import canonical_header, canonical_link
+from shoal.spider.html.lexbor import Document
+from shoal.spider.html.link_resolver import Destinations
+from shoal.spider.html.links import (
     Links,
     Metas,
     base_of,
@@ -27,11 +24,14 @@ from shoal.spider.links import (
     metas_of,
     web_links,
 )
-from shoal.spider.selector import Selector, SelectorList, Text
+from shoal.spider.html.selector import Selector, SelectorList, Text
+from shoal.spider.text.content_type import Kind, kind_of
+from shoal.spider.text.decoding import CharsetSource, Decoded, decode
+from shoal.spider.text.encodings import UTF_8
 
 if TYPE_CHECKING:
-    from shoal.spider.article import Article
-    from shoal.spider.metadata import Metadata
+    from shoal.spider.metadata.article import Article
+    from shoal.spider.metadata.page_metadata import Metadata
 
 
 class Headers(Mapping[str, str]):
@@ -143,7 +143,7 @@ class Page:
         if self.kind is Kind.BINARY:
             return Document(b"")
         if self.kind is Kind.XML:
-            from shoal.spider.element import Element
+            from shoal.spider.html.lxml_element import Element
 
             return Element.of_xml(self.text)
         decoded = self._decoded()
@@ -171,26 +171,26 @@ class Page:
 
     def metadata(self) -> "Metadata":
         """Read what the page says about itself: JSON-LD, Open Graph, microdata, and the gist of them."""
-        from shoal.spider.metadata import metadata
+        from shoal.spider.metadata.page_metadata import metadata
 
         return metadata(self._tree or LexborHTMLParser(""), self.url)
 
     def article(self) -> "Article | None":
         """Extract the article, without menus and footers; None: there is none. Needs the extra `content`."""
-        from shoal.spider.article import article
+        from shoal.spider.metadata.article import article
 
         return article(self.text, self.url) if self.kind is Kind.HTML else None
 
     def markdown(self) -> str:
         """Give the article as Markdown; empty: there is none. Needs the extra `content`."""
-        from shoal.spider.article import markdown
+        from shoal.spider.metadata.article import markdown
 
         return markdown(self.text, self.url) if self.kind is Kind.HTML else ""
 
     def simhash(self) -> int | None:
         """Hash the text that a reader sees, near-identical texts nearly alike; None: too little of it."""
         from shoal.model.simhash import simhash
-        from shoal.spider.visible import visible_text
+        from shoal.spider.html.visible_text import visible_text
 
         return None if self._tree is None else simhash(visible_text(self._tree))
 

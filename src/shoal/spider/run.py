@@ -18,18 +18,18 @@ from shoal.model.errors import Bomb, Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.limits import ParseLimits
 from shoal.model.page import Item, ParseFault, ParseResult, ParseTask
-from shoal.model.pattern import pattern_of
 from shoal.model.request import Link, Request
 from shoal.model.scope import Scope
 from shoal.model.simhash import SAMPLE
 from shoal.model.url import canonical
+from shoal.model.url_pattern import pattern_of
 from shoal.spider.failed import FailedRequest
+from shoal.spider.html.link_priority import rank
+from shoal.spider.html.links import Links
 from shoal.spider.items import encoded, is_item, rejected
-from shoal.spider.kind import Kind
-from shoal.spider.links import Links
 from shoal.spider.page import Page
-from shoal.spider.ranking import rank
 from shoal.spider.spider import SITEMAP, Route, Spider
+from shoal.spider.text.content_type import Kind
 
 _OURS = str(Path(shoal.__file__).parent)
 _DETAIL = 4000  # characters kept of a traceback

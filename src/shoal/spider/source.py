@@ -71,12 +71,12 @@ def load(source: SpiderSource) -> Spider:
     """Import a spider. `Misconfigured`, on one line, says what is wrong with it and where."""
     match source:
         case PlainSpider():
-            from shoal.spider.plain import plain_spider
+            from shoal.spider.builtin_spiders import plain_spider
 
             spider = plain_spider(source.name, source.start, source.items)
             code = msgspec.json.encode(source, order="sorted")
         case SpiderFile(path) if path.endswith(".toml"):
-            from shoal.spider.declared import declared_spider
+            from shoal.spider.toml_spider import declared_spider
 
             code = _read(Path(path))
             spider = declared_spider(code.decode("utf-8", "replace"), path)

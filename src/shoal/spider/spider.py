@@ -14,8 +14,8 @@ from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.failure import POLICY, Action, FailureClass
 from shoal.model.request import FIRST, Request
 from shoal.model.url import canonical
-from shoal.spider.destinations import Destinations
-from shoal.spider.memory import Memory
+from shoal.spider.html.link_resolver import Destinations
+from shoal.spider.html.seen_links import Memory
 from shoal.spider.models import Check, checker
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def listing(url: str) -> Request:
 
 @cache
 def _listing_route() -> Route:
-    from shoal.spider.listing import read_listing
+    from shoal.spider.feed_handler import read_listing
 
     return Route(SITEMAP, read_listing, matches=None, key=(), binary=True, check=None)
 

@@ -36,6 +36,6 @@ def shown_store(store: str) -> str:
     """Name a store for people, without the password that its address may hold."""
     if not is_redis(store):
         return store
-    from shoal.stores.redis import parse
+    from shoal.redis_client import parse
 
     return str(parse(store))

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from shoal.cli.main import main
-from shoal.fetch.attempt import Attempt, Fetcher
+from shoal.fetch.fetcher import Attempt, Fetcher
 from shoal.model.outcome import Lease
 from shoal.model.page import ParseTask
 from shoal.parse.pool import ParsePool

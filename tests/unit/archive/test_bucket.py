@@ -20,7 +20,7 @@ from shoal.archive import (
 )
 from shoal.archive.bucket import SegmentBucket
 from shoal.archive.names import SegmentName
-from shoal.archive.places import open_segments, place_segments, segments_in
+from shoal.archive.registry import open_segments, place_segments, segments_in
 from shoal.archive.segments import SegmentFolder, Segments
 from shoal.model.errors import Misconfigured, Unavailable
 

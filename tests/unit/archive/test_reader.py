@@ -28,9 +28,9 @@ from shoal.archive import (
     SegmentFolder,
     StoredPage,
 )
-from shoal.archive.asked import read_asked
-from shoal.archive.members import pack
+from shoal.archive.gzip_members import pack
 from shoal.archive.names import SegmentName
+from shoal.archive.request_metadata import read_asked
 from shoal.model.errors import Rejected
 from shoal.model.limits import FetchLimits
 from shoal.model.page import PageRef, Response

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from shoal.runtime.snapshot import Ending, HostView, Snapshot, Summary
+from shoal.engine.snapshot import Ending, HostView, Snapshot, Summary
 
 BUSY = Snapshot(
     crawl="shop.example",

@@ -97,7 +97,7 @@ def test_no_command_shows_the_help(arguments: list[str], capsys: pytest.CaptureF
     assert "Commands" in capsys.readouterr().out
 
 
-HEAVY = ("shoal.runtime", "shoal.spider", "asyncio", "uvloop", "lxml", "selectolax", "rich.live")
+HEAVY = ("shoal.services", "shoal.spider", "asyncio", "uvloop", "lxml", "selectolax", "rich.live")
 
 
 def test_help_and_version_load_nothing_that_a_crawl_needs() -> None:

@@ -18,7 +18,7 @@ from tests.unit.deploy.tools import kustomized
 
 from shoal import __version__
 from shoal.model.settings import CrawlSettings
-from shoal.stores.redis import RedisStore
+from shoal.redis_client import RedisStore
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"

@@ -11,11 +11,11 @@ from pathlib import Path
 import yaml
 from tests.servers.prometheus import program, prometheus
 
-from shoal.fleet.workers import Heartbeat
+from shoal.engine.worker_stats import Done, WorkerFigures
 from shoal.model.failure import FailureClass
-from shoal.runtime.figures import Done, WorkerFigures
-from shoal.runtime.fleet.endpoint import Endpoint
-from shoal.runtime.looking.status import CrawlStatus, Fleet, Stage, StoreStatus
+from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus
+from shoal.stores.redis.workers import Heartbeat
+from shoal.worker.http_endpoint import Endpoint
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 STATES = ("waiting", "delayed", "leased", "parsing", "done", "gone", "dead", "filtered")

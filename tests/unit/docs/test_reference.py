@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from docs.making.reference import FOLDER, pages
 
-from shoal.cli.exits import MEANING, Exit
+from shoal.cli.process.exit_codes import MEANING, Exit
 from shoal.model.configure import MEANINGS
 from shoal.model.failure import CONSEQUENCE, POLICY, Action, FailureClass
 from shoal.model.settings import HostSettings

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.site.raw import OK, Handler, Peer, RawServer, answer, raw_server
 
-from shoal.fetch.attempt import Fetcher
-from shoal.fetch.client import HttpClient
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.dns import Resolver
+from shoal.fetch.fetcher import Fetcher
 from shoal.fetch.gate import SendGate
-from shoal.fetch.guard import Guard
 from shoal.fetch.headers import CrawlHeaders
+from shoal.fetch.http.client import HttpClient
+from shoal.fetch.http.dns import Resolver
+from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
 from shoal.fetch.robots import Robots
 from shoal.model.failure import FailureClass

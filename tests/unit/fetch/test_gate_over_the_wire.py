@@ -9,10 +9,10 @@ from pathlib import Path
 from tests.site.access_log import gaps
 from tests.site.server import ServedSite, serving
 
-from shoal.fetch.client import HttpClient
-from shoal.fetch.dns import Resolver
 from shoal.fetch.gate import SendGate, Turn
-from shoal.fetch.guard import Guard
+from shoal.fetch.http.client import HttpClient
+from shoal.fetch.http.dns import Resolver
+from shoal.fetch.http.guard import Guard
 from shoal.model.page import Response
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from shoal.fetch.decode import ACCEPT_ENCODING
 from shoal.fetch.headers import CrawlHeaders, is_conditional
+from shoal.fetch.http.decode import ACCEPT_ENCODING
 from shoal.model.request import Request
 
 PAGE = Request(url="https://a.test/page")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.fetch.guard import Guard
+from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import Asked, Meaning, Page, Redirect, RedirectRules, interpret, parse_retry_after
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.page import Response

@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from shoal.fetch.client import Turn as AnyTurn
 from shoal.fetch.gate import Held, SendGate, Turn
-from shoal.fetch.guard import Guard
+from shoal.fetch.http.client import Turn as AnyTurn
+from shoal.fetch.http.guard import Guard
+from shoal.fetch.http.message import Headers
 from shoal.fetch.interpret import RedirectRules
-from shoal.fetch.message import Headers
 from shoal.fetch.robots import LIFETIME, PATIENT, Robots, Unreachable
-from shoal.fetch.robotstxt import Rules
+from shoal.fetch.robots_txt import Rules
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
 from shoal.model.page import Response

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from shoal.frontier.governor import Governor
 from shoal.frontier.rules import HostRecord
+from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.pace import Pace
-from shoal.model.slowdown import SlowdownRules
 
 RULES = SlowdownRules(at_least=3, window=6)
 

@@ -3,12 +3,12 @@
 import pytest
 
 from shoal.frontier.rules import LOWEST_BAND, HostRecord, answered, applied_pace, band, parsed_again
+from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Done, Filtered, Gone, Lease, Outcome, Released, Retry, Settlement
 from shoal.model.pace import Pace
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.request import Request
-from shoal.model.slowdown import SlowdownRules
 
 RULES = SlowdownRules()
 FAST, SLOW = Pace(0.0, 9, 9), Pace(2.0, 3, 4)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.model.errors import Rejected
-from shoal.spider.html import Document
+from shoal.spider.html.lexbor import Document
 from shoal.spider.items import encoded
 
 

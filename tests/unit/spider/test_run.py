@@ -20,7 +20,7 @@ from shoal.model.request import Request, unpack
 from shoal.model.scope import Scope
 from shoal.model.simhash import SAMPLE
 from shoal.model.url import fingerprint_of
-from shoal.spider.links import Links
+from shoal.spider.html.links import Links
 from shoal.spider.page import Page
 from shoal.spider.run import Overflow, run
 from shoal.spider.spider import Handler, Spider

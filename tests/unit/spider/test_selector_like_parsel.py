@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shoal.spider.html import Document
-from shoal.spider.selector import Selector, SelectorList
+from shoal.spider.html.lexbor import Document
+from shoal.spider.html.selector import Selector, SelectorList
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><title>A shop &amp; more</title><script>var a = "<p>";</script></head>

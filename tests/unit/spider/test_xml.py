@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from lxml import etree
 from tests.corpora.packages import FEEDPARSER, files
 
-from shoal.spider.decoding import decode
-from shoal.spider.xml_records import Foreign, records
-from shoal.spider.xml_tokens import Hostile, tokens, unescape
+from shoal.spider.feeds.xml_records import Foreign, records
+from shoal.spider.feeds.xml_tokens import Hostile, tokens, unescape
+from shoal.spider.text.decoding import decode
 
 
 class Events:

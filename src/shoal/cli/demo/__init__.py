@@ -1,6 +1,6 @@
 """`shoal demo`: a shop to crawl, on this machine, while you watch."""
 
-from shoal.cli.options import Json, Quiet, examples
+from shoal.cli.input.options import Json, Quiet, examples
 
 EXAMPLES = examples(
     ("Watch", "shoal demo"),

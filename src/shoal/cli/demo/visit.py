@@ -6,12 +6,12 @@ from pathlib import Path
 import shoal
 from shoal.cli.demo.server import open_shop
 from shoal.cli.demo.shop import Shop
-from shoal.cli.exits import Exit
-from shoal.cli.output import put, tell
-from shoal.cli.running import Shown, run_plan
+from shoal.cli.process.exit_codes import Exit
+from shoal.cli.process.run_crawl import Shown, run_plan
+from shoal.cli.views.output import put, tell
+from shoal.engine.plan import CrawlPlan
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import CrawlSettings, Settings
-from shoal.runtime.plan import CrawlPlan
 from shoal.spider.source import SpiderFile
 
 FOLDER = "shoal-demo"

@@ -8,7 +8,10 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from shoal.frontier.answers import (
+from shoal.frontier.memory.reader import MemoryReader
+from shoal.frontier.memory.settle import acknowledge, settle
+from shoal.frontier.memory.state import Crawl, Lane
+from shoal.frontier.results import (
     Added,
     Committed,
     HostView,
@@ -17,10 +20,8 @@ from shoal.frontier.answers import (
     Unparsed,
     Validator,
 )
-from shoal.frontier.memory.reader import MemoryReader
-from shoal.frontier.memory.settle import acknowledge, settle
-from shoal.frontier.memory.state import Crawl, Lane
 from shoal.frontier.rules import parsed_again, place_in_line
+from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import (
@@ -31,7 +32,6 @@ from shoal.model.outcome import (
 )
 from shoal.model.pace import Pace
 from shoal.model.request import Link, unpack
-from shoal.model.slowdown import SlowdownRules
 
 
 class MemoryFrontier(MemoryReader):

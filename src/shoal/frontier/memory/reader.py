@@ -3,9 +3,9 @@
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
-from shoal.frontier.answers import STATES, Audit, Counts, DeadLetter, HostView, Robots, Validator
 from shoal.frontier.governor import host_view
 from shoal.frontier.memory.state import Host, State
+from shoal.frontier.results import STATES, Audit, Counts, DeadLetter, HostView, Robots, Validator
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack

@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from shoal.frontier.answers import Counts
 from shoal.frontier.clock import Clock
 from shoal.frontier.governor import USUAL_RULES, Governor
+from shoal.frontier.results import Counts
 from shoal.frontier.rules import HostRecord, band, next_moment, poisoned, struck_out
+from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Lease
 from shoal.model.pace import Pace
 from shoal.model.page import PageRecord
 from shoal.model.request import Link
-from shoal.model.slowdown import SlowdownRules
 
 
 @dataclass(slots=True, eq=False)

@@ -9,10 +9,8 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from shoal.frontier.answers import STATES, Audit
 from shoal.frontier.redis import keys
-from shoal.frontier.redis.slices import Slices
-from shoal.frontier.redis.stored import (
+from shoal.frontier.redis.records import (
     EMPTY,
     RANK,
     Host,
@@ -24,9 +22,11 @@ from shoal.frontier.redis.stored import (
     unpack_parsing,
     unpack_record,
 )
+from shoal.frontier.redis.scan import Slices
+from shoal.frontier.results import STATES, Audit
 from shoal.frontier.rules import place_in_line
 from shoal.model.request import trace_id
-from shoal.stores.redis import RedisStore
+from shoal.redis_client import RedisStore
 
 SHOWN = 20  # problems of one kind that are named one by one
 

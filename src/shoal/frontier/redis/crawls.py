@@ -3,17 +3,17 @@
 from collections.abc import Collection, Mapping
 from dataclasses import astuple
 
-from shoal.frontier.answers import Opened
 from shoal.frontier.redis import keys
 from shoal.frontier.redis.packing import fitting, pack_paces
 from shoal.frontier.redis.reader import SLICE, RedisReader
-from shoal.frontier.redis.rota import Rota
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.seen import Approximate
+from shoal.frontier.redis.shard_picker import Rota
+from shoal.frontier.results import Opened
+from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
-from shoal.model.slowdown import SlowdownRules
-from shoal.stores.redis import RedisStore
+from shoal.redis_client import RedisStore
 
 Given = list[float | str]  # terms in the order of terms_set.lua; "": not given
 

@@ -15,18 +15,19 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from shoal.frontier.answers import Added, Committed
-from shoal.frontier.redis import keys, packing, stored
+from shoal.frontier.redis import keys, packing
+from shoal.frontier.redis import records as stored
 from shoal.frontier.redis.hosts import RedisHosts
 from shoal.frontier.redis.packing import Held
-from shoal.frontier.redis.rota import Rota
 from shoal.frontier.redis.scripts import SCRIPTS, Scripts
+from shoal.frontier.redis.shard_picker import Rota
 from shoal.frontier.redis.shards import by_shard, chunks
 from shoal.frontier.redis.spill import LaneName, Spilling
+from shoal.frontier.results import Added, Committed
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
 from shoal.model.request import Link
-from shoal.stores.redis import EPOCH, Full, RedisStore, Script, ScriptArgument
+from shoal.redis_client import EPOCH, Full, RedisStore, Script, ScriptArgument
 
 # The largest calls whose script stays within a few milliseconds, in which nobody else is served.
 MOST_LINKS, MOST_LEASES = 200, 100

@@ -1,14 +1,14 @@
 """Hosts on Redis: their pace, rests and pauses, and how they are shown."""
 
-from shoal.frontier.answers import HostView
-from shoal.frontier.redis.hand import Hand
-from shoal.frontier.redis.letters import RedisLetters
+from shoal.frontier.redis.dead_letters import RedisLetters
+from shoal.frontier.redis.held_leases import Hand
 from shoal.frontier.redis.packing import fitting
-from shoal.frontier.redis.rota import Rota
+from shoal.frontier.redis.rate_tickets import Turns
 from shoal.frontier.redis.scripts import Scripts
-from shoal.frontier.redis.turns import Turns
+from shoal.frontier.redis.shard_picker import Rota
 from shoal.frontier.redis.views import view_of, views_in
-from shoal.stores.redis import RedisStore
+from shoal.frontier.results import HostView
+from shoal.redis_client import RedisStore
 
 NOT_SET = -1  # instead of an interval, burst or concurrency: what the crawls say
 

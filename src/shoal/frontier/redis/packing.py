@@ -8,8 +8,8 @@ from typing import NamedTuple, assert_never
 
 import msgspec
 
+from shoal.frontier.redis.records import pack_dated, pack_fp, unpack_fp
 from shoal.frontier.redis.seen import seen_hash
-from shoal.frontier.redis.stored import pack_dated, pack_fp, unpack_fp
 from shoal.frontier.rules import answered, band
 from shoal.model.errors import Rejected
 from shoal.model.failure import Failure

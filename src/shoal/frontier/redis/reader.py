@@ -3,7 +3,15 @@
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-from shoal.frontier.answers import (
+from shoal.frontier.redis import keys
+from shoal.frontier.redis.audit import audit
+from shoal.frontier.redis.history import StorySearch
+from shoal.frontier.redis.records import unpack_fp, unpack_letter, unpack_parsing
+from shoal.frontier.redis.scan import Slices
+from shoal.frontier.redis.scripts import Scripts
+from shoal.frontier.redis.seen import mistaken
+from shoal.frontier.redis.views import view_of, views_in
+from shoal.frontier.results import (
     Audit,
     Counts,
     DeadLetter,
@@ -15,20 +23,12 @@ from shoal.frontier.answers import (
     Unparsed,
     Validator,
 )
-from shoal.frontier.redis import keys
-from shoal.frontier.redis.audit import audit
-from shoal.frontier.redis.scripts import Scripts
-from shoal.frontier.redis.seen import mistaken
-from shoal.frontier.redis.slices import Slices
-from shoal.frontier.redis.stored import unpack_fp, unpack_letter, unpack_parsing
-from shoal.frontier.redis.story import StorySearch
-from shoal.frontier.redis.views import view_of, views_in
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack
-from shoal.stores.redis import RedisStore
-from shoal.stores.redis.together import together
+from shoal.redis_client import RedisStore
+from shoal.redis_client.fan_out import together
 
 T = TypeVar("T")
 

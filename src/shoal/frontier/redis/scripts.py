@@ -7,7 +7,7 @@ has room for 200 names, and a host alone has twenty fields; and a number in the 
 import re
 from importlib.resources import files
 
-from shoal.stores.redis import Script
+from shoal.redis_client import Script
 
 _LUA = files("shoal.frontier.redis") / "lua"
 

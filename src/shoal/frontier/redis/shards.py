@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from shoal.stores.redis import RedisStore
+from shoal.redis_client import RedisStore
 
 T = TypeVar("T")
 

@@ -24,11 +24,11 @@ from typing import NamedTuple
 
 from shoal.frontier.redis import keys
 from shoal.frontier.redis.chunks import ChunkStore, packed, unpacked
+from shoal.frontier.redis.records import score_of
 from shoal.frontier.redis.scripts import Scripts
-from shoal.frontier.redis.stored import score_of
 from shoal.frontier.rules import LOWEST_BAND
 from shoal.model.errors import Misconfigured, ShoalError
-from shoal.stores.redis import RedisStore
+from shoal.redis_client import RedisStore
 
 log = logging.getLogger(__name__)
 

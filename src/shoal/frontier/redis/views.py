@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from shoal.frontier.answers import HostView
 from shoal.frontier.redis.scripts import Scripts
-from shoal.stores.redis import RedisStore
+from shoal.frontier.results import HostView
+from shoal.redis_client import RedisStore
 
 SLICE = 200  # hosts that one call looks at
 

@@ -5,11 +5,11 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from shoal.frontier.answers import STATES, Audit
+from shoal.frontier.results import STATES, Audit
+from shoal.frontier.sqlite.deferred_deletes import spent_ids
 from shoal.frontier.sqlite.load import decode_counts, id_range, seen_log
 from shoal.frontier.sqlite.packing import unpacked
 from shoal.frontier.sqlite.seen import SeenSet
-from shoal.frontier.sqlite.spent import spent_ids
 from shoal.frontier.sqlite.state import ORDINAL_BITS, Crawl, State
 from shoal.model.request import trace_id
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from shoal.frontier.sqlite.deferred_deletes import Spent
 from shoal.frontier.sqlite.packing import packed
-from shoal.frontier.sqlite.spent import Spent
 
 if TYPE_CHECKING:
     from shoal.frontier.sqlite.host import Host

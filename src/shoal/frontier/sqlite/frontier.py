@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 import msgspec
 
-from shoal.frontier.answers import Added, Committed, HostView, Unparsed, Validator
 from shoal.frontier.governor import host_view
+from shoal.frontier.results import Added, Committed, HostView, Unparsed, Validator
 from shoal.frontier.sqlite.admit import admit
 from shoal.frontier.sqlite.grant import grant
 from shoal.frontier.sqlite.host import Host

@@ -8,16 +8,16 @@ from heapq import heapify
 
 import msgspec
 
-from shoal.frontier.answers import Counts
+from shoal.frontier.results import Counts
 from shoal.frontier.rules import DIED_PARSING, LOWEST_BAND, OVERRAN, band, poisoned, struck_out
 from shoal.frontier.sqlite.budget import load_brought
 from shoal.frontier.sqlite.changes import ATTEMPT
+from shoal.frontier.sqlite.deferred_deletes import sweep
 from shoal.frontier.sqlite.packing import unpacked
 from shoal.frontier.sqlite.seen import SeenSet
-from shoal.frontier.sqlite.spent import sweep
 from shoal.frontier.sqlite.state import ORDINAL_BITS, Crawl, CrawlTerms, Page, State
 from shoal.model.failure import Failure
-from shoal.stores.sqlite import transaction
+from shoal.sqlite_database import transaction
 
 _CLASSES = LOWEST_BAND + 1
 

@@ -11,21 +11,28 @@ from typing import Self
 
 import msgspec
 
-from shoal.frontier.answers import Audit, Counts, Opened, Robots
 from shoal.frontier.clock import Clock
+from shoal.frontier.results import Audit, Counts, Opened, Robots
 from shoal.frontier.sqlite.audit import audit_state
 from shoal.frontier.sqlite.changes import Changes
+from shoal.frontier.sqlite.deferred_deletes import SWEEP_EVERY
 from shoal.frontier.sqlite.drop import drop
 from shoal.frontier.sqlite.load import decode_counts, decode_terms, load, recover
 from shoal.frontier.sqlite.reader import Reader
 from shoal.frontier.sqlite.reclaim import promote, set_back
-from shoal.frontier.sqlite.spent import SWEEP_EVERY
 from shoal.frontier.sqlite.state import Crawl, CrawlTerms, State
 from shoal.frontier.sqlite.wal import Checkpointer
+from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.model.pace import Pace
-from shoal.model.slowdown import SlowdownRules
-from shoal.stores.sqlite import check, connect_for_reading, open_database, transaction, translate, translated
+from shoal.sqlite_database import (
+    check,
+    connect_for_reading,
+    open_database,
+    transaction,
+    translate,
+    translated,
+)
 
 MIGRATIONS = ("schema.sql", "versions.sql")  # each leads one version further
 ROBOTS_KEPT = 5000  # hosts whose robots.txt is remembered; those that expire first make room

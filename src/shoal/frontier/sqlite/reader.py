@@ -9,17 +9,17 @@ from typing import Any
 
 import msgspec
 
-from shoal.frontier.answers import Audit, Counts, DeadLetter, HostQueue, HostView, Measured, Story
+from shoal.frontier.results import Audit, Counts, DeadLetter, HostQueue, HostView, Measured, Story
 from shoal.frontier.sqlite.audit import audit
+from shoal.frontier.sqlite.history import host_at_rest, story
 from shoal.frontier.sqlite.load import decode_counts, id_range
-from shoal.frontier.sqlite.measure import measured
 from shoal.frontier.sqlite.packing import unpacked_page
-from shoal.frontier.sqlite.story import host_at_rest, story
+from shoal.frontier.sqlite.stats import measured
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.request import unpack
-from shoal.stores.sqlite import translated
+from shoal.sqlite_database import translated
 
 _CHUNK = 256
 

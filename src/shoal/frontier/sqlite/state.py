@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from shoal.frontier.answers import Counts
+from shoal.frontier.results import Counts
 from shoal.frontier.rules import HostRecord
 from shoal.frontier.sqlite.changes import Changes
+from shoal.frontier.sqlite.deferred_deletes import SWEEP_EVERY, Spent
 from shoal.frontier.sqlite.host import Host
 from shoal.frontier.sqlite.lane import Lane
 from shoal.frontier.sqlite.scheduler import Roster, Scheduler
 from shoal.frontier.sqlite.seen import SeenSet
-from shoal.frontier.sqlite.spent import SWEEP_EVERY, Spent
+from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
-from shoal.model.slowdown import SlowdownRules
 
 ORDINAL_BITS = 40  # of a request's id; the crawl's id is above
 

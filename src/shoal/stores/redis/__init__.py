@@ -1,24 +1,9 @@
-"""Redis and Valkey, as far as they have nothing to do with crawling.
+"""The fleet: what its workers share besides the frontier.
 
-    async with RedisStore.open("redis://127.0.0.1/0") as store:
-        await store.run(script, store.tag_of("shop.example"), [...])
+    crawls     what was submitted: spider, settings, seeds and outputs, by name
+    allowance  how many pages a crawl may still get, shared out among the workers that fetch them
+    workers    who is there and what they are doing; a worker that is silent for `TTL` seconds is gone
 
-`dsn` says where a store is, `link` is one connection, `topology` knows who the master is (alone, by
-sentinels, in a cluster), `failures` is the table of what can go wrong, `health` looks a server over, and
-`store` puts them together.
+Crawls and workers lie under one tag of the store, in values that new fields can join: old and new workers
+run side by side.
 """
-
-from shoal.stores.redis.dsn import Dsn, parse
-from shoal.stores.redis.failures import Full, ScriptFault
-from shoal.stores.redis.store import EPOCH, RedisStore, Script, ScriptArgument
-
-__all__ = [
-    "EPOCH",
-    "Dsn",
-    "Full",
-    "RedisStore",
-    "Script",
-    "ScriptArgument",
-    "ScriptFault",
-    "parse",
-]

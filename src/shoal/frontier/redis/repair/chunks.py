@@ -2,9 +2,9 @@
 
 from shoal.frontier.redis import keys
 from shoal.frontier.redis.chunks import unpacked
+from shoal.frontier.redis.records import unpack_entry
 from shoal.frontier.redis.repair.shard import Shard
 from shoal.frontier.redis.spill import IN_SERVER
-from shoal.frontier.redis.stored import unpack_entry
 
 
 async def mend_chunks(shard: Shard, crawl: int, known: set[int]) -> None:

@@ -1,11 +1,11 @@
 """The counters of a crawl: everything counted again, and written down where it differs."""
 
 from shoal.frontier.redis import keys
+from shoal.frontier.redis.records import chunk_size, unpack_letter
 from shoal.frontier.redis.repair.recount import Found, corrected
 from shoal.frontier.redis.repair.seen import count_seen
 from shoal.frontier.redis.repair.shard import Shard
-from shoal.frontier.redis.slices import SLICE
-from shoal.frontier.redis.stored import chunk_size, unpack_letter
+from shoal.frontier.redis.scan import SLICE
 
 
 async def mend_counters(shard: Shard, name: str, crawl: int) -> None:

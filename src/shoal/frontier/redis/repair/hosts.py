@@ -7,7 +7,7 @@ from shoal.frontier.redis import keys
 from shoal.frontier.redis.repair.loose import LooseLane
 from shoal.frontier.redis.repair.shard import Shard
 from shoal.frontier.redis.shards import chunks
-from shoal.stores.redis import ScriptArgument
+from shoal.redis_client import ScriptArgument
 
 HOSTS_AT_ONCE = 100  # a few milliseconds
 

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from shoal.frontier.redis import keys
+from shoal.frontier.redis.records import unpack_leased
 from shoal.frontier.redis.repair.shard import Shard
 from shoal.frontier.redis.shards import chunks
-from shoal.frontier.redis.stored import unpack_leased
 
 BATCHES_AT_ONCE = 100  # a few milliseconds
 

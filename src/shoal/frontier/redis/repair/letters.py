@@ -1,8 +1,8 @@
 """Dead letters, and the dates by which they are found: each has one, and there are no others."""
 
 from shoal.frontier.redis import keys
+from shoal.frontier.redis.records import pack_dated, unpack_letter
 from shoal.frontier.redis.repair.shard import Shard
-from shoal.frontier.redis.stored import pack_dated, unpack_letter
 
 
 async def mend_dates(shard: Shard, crawl: int) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shoal.frontier.redis import keys
-from shoal.frontier.redis.slices import SLICE, Slices
-from shoal.frontier.redis.stored import unpack_host
-from shoal.stores.redis import RedisStore
+from shoal.frontier.redis.records import unpack_host
+from shoal.frontier.redis.scan import SLICE, Slices
+from shoal.redis_client import RedisStore
 
 _BATCH = re.compile(r"l:(\d+)")
 _FRESH = re.compile(r"q:(\d+):(.*?):\d+:(.*)", re.DOTALL)

@@ -1,10 +1,10 @@
 """Pages that are still to be parsed: announced, each of them, and nothing else."""
 
 from shoal.frontier.redis import keys
+from shoal.frontier.redis.records import announced_as
 from shoal.frontier.redis.repair.shard import Shard
+from shoal.frontier.redis.scan import SLICE
 from shoal.frontier.redis.shards import chunks
-from shoal.frontier.redis.slices import SLICE
-from shoal.frontier.redis.stored import announced_as
 
 PAGES_AT_ONCE = 100  # a few milliseconds
 

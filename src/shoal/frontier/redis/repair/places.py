@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from shoal.frontier.redis import keys
+from shoal.frontier.redis.records import unpack_entry, unpack_fp, unpack_leased, unpack_record
 from shoal.frontier.redis.repair.shard import Shard
 from shoal.frontier.redis.seen import seen_hash
 from shoal.frontier.redis.shards import chunks
-from shoal.frontier.redis.stored import unpack_entry, unpack_fp, unpack_leased, unpack_record
-from shoal.stores.redis import ScriptArgument
+from shoal.redis_client import ScriptArgument
 
 SEEN_AT_ONCE, MOVED_AT_ONCE = 200, 50
 DEAD, PARSING, LEASED, DELAYED, RETURNED, FRESH = range(6)  # the best place first

@@ -14,7 +14,7 @@ from shoal.frontier.redis.repair.pages import mend_announcements
 from shoal.frontier.redis.repair.places import Places
 from shoal.frontier.redis.repair.shard import Shard
 from shoal.frontier.redis.scripts import Scripts
-from shoal.stores.redis import RedisStore
+from shoal.redis_client import RedisStore
 
 
 async def repair(store: RedisStore, scripts: Scripts, crawls: Mapping[str, int]) -> list[str]:

@@ -4,8 +4,8 @@ from collections import defaultdict
 
 from shoal.frontier.redis import keys
 from shoal.frontier.redis.repair.shard import Shard
+from shoal.frontier.redis.scan import SLICE
 from shoal.frontier.redis.seen import bucket_of, seen_hash
-from shoal.frontier.redis.slices import SLICE
 
 
 async def count_seen(shard: Shard, crawl: int) -> int | None:

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from shoal.frontier.redis.repair.findings import Findings
+from shoal.frontier.redis.scan import Slices
 from shoal.frontier.redis.scripts import Scripts
-from shoal.frontier.redis.slices import Slices
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.stores.redis import RedisStore, Script, ScriptArgument
-from shoal.stores.redis.link import Argument
+from shoal.redis_client import RedisStore, Script, ScriptArgument
+from shoal.redis_client.connection import Argument
 
 FROZEN_FOR = 10.0  # seconds, as in frozen.lua
 RENEW_AFTER = 2.0

@@ -1,0 +1,129 @@
+"""`shoal status`: every crawl of a store, by state, whether or not one is running."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from shoal.cli.input.options import Config, Json, Store, examples
+from shoal.cli.views.bottlenecks import holdup_json, holdups
+from shoal.cli.views.format import by_count, count, counted, table
+from shoal.cli.views.traps import pattern_lines, patterns_json
+from shoal.cli.views.workers import mixed_versions, stages_json, worker_lines, workers_json
+
+if TYPE_CHECKING:
+    from shoal.services.inspect.status import StoreStatus
+
+EXAMPLES = examples(
+    ("The store in this folder", "shoal status"),
+    ("For a script", "shoal status --store /data/shop --json"),
+    ("A fleet, with its workers", "shoal status --store redis://queue.example"),
+)
+
+
+def command(store: Store = None, config: Config = None, json: Json = False) -> None:
+    """Show the crawls of a store by state, what holds them up, and who is at work.
+
+    Reads only; safe while a crawl runs.
+    """
+    import time
+    from asyncio import run
+
+    from shoal.cli.input.settings_loader import chosen_store
+    from shoal.cli.views.output import put, put_json
+    from shoal.services.inspect.status import status
+
+    found = run(status(chosen_store(store, config=config)))
+    if json:
+        put_json(status_json(found, time.time()))
+    else:
+        put("\n".join(status_lines(found, time.time())))
+
+
+def status_json(status: "StoreStatus", now: float) -> dict[str, object]:
+    return {
+        "store": status.store,
+        "running": status.owner is not None or bool(status.fleet and status.fleet.workers),
+        "crawls": [
+            {
+                "crawl": crawl.name,
+                "accepted": crawl.accepted,
+                "counts": dict(crawl.counts),
+                "dead_by_class": dict(crawl.dead_by_class),
+                "filtered_by_rule": dict(crawl.filtered_by_rule),
+                "links_filtered_by_rule": dict(crawl.links_filtered_by_rule),
+                "rejected": crawl.rejected,
+                "withheld": crawl.withheld,
+                "hook_faults": crawl.hook_faults,
+                "quarantined": patterns_json(crawl.quarantined),
+                "lookalikes": patterns_json(crawl.lookalikes),
+                "paused": crawl.paused,
+                "mistaken_links": crawl.mistaken,
+                **(
+                    {
+                        "stages": stages_json(status.fleet, crawl.name),
+                        "outputs": list(status.fleet.outputs.get(crawl.name, ())),
+                    }
+                    if status.fleet
+                    else {}
+                ),
+            }
+            for crawl in status.crawls
+        ],
+        **(
+            {
+                "holdups": [holdup_json(holdup) for holdup in holdups(status, now)],
+                "workers": workers_json(status.fleet),
+            }
+            if status.fleet
+            else {}
+        ),
+    }
+
+
+def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
+    """Lay the crawls out as a table that leaves out the states nothing is in."""
+    owner = f"in use by {status.owner}" if status.owner else "not in use"
+    if status.fleet:
+        owner = counted(len(status.fleet.workers), "worker")
+    yield f"{status.store}: {counted(len(status.crawls), 'crawl')}, {owner}"
+    if not status.crawls:
+        return
+    states = [
+        state for state in status.crawls[0].counts if any(crawl.counts[state] for crawl in status.crawls)
+    ]
+    to_write = {
+        name: stages["sink"].waiting for name, stages in (status.fleet.stages if status.fleet else {}).items()
+    }
+    last = ["to write"] if any(to_write.values()) else []
+    rows: list[Sequence[str]] = [
+        [
+            crawl.name,
+            count(crawl.accepted),
+            *(count(crawl.counts[state]) for state in states),
+            *(count(to_write[crawl.name]) for _ in last),
+        ]
+        for crawl in status.crawls
+    ]
+    yield from table(["crawl", "accepted", *states, *last], rows)
+    yield from (holdup.text for holdup in holdups(status, now))
+    if status.hosts is None:
+        yield "which hosts rest was not looked at, there are too many: shoal top does, and takes its time"
+    for crawl in status.crawls:
+        if crawl.dead_by_class:
+            yield f"given up in {crawl.name}: {by_count(crawl.dead_by_class)}"
+        if kept_out := Counter(crawl.filtered_by_rule) + Counter(crawl.links_filtered_by_rule):
+            yield f"left out in {crawl.name}: {by_count(kept_out)}"
+        yield from pattern_lines(crawl.quarantined, crawl.lookalikes, of=f" in {crawl.name}")
+        if crawl.mistaken:
+            lost = count(round(1 / crawl.mistaken))
+            yield f"{crawl.name} remembers links approximately: it takes one in {lost} new ones for known"
+        if crawl.rejected:
+            yield f"rejected in {crawl.name}: {counted(crawl.rejected, 'item')}"
+        if crawl.withheld:
+            yield f"left to canonical pages in {crawl.name}: {counted(crawl.withheld, 'item')}"
+        if crawl.hook_faults:
+            yield f"on_error hooks that failed in {crawl.name}: {count(crawl.hook_faults)}; the log says why"
+    if status.fleet and status.fleet.workers:
+        for name, versions in mixed_versions(status.fleet.workers).items():
+            yield f"workers run {versions} versions of {name} at the moment"
+        yield from worker_lines(status.fleet.workers)

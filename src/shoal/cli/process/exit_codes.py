@@ -1,0 +1,44 @@
+"""How a command ended, for the shell and for whoever started us."""
+
+from enum import IntEnum
+
+from shoal.cli.views.output import ClosedPipe
+from shoal.model.errors import Interrupted, ShoalError, Unavailable
+
+
+class Exit(IntEnum):
+    FINISHED = 0
+    USAGE = 1
+    DEAD_LETTERS = 2
+    INTERRUPTED = 3
+    UNAVAILABLE = 4
+    NOT_VERIFIED = 5
+    BAD_LINES = 6
+    BUG = 70  # EX_SOFTWARE of sysexits.h
+    CLOSED_PIPE = 141  # what a shell reports for a command that SIGPIPE ended
+
+
+MEANING = {
+    Exit.FINISHED: "finished",
+    Exit.USAGE: "usage, configuration or output: a person has to change something",
+    Exit.DEAD_LETTERS: "finished, with more dead letters than --max-dead allows, or without a single page",
+    Exit.INTERRUPTED: "interrupted; the same command goes on where this one stopped",
+    Exit.UNAVAILABLE: "the store or an output is not available: in use by somebody else, or the disk is full",
+    Exit.NOT_VERIFIED: "verify found a problem",
+    Exit.BAD_LINES: "finished, but some lines of --seeds are no start URLs and were left out",
+    Exit.BUG: "a bug in Shoal; the traceback was written to a file",
+    Exit.CLOSED_PIPE: "whoever read the output went away before it was written",
+}
+
+
+def code_of(error: ShoalError) -> Exit:
+    """Choose the exit code for an error raised on purpose."""
+    match error:
+        case Interrupted():
+            return Exit.INTERRUPTED
+        case Unavailable():
+            return Exit.UNAVAILABLE
+        case ClosedPipe():
+            return Exit.CLOSED_PIPE
+        case _:
+            return Exit.USAGE

@@ -1,0 +1,148 @@
+"""Why does nothing happen? What keeps the crawls of a fleet from going on, and what to do about it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shoal.cli.views.format import count, counted, duration
+
+if TYPE_CHECKING:
+    from shoal.services.inspect.fleet_status import Heartbeat, OutputAt
+    from shoal.services.inspect.monitor import HostQueue
+    from shoal.services.inspect.status import CrawlStatus, Fleet, StoreStatus
+
+MOST_NAMED = 5  # hosts; the others are counted
+LONG = 1.0  # seconds of rest that are worth a line: one that is shorter is over when it is read
+
+
+@dataclass(frozen=True, slots=True)
+class Holdup:
+    kind: str  # "workers", "role", "crawl", "stage", "output", "host"
+    about: str  # a crawl or a host; empty: the whole store
+    text: str  # for people
+
+
+def holdups(status: "StoreStatus", now: float) -> Iterator[Holdup]:
+    """Name what keeps a store's crawls from going on, the worst first."""
+    fleet = status.fleet
+    if fleet is None:
+        yield from (_paused(crawl) for crawl in status.crawls if crawl.paused)
+        return
+    if not fleet.workers and any(_left(fleet, crawl.name) for crawl in status.crawls):
+        yield Holdup("workers", "", "nobody is at work: shoal worker, on any machine, with the same --store")
+    for crawl in status.crawls:
+        yield from _of_crawl(fleet, crawl)
+    yield from of_hosts(status.hosts or (), now)
+
+
+def _left(fleet: "Fleet", crawl: str) -> bool:
+    return any(stage.waiting or stage.in_hand for stage in fleet.stages[crawl].values())
+
+
+def _of_crawl(fleet: "Fleet", crawl: "CrawlStatus") -> Iterator[Holdup]:
+    if crawl.paused:
+        yield _paused(crawl)
+    for role in vacancies(fleet, crawl.name):
+        text = f"{crawl.name} waits for a worker with the role {role}: shoal worker --roles {role}"
+        yield Holdup("role", crawl.name, text)
+    for worker in fleet.workers:
+        if why := worker.refused.get(crawl.name):
+            yield Holdup("crawl", crawl.name, f"{worker.worker} cannot serve {crawl.name}: {why}")
+    yield from _stages(fleet, crawl.name)
+    yield from _outputs(fleet, crawl.name)
+
+
+def _paused(crawl: "CrawlStatus") -> Holdup:
+    text = f"{crawl.name} is paused: shoal resume {crawl.name} lets it go on"
+    return Holdup("crawl", crawl.name, text)
+
+
+def vacancies(fleet: "Fleet", crawl: str) -> list[str]:
+    """Name the roles that a crawl waits for and no worker has; none where there are no workers at all."""
+    roles = {role for worker in fleet.workers for role in worker.roles}
+    waited_for = [role for role, stage in fleet.stages[crawl].items() if stage.waiting]
+    return [role for role in waited_for if role not in roles] if roles else []
+
+
+def _stages(fleet: "Fleet", crawl: str) -> Iterator[Holdup]:
+    from shoal.stores.redis.backlog import MOST_UNPARSED, MOST_UNWRITTEN
+
+    for stage, most, what in (
+        ("parse", MOST_UNPARSED, "wait to be parsed"),
+        ("sink", MOST_UNWRITTEN, "have items that wait to be written"),
+    ):
+        waiting = fleet.stages[crawl][stage].waiting
+        if waiting > most:
+            text = f"{crawl} fetches no more for now: {count(waiting)} pages {what}, more than {count(most)}"
+            yield Holdup("stage", crawl, text)
+
+
+def _outputs(fleet: "Fleet", crawl: str) -> Iterator[Holdup]:
+    waiting = fleet.stages[crawl]["sink"].waiting
+    for output in fleet.outputs.get(crawl, ()):
+        attending = [
+            (worker, at)
+            for worker in fleet.workers
+            for at in worker.outputs
+            if (at.crawl, at.output) == (crawl, output)
+        ]
+        if (why := unwritten(attending)) and (waiting or any(at.doing == "refused" for _, at in attending)):
+            yield Holdup("output", crawl, f"nobody writes {output} of {crawl}: {why}")
+
+
+def unwritten(attending: "Sequence[tuple[Heartbeat, OutputAt]]") -> str:
+    """Say why none of those who attend to an output writes it; empty: one does, or will within seconds."""
+    by_doing = {at.doing: (worker, at) for worker, at in attending}
+    if "writing" in by_doing or "waiting" in by_doing:
+        return ""
+    for doing in ("failing", "refused"):
+        if doing in by_doing:
+            worker, at = by_doing[doing]
+            return f"{worker.worker} says: {at.why.removeprefix(f'output {at.output}: ')}"
+    if "elsewhere" in by_doing and "standing by" not in by_doing:
+        _, at = by_doing["elsewhere"]
+        return f"it belongs to the machine {at.why}, where no worker with the role sink is"
+    return ""
+
+
+def of_hosts(hosts: "Sequence[HostQueue]", now: float) -> Iterator[Holdup]:
+    """Name the hosts that rest, are paused or slowed down, those with most requests first."""
+    queued: dict[str, HostQueue] = {}
+    for host in hosts:
+        if host.host not in queued or queued[host.host].queued < host.queued:
+            queued[host.host] = host
+    held = [(host, why) for host in queued.values() if (why := _host(host, now))]
+    held.sort(key=lambda pair: -pair[0].queued)
+    for host, why in held[:MOST_NAMED]:
+        yield Holdup("host", host.host, f"{host.host} {why}; {_wait_there(host.queued)}")
+    if (more := len(held) - MOST_NAMED) > 0:
+        yield Holdup("host", "", f"and {counted(more, 'more host')} likewise")
+
+
+def _wait_there(queued: int) -> str:
+    return f"{counted(queued, 'request')} {'waits' if queued == 1 else 'wait'} there"
+
+
+def _host(host: "HostQueue", now: float) -> str:
+    if host.paused:
+        return f"is paused: shoal host resume {host.host} lets it go on"
+    if (rest := host.rest_until - now) > LONG:
+        return f"rests for {duration(rest)}: it answered 429 or 503, or somebody paused it for a while"
+    if host.slow > 1.0:
+        return f"is asked {host.slow:.1f} times less often: it turns requests away"
+    return ""
+
+
+def host_remark(host: "HostQueue", now: float) -> str:
+    """Say in a word or two why a host that is not paused is as slow as it is."""
+    if (rest := host.rest_until - now) > LONG:
+        return f"rests {duration(rest)}"
+    if host.slow > 1.0:
+        return f"slowed {host.slow:.1f}x"
+    if host.crawl_delay and host.interval >= host.crawl_delay:
+        return "robots.txt"
+    return ""
+
+
+def holdup_json(holdup: Holdup) -> dict[str, str]:
+    return {"kind": holdup.kind, "about": holdup.about, "text": holdup.text}

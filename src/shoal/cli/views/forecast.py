@@ -1,0 +1,124 @@
+"""A plan as it is shown."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shoal.cli.views.format import counted, duration, size
+from shoal.services.inspect.capacity import Forecast, Load, addresses_cost, concurrency_needed, traffic_cost
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    per_gb: float | None
+    addresses: int
+    per_address: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was asked, and what comes of it."""
+
+    title: str
+    load: Load
+    forecast: Forecast
+    page_bytes: float
+    within: float | None
+    prices: Prices
+
+
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """Say what there is to do, what bounds it, when it ends, and what it costs."""
+    load, found = plan.load, plan.forecast
+    yield f"plan: {plan.title}"
+    busy = sum(1 for host in load.hosts if host.queued)
+    yield f"  to fetch    {counted(found.queued, 'page')} on {counted(busy, 'host')}"
+    if not found.queued:
+        return
+    yield f"  a page      takes {duration(load.latency)} and {size(plan.page_bytes)}"
+    yield f"  hosts       allow {_rate(found.by_hosts)} together"
+    yield f"  slots       {load.concurrency:,} at once can do {_rate(found.by_slots)}"
+    if found.by_hosts == 0:
+        yield "  bounded by  a pause: shoal host resume lets it go on"
+    elif found.bound_by_hosts:
+        enough = concurrency_needed(found.by_hosts, load.latency)
+        yield f"  bounded by  the pace of the hosts: more workers cannot help, {enough:,} at once will do"
+    else:
+        yield "  bounded by  the slots: more --concurrency or more workers help, if this machine keeps up"
+    yield f"  done in     {_ending(plan)}"
+    if plan.within is not None:
+        yield f"  in time     {_in_time(plan)}"
+    yield from _costs(plan)
+
+
+def _ending(plan: Plan) -> str:
+    load, found = plan.load, plan.forecast
+    if math.isinf(found.drain):
+        if load.inflow >= found.capacity > 0:
+            return f"never: {load.inflow:g} new URLs per second come in, {_rate(found.capacity)} go out"
+        return "never, as things stand"
+    told = duration(found.drain)
+    if found.longest is not None and found.bound_by_one_host:
+        host = found.longest
+        alone = "for ever" if math.isinf(found.longest_s) else duration(found.longest_s)
+        pages = f"{counted(host.queued, 'page')} at {_rate(host.rate)}"
+        told += f"; but {host.host} alone takes {alone}: {pages}"
+    return told
+
+
+def _in_time(plan: Plan) -> str:
+    assert plan.within is not None
+    found, needed = plan.forecast, plan.forecast.queued / plan.within + plan.load.inflow
+    if max(found.drain, found.longest_s) <= plan.within:
+        return "yes"
+    if needed > found.by_hosts or found.longest_s > plan.within:
+        return f"no, more workers cannot help: {_rate(needed)} needed, hosts allow {_rate(found.by_hosts)}"
+    at_once = concurrency_needed(needed, plan.load.latency)
+    return f"only with {at_once:,} requests at once: {_rate(needed)} at {duration(plan.load.latency)} a page"
+
+
+def _costs(plan: Plan) -> Iterator[str]:
+    pages, prices = plan.forecast.queued, plan.prices
+    traffic = f"  traffic     {size(pages * plan.page_bytes)}"
+    if prices.per_gb is not None:
+        cost = traffic_cost(pages, plan.page_bytes, prices.per_gb)
+        traffic += f", {cost:,.2f} at {prices.per_gb:g} per GB"
+    yield traffic
+    if prices.addresses and prices.per_address is not None:
+        seconds = plan.forecast.drain if math.isfinite(plan.forecast.drain) else 0.0
+        cost = addresses_cost(prices.addresses, prices.per_address, seconds)
+        yield f"  addresses   {cost:,.2f} for {prices.addresses:,} at {prices.per_address:g} a month"
+
+
+def _rate(rate: float) -> str:
+    if math.isinf(rate):
+        return "any number of pages/s"
+    return f"{rate:,.0f} pages/s" if rate >= 100 else f"{rate:.3g} pages/s"
+
+
+def plan_json(plan: Plan) -> dict[str, object]:
+    """Say the same for programs; what has no end is null."""
+    load, found, prices = plan.load, plan.forecast, plan.prices
+    finite = found.drain if math.isfinite(found.drain) else None
+    bounded = math.isfinite(found.capacity)
+    return {
+        "pages": found.queued,
+        "hosts": sum(1 for host in load.hosts if host.queued),
+        "latency_s": load.latency,
+        "page_bytes": plan.page_bytes,
+        "concurrency": load.concurrency,
+        "concurrency_enough": concurrency_needed(found.capacity, load.latency) if bounded else None,
+        "pages_per_s": found.capacity if bounded else None,
+        "pages_per_s_by_hosts": found.by_hosts if math.isfinite(found.by_hosts) else None,
+        "bounded_by": "hosts" if found.bound_by_hosts else "slots",
+        "drain_s": finite,
+        "longest_host": None if found.longest is None else found.longest.host,
+        "longest_host_s": found.longest_s if math.isfinite(found.longest_s) else None,
+        "traffic_bytes": found.queued * plan.page_bytes,
+        "traffic_cost": None
+        if prices.per_gb is None
+        else traffic_cost(found.queued, plan.page_bytes, prices.per_gb),
+        "addresses_cost": None
+        if prices.per_address is None
+        else addresses_cost(prices.addresses, prices.per_address, finite or 0.0),
+    }

@@ -1,0 +1,102 @@
+"""The workers of a fleet, for people and for programs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from shoal.cli.views.format import count, counted, table
+
+if TYPE_CHECKING:
+    from shoal.services.inspect.fleet_status import Heartbeat
+    from shoal.services.inspect.status import Fleet
+
+ROLES = 3  # that there are
+MOST_NAMED = 3  # crawls of a worker; more are counted
+
+
+def roles_of(worker: "Heartbeat") -> str:
+    return "all" if len(worker.roles) == ROLES else ",".join(worker.roles)
+
+
+def doing_of(worker: "Heartbeat") -> str:
+    return f"{worker.doing} {worker.why}".rstrip()
+
+
+def mixed_versions(workers: Sequence["Heartbeat"]) -> dict[str, int]:
+    """Give the crawls that workers run different versions of, with how many there are."""
+    versions: dict[str, set[str]] = {}
+    for worker in workers:
+        for at in worker.crawls:
+            versions.setdefault(at.crawl, set()).add(at.version)
+    return {crawl: len(several) for crawl, several in versions.items() if len(several) > 1}
+
+
+def crawls_of(worker: "Heartbeat", mixed: Mapping[str, int]) -> str:
+    """Name what a worker serves, with the version of the spider where workers differ."""
+    if len(worker.crawls) > MOST_NAMED and not any(at.crawl in mixed for at in worker.crawls):
+        return counted(len(worker.crawls), "crawl")
+    return " ".join(f"{at.crawl}@{at.version[:6]}" if at.crawl in mixed else at.crawl for at in worker.crawls)
+
+
+def stages_json(fleet: "Fleet", crawl: str) -> dict[str, object]:
+    """Give what lies before each stage of a crawl."""
+    stages = fleet.stages[crawl]
+    return {name: {"waiting": stage.waiting, "in_hand": stage.in_hand} for name, stage in stages.items()}
+
+
+def workers_json(fleet: "Fleet") -> list[dict[str, object]]:
+    return [
+        {
+            "worker": worker.worker,
+            "host": worker.host,
+            "pid": worker.pid,
+            "roles": list(worker.roles),
+            "shoal": worker.shoal,
+            "doing": worker.doing,
+            "why": worker.why,
+            "started_at": worker.started_at,
+            "beaten_at": worker.beaten_at,
+            "crawls": [
+                {
+                    "crawl": at.crawl,
+                    "version": at.version,
+                    "in_flight": at.in_flight,
+                    "parsing": at.parsing,
+                    "pages": at.pages,
+                    "pages_per_s": round(at.rate, 2),
+                }
+                for at in worker.crawls
+            ],
+            "outputs": [
+                {
+                    "crawl": at.crawl,
+                    "output": at.output,
+                    "doing": at.doing,
+                    "why": at.why,
+                    "items": at.items,
+                }
+                for at in worker.outputs
+            ],
+            "refused": worker.refused,
+        }
+        for worker in fleet.workers
+    ]
+
+
+def worker_lines(workers: Sequence["Heartbeat"]) -> Iterator[str]:
+    """Lay out who is there and what they do."""
+    mixed = mixed_versions(workers)
+    several = len({worker.shoal for worker in workers}) > 1
+    rows: list[Sequence[str]] = [
+        [
+            worker.worker,
+            roles_of(worker),
+            count(sum(at.in_flight for at in worker.crawls)),
+            f"{sum(at.rate for at in worker.crawls):,.1f}",
+            doing_of(worker),
+            *([worker.shoal] if several else []),
+            crawls_of(worker, mixed),
+        ]
+        for worker in workers
+    ]
+    heading = ["worker", "roles", "in flight", "pages/s", "doing", *(["shoal"] if several else []), "crawls"]
+    yield from table(heading, rows, words=(0, 1, *range(4, len(heading))))

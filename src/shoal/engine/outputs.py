@@ -1,0 +1,158 @@
+"""The way out of a crawl: where the items of a page go, and with them the page itself.
+
+Embedded, the crawl writes its own outputs. They are flushed before the store hears of the pages, and how far
+they reach is part of the store's transaction. In a fleet many workers run one crawl, and an output has one
+writer: the items travel with the settlement of their page, and the store passes them on in the same step.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from shoal.archive.names import file_name
+from shoal.model import crawl_totals as sums
+from shoal.model.errors import Unavailable
+from shoal.model.outcome import Acknowledgement, Settlement
+from shoal.model.page import Item, ParseResult
+from shoal.stores.folder.store import StoreFolder
+
+log = logging.getLogger(__name__)
+
+AGAIN = 1.0  # seconds after which an archive that could not be written is tried again
+
+Ended = TypeVar("Ended", Settlement, Acknowledgement)
+
+
+class Durable(NamedTuple):
+    """What the store has to record about what was flushed."""
+
+    checkpoints: Mapping[str, bytes] = {}
+    crawl_state: Mapping[str, Mapping[str, bytes]] = {}
+
+
+class Archive(Protocol):
+    def flush(self) -> None: ...
+    async def flush_aside(self) -> None: ...
+    def checkpoint(self) -> bytes: ...
+
+
+class Sinks(Protocol):
+    def write(self, items: Sequence[Item]) -> None: ...
+    def flush(self) -> bytes: ...
+    def finish(self) -> bytes: ...
+
+
+class Outlet(Protocol):
+    def put(self, ended: Ended, result: ParseResult) -> Ended:
+        """Take what a page brought, and say how the store is told of its end."""
+
+    async def flush(self) -> Durable:
+        """Make durable what was put and archived so far."""
+
+    def finish(self) -> Durable:
+        """Complete the outputs: nothing more will come in this run."""
+
+
+class OwnOutputs:
+    """The outputs of an embedded crawl."""
+
+    def __init__(self, crawl: str, archive: Archive, sinks: Sinks, rejects: Sinks, totals: sums.Sums) -> None:
+        self._crawl = crawl
+        self._archive = archive
+        self._sinks = sinks
+        self._rejects = rejects
+        self._totals = totals
+        self._items: list[Item] = []
+        self._rejected: list[Item] = []
+        self._changed = False
+
+    def put(self, ended: Ended, result: ParseResult) -> Ended:
+        self._items += result.items
+        self._rejected += result.rejected
+        self._changed |= self._totals.add(ended.outcome, result)
+        return ended
+
+    async def flush(self) -> Durable:
+        # In one go: what the checkpoints say has to be true of archive and outputs alike.
+        self._write(self._sinks, self._items)
+        self._archive.flush()
+        checkpoints = {
+            sinks_key(self._crawl): self._sinks.flush(),
+            archive_key(self._crawl): self._archive.checkpoint(),
+        }
+        if self._rejected:
+            self._write(self._rejects, self._rejected)
+            checkpoints[rejects_key(self._crawl)] = self._rejects.flush()
+        state = {self._crawl: {sums.KEY: self._totals.dump()}} if self._changed else {}
+        self._changed = False
+        return Durable(checkpoints, state)
+
+    def finish(self) -> Durable:
+        return Durable({sinks_key(self._crawl): self._sinks.finish()})
+
+    def _write(self, sinks: Sinks, items: list[Item]) -> None:
+        sinks.write(items)
+        items.clear()
+
+
+class Streamed:
+    """Items travel with their page through the store, to whoever writes the outputs.
+
+    An archive that cannot be written is waited for, like the store: a worker that ended instead would leave
+    what it has in hand to others, who can archive it no better. `patience` says for how many seconds.
+    """
+
+    def __init__(
+        self, archive: Archive, rejects: Sinks, totals: sums.Sums, *, patience: Callable[[], float]
+    ) -> None:
+        self._archive = archive
+        self._rejects = rejects  # this worker's own: they are for people, and need not be exact
+        self._totals = totals
+        self._patience = patience
+
+    def put(self, ended: Ended, result: ParseResult) -> Ended:
+        self._totals.add(ended.outcome, result)
+        self._rejects.write(result.rejected)
+        return msgspec.structs.replace(ended, items=result.items)
+
+    async def flush(self) -> Durable:
+        began = time.monotonic()
+        while True:
+            try:
+                await self._archive.flush_aside()
+                self._rejects.flush()
+                return Durable()
+            except Unavailable as error:
+                if time.monotonic() - began > self._patience():
+                    raise
+                log.warning("archive.waits", extra={"why": str(error)})
+            await asyncio.sleep(AGAIN)
+
+    def finish(self) -> Durable:
+        self._rejects.finish()
+        return Durable()
+
+
+def archive_key(crawl: str) -> str:
+    """Name the archive's checkpoint."""
+    return f"{crawl}/archive"
+
+
+def sinks_key(crawl: str) -> str:
+    """Name the sinks' checkpoint."""
+    return f"{crawl}/sinks"
+
+
+def rejects_key(crawl: str) -> str:
+    """Name the checkpoint of the rejected items."""
+    return f"{crawl}/rejects"
+
+
+def rejects_file(store: StoreFolder, crawl: str) -> Path:
+    """Say where the items go that do not fit their model."""
+    return store.items / f"{file_name(crawl)}.rejected.jsonl"

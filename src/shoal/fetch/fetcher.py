@@ -1,0 +1,208 @@
+"""One attempt: a lease in, an outcome out. Joins robots, gate, client, cookies and interpretation."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import time
+from typing import Protocol, assert_never
+
+from shoal.fetch.cookies import CookieJar
+from shoal.fetch.gate import Held
+from shoal.fetch.headers import CrawlHeaders, is_conditional
+from shoal.fetch.http.client import Turn
+from shoal.fetch.http.message import Headers
+from shoal.fetch.interpret import Asked, Page, Redirect, RedirectRules, interpret
+from shoal.fetch.robots import Robots, Unreachable
+from shoal.fetch.robots_txt import ALLOW_ALL, Rules
+from shoal.model.failure import POLICY, Failure, FailureClass
+from shoal.model.limits import FetchLimits
+from shoal.model.outcome import Dead, Filtered, Gone, Lease, Released, Retry, RetryRules, judge
+from shoal.model.page import Response
+from shoal.model.request import Link, Request
+from shoal.model.url import host_key
+
+Refuse = Callable[[str, int], FailureClass | None]
+"""Admission of a redirect's target, by URL and depth: the rule that keeps it out, or None."""
+
+
+class Client(Protocol):
+    """What fetches: ours, later one that passes for a browser, or a browser."""
+
+    async def fetch(
+        self,
+        url: str,
+        *,
+        method: str,
+        headers: Headers,
+        body: bytes,
+        limits: FetchLimits,
+        turn: Turn | None,
+    ) -> Response | Failure | Held: ...
+
+
+class CountedTurn(Turn, Protocol):
+    sends: int  # how often it was taken
+
+
+class Gate(Protocol):
+    """What keeps the pace of hosts: within this process, or for a whole fleet."""
+
+    def turn(self, host: str, *, interval: float, burst: int = 1) -> CountedTurn: ...
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What came of a lease. No outcome: archive the response, and parse it if `parse` says so."""
+
+    lease: Lease
+    response: Response | None = None
+    outcome: Gone | Retry | Dead | Filtered | Released | None = None
+    links: tuple[Link, ...] = ()  # where a redirect or a Refresh header leads
+    parse: bool = False
+    blocked: bool = False  # counts towards the host's slow-down
+    sent: bool = False  # a request left for this host, be it for robots.txt
+    crawl_delay: float | None = None  # seconds that robots.txt asks for between requests
+    headers: Headers = ()  # as they went out with the request
+
+
+class Fetcher:
+    """Attempts the leases of one crawl. Client, gate and robots may be shared with other crawls."""
+
+    def __init__(
+        self,
+        client: Client,
+        gate: Gate,
+        redirects: RedirectRules,
+        headers: CrawlHeaders,
+        *,
+        robots: Robots | None = None,
+        jar: CookieJar | None = None,
+        refuse: Refuse | None = None,
+        limits: FetchLimits | None = None,
+        retry: RetryRules | None = None,
+        dice: Callable[[], float] = random.random,
+    ) -> None:
+        self._client = client
+        self._gate = gate
+        self._redirects = redirects
+        self._headers = headers
+        self._robots = robots
+        self._jar = jar
+        self._refuse = refuse
+        self._limits = limits or FetchLimits()
+        self._retry = retry or RetryRules()
+        self._dice = dice
+
+    async def attempt(self, lease: Lease, *, etag: str = "", modified: str = "") -> Attempt:
+        """Make one attempt. `etag`, `modified`: of the copy at hand, to fetch only what has changed."""
+        attempt = Attempt(lease)
+        request = lease.request
+        slash = request.url.index("/", 8)
+        rules = ALLOW_ALL if self._robots is None else self._robots.known(request.url[:slash])
+        if rules is None:
+            rules = await self._learn_rules(attempt, request.url[:slash])
+            if rules is None:
+                return attempt
+        attempt.crawl_delay = rules.delay
+        if not rules.allows(request.url[slash:]):
+            attempt.outcome = Filtered(FailureClass.ROBOTS, "robots.txt disallows it")
+            return attempt
+
+        turn = self._turn(lease, rules.delay)
+        cookie = self._jar.header(request.url, time()) if self._jar is not None else ""
+        headers = self._headers.of(request, cookie=cookie, etag=etag, modified=modified)
+        answer = await self._client.fetch(
+            request.url,
+            method=request.method,
+            headers=headers,
+            body=request.body,
+            limits=self._limits,
+            turn=turn,
+        )
+        if isinstance(answer, Held):
+            attempt.outcome = Released(answer.delay)
+            return attempt
+        attempt.sent = attempt.sent or turn is None or turn.sends > 0
+        if isinstance(answer, Failure):
+            self._judge(attempt, answer)
+            return attempt
+        attempt.response = answer
+        attempt.headers = (("Host", host_key(request.url)), *headers)
+        self._take_cookies(answer)
+        self._interpret(attempt, answer, has_copy=bool(etag or modified))
+        return attempt
+
+    async def _learn_rules(self, attempt: Attempt, origin: str) -> Rules | None:
+        """Have robots.txt fetched; None: it cannot be had now, and the attempt has its outcome."""
+        assert self._robots is not None
+        lease = attempt.lease
+        turns: list[CountedTurn] = []
+
+        def turn_for(host: str) -> CountedTurn:
+            key = lease.host if host == host_key(lease.request.url) else host
+            turns.append(self._gate.turn(key, interval=lease.interval, burst=lease.burst))
+            return turns[-1]
+
+        answer = await self._robots.rules(origin, turn_for)
+        attempt.sent = any(turn.sends for turn in turns)
+        if isinstance(answer, Rules):
+            return answer
+        if isinstance(answer, Held):
+            attempt.outcome = Released(answer.delay)
+            return None
+        self._judge(attempt, answer.failure)
+        if isinstance(attempt.outcome, Retry):
+            attempt.outcome = _after_robots(attempt.outcome, answer)
+        return None
+
+    def _turn(self, lease: Lease, delay: float | None) -> CountedTurn | None:
+        if delay is not None and delay > lease.interval:
+            return self._gate.turn(lease.host, interval=delay)
+        if lease.interval > 0:
+            return self._gate.turn(lease.host, interval=lease.interval, burst=lease.burst)
+        return None
+
+    def _take_cookies(self, response: Response) -> None:
+        if self._jar is not None:
+            lines = [value for name, value in response.headers if name == "set-cookie"]
+            if lines:
+                self._jar.store(response.url, lines, time())
+
+    def _interpret(self, attempt: Attempt, response: Response, *, has_copy: bool) -> None:
+        request = attempt.lease.request
+        asked = Asked.WITH_A_COPY if has_copy else Asked.PLAINLY
+        if request.headers and not has_copy and is_conditional(request):
+            asked = Asked.BY_ITSELF
+        meaning = interpret(request, response, self._redirects, asked=asked, now=time())
+        match meaning:
+            case Page(parse, following):
+                attempt.parse = parse
+                if following is not None and self._refused(following) is None:
+                    attempt.links = (Link.to(following),)
+            case Redirect(following):
+                if rule := self._refused(following):
+                    reason = f"redirects to {following.url}"
+                    self._judge(attempt, Failure(rule, reason, response.status))
+                else:
+                    attempt.links = (Link.to(following),)
+            case Failure():
+                self._judge(attempt, meaning)
+            case _:
+                assert_never(meaning)
+
+    def _refused(self, request: Request) -> FailureClass | None:
+        return self._refuse(request.url, request.depth) if self._refuse is not None else None
+
+    def _judge(self, attempt: Attempt, failure: Failure) -> None:
+        lease = attempt.lease
+        attempt.blocked = POLICY[failure.kind].blocks
+        attempt.outcome = judge(
+            failure, attempt=lease.attempt, rests=lease.rests, rules=self._retry, jitter=self._dice()
+        )
+
+
+def _after_robots(retry: Retry, unreachable: Unreachable) -> Retry:
+    """Let a request wait for the next try at robots.txt, and its host with it while there is patience."""
+    wait = unreachable.retry_in
+    rest = max(retry.rest, wait) if unreachable.patient else retry.rest
+    return Retry(retry.failure, max(retry.delay, wait), retry.charged, rest)

@@ -1,0 +1,51 @@
+"""The keys of a shard, read a slice at a time: no call that holds others up, however much there is."""
+
+from collections.abc import AsyncIterator
+
+from shoal.frontier.redis import keys
+from shoal.frontier.redis.records import Host, unpack_host
+from shoal.redis_client import RedisStore
+
+SLICE = 500
+
+
+class Slices:
+    def __init__(self, store: RedisStore, tag: str) -> None:
+        self._store = store
+        self._tag = tag
+
+    async def list(self, key: str) -> AsyncIterator[bytes]:
+        first = 0
+        while found := await self._store.do(self._tag, "LRANGE", key, first, first + SLICE - 1):
+            for entry in found:
+                yield entry
+            if len(found) < SLICE:
+                return
+            first += SLICE
+
+    async def hash(self, key: str) -> AsyncIterator[tuple[bytes, bytes]]:
+        """Go through a hash; a field may come twice while the hash grows, and is given once."""
+        cursor, seen = b"0", set()
+        while True:
+            cursor, found = await self._store.do(self._tag, "HSCAN", key, cursor, "COUNT", SLICE)
+            for name, value in zip(found[::2], found[1::2], strict=True):
+                if name not in seen:
+                    seen.add(name)
+                    yield name, value
+            if cursor == b"0":
+                return
+
+    async def sorted(self, key: str) -> AsyncIterator[tuple[bytes, float]]:
+        """Go through a sorted set, from the lowest score to the highest."""
+        first = 0
+        while found := await self._store.do(self._tag, "ZRANGE", key, first, first + SLICE - 1, "WITHSCORES"):
+            for member, score in zip(found[::2], found[1::2], strict=True):
+                yield member, float(score)
+            if len(found) < 2 * SLICE:
+                return
+            first += SLICE
+
+    async def hosts(self) -> AsyncIterator[Host]:
+        """Go through the hosts of the shard."""
+        async for name, packed in self.hash(keys.hosts(self._tag)):
+            yield unpack_host(name.decode(), packed)

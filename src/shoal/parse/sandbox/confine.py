@@ -1,0 +1,195 @@
+"""What a process that runs user code may not do: write files, use the network, start or signal processes.
+
+Every measure works without special rights where the kernel allows it and is skipped where it does not; the
+ones in force are reported, so that `doctor` can name what is missing. None of them needs cleaning up: they
+end with the process.
+
+    namespaces    no network interface at all; children live in a process namespace of their own, cannot name
+                  anything outside it, and are gone when it goes
+    user          root becomes nobody, or at least a root without capabilities
+    landlock      no file is written, made or removed; no TCP; no signal and no ptrace across the border
+    rlimits       memory, files, processes: see `limit`
+    audit         Python's own doors to processes, signals and sockets, closed with a message that says why
+
+Reading files stays allowed: a spider may bring its tables along.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from shoal.parse.sandbox import landlock
+
+NOBODY = 65534
+OPEN_FILES = 64
+
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWPID, _CLONE_NEWNET = 0x08000000, 0x10000000, 0x20000000, 0x40000000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with(parent: int) -> None:
+    """Be killed when `parent` dies. Must follow every change of credentials, which undoes it."""
+    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    # 0: the parent is outside our process namespace and cannot be named; the namespace then sees to it.
+    if os.getppid() not in (parent, 0):
+        os._exit(1)
+
+
+def found() -> int:
+    """Start the first process of a new process namespace, which the namespace lives and dies with.
+
+    It takes in orphans and does nothing else. Nobody inside can signal it; it ends with the caller. Returns
+    its id.
+    """
+    mine, _theirs = os.pipe()
+    zygote = os.getpid()
+    if (pid := os.fork()) != 0:
+        os.close(mine)
+        return pid  # `_theirs` stays open as long as this process lives
+    try:
+        die_with(zygote)
+        os.closerange(3, mine)
+        os.closerange(mine + 1, os.sysconf("SC_OPEN_MAX"))
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        os.read(mine, 1)
+    finally:
+        os._exit(0)
+
+
+def isolate(readable: Sequence[str]) -> frozenset[str]:
+    """Shut the calling, single-threaded process and its later children in; return the measures in force.
+
+    `readable` are the paths without which the spider does not run: root only becomes nobody if nobody can
+    read them.
+    """
+    measures = set()
+    root = os.geteuid() == 0
+    spaces = _CLONE_NEWNET | _CLONE_NEWPID | _CLONE_NEWIPC
+    if _unshare(spaces if root else spaces | _CLONE_NEWUSER):
+        measures |= {"network", "processes"}
+    if root and _become_nobody(readable):
+        measures.add("user")
+    elif root and _shed_capabilities():
+        measures.add("capabilities")
+    if _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0:
+        measures |= landlock.restrict(files=True, tcp=True)
+    return frozenset(measures)
+
+
+def part() -> None:
+    """Keep one child from signalling or tracing its siblings, where the kernel can."""
+    landlock.restrict(files=False, tcp=False)
+
+
+def _unshare(flags: int) -> bool:
+    uid, gid = os.geteuid(), os.getegid()
+    if _libc.unshare(flags) != 0:
+        return False
+    if flags & _CLONE_NEWUSER:
+        # So that the process still sees itself as who it was. Its rights do not depend on that.
+        with suppress(OSError):
+            Path("/proc/self/setgroups").write_text("deny")
+            Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+            Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    return True
+
+
+def _become_nobody(readable: Sequence[str]) -> bool:
+    try:
+        os.setresuid(-1, NOBODY, 0)
+        try:
+            harmless = all(_readable(path) for path in readable)
+        finally:
+            os.setresuid(-1, 0, 0)
+        if harmless:
+            os.setgroups([])
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+    except OSError:
+        return False
+    return harmless
+
+
+def _readable(path: str) -> bool:
+    needed = os.R_OK | os.X_OK if os.path.isdir(path) else os.R_OK
+    return os.access(path, needed, effective_ids=True)
+
+
+def _shed_capabilities() -> bool:
+    """Stay root to the file system, but lose its powers; count as nobody where processes are counted.
+
+    The kernel never applies RLIMIT_NPROC to the real user 0.
+    """
+    try:
+        os.setresuid(NOBODY, -1, -1)
+    except OSError:
+        return False
+    return _unshare(_CLONE_NEWUSER)
+
+
+def limit(*, memory_bytes: int) -> None:
+    """Set a child's own limits: `memory_bytes` more than it uses now, few files, no processes."""
+    limit_memory(memory_bytes)
+    for what, most in (
+        (resource.RLIMIT_NOFILE, OPEN_FILES),
+        (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),  # of regular files: pipes and sockets do not count
+    ):
+        _, hard = resource.getrlimit(what)
+        resource.setrlimit(what, (_within(most, hard), _within(most, hard)))
+
+
+def limit_memory(more_bytes: int) -> None:
+    """Let the process have `more_bytes` on top of what it uses now."""
+    # All address space, not only RLIMIT_DATA: that one does not see shared anonymous memory.
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = memory_in_use() + more_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (_within(most, hard), hard))
+
+
+def _within(most: int, hard: int) -> int:
+    return most if hard == resource.RLIM_INFINITY else min(most, hard)
+
+
+def memory_in_use() -> int:
+    """Say how many bytes of address space the process has mapped."""
+    with open("/proc/self/statm", "rb") as statm:
+        return int(statm.read().split()[0]) * resource.getpagesize()
+
+
+_FORBIDDEN = {
+    "os.fork": "start processes",
+    "os.forkpty": "start processes",
+    "os.posix_spawn": "start processes",
+    "os.exec": "start processes",
+    "os.system": "start processes",
+    "subprocess.Popen": "start processes",
+    "socket.connect": "use the network; yield a request instead",
+    "socket.bind": "use the network",
+    "socket.sendto": "use the network",
+    "socket.getaddrinfo": "use the network; yield a request instead",
+}
+_SIGNALS = frozenset({"os.kill", "os.killpg", "signal.pidfd_send_signal"})
+
+
+def forbid(on_signal: Callable[[], None]) -> None:
+    """Refuse, for good, what a handler has no business with; call `on_signal` if it aims at a process.
+
+    Not a wall (ctypes goes around it), but it holds on every kernel and names the mistake.
+    """
+
+    def hook(event: str, _args: tuple[object, ...]) -> None:
+        if event in _FORBIDDEN:
+            raise PermissionError(f"a spider may not {_FORBIDDEN[event]}")
+        if event in _SIGNALS:
+            on_signal()
+
+    sys.addaudithook(hook)

@@ -1,0 +1,164 @@
+"""Who the master of a key is: one server, what the sentinels say, or a cluster's slots.
+
+What was learnt is kept until `forget`, which the table of failures asks for when a master is gone.
+"""
+
+import binascii
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from shoal.model.errors import Misconfigured
+from shoal.redis_client.connection import Link
+from shoal.redis_client.dsn import Address, Dsn
+from shoal.redis_client.errors import LOST, Failed
+
+SLOTS = 16_384
+
+Dial = Callable[[Address], Awaitable[Link]]
+
+
+class Topology(Protocol):
+    async def master(self, tag: str) -> Address: ...
+    async def masters(self) -> Sequence[Address]: ...
+    def forget(self) -> None: ...
+
+
+def topology(dsn: Dsn, *, dial: Dial, dial_sentinel: Dial) -> Topology:
+    match dsn.scheme:
+        case "redis+sentinel":
+            return Sentinels(dsn.addresses, dsn.service, dial_sentinel)
+        case "redis+cluster":
+            return Cluster(dsn.addresses, dial)
+        case _:
+            return OneServer(dsn.addresses[0])
+
+
+def slot_of(tag: str) -> int:
+    """Say where a cluster keeps the keys of a hash tag, given with its braces."""
+    return binascii.crc_hqx(tag.strip("{}").encode(), 0) % SLOTS  # CRC-16/XMODEM, as the protocol says
+
+
+class OneServer:
+    def __init__(self, address: Address) -> None:
+        self._address = address
+
+    async def master(self, tag: str) -> Address:
+        return self._address
+
+    async def masters(self) -> Sequence[Address]:
+        return [self._address]
+
+    def forget(self) -> None:
+        """Have nothing to forget: the address stays, whoever answers there."""
+
+
+class Sentinels:
+    def __init__(self, addresses: Sequence[Address], service: str, dial: Dial) -> None:
+        self._addresses = list(addresses)
+        self._service = service
+        self._dial = dial
+        self._master: Address | None = None
+
+    async def master(self, tag: str) -> Address:
+        if self._master is None:
+            self._master = await self._ask()
+        return self._master
+
+    async def masters(self) -> Sequence[Address]:
+        return [await self.master("")]
+
+    def forget(self) -> None:
+        self._master = None
+
+    async def _ask(self) -> Address:
+        failure = Failed(LOST, "every sentinel")
+        for address in list(self._addresses):
+            try:
+                link = await self._dial(address)
+            except Failed as error:
+                failure = _of_sentinel(error)
+                continue
+            try:
+                answer = await link.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
+            except Failed as error:
+                failure = _of_sentinel(error)
+                continue
+            finally:
+                link.close()
+            if answer is None:
+                raise Failed("ERR", str(address), "ERR No such master with that name")
+            # The one that answered is asked first the next time: the others may be what is down.
+            self._addresses.remove(address)
+            self._addresses.insert(0, address)
+            return Address(answer[0].decode(), int(answer[1]))
+        raise failure
+
+
+def _of_sentinel(failure: Failed) -> Failed:
+    """Have a sentinel that lets nobody in say so; one that is away may be stood in for by the next."""
+    if failure.kind in ("NOAUTH", "WRONGPASS", "NOPERM"):
+        raise Misconfigured(
+            f"store: the sentinel {failure.where} does not let us ask: ?sentinel_user= and"
+            " ?sentinel_password= are for sentinels"
+        ) from failure
+    return failure
+
+
+class Cluster:
+    def __init__(self, addresses: Sequence[Address], dial: Dial) -> None:
+        self._seeds = list(addresses)
+        self._dial = dial
+        self._known: list[Address] = []
+        self._slots: list[Address | None] = []
+
+    async def master(self, tag: str) -> Address:
+        if not self._slots:
+            await self._ask()
+        if (address := self._slots[slot_of(tag)]) is None:
+            self.forget()
+            raise Failed("CLUSTERDOWN", "the cluster")
+        return address
+
+    async def masters(self) -> Sequence[Address]:
+        if not self._slots:
+            await self._ask()
+        return sorted({address for address in self._slots if address is not None}, key=str)
+
+    def forget(self) -> None:
+        self._slots = []
+
+    async def _ask(self) -> None:
+        failure = Failed(LOST, "every server of the cluster")
+        for address in [*self._known, *self._seeds]:
+            try:
+                link = await self._dial(address)
+            except Failed as error:
+                failure = error
+                continue
+            try:
+                self._learn(await link.call("CLUSTER", "SLOTS"), asked=address)
+            except Failed as error:
+                failure = error
+            else:
+                return
+            finally:
+                link.close()
+        raise failure
+
+    def _learn(self, ranges: Sequence[Sequence[object]], *, asked: Address) -> None:
+        """Fill the table from rows of first slot, last slot, and [host, port, ...] of master and replicas."""
+        slots: list[Address | None] = [None] * SLOTS
+        known: dict[Address, None] = {}
+        for first, last, *servers in ranges:
+            assert isinstance(first, int)
+            assert isinstance(last, int)
+            addresses = [_server(server, asked) for server in servers]
+            known |= dict.fromkeys(addresses)
+            slots[first : last + 1] = [addresses[0]] * (last + 1 - first)
+        self._slots, self._known = slots, list(known)
+
+
+def _server(row: object, asked: Address) -> Address:
+    assert isinstance(row, list)
+    host = row[0].decode() if row[0] else ""
+    return Address(host or asked.host, int(row[1]))  # no host: the one that was asked

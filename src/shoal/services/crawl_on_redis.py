@@ -1,0 +1,51 @@
+"""`shoal crawl` on a fleet's store: submit a crawl, and work on it here until it is done.
+
+Other workers may join in at any time, and go on when this one is stopped.
+"""
+
+from collections.abc import Callable
+
+from shoal.engine.plan import CrawlPlan, Stop
+from shoal.engine.session import procs_of
+from shoal.engine.snapshot import Opening, Snapshot, Summary
+from shoal.frontier.redis import RedisFrontier
+from shoal.parse.pool import ParsePool
+from shoal.redis_client import RedisStore
+from shoal.services.submit import submit_known
+from shoal.stores.redis.submitted import FOLDER
+from shoal.worker.worker import Worker, WorkerPlan
+
+
+async def crawl_on_fleet(
+    plan: CrawlPlan,
+    *,
+    stop: Stop,
+    opened: Callable[[Opening], None] | None = None,
+    watch: Callable[[Snapshot], None] | None = None,
+) -> Summary:
+    """Run a crawl to its end, or until `stop` asks it to end earlier; like `crawl`, on a shared store."""
+    settings = plan.settings
+    async with (
+        RedisStore.open(settings.store) as store,
+        ParsePool.open(plan.source, procs=procs_of(settings.crawl), limits=settings.parse) as parser,
+    ):
+        submitted = await submit_known(store, plan, parser.description, stop)
+        frontier = RedisFrontier(store)
+        if opened is not None:
+            counts = await frontier.counts(submitted.crawl)
+            opened(
+                Opening(
+                    submitted.crawl,
+                    submitted.resumed,
+                    counts.by_state(),
+                    submitted.outputs,
+                    f"{FOLDER}/archive",
+                    str(store.dsn),
+                )
+            )
+        wanted = WorkerPlan(
+            concurrency=plan.settings.crawl.concurrency, until_done=True, only=submitted.crawl
+        )
+        worker = Worker(store, wanted, stop, watch, parser)
+        await worker.run()
+        return worker.summary(submitted.crawl)

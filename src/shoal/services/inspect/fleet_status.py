@@ -1,0 +1,52 @@
+"""Looking at a fleet's store from outside: its crawls, its stages and its workers."""
+
+from dataclasses import replace
+
+from shoal.frontier.redis import RedisFrontier
+from shoal.model import crawl_totals as sums
+from shoal.redis_client import RedisStore
+from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus, crawl_status
+from shoal.sinks.names import shown
+from shoal.stores.redis.backlog import on_their_way
+from shoal.stores.redis.crawls import Crawls
+from shoal.stores.redis.workers import Heartbeat, OutputAt, Workers
+
+__all__ = ["Heartbeat", "OutputAt", "fleet_status", "look_at"]
+
+MOST_HOSTS = 10_000  # that one look goes through: each takes the store some 10 µs
+
+
+async def fleet_status(dsn: str, name: str = "") -> StoreStatus:
+    """Look at a fleet's store."""
+    async with RedisStore.open(dsn, advise=False) as store:
+        status = await look_at(store, name)
+        queues = await RedisFrontier(store).queues(MOST_HOSTS)
+        return replace(status, hosts=queues and [queue for queue in queues if queue.queued])
+
+
+async def look_at(store: RedisStore, name: str = "") -> StoreStatus:
+    """Count the requests of every crawl by state, what waits between the stages, and who is at work.
+
+    `name` is what people know the store by, where that is not its address.
+    """
+    frontier = RedisFrontier(store)
+    crawls = [await _crawl(frontier, name) for name in await frontier.crawls()]
+    stages = {crawl.name: await _stages(store, crawl) for crawl in crawls}
+    outputs = {record.name: tuple(map(shown, record.outputs)) for record in await Crawls(store).all()}
+    fleet = Fleet(await Workers(store).all(), stages, outputs)
+    return StoreStatus(name or str(store.dsn), None, crawls, fleet)
+
+
+async def _crawl(frontier: RedisFrontier, name: str) -> CrawlStatus:
+    kept = await frontier.crawl_values(name)
+    parts = [sums.Sums.load(value) for key, value in kept.items() if key.startswith(sums.PART)]
+    return await crawl_status(frontier, name, sums.total(parts))
+
+
+async def _stages(store: RedisStore, crawl: CrawlStatus) -> dict[str, Stage]:
+    counts = crawl.counts
+    return {
+        "fetch": Stage(counts["waiting"] + counts["delayed"], counts["leased"]),
+        "parse": Stage(counts["parsing"]),
+        "sink": Stage(await on_their_way(store, crawl.name)),  # pages whose items are not in every output
+    }

@@ -1,0 +1,148 @@
+"""A fleet on this machine: a store, a number of workers beside it, and one crawl that they do together.
+
+The workers are the same processes that `shoal worker` runs. They end by themselves when nothing is left to
+do; asked to stop, they finish what is in hand; one that dies is replaced (`crew.py`); and none of them
+outlives this process.
+"""
+
+import asyncio
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+from shoal.child_process import Companion, companion
+from shoal.engine.plan import CrawlPlan, Stop
+from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary
+from shoal.frontier.redis import RedisFrontier
+from shoal.model.errors import Misconfigured, Unavailable
+from shoal.redis_client import RedisStore
+from shoal.services.inspect.fleet_status import look_at
+from shoal.services.inspect.monitor import Overseer, Overview
+from shoal.services.inspect.status import CrawlStatus
+from shoal.services.submit import submit
+from shoal.stores.address import is_redis, shown_store
+from shoal.stores.reach import SERVER
+from shoal.stores.redis.backlog import on_their_way
+from shoal.stores.redis.private_server import private_store
+from shoal.stores.redis.submitted import FOLDER
+from shoal.worker.supervisor import Crew, End
+
+LOOK_EVERY = 1.0
+
+
+async def run_fleet(
+    plan: CrawlPlan,
+    *,
+    workers: int,
+    stop: Stop,
+    opened: Callable[[Opening], None],
+    watch: Callable[[Overview], None],
+    say: Callable[[str], None],
+) -> Summary:
+    """Crawl with several workers until nothing is left, or until `stop` asks them to end earlier."""
+    began = time.monotonic()
+    async with AsyncExitStack() as stack:
+        dsn = kept = plan.settings.store
+        if not is_redis(dsn):
+            kept = str(Path(dsn) / SERVER)
+            dsn = await stack.enter_async_context(private_store(Path(kept)))
+        store = await stack.enter_async_context(RedisStore.open(dsn))
+        submitted = await submit(store, plan, stop)
+        before = await _crawl(store, submitted.crawl)
+        items = await RedisFrontier(store).items(submitted.crawl)
+        outputs, archive = submitted.outputs, f"{FOLDER}/archive"
+        opened(
+            Opening(submitted.crawl, submitted.resumed, before.counts, outputs, archive, shown_store(kept))
+        )
+        crew = Crew(partial(_worker, plan, dsn), stop, say)
+        overseer = Overseer(RedisFrontier(store), partial(look_at, store, shown_store(kept)))
+        ends = await _run_and_show(crew, workers, overseer, watch)
+        after = await _crawl(store, submitted.crawl)
+        items = await RedisFrontier(store).items(submitted.crawl) - items
+        unwritten = await on_their_way(store, submitted.crawl)
+    elapsed = time.monotonic() - began
+    pages = after.counts["done"] - before.counts["done"]
+    most = plan.settings.crawl.max_dead
+    return Summary(
+        ending=_ending(plan, stop, after, unwritten, ends),
+        snapshot=Snapshot(
+            crawl=submitted.crawl,
+            elapsed=elapsed,
+            pages=pages,
+            items=items,
+            bytes=0,  # workers do not tell
+            rate=pages / elapsed,
+            counts=after.counts,
+            failures={},
+            filtered=_filtered(after) - _filtered(before),
+            in_flight=0,
+            parse_backlog=0,
+            rejected=after.rejected - before.rejected,
+            withheld=after.withheld - before.withheld,
+            hook_faults=after.hook_faults - before.hook_faults,
+        ),
+        resumed=submitted.resumed,
+        outputs=outputs,
+        rejects=f"{FOLDER}/items",
+        archive=archive,
+        store=shown_store(kept),
+        dead_by_class=after.dead_by_class,
+        max_dead_exceeded=most is not None and after.counts["dead"] > most,
+        quarantined=after.quarantined,
+        lookalikes=after.lookalikes,
+    )
+
+
+def _worker(plan: CrawlPlan, dsn: str, number: int) -> AbstractAsyncContextManager[Companion]:
+    concurrency = str(plan.settings.crawl.concurrency)
+    command = [sys.executable, "-m", "shoal", "worker", "--until-done", "--concurrency", concurrency]
+    logs = Path(FOLDER) / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    # By the environment: a DSN may carry a password, and everybody can read arguments.
+    return companion(command, log=logs / f"worker-{number + 1}.log", env={**os.environ, "SHOAL_STORE": dsn})
+
+
+async def _run_and_show(
+    crew: Crew, workers: int, overseer: Overseer, watch: Callable[[Overview], None]
+) -> list[End]:
+    async with asyncio.TaskGroup() as group:
+        show = group.create_task(_show(overseer, watch), name="fleet.watch")
+        ends = await crew.run(workers)
+        show.cancel()
+    return ends
+
+
+async def _show(overseer: Overseer, watch: Callable[[Overview], None]) -> None:
+    while True:
+        watch(await overseer.look())
+        await asyncio.sleep(LOOK_EVERY)
+
+
+async def _crawl(store: RedisStore, name: str) -> CrawlStatus:
+    return next(crawl for crawl in (await look_at(store)).crawls if crawl.name == name)
+
+
+def _filtered(crawl: CrawlStatus) -> Counter[str]:
+    return Counter(crawl.filtered_by_rule) + Counter(crawl.links_filtered_by_rule)
+
+
+def _ending(plan: CrawlPlan, stop: Stop, after: CrawlStatus, unwritten: int, ends: Sequence[End]) -> Ending:
+    if stop.drain.is_set():
+        return Ending.INTERRUPTED
+    left = sum(after.counts[state] for state in ("waiting", "delayed", "leased", "parsing"))
+    if not left and not unwritten:
+        return Ending.FINISHED
+    most = plan.settings.crawl.max_pages
+    if most and after.counts["done"] >= most and not unwritten:
+        return Ending.LIMITED
+    worst = max(ends, key=lambda end: (end.given_up, abs(end.code)))
+    what = "workers die again and again" if worst.given_up else "every worker has ended"
+    lacks = f"{left} requests are left" if left else f"items of {unwritten} pages are in no output"
+    # Where a person has to change something, a worker has said so with that code.
+    family = Misconfigured if worst.code == 1 else Unavailable
+    raise family(f"{what}, and {lacks}: {worst.log} says why")

@@ -1,0 +1,131 @@
+"""What a page says about itself: JSON-LD, Open Graph, Twitter cards, microdata, and the gist of them all."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import chain
+from typing import Any
+
+from selectolax.lexbor import LexborHTMLParser
+
+from shoal.model.limits import KIB
+from shoal.model.url import resolver
+from shoal.spider.html.canonical import canonical_link
+from shoal.spider.html.links import base_of
+from shoal.spider.metadata.dates import moment
+from shoal.spider.metadata.json_ld import read_json_ld, subjects
+from shoal.spider.metadata.microdata import MicrodataItem, read_microdata
+
+_METAS = 1000
+_SCRIPTS = 200
+_CONTENT = 64 * KIB  # characters of one `<meta>`
+
+_OPEN_GRAPH = ("og:", "article:", "book:", "profile:", "product:", "video:", "music:", "fb:")
+_DESCRIPTION = ("description", "og:description", "twitter:description", "dc.description")
+_PUBLISHED = (
+    *("article:published_time", "og:published_time", "datepublished", "date", "dc.date", "dc.date.issued"),
+    *("dcterms.created", "dcterms.date", "pubdate", "publishdate", "publish-date", "publication_date"),
+    *("parsely-pub-date", "sailthru.date", "citation_publication_date"),
+)
+_MODIFIED = (
+    *("article:modified_time", "og:updated_time", "datemodified", "last-modified", "dcterms.modified"),
+    *("dc.date.modified", "revised"),
+)
+
+_code = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})*+")
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    title: str
+    description: str
+    canonical: str  # the address that the page calls its own; empty: it does not say
+    language: str  # as in `en-GB`
+    published: datetime | None
+    modified: datetime | None
+    open_graph: dict[str, str]  # of repeated properties the first, as the protocol says
+    twitter: dict[str, str]
+    json_ld: list[dict[str, Any]]
+    microdata: list[MicrodataItem]
+    broken: int = 0  # JSON-LD scripts that could not be read
+
+
+def metadata(tree: LexborHTMLParser, url: str) -> Metadata:
+    """Read what a page at `url` says about itself."""
+    resolve = resolver(base_of(tree, url))
+    metas = _metas(tree)
+    json_ld, broken = read_json_ld(_json_ld_scripts(tree))
+    microdata = read_microdata(tree, resolve)
+    said = [*subjects(json_ld), *(_firsts(item) for item in microdata)]
+    return Metadata(
+        title=_text(_named(metas, "og:title", "twitter:title"), _titles(tree), _values(said, "headline")),
+        description=_text(_named(metas, *_DESCRIPTION), _values(said, "description")),
+        canonical=canonical_link(tree, resolve) or "",
+        language=_language(chain(_languages(tree, metas), _values(said, "inLanguage"))),
+        published=_moment(chain(_values(said, "datePublished"), _named(metas, *_PUBLISHED))),
+        modified=_moment(chain(_values(said, "dateModified"), _named(metas, *_MODIFIED))),
+        open_graph={name: value for name, value in metas.items() if name.startswith(_OPEN_GRAPH)},
+        twitter={name: value for name, value in metas.items() if name.startswith("twitter:")},
+        json_ld=json_ld,
+        microdata=microdata,
+        broken=broken,
+    )
+
+
+def _metas(tree: LexborHTMLParser) -> dict[str, str]:
+    """Give the content of every `<meta>` by its name, property or the like; of repeated ones the first."""
+    found: dict[str, str] = {}
+    for node in tree.tags("meta")[:_METAS]:
+        has = node.attributes
+        name = has.get("property") or has.get("name") or has.get("itemprop") or has.get("http-equiv") or ""
+        content = (has.get("content") or "")[:_CONTENT].strip()
+        if name and content:
+            found.setdefault(name.strip().lower(), content)
+    return found
+
+
+def _json_ld_scripts(tree: LexborHTMLParser) -> Iterator[str]:
+    for node in tree.tags("script")[:_SCRIPTS]:
+        if (node.attributes.get("type") or "").strip().lower().startswith("application/ld+json"):
+            yield node.text()
+
+
+def _titles(tree: LexborHTMLParser) -> Iterator[str]:
+    return (node.text()[:_CONTENT] for node in tree.tags("title")[:1])
+
+
+def _languages(tree: LexborHTMLParser, metas: dict[str, str]) -> Iterator[str]:
+    for node in tree.tags("html"):
+        yield node.attributes.get("lang") or node.attributes.get("xml:lang") or ""
+    yield from _named(metas, "content-language", "og:locale", "dc.language", "language")
+
+
+def _language(found: Iterable[str]) -> str:
+    return next((text.strip().replace("_", "-") for text in found if _code.fullmatch(text.strip())), "")
+
+
+def _named(metas: dict[str, str], *names: str) -> Iterator[str]:
+    return (metas[name] for name in names if name in metas)
+
+
+def _values(said: Iterable[dict[str, Any]], name: str) -> Iterator[str]:
+    """Walk the texts that objects give for `name`; of a list the first."""
+    for one in said:
+        value = one.get(name)
+        if isinstance(value, list) and value:
+            value = value[0]
+        if isinstance(value, str):
+            yield value
+
+
+def _firsts(item: MicrodataItem) -> dict[str, Any]:
+    return {name: values[0] for name, values in item["properties"].items()}
+
+
+def _text(*found: Iterable[str]) -> str:
+    return next(filter(None, (" ".join(text.split()) for text in chain(*found))), "")
+
+
+def _moment(found: Iterable[str]) -> datetime | None:
+    return next(filter(None, map(moment, found)), None)

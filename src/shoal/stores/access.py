@@ -1,0 +1,135 @@
+"""The ways into a store from outside a crawl, the same for a folder and for a fleet's store.
+
+`open_reader` looks: it needs no ownership and works while a crawl runs. `open_writer` changes: a folder has
+one owner at a time, so there it raises `StoreBusy` while somebody else is it; a fleet's store has none.
+"""
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Protocol
+
+from shoal.frontier.results import Audit, Counts, DeadLetter, HostQueue, HostView, Measured, Story
+from shoal.frontier.sqlite import Reader as FolderReader
+from shoal.frontier.sqlite import SqliteFrontier
+from shoal.model.errors import Misconfigured
+from shoal.model.failure import FailureClass
+from shoal.stores.address import is_redis
+from shoal.stores.folder.store import StoreFolder
+from shoal.stores.reach import reached
+
+
+class Reader(Protocol):
+    """The part of a frontier that looking needs."""
+
+    async def crawls(self) -> list[str]: ...
+    async def counts(self, crawl: str) -> Counts: ...
+    async def paused(self, crawl: str) -> bool: ...
+    async def crawl_get(self, crawl: str, key: str) -> bytes | None: ...
+    async def audit(self, crawl: str) -> Audit: ...
+    async def story(self, crawl: str, fingerprint: int) -> Story | None: ...
+    async def host(self, name: str) -> HostView | None: ...
+    async def measured(self, crawl: str) -> Measured: ...
+    async def queues(self, most: int | None = None) -> list[HostQueue] | None: ...
+    def dead_letters(
+        self, crawl: str, *, kinds: Collection[FailureClass] = (), host: str = "", limit: int | None = None
+    ) -> AsyncIterator[DeadLetter]: ...
+
+
+class Treatment(Protocol):
+    """Something that is done to dead letters; it says to how many."""
+
+    async def __call__(
+        self,
+        crawl: str,
+        *,
+        kinds: Collection[FailureClass] = (),
+        host: str = "",
+        fingerprints: Collection[int] = (),
+        limit: int | None = None,
+    ) -> int: ...
+
+
+class Writer(Reader, Protocol):
+    """The part of a frontier that changing it from outside needs."""
+
+    async def pause(self, crawl: str) -> None: ...
+    async def resume(self, crawl: str) -> None: ...
+    async def crawl_set(self, crawl: str, key: str, value: bytes) -> None: ...
+    async def host_get(self, host: str) -> HostView | None: ...
+    async def host_set(
+        self,
+        host: str,
+        *,
+        interval: float | None = None,
+        concurrency: int | None = None,
+        rest_until: float | None = None,
+        paused: bool | None = None,
+    ) -> HostView: ...
+    async def host_clear(self, host: str) -> HostView: ...
+    @property
+    def replay(self) -> Treatment: ...
+    @property
+    def purge(self) -> Treatment: ...
+
+
+@asynccontextmanager
+async def open_reader(store: str) -> AsyncIterator[Reader]:
+    """Read a store without owning it; raises `Misconfigured` if there is none."""
+    async with AsyncExitStack() as stack:
+        address = await stack.enter_async_context(reached(store))
+        if is_redis(address):
+            from shoal.frontier.redis import RedisFrontier
+            from shoal.redis_client import RedisStore
+
+            yield RedisFrontier(await stack.enter_async_context(RedisStore.open(address, advise=False)))
+        else:
+            yield await stack.enter_async_context(peeking(address))
+
+
+@asynccontextmanager
+async def peeking(folder: str) -> AsyncIterator[FolderReader]:
+    """Read a store that is a folder, without owning it: there every page has its record."""
+    async with SqliteFrontier.peek(StoreFolder(Path(folder)).database) as reader:
+        yield reader
+
+
+@asynccontextmanager
+async def open_writer(store: str, crawls: Sequence[str] = ()) -> AsyncIterator[Writer]:
+    """Change a store that is there, with these of its crawls open; workers of a fleet then look again."""
+    async with AsyncExitStack() as stack:
+        address = await stack.enter_async_context(reached(store))
+        if is_redis(address):
+            from shoal.frontier.redis import RedisFrontier
+            from shoal.redis_client import RedisStore
+            from shoal.stores.redis.crawls import Crawls
+
+            opened = await stack.enter_async_context(RedisStore.open(address, advise=False))
+            shared = RedisFrontier(opened)
+            for name in crawls:
+                await shared.open_crawl(name)
+            yield shared
+            await Crawls(opened).tell_news()
+            return
+        folder = stack.enter_context(StoreFolder(Path(address)).owned())
+        frontier = await stack.enter_async_context(SqliteFrontier.open(folder.database))
+        for name in crawls:
+            await frontier.open_crawl(name)
+        yield frontier
+
+
+async def chosen(reader: Reader, crawl: str | None) -> list[str]:
+    """Name the crawls that are meant; raises `Misconfigured` for one that is not there."""
+    names = await reader.crawls()
+    if crawl is None:
+        return names
+    if crawl not in names:
+        raise Misconfigured(f"the store has no crawl named {crawl!r}{_nearest(crawl, names)}")
+    return [crawl]
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
+    if close := get_close_matches(name, names, n=1, cutoff=0.5):
+        return f"; did you mean {close[0]}?"
+    return "; shoal status lists those there are" if names else ", and no other"

@@ -1,0 +1,84 @@
+"""What a worker tells Prometheus.
+
+Its own figures are counters that begin with the process. Those of the whole fleet are asked of the store, and
+are the same from every worker: take their `max`, not their sum.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from shoal.engine.worker_stats import WorkerFigures
+from shoal.model.errors import Misconfigured
+from shoal.services.inspect.status import StoreStatus
+
+try:
+    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+except ImportError as error:
+    raise Misconfigured("--metrics: run  pip install 'shoal[metrics]'  first") from error
+
+
+def exposition(own: WorkerFigures, fleet: StoreStatus | None) -> bytes:
+    """Put figures as Prometheus reads them; without `fleet` the store could not be asked."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collected([*_own(own), *_of_fleet(fleet)]))
+    return generate_latest(registry)
+
+
+def _own(own: WorkerFigures) -> Iterable[Metric]:
+    if own.slots:  # an average over workers must not count those that do not fetch
+        yield _gauge("shoal_worker_slots", "Requests that this worker may have out at once.", own.slots)
+        yield _gauge("shoal_worker_busy", "Requests that this worker has out.", own.busy)
+        yield _gauge("shoal_worker_busy_ratio", "Share of this worker's slots in use.", own.busy / own.slots)
+    pages = CounterMetricFamily("shoal_pages", "Pages that this worker was done with.", labels=["crawl"])
+    handed_on = CounterMetricFamily(
+        "shoal_pages_handed_on", "Pages fetched by this worker for others to parse.", labels=["crawl"]
+    )
+    items = CounterMetricFamily("shoal_items", "Items extracted by this worker.", labels=["crawl"])
+    received = CounterMetricFamily("shoal_bytes", "Bytes of bodies received, as sent.", labels=["crawl"])
+    failures = CounterMetricFamily(
+        "shoal_failures", "Attempts that failed, by class.", labels=["crawl", "class"]
+    )
+    for crawl, done in own.done.items():
+        pages.add_metric([crawl], done.pages)
+        handed_on.add_metric([crawl], done.handed_on)
+        items.add_metric([crawl], done.items)
+        received.add_metric([crawl], done.bytes)
+        # From the start, since a counter that begins with its first failure never rises to it.
+        for kind, count in {"internal": 0, **done.failures}.items():
+            failures.add_metric([crawl, kind], count)
+    yield from (pages, handed_on, items, received, failures)
+
+
+def _of_fleet(fleet: StoreStatus | None) -> Iterable[Metric]:
+    yield _gauge("shoal_store_up", "Whether the store answers this worker.", fleet is not None)
+    if fleet is None or fleet.fleet is None:
+        return
+    requests = GaugeMetricFamily(
+        "shoal_requests", "Requests of a crawl, by state.", labels=["crawl", "state"]
+    )
+    paused = GaugeMetricFamily("shoal_paused", "Whether somebody has paused a crawl.", labels=["crawl"])
+    for crawl in fleet.crawls:
+        paused.add_metric([crawl.name], crawl.paused)
+        for state, count in crawl.counts.items():
+            requests.add_metric([crawl.name, state], count)
+    lag = GaugeMetricFamily("shoal_stage_lag", "What lies before a stage.", labels=["crawl", "stage"])
+    for name, stages in fleet.fleet.stages.items():
+        for stage, view in stages.items():
+            lag.add_metric([name, stage], view.waiting)
+    workers = GaugeMetricFamily("shoal_workers", "Workers that are there, by role.", labels=["role"])
+    for role, count in Counter(role for worker in fleet.fleet.workers for role in worker.roles).items():
+        workers.add_metric([role], count)
+    yield from (requests, paused, lag, workers)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=float(value))
+
+
+class _Collected:
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics

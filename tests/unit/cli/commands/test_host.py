@@ -1,0 +1,39 @@
+"""Hosts as they are named and shown."""
+
+import pytest
+from msgspec import structs
+from tests.unit.cli.commands.test_trace import HOST, NOW
+
+from shoal.cli.commands.host import host_json, host_lines, host_name
+from shoal.model.errors import Misconfigured
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Shop.Example", "shop.example"),
+        ("127.0.0.1:8000", "127.0.0.1:8000"),
+        ("https://shop.example/item?x", "shop.example"),
+        ("https://shop.example:444/", "shop.example:444"),
+    ],
+)
+def test_a_host_is_read_as_people_give_it(text: str, name: str) -> None:
+    assert host_name(text) == name
+
+
+@pytest.mark.parametrize("text", ["", "a b", "https://"])
+def test_what_is_no_host_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(Misconfigured, match="as in shop"):
+        host_name(text)
+
+
+def test_a_host_says_everything_that_stands_in_the_way() -> None:
+    busy = structs.replace(HOST, inflight=2, crawl_delay=5.0, next_turn=NOW + 60, failures=3)
+    assert host_lines(busy, NOW)[1:] == [
+        "  2 of 4 out at once, bursts of 1",
+        "  robots.txt asks for 5.0 s between requests",
+        "  next turn 2023-11-14 22:14:20Z, in 1m 00s",
+        "  3 failed attempts since the crawl was started",
+    ]
+    assert len(host_lines(HOST, NOW)) == 2
+    assert host_json(HOST)["waiting"] == 7

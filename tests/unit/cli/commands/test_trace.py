@@ -1,0 +1,127 @@
+"""The story of a URL, as it is told."""
+
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from shoal.cli.commands.trace import host_line, trace_json, trace_lines
+from shoal.frontier.results import HostView, Story, Tried
+from shoal.model.failure import FailureClass
+from shoal.model.page import PageRecord, PageRef
+from shoal.model.spider_versions import Reparse, Version
+from shoal.services.inspect.trace import FoundOn, Trace, tries_of
+
+NOW = 1_700_000_000.0
+PAGE = PageRecord(PageRef("seg", 10, 20), 200, NOW, 1, 12, elapsed=0.1, wire_bytes=12_300)
+DONE = Story(
+    "shop",
+    1,
+    "done",
+    [Tried(NOW - 2, 0.04, 503, FailureClass.TARGET_ERROR, "503 busy")],
+    page=PAGE,
+    ended_at=NOW,
+    status=200,
+)
+WAITING = replace(DONE, state="waiting", page=None, ended_at=None)
+HOST = HostView(
+    host="a.test",
+    waiting=7,
+    inflight=0,
+    interval=0.5,
+    burst=1,
+    concurrency=4,
+    next_turn=0.0,
+    crawl_delay=0.0,
+    rest_until=0.0,
+    slow=1.0,
+    paused=False,
+    failures=0,
+)
+TRACE = Trace(
+    DONE,
+    "http://a.test/x",
+    FoundOn(255, "http://a.test/", NOW),
+    HOST,
+    tries_of(DONE),
+    Version("0123456789ab", NOW - 60),
+    [Reparse("ba9876543210", NOW + 60, "/new.jsonl"), Reparse("ba9876543210", NOW + 60, "-", limit=7)],
+)
+
+
+def test_a_finished_story_is_told_from_beginning_to_end() -> None:
+    assert list(trace_lines(TRACE, NOW)) == [
+        "http://a.test/x   in crawl shop, trace 0000000000000001",
+        "  found on  http://a.test/",
+        "  accepted  2023-11-14 22:13:20Z",
+        '  try 1     2023-11-14 22:13:17Z  target_error 503 after 40 ms; "503 busy"',
+        "  try 2     2023-11-14 22:13:19Z  200 in 0.1 s",
+        "  archived  seg at 10, 20 bytes for 12.3 kB of body",
+        "  parsed    by version 0123456789ab, in use since 2023-11-14 22:12:20Z",
+        "  brought   1 item, 12 links",
+        "  reparsed  2023-11-14 22:14:20Z  by version ba9876543210 into /new.jsonl",
+        "  reparsed  2023-11-14 22:14:20Z  by version ba9876543210 into - (if among the first 7 pages)",
+        "  now       done, 2023-11-14 22:13:20Z",
+    ]
+    found = trace_json(TRACE)
+    assert found["found_on"] == {"url": "http://a.test/", "trace": "00000000000000ff"}
+    assert found["state"] == "done"
+    assert found["attempts"] == [
+        {
+            "started_at": NOW - 2 - 0.04,
+            "elapsed_s": 0.04,
+            "status": 503,
+            "class": "target_error",
+            "reason": "503 busy",
+        },
+        {"started_at": NOW - 0.1, "elapsed_s": 0.1, "status": 200, "class": None, "reason": ""},
+    ]
+    assert found["parsed_by"] == {"version": "0123456789ab", "since": NOW - 60}
+
+
+def test_what_ended_a_story_is_one_of_its_attempts_and_none_is_told_twice() -> None:
+    gone = replace(DONE, state="gone", page=None, status=404, elapsed=0.5)
+    assert [(one.status, one.kind) for one in tries_of(gone)] == [(503, "target_error"), (404, "gone")]
+    failed = [Tried(NOW, 0.1, 200, FailureClass.PARSE_ERROR, "no title")]
+    assert [one.kind for one in tries_of(replace(DONE, state="dead", tried=failed))] == ["parse_error"]
+    replayed = replace(DONE, tried=[replace(failed[0], at=NOW + 9)])
+    assert [one.kind for one in tries_of(replayed)] == ["", "parse_error"]
+
+
+@pytest.mark.parametrize(
+    ("story", "expected"),
+    [
+        (WAITING, "waiting for its host's turn"),
+        (replace(WAITING, state="delayed", due=NOW + 60), "delayed: tried again in 1m 00s, at 2023-11-14 22"),
+        (
+            replace(WAITING, state="leased", holder="box-7", leased_at=NOW),
+            "leased by box-7, since 2023-11-14 22:13:20Z",
+        ),
+        (replace(WAITING, state="gone", status=404, ended_at=NOW), "gone 404, 2023-11-14 22:13:20Z"),
+        (
+            replace(WAITING, state="dead", rule="timeout", reason="no answer", ended_at=NOW),
+            'dead (timeout: "no answer"), 2023-11-14 22:13:20Z',
+        ),
+    ],
+)
+def test_every_state_says_how_it_stands(story: Story, expected: str) -> None:
+    lines = list(trace_lines(replace(TRACE, story=story), NOW))
+    [standing] = [line for line in lines if line.startswith("  now ")]
+    assert expected in standing
+
+
+def test_what_waits_names_what_its_host_is_up_to() -> None:
+    assert list(trace_lines(replace(TRACE, story=WAITING), NOW))[-1] == (
+        "  host      a.test: 7 requests waiting, one request every 0.5 s"
+    )
+    assert "paused" in host_line(structs.replace(HOST, paused=True), NOW)
+    assert "resting until 2023-11-14 22:14:20Z" in host_line(structs.replace(HOST, rest_until=NOW + 60), NOW)
+    assert "slowed down 2.0 times" in host_line(structs.replace(HOST, slow=2.0), NOW)
+    assert "no limit of pace" in host_line(structs.replace(HOST, interval=0.0), NOW)
+
+
+def test_where_it_was_found_is_told_as_far_as_it_is_known() -> None:
+    seed, forgotten = replace(TRACE, found_on=None), replace(TRACE, found_on=FoundOn(255, "", None))
+    assert "  found on  nowhere: a start URL" in list(trace_lines(seed, NOW))
+    assert "  found on  00000000000000ff, which is forgotten" in list(trace_lines(forgotten, NOW))
+    assert trace_json(seed)["found_on"] is None

@@ -1,0 +1,55 @@
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from shoal.cli.process.signals import ASKING, stopped_by_signals
+from shoal.engine.plan import Stop
+
+
+async def deliver(number: int, stop: Stop, *, now: bool = False) -> None:
+    os.kill(os.getpid(), number)
+    await (stop.now if now else stop.drain).wait()
+
+
+@pytest.mark.parametrize("number", ASKING)
+async def test_the_first_signal_drains_and_the_second_stops_and_both_say_how_to_go_on(
+    number: signal.Signals,
+) -> None:
+    stop, said = Stop(), list[str]()
+    before = signal.getsignal(number)
+    try:
+        with stopped_by_signals(stop, said.append, resume="shoal crawl x"):
+            await deliver(number, stop)
+            assert not stop.now.is_set()
+            await deliver(number, stop, now=True)
+    finally:
+        signal.signal(number, before)
+
+    assert [text.rpartition(": ")[2] for text in said] == ["shoal crawl x", "shoal crawl x"]
+    assert "finishing what is in hand" in said[0]
+    assert "stopping now" in said[1]
+
+
+HANGS = """
+import asyncio, os, signal, sys
+from shoal.cli.process.signals import stopped_by_signals
+from shoal.engine.plan import Stop
+
+async def main():
+    stop = Stop()
+    with stopped_by_signals(stop, lambda text: None, resume=""):
+        for event in (stop.drain, stop.now):
+            os.kill(os.getpid(), signal.SIGTERM)
+            await event.wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def test_the_third_signal_ends_a_program_whose_stopping_hangs() -> None:
+    assert subprocess.run([sys.executable, "-c", HANGS], check=False).returncode == -signal.SIGTERM

@@ -1,0 +1,111 @@
+"""The picture of a running crawl."""
+
+import io
+from itertools import product
+
+import pytest
+from rich.console import Console
+from tests.unit.cli.snapshots import host, snapshot
+
+from shoal.cli.views.crawl_screen import Screen, progress_fields
+
+MANY = [host(f"host-{number}.with-a-rather-long-name.example", failures=number) for number in range(50)]
+
+
+def drawn(screen: Screen, width: int = 80, height: int = 24) -> list[str]:
+    return ["".join(text for text, _ in line)[:width].rstrip() for line in screen.lines(width, height)]
+
+
+def showing(**changes: object) -> Screen:
+    screen = Screen()
+    screen.show(snapshot(**changes))
+    return screen
+
+
+def test_it_shows_speed_queue_failures_and_time_left_with_what_bounds_it() -> None:
+    text = "\n".join(drawn(showing()))
+
+    for expected in (
+        "shop.example",
+        "1,234 pages",
+        "18.4 pages/s",
+        "3,000 waiting",
+        "14 in flight",
+        "3 dead",
+        "5 timeout",
+        "80 scope",
+        "about 2m 43s left, bounded by the pace of shop.example",
+        "30% of 4,359 known",
+    ):
+        assert expected in text
+
+
+def test_hosts_that_hold_the_crawl_up_say_why() -> None:
+    slowed, paused = host("slow.example", slow=4.2), host("off.example", paused=True)
+    lines = drawn(showing(slowest=[slowed, paused], failing=[host("bad.example", failures=7)]))
+
+    [slow_line] = [line for line in lines if line.startswith("slow.example")]
+    [paused_line] = [line for line in lines if line.startswith("off.example")]
+    [bad_line] = [line for line in lines if line.startswith("bad.example")]
+    assert slow_line.endswith("slowed 4.2x")
+    assert paused_line.endswith("paused")
+    assert bad_line.split()[1:4] == ["3,000", "4", "7"]
+
+
+@pytest.mark.parametrize(("width", "height"), list(product((40, 60, 80, 200), (10, 16, 24, 60))))
+def test_it_fits_the_window(width: int, height: int) -> None:
+    screen = showing(slowest=MANY, failing=MANY)
+    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)
+
+    console.print(screen)
+
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert max(map(len, lines)) <= width
+    # The figures alone need eleven lines; below that the window cuts off, but hosts take no room from them.
+    assert len(lines) <= max(height - 1, 12)
+
+
+def test_both_lists_of_hosts_are_there_in_a_small_terminal() -> None:
+    lines = drawn(showing(slowest=MANY, failing=MANY), 80, 24)
+    assert any(line.startswith("slowest hosts") for line in lines)
+    assert any(line.startswith("failing hosts") for line in lines)
+
+
+def test_before_the_first_snapshot_it_says_that_it_starts() -> None:
+    assert drawn(Screen()) == ["starting"]
+
+
+def test_time_left_that_nobody_can_know_is_not_invented() -> None:
+    assert "time left: not known yet" in drawn(showing(eta=None))
+
+
+def test_draining_is_plain_to_see() -> None:
+    assert "stopping: finishing what is in hand" in drawn(showing(draining=True))[0]
+
+
+def test_the_curve_takes_one_point_a_second_however_often_it_is_drawn() -> None:
+    screen = Screen()
+    for tick in range(13):
+        screen.show(snapshot(elapsed=tick / 4, rate=float(tick)))
+    [line] = [line for line in drawn(screen) if "pages/s" in line]
+    assert len(line.rpartition("  ")[2]) == 4
+
+
+def test_a_log_line_carries_the_same_figures() -> None:
+    fields = progress_fields(snapshot())
+    assert (fields["pages"], fields["waiting"], fields["in_flight"], fields["failures"]) == (
+        1234,
+        3000,
+        14,
+        7,
+    )
+    assert (fields["eta"], fields["bounded_by"]) == ("2m 43s", "the pace of shop.example")
+
+
+def test_an_unlimited_host_that_is_due_says_so() -> None:
+    [line] = [
+        line
+        for line in drawn(showing(slowest=[host("a.test", interval=0.0, next_turn=0.0)]))
+        if "a.test" in line
+    ]
+    assert line.split()[-3:] == ["no", "limit", "due"]

@@ -1,0 +1,70 @@
+"""Showing dead letters on the command line, and asking before they are gone."""
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from tests.unit.cli.views.test_summary import LETTER
+
+from shoal.cli.input.confirm import require_yes
+from shoal.cli.views.dead_letters import letter_json, whole_letter
+from shoal.model.errors import Misconfigured
+from shoal.model.page import PageRecord, PageRef
+from shoal.model.request import Request
+
+FULL = replace(
+    LETTER,
+    crashes=1,
+    request=Request(
+        url="http://a.test/",
+        headers={"Authorization": "hush"},
+        body=b"secret=1",
+        method="POST",
+        found_on=255,
+        route="item",
+        data={"when": b"\x00"},
+    ),
+    page=PageRecord(PageRef("seg", 10, 20), 200, 0.0),
+)
+
+
+def test_a_letter_is_shown_whole_but_for_secrets() -> None:
+    text = "\n".join(whole_letter(FULL))
+
+    for expected in ("POST http://a.test/", FULL.trace, '"nobody answers"', "00000000000000ff", "seg at 10"):
+        assert expected in text
+    assert "Authorization" in text
+    assert "8 bytes" in text
+    assert "hush" not in text
+    assert "secret=1" not in text
+
+
+def test_a_letter_for_programs_is_json_whatever_data_it_carries() -> None:
+    found = json.loads(json.dumps(letter_json(FULL)))
+    assert (found["data"], found["page"]) == ({"when": "AA=="}, ["seg", 10, 20])
+    assert "hush" not in str(found)
+    assert letter_json(LETTER)["page"] is None
+
+
+def test_where_nobody_can_be_asked_only_yes_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    with pytest.raises(Misconfigured, match="say --yes"):
+        require_yes("really?", yes=False)
+    require_yes("really?", yes=True)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_anything_but_yes_means_no(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Terminal()
+    monkeypatch.setattr("sys.stderr", shown)
+    monkeypatch.setattr("sys.stdin", Terminal("\n"))
+    with pytest.raises(Misconfigured, match="nothing was changed"):
+        require_yes("really?", yes=False)
+    monkeypatch.setattr("sys.stdin", Terminal("Y\n"))
+    require_yes("really?", yes=False)
+    assert shown.getvalue() == "really? [y/N] " * 2

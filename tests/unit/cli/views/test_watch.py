@@ -1,0 +1,108 @@
+import io
+import logging
+import re
+from contextlib import redirect_stderr
+
+import pytest
+from tests.unit.cli.snapshots import snapshot
+
+from shoal.cli.views.crawl_screen import Screen
+from shoal.cli.views.watch import LogLines, Picture, Silence, Watch, choose_watch
+
+UTF8 = {"TERM": "xterm", "LANG": "en_GB.UTF-8"}
+
+
+def chosen(*, silent: bool = False, terminal: bool = True, environ: dict[str, str] = UTF8) -> type[Watch]:
+    return type(choose_watch(silent=silent, terminal=terminal, environ=environ, lost=lambda: None))
+
+
+def test_a_terminal_gets_the_picture() -> None:
+    assert chosen() is Picture
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"TERM": "dumb", "LANG": "en_GB.UTF-8"},
+        {"LANG": "en_GB.UTF-8"},
+        {"TERM": "xterm", "LANG": "C"},
+        {"TERM": "xterm", "LANG": "en_GB.UTF-8", "LC_ALL": "POSIX"},
+        {"TERM": "xterm"},
+    ],
+)
+def test_a_terminal_that_cannot_draw_gets_log_lines(environ: dict[str, str]) -> None:
+    assert chosen(environ=environ) is LogLines
+
+
+def test_no_terminal_gets_log_lines_and_quiet_gets_nothing() -> None:
+    assert chosen(terminal=False) is LogLines
+    assert chosen(silent=True) is Silence
+
+
+def test_log_lines_come_every_few_seconds_of_the_crawl(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="shoal.progress")
+    watch = LogLines(lambda: None)
+    for quarter in range(4 * 16):
+        watch.show(snapshot(elapsed=quarter / 4))
+    assert [record.message for record in caplog.records] == ["crawl.progress"] * 3
+
+
+def test_what_is_said_is_one_line_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    LogLines(lambda: None).say("resuming x")
+    assert capsys.readouterr() == ("", "shoal: resuming x\n")
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def drawn() -> str:
+    with redirect_stderr(Terminal()) as terminal, Picture(lambda: None, Screen()) as picture:
+        picture.show(snapshot())
+        picture.say("resuming [bold]x[/bold]")
+    return terminal.getvalue()
+
+
+def test_the_picture_is_drawn_below_what_is_said_and_gone_at_the_end() -> None:
+    text = drawn()
+    assert "1,234 pages" in text
+    assert "shoal: resuming [bold]x[/bold]" in text
+    assert text.rindex("\x1b[2K") > text.rindex("1,234 pages")
+
+
+def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    colours = re.compile(r"\x1b\[[0-9;]*3[1-6]m")
+    assert colours.search(drawn())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not colours.search(drawn())
+
+
+def test_a_closed_terminal_is_reported_and_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: list[str] = []
+    with redirect_stderr(Terminal()) as terminal, Picture(lambda: lost.append("lost"), Screen()) as picture:
+        monkeypatch.setattr(terminal, "write", _hang_up)
+        picture.show(snapshot())
+        picture.say("nobody hears this")
+    assert set(lost) == {"lost"}
+
+
+def test_a_closed_pipe_is_reported_and_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: list[str] = []
+    with redirect_stderr(io.StringIO()) as pipe:
+        monkeypatch.setattr(pipe, "write", _hang_up)
+        LogLines(lambda: lost.append("lost")).say("nobody hears this")
+    assert lost == ["lost"]
+
+
+def _hang_up(_: str) -> int:
+    raise OSError(5, "Input/output error")

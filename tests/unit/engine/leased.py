@@ -1,0 +1,83 @@
+"""Leases as a frontier would grant them, and what stands around them in a crawl."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from shoal.engine.outputs import Durable, Ended
+from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
+from shoal.model.page import ParseResult
+from shoal.model.request import Request
+
+
+def lease(number: int, *, token: int = 1, until: float = 60.0, host: str = "a.test") -> Lease:
+    return Lease("c", number, token, host, Request(url=f"http://{host}/{number}"), 1, 0, 0, until, 0.0, 1)
+
+
+class ToldFrontier:
+    """Grants what it is told to, and notes in which order it is called."""
+
+    def __init__(self) -> None:
+        self.grants: list[list[Lease]] = []
+        self.calls: list[str] = []
+        self.settled: list[Settlement] = []
+        self.lost: set[int] = set()  # tokens
+        self.extended: list[int] = []  # fingerprints
+
+    async def lease(
+        self, *, holder: str, limit: int, ttl: float, crawls: Sequence[str] | None = None
+    ) -> Grant:
+        self.calls.append("lease")
+        return Grant(self.grants.pop(0)[:limit] if self.grants else [], 1.0)
+
+    def holds(self, lease: Lease) -> bool:
+        return lease.token not in self.lost
+
+    async def extend(self, leases: Sequence[Lease], ttl: float) -> Sequence[Lease]:
+        self.calls.append("extend")
+        self.extended += [lease.fingerprint for lease in leases]
+        return [msgspec.structs.replace(lease, leased_until=1000.0) for lease in leases]
+
+    async def commit(
+        self,
+        settlements: Sequence[Settlement] = (),
+        acknowledgements: Sequence[Acknowledgement] = (),
+        checkpoints: Mapping[str, bytes] = {},
+        crawl_state: Mapping[str, Mapping[str, bytes]] = {},
+    ) -> None:
+        self.calls.append("commit")
+        self.settled += settlements
+
+
+class Nowhere:
+    """The way out of a crawl that keeps nothing."""
+
+    def put(self, ended: Ended, result: ParseResult) -> Ended:
+        return ended
+
+    async def flush(self) -> Durable:
+        return Durable()
+
+    def finish(self) -> Durable:
+        return Durable()
+
+
+class AtHundred:
+    """An owner at the instant 100 of a clock."""
+
+    patience = last_patience = 2.0
+
+    def took(self, lease: Lease) -> None:
+        pass
+
+    def extend_before(self, ttl: float) -> float:
+        return 100.0 + ttl / 2
+
+    def run_out_by(self) -> float:
+        return 100.0
+
+    def may_be_finished(self, wait: float) -> bool:
+        return True
+
+    def state(self) -> Mapping[str, bytes]:
+        return {}

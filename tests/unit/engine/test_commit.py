@@ -1,0 +1,352 @@
+"""Group commit: the order that the promises rest on."""
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+
+from shoal.engine import outputs as outlet
+from shoal.engine.commit import MOST, Committer
+from shoal.engine.outputs import OwnOutputs, Streamed
+from shoal.model.crawl_totals import KEY, Sums
+from shoal.model.errors import Unavailable
+from shoal.model.failure import Failure, FailureClass
+from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Gone, Lease, Settlement
+from shoal.model.page import Item, PageRecord, PageRef, ParseFault, ParseResult
+from shoal.model.request import Request
+
+
+def lease(number: int) -> Lease:
+    return Lease("c", number, 1, "a.test", Request(url="http://a.test/"), 1, 0, 0, 60.0, 0.0, 1)
+
+
+def settlement(number: int) -> Settlement:
+    return Settlement(lease(number), Done(PageRecord(PageRef("s", 0, 1), 200, 0.0)))
+
+
+def brought(key: str, **more: object) -> ParseResult:
+    return msgspec.structs.replace(ParseResult(0, (Item(key, b"{}"),)), **more)
+
+
+@dataclass
+class Witness:
+    """Store, archive and sinks in one, noting what was called in which order."""
+
+    calls: list[str] = field(default_factory=list)
+    settled: list[int] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
+    carried: list[str] = field(default_factory=list)  # items that came with what was settled
+    rejected: list[str] = field(default_factory=list)
+    lost: set[int] = field(default_factory=set)
+    checkpoints: dict[str, bytes] = field(default_factory=dict)
+    state: dict[str, bytes] = field(default_factory=dict)
+    broken: bool = False
+    new: int = 0
+
+    def holds(self, lease: Lease) -> bool:
+        return lease.fingerprint not in self.lost
+
+    async def commit(
+        self,
+        settlements: Sequence[Settlement] = (),
+        acknowledgements: Sequence[Acknowledgement] = (),
+        checkpoints: Mapping[str, bytes] = {},
+        crawl_state: Mapping[str, Mapping[str, bytes]] = {},
+    ) -> "Witness":
+        self.calls.append("commit")
+        self.settled += [s.lease.fingerprint for s in settlements]
+        self.carried += [item.key for settlement in settlements for item in settlement.items]
+        self.carried += [item.key for parsed in acknowledgements for item in parsed.items]
+        self.settled += [a.fingerprint for a in acknowledgements]
+        self.checkpoints = dict(checkpoints)
+        self.state.update(crawl_state.get("c", {}))
+        return self
+
+    def write(self, items: Sequence[Item]) -> None:
+        self.written += [item.key for item in items]
+
+    def flush(self) -> None:
+        if self.broken:
+            raise OSError("disk full")
+        self.calls.append("archive")
+
+    async def flush_aside(self) -> None:
+        self.flush()
+
+    def checkpoint(self) -> bytes:
+        return b"archive-position"
+
+
+@dataclass
+class SinkWitness:
+    witness: Witness
+
+    def write(self, items: Sequence[Item]) -> None:
+        self.witness.write(items)
+
+    def flush(self) -> bytes:
+        self.witness.calls.append("sinks")
+        return b"42"
+
+    def finish(self) -> bytes:
+        return self.flush()
+
+
+@dataclass
+class AbsentArchive(Witness):
+    times: int = 0  # that it does not answer
+
+    async def flush_aside(self) -> None:
+        if self.times:
+            self.times -= 1
+            raise Unavailable("archive: nobody is there")
+        self.flush()
+
+
+@dataclass
+class HangingStore(Witness):
+    hangs: bool = True
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def commit(
+        self,
+        settlements: Sequence[Settlement] = (),
+        acknowledgements: Sequence[Acknowledgement] = (),
+        checkpoints: Mapping[str, bytes] = {},
+        crawl_state: Mapping[str, Mapping[str, bytes]] = {},
+    ) -> Witness:
+        self.asked.set()
+        if self.hangs:
+            await asyncio.Event().wait()
+        return await super().commit(settlements, acknowledgements, checkpoints, crawl_state)
+
+
+@dataclass
+class RejectsWitness:
+    witness: Witness
+
+    def write(self, items: Sequence[Item]) -> None:
+        self.witness.rejected += [item.key for item in items]
+
+    def flush(self) -> bytes:
+        self.witness.calls.append("rejects")
+        return b"7"
+
+    def finish(self) -> bytes:
+        return self.flush()
+
+
+def committer(witness: Witness, totals: Sums | None = None) -> Committer:
+    outputs = OwnOutputs("c", witness, SinkWitness(witness), RejectsWitness(witness), totals or Sums())
+    return Committer(
+        witness,
+        outputs,
+        on_commit=lambda: None,
+        on_stale=lambda: witness.calls.append("stale"),
+    )
+
+
+async def test_bytes_are_out_before_the_store_says_so() -> None:
+    witness = Witness()
+    work = committer(witness)
+    work.settle(settlement(1), brought("k"))
+
+    await work.flush()
+
+    assert witness.calls == ["archive", "sinks", "commit"]
+    assert witness.checkpoints == {"c/sinks": b"42", "c/archive": b"archive-position"}
+
+
+async def test_a_lease_that_ran_out_brings_neither_its_items_nor_its_outcome() -> None:
+    witness = Witness(lost={2})
+    work = committer(witness)
+    for number in (1, 2, 3):
+        work.settle(settlement(number), brought(str(number)))
+
+    await work.flush()
+
+    assert witness.settled == [1, 3]
+    assert witness.written == ["1", "3"]
+    assert witness.calls.count("stale") == 1
+
+
+async def test_a_page_parsed_later_brings_its_items_with_its_acknowledgement() -> None:
+    witness = Witness()
+    work = committer(witness)
+    done = Done(PageRecord(PageRef("s", 0, 1), 200, 0.0))
+    work.acknowledge(Acknowledgement("c", 9, done), brought("nine"))
+
+    await work.flush()
+
+    assert witness.settled == [9]
+    assert witness.written == ["nine"]
+
+
+async def test_a_page_settled_too_late_brings_nothing_when_its_parse_ends() -> None:
+    witness = Witness(lost={9})
+    work = committer(witness)
+    page = PageRecord(PageRef("s", 0, 1), 200, 0.0)
+    work.settle(Settlement(lease(9), Fetched(page)))
+    await work.flush()
+    witness.lost.clear()  # leased again since: the next parse is the one that counts
+    work.acknowledge(Acknowledgement("c", 9, Done(page)), brought("late"))
+    work.acknowledge(Acknowledgement("c", 9, Done(page)), brought("again"))
+
+    await work.flush()
+
+    assert witness.settled == [9]
+    assert witness.written == ["again"]
+
+
+async def test_rejected_items_are_out_before_the_store_says_so_and_go_with_their_lease() -> None:
+    witness = Witness(lost={2})
+    work = committer(witness)
+    for number in (1, 2):
+        work.settle(settlement(number), brought(str(number), rejected=(Item(f"bad {number}", b"{}"),)))
+
+    await work.flush()
+
+    assert witness.rejected == ["bad 1"]
+    assert witness.calls.index("rejects") < witness.calls.index("commit")
+    assert witness.checkpoints["c/rejects"] == b"7"
+
+
+async def test_what_is_left_out_is_summed_up_in_the_transaction_of_its_page() -> None:
+    witness = Witness(lost={2})
+    work = committer(witness, Sums({"scope": 10}, 1))
+    for number in (1, 2, 3):
+        page = brought(str(number), rejected=(Item("bad", b"{}"),), dropped={"scope": 1, "trap": 2})
+        work.settle(settlement(number), page)
+
+    await work.flush()
+
+    assert Sums.load(witness.state[KEY]) == Sums({"scope": 12, "trap": 4}, 3)
+
+
+async def test_what_a_hook_brings_and_its_faults_are_summed_up_apart_from_pages() -> None:
+    witness = Witness()
+    work = committer(witness)
+    dead = Dead(Failure(FailureClass.TIMEOUT, "too slow"))
+    work.settle(Settlement(lease(1), dead), brought("hooked"))
+    work.settle(Settlement(lease(2), Gone(404)), ParseResult(0, fault=ParseFault("raised")))
+    work.settle(settlement(3), brought("page"))
+
+    await work.flush()
+
+    assert witness.written == ["hooked", "page"]
+    assert Sums.load(witness.state[KEY]) == Sums(hook_items=1, hook_faults=1)
+
+
+async def test_a_page_that_leaves_nothing_out_writes_no_sums() -> None:
+    witness = Witness()
+    work = committer(witness)
+    work.settle(settlement(1), brought("k"))
+
+    await work.flush()
+
+    assert witness.state == {}
+
+
+async def test_in_a_fleet_items_travel_with_their_page_once_it_is_archived() -> None:
+    witness = Witness(lost={2})
+    work = Committer(
+        witness,
+        Streamed(witness, RejectsWitness(witness), Sums(), patience=lambda: 0.0),
+        on_commit=lambda: None,
+        on_stale=lambda: None,
+    )
+    for number in (1, 2):
+        work.settle(settlement(number), brought(str(number), rejected=(Item(f"bad {number}", b"{}"),)))
+    work.acknowledge(Acknowledgement("c", 9, Done(PageRecord(PageRef("s", 0, 1), 200, 0.0))), brought("9"))
+
+    await work.flush()
+
+    assert witness.carried == ["1", "9"]
+    assert witness.rejected == ["bad 1"]
+    assert witness.calls == ["archive", "rejects", "commit"]
+    assert witness.checkpoints == {}
+
+
+async def test_in_a_fleet_an_archive_that_does_not_answer_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outlet, "AGAIN", 0.0)
+    witness = AbsentArchive(times=3)
+    streamed = Streamed(witness, RejectsWitness(witness), Sums(), patience=lambda: math.inf)
+    work = Committer(witness, streamed, on_commit=lambda: None, on_stale=lambda: None)
+    work.settle(settlement(1), brought("k"))
+
+    await work.flush()
+
+    assert witness.times == 0
+    assert witness.carried == ["k"]
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own", "streamed"])
+async def test_a_commit_that_is_cut_off_is_made_again_with_every_item_once(own: bool) -> None:
+    witness = HangingStore()
+    outputs = (
+        OwnOutputs("c", witness, SinkWitness(witness), RejectsWitness(witness), Sums())
+        if own
+        else Streamed(witness, RejectsWitness(witness), Sums(), patience=lambda: 0.0)
+    )
+    work = Committer(witness, outputs, on_commit=lambda: None, on_stale=lambda: None)
+    work.settle(settlement(1), brought("one"))
+    work.acknowledge(Acknowledgement("c", 9, Done(PageRecord(PageRef("s", 0, 1), 200, 0.0))), brought("nine"))
+    cut_off = asyncio.ensure_future(work.flush())
+    await witness.asked.wait()
+    cut_off.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cut_off
+
+    assert work.pending == 2
+    witness.hangs = False
+    await work.flush()
+
+    assert witness.settled == [1, 9]
+    assert (witness.written if own else witness.carried) == ["one", "nine"]
+    assert work.pending == 0
+
+
+async def test_nobody_waits_for_an_archive_longer_than_for_the_store() -> None:
+    witness = AbsentArchive(times=3)
+    streamed = Streamed(witness, RejectsWitness(witness), Sums(), patience=lambda: -1.0)
+
+    with pytest.raises(Unavailable):
+        await streamed.flush()
+
+
+async def test_nothing_in_hand_costs_no_transaction() -> None:
+    witness = Witness()
+
+    await committer(witness).flush()
+
+    assert witness.calls == []
+
+
+async def test_a_full_group_does_not_wait_for_the_clock() -> None:
+    witness = Witness()
+    work = committer(witness)
+    running = asyncio.ensure_future(work.run())
+    for number in range(MOST):
+        work.settle(settlement(number))
+
+    for _ in range(10):  # turns of the loop, no time
+        await asyncio.sleep(0)
+    running.cancel()
+
+    assert len(witness.settled) == MOST
+
+
+async def test_a_failing_archive_stops_the_commit_before_the_store() -> None:
+    witness = Witness(broken=True)
+    work = committer(witness)
+    work.settle(settlement(1))
+
+    with pytest.raises(OSError, match="disk full"):
+        await work.flush()
+
+    assert "commit" not in witness.calls

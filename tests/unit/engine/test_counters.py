@@ -1,0 +1,55 @@
+"""What a snapshot says about how long a crawl will take."""
+
+import pytest
+
+from shoal.engine.counters import Tally, estimate, slowest
+from shoal.engine.snapshot import HostView
+
+
+def host(name: str, *, waiting: int, interval: float = 0.5, paused: bool = False) -> HostView:
+    return HostView(name, waiting, 0, interval, 1.0, 0.0, 0, paused)
+
+
+def test_the_slowest_host_bounds_the_estimate_however_fast_we_are() -> None:
+    eta, reason = estimate(
+        1_100, 500.0, [host("big.example", waiting=1_001), host("small.example", waiting=99)]
+    )
+
+    assert eta == 500.0
+    assert reason == "the pace of big.example"
+
+
+def test_a_host_asked_at_nearly_its_pace_is_what_holds_us_up() -> None:
+    eta, reason = estimate(101, 1.9, [host("a.example", waiting=101)])
+
+    assert eta == pytest.approx(101 / 1.9)
+    assert reason == "the pace of a.example"
+
+
+def test_without_politeness_our_own_speed_bounds_the_estimate() -> None:
+    assert estimate(1_000, 50.0, [host("a.example", waiting=1_000, interval=0.0)]) == (20.0, "this machine")
+
+
+def test_nothing_can_be_said_before_the_first_pages() -> None:
+    assert estimate(10, 0.0, []) == (None, "")
+
+
+def test_a_paused_host_makes_the_end_unknown_and_is_named() -> None:
+    assert estimate(10, 5.0, [host("a.example", waiting=5, paused=True)]) == (None, "a.example is paused")
+
+
+def test_the_slowest_hosts_are_those_that_need_longest_not_those_with_most_urls() -> None:
+    views = [host("fast", waiting=1_000, interval=0.01), host("slow", waiting=100, interval=10.0)]
+
+    assert [view.host for view in slowest(views)] == ["slow", "fast"]
+
+
+def test_the_rate_looks_back_a_few_seconds_only() -> None:
+    now = 0.0
+    tally = Tally(clock=lambda: now)
+    for second in range(1, 20):
+        now = float(second)
+        tally.pages += 100 if second < 10 else 10
+        rate = tally.rate()
+
+    assert rate == 10.0

@@ -1,0 +1,56 @@
+"""Blocks for hosts: the paces that they mean, and what goes before what."""
+
+from pathlib import Path
+
+from shoal.engine.crawl_options import host_paces, pace_of
+from shoal.frontier.sqlite import SqliteFrontier
+from shoal.model.request import Link, Request
+from shoal.model.settings import CrawlSettings, HostSettings, Settings
+
+Paces = dict[str, tuple[float, int, int]]
+
+
+async def paces_under(path: Path, settings: Settings, *, by_hand: float | None = None) -> Paces:
+    """Open a crawl under these settings, then perhaps give a.test a pace by hand."""
+    async with SqliteFrontier.open(path) as frontier:
+        await frontier.open_crawl("c", pace=pace_of(settings.crawl), hosts=host_paces(settings))
+        await frontier.add("c", [Link.to(Request(url=f"http://{host}/")) for host in ("a.test", "b.test")])
+        if by_hand is not None:
+            await frontier.host_set("a.test", interval=by_hand)
+        live = {view.host: (view.interval, view.burst, view.concurrency) for view in await frontier.hosts()}
+    async with SqliteFrontier.peek(path) as reader:
+        for host, pace in live.items():  # what is told of a store at rest is the same
+            view = await reader.host(host)
+            assert view is not None
+            assert (view.interval, view.burst, view.concurrency) == pace
+    return live
+
+
+async def test_a_block_sets_the_pace_of_its_host_and_its_end_gives_the_crawls_own_back(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "store.db"
+    crawl = CrawlSettings(rate=4.0, burst=2, per_host=3)
+    block = {"a.test": HostSettings(rate=0.5, per_host=1), "b.test": HostSettings(headers={"X": "y"})}
+
+    assert await paces_under(path, Settings(crawl=crawl, hosts=block)) == {
+        "a.test": (2.0, 2, 1),
+        "b.test": (0.25, 2, 3),
+    }
+    faster = CrawlSettings(rate=10.0)
+    assert await paces_under(path, Settings(crawl=faster)) == {"a.test": (0.1, 1, 4), "b.test": (0.1, 1, 4)}
+
+
+async def test_a_pace_given_by_hand_goes_before_a_block_until_it_is_taken_back(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    settings = Settings(hosts={"a.test": HostSettings(rate=0.5, per_host=1)})
+
+    assert (await paces_under(path, settings, by_hand=9.0))["a.test"] == (9.0, 1, 1)
+    assert (await paces_under(path, settings))["a.test"] == (9.0, 1, 1)
+    async with SqliteFrontier.open(path) as frontier:
+        await frontier.host_clear("a.test")
+    assert (await paces_under(path, settings))["a.test"] == (2.0, 1, 1)
+
+
+def test_a_rate_of_nothing_is_no_limit() -> None:
+    assert host_paces(Settings(hosts={"a.test": HostSettings(rate=0.0)}))["a.test"].interval == 0.0

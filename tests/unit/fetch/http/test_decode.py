@@ -1,0 +1,149 @@
+"""Content decoding within limits."""
+
+import gzip
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+
+import brotli
+import pytest
+from backports import zstd
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.fetch.http.decode import MEMBERS, PIECE, SMALL, Decoder, _pieces, decode_archived
+from shoal.model.errors import Rejected
+from shoal.model.failure import Failure, FailureClass
+from shoal.model.limits import KIB, MIB, FetchLimits
+
+LIMITS = FetchLimits()
+
+
+def raw_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(1, wbits=-15)
+    return packer.compress(data) + packer.flush()
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": lambda data: gzip.compress(data, 1),
+    "deflate": lambda data: zlib.compress(data, 1),
+    "raw deflate": raw_deflate,
+    "br": lambda data: brotli.compress(data, quality=1),
+    "zstd": zstd.compress,
+}
+
+
+async def decode(wire: bytes, encoding: str, limits: FetchLimits = LIMITS) -> bytes | Failure:
+    return await Decoder().decode(wire, encoding, limits)
+
+
+async def kind(wire: bytes, encoding: str, limits: FetchLimits = LIMITS) -> FailureClass:
+    result = await decode(wire, encoding, limits)
+    assert isinstance(result, Failure)
+    return result.kind
+
+
+def noise(size: int) -> bytes:
+    """Bytes that compress, but by far less than the ratio of a bomb."""
+    return b"".join(n.to_bytes(4, "big") for n in range(size // 4)) + b"x" * (size % 4)
+
+
+@pytest.mark.parametrize("name", PACKERS)
+@pytest.mark.parametrize("size", [0, 1, 1000, PIECE, SMALL - 1, SMALL, SMALL + 1, 3 * MIB + 7])
+async def test_what_was_packed_comes_out_whatever_its_size(name: str, size: int) -> None:
+    body = noise(size)
+    packed = PACKERS[name](body)
+    assert await decode(packed, name.removeprefix("raw ")) == body
+    assert decode_archived(packed, [name.removeprefix("raw ")]) == body
+
+
+@given(
+    body=st.binary(max_size=5000),
+    names=st.lists(st.sampled_from(["gzip", "deflate", "br", "zstd"]), max_size=2),
+)
+async def test_encodings_are_undone_in_reverse(body: bytes, names: list[str]) -> None:
+    packed = body
+    for name in names:
+        packed = PACKERS[name](packed)
+    assert await decode(packed, ", ".join(names)) == body
+
+
+@given(size=st.integers(0, 3000), step=st.integers(1, 3000), name=st.sampled_from([*PACKERS]))
+def test_pieces_of_any_size_make_the_whole(size: int, step: int, name: str) -> None:
+    body = noise(size)
+    assert b"".join(_pieces(name.removeprefix("raw "), PACKERS[name](body), step)) == body
+
+
+async def test_no_encoding_gives_back_the_very_object() -> None:
+    wire = b"as it came"
+    assert await decode(wire, "identity") is wire
+
+
+async def test_an_empty_body_needs_no_decoding() -> None:
+    assert await decode(b"", "gzip") == b""
+
+
+@pytest.mark.parametrize("header", ["sdch", "compress", "xz", "gzip, sdch", "utf-8"])
+async def test_H32_an_unknown_encoding_is_a_decode_failure(header: str) -> None:
+    assert await kind(b"x", header) is FailureClass.DECODE
+
+
+async def test_H32_more_than_two_encodings_are_a_bomb() -> None:
+    assert await kind(b"x", "gzip, gzip, gzip") is FailureClass.BOMB
+
+
+@pytest.mark.parametrize("name", PACKERS)
+@pytest.mark.parametrize("size", [5_000, 2 * MIB])
+async def test_H33_a_body_that_ends_early_is_truncated(name: str, size: int) -> None:
+    packed = PACKERS[name](noise(size))
+    assert await kind(packed[: len(packed) // 2], name.removeprefix("raw ")) is FailureClass.TRUNCATED
+    assert await kind(packed[:-1], name.removeprefix("raw ")) is FailureClass.TRUNCATED
+
+
+async def test_H33_a_bad_checksum_is_a_decode_failure() -> None:
+    packed = gzip.compress(noise(5_000))
+    assert await kind(packed[:-8] + b"12345678", "gzip") is FailureClass.DECODE
+
+
+@pytest.mark.parametrize("name", ["gzip", "br", "zstd"])
+async def test_a_page_that_only_claims_to_be_encoded_is_a_decode_failure(name: str) -> None:
+    assert await kind(b"<!doctype html><title>not packed</title>" * 10, name) is FailureClass.DECODE
+
+
+@pytest.mark.parametrize("name", ["gzip", "zstd"])
+async def test_H33_what_follows_the_last_member_is_ignored(name: str) -> None:
+    packed = PACKERS[name](b"the page")
+    assert await decode(packed + b"\0garbage" * 100_000, name) == b"the page"
+
+
+@pytest.mark.parametrize("name", ["gzip", "zstd"])
+async def test_H33_members_are_joined_up_to_a_number(name: str) -> None:
+    packed = PACKERS[name](b"ab")
+    assert await decode(packed * MEMBERS, name) == b"ab" * MEMBERS
+    assert await kind(packed * (MEMBERS + 1), name) is FailureClass.DECODE
+
+
+@pytest.mark.parametrize("name", PACKERS)
+async def test_a_decoded_body_above_its_limit_is_a_bomb(name: str) -> None:
+    limits = replace(LIMITS, body_bytes=100 * KIB)
+    encoding = name.removeprefix("raw ")
+    assert await kind(PACKERS[name](noise(100 * KIB + 1)), encoding, limits) is FailureClass.BOMB
+    assert await decode(PACKERS[name](noise(100 * KIB)), encoding, limits) == noise(100 * KIB)
+
+
+async def test_the_ratio_counts_only_past_its_threshold() -> None:
+    assert await decode(gzip.compress(bytes(MIB)), "gzip") == bytes(MIB)
+    assert await kind(gzip.compress(bytes(2 * MIB)), "gzip") is FailureClass.BOMB
+    lax = replace(LIMITS, ratio=2000)
+    assert await decode(gzip.compress(bytes(2 * MIB)), "gzip", lax) == bytes(2 * MIB)
+
+
+async def test_the_ratio_is_to_the_wire_also_through_two_encodings() -> None:
+    assert await kind(gzip.compress(gzip.compress(bytes(8 * MIB))), "gzip, gzip") is FailureClass.BOMB
+
+
+def test_an_archived_body_that_cannot_be_decoded_is_rejected() -> None:
+    with pytest.raises(Rejected, match="ends early"):
+        decode_archived(gzip.compress(b"page")[:-3], ["gzip"])
+    with pytest.raises(Rejected, match="unknown"):
+        decode_archived(b"", ["sdch"])

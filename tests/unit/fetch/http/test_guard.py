@@ -1,0 +1,166 @@
+"""Which places may be connected to."""
+
+import pytest
+
+from shoal.fetch.http.guard import BAD_PORTS, Guard, Origin, is_literal
+from shoal.model.failure import Failure, FailureClass
+
+PUBLIC = ["93.184.216.34", "8.8.8.8", "2606:2800:220:1:248:1893:25c8:1946", "2a00:1450:4001:80b::200e"]
+PRIVATE = [
+    "127.0.0.1",
+    "127.8.9.10",
+    "10.1.2.3",
+    "172.16.0.1",
+    "172.31.255.255",
+    "192.168.1.1",
+    "::1",
+    "fd12::1",
+]
+NEVER = [
+    "0.0.0.0",
+    "0.1.2.3",
+    "100.64.0.1",
+    "169.254.169.254",  # cloud metadata
+    "168.63.129.16",
+    "192.0.0.192",
+    "192.0.2.1",
+    "198.18.0.1",
+    "198.51.100.7",
+    "203.0.113.7",
+    "224.0.0.1",
+    "239.1.2.3",
+    "240.0.0.1",
+    "255.255.255.255",
+    "::",
+    "fe80::1",
+    "fe80::1%eth0",
+    "fec0::1",
+    "ff02::1",
+    "100::1",
+    "2001:db8::1",
+    "3fff::1",
+    "2001:2::1",
+    "5f00::1",
+    "fd00:ec2::254",  # cloud metadata
+    "64:ff9b:1::7f00:1",
+    "not an address",
+    "",
+]
+DISGUISED = [
+    "::ffff:127.0.0.1",
+    "::ffff:10.0.0.1",
+    "::ffff:169.254.169.254",
+    "::127.0.0.1",
+    "2002:7f00:1::",  # 6to4 of 127.0.0.1
+    "2002:a9fe:a9fe::1",
+    "64:ff9b::7f00:1",  # NAT64
+    "64:ff9b::a00:1",
+    "2001:0:7f00:1::",  # Teredo with a loopback server
+    "2001:0:808:808::80ff:fffe",  # Teredo with a loopback client
+]
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_public_addresses_are_allowed(address: str) -> None:
+    assert Guard().allows(address)
+    assert Guard(allow_private=True).allows(address)
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_private_addresses_are_allowed_only_on_request(address: str) -> None:
+    assert not Guard().allows(address)
+    assert Guard(allow_private=True).allows(address)
+
+
+@pytest.mark.parametrize("address", NEVER)
+def test_reserved_addresses_are_never_allowed(address: str) -> None:
+    assert not Guard().allows(address)
+    assert not Guard(allow_private=True).allows(address)
+
+
+@pytest.mark.parametrize("address", DISGUISED)
+def test_U09_a_private_address_in_disguise_is_never_allowed(address: str) -> None:
+    assert not Guard().allows(address)
+    assert not Guard(allow_private=True).allows(address)
+
+
+@pytest.mark.parametrize("address", ["::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1"])
+def test_a_public_address_in_another_form_stays_public(address: str) -> None:
+    assert Guard().allows(address)
+
+
+def test_one_forbidden_address_refuses_all_of_them() -> None:
+    refusal = Guard().check([*PUBLIC, "10.0.0.1"])
+    assert refusal is not None
+    assert refusal.kind is FailureClass.REFUSED
+    assert "10.0.0.1" in refusal.reason
+    assert Guard().check(PUBLIC) is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd",
+        "ftp://example.com/",
+        "gopher://example.com/",
+        "data:text/html,x",
+        "javascript:alert(1)",
+        "s3://bucket/key",
+        "ws://example.com/",
+        "http://user@example.com/",
+        "http://user:secret@example.com/",
+        "http://example.com:65536/",
+        "http://127.0.0.1/",
+        "http://2130706433/",
+        "http://0x7f.1/",
+        "http://0177.0.0.1/",
+        "http://127.1/",
+        "http://[::1]/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://[::]/",
+        "http://169.254.169.254/latest/meta-data/",
+        "http://a..b/",
+        "http://.example.com/",
+        f"http://{'a' * 64}.test/",
+        f"http://{'a.' * 127}test/",
+        "nonsense",
+        "",
+    ],
+)
+def test_a_url_that_must_not_be_fetched_is_refused(url: str) -> None:
+    origin = Guard().origin(url)
+    assert isinstance(origin, Failure)
+    assert origin.kind is FailureClass.REFUSED
+    assert "secret" not in origin.reason
+
+
+@pytest.mark.parametrize("port", [0, 22, 25, 6379, 6000, 10080])
+def test_U15_bad_ports_are_refused(port: int) -> None:
+    assert port in BAD_PORTS
+    assert isinstance(Guard().origin(f"http://example.com:{port}/"), Failure)
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("http://example.com/a", Origin("http://example.com", False, "example.com", 80, "example.com")),
+        ("https://example.com/", Origin("https://example.com", True, "example.com", 443, "example.com")),
+        ("http://example.com:/", Origin("http://example.com", False, "example.com", 80, "example.com")),
+        ("http://example.com:080/", Origin("http://example.com", False, "example.com", 80, "example.com")),
+        (
+            "https://[2606:2800::1]:8443/",
+            Origin("https://[2606:2800::1]:8443", True, "2606:2800::1", 8443, "[2606:2800::1]:8443"),
+        ),
+        ("http://host1/", Origin("http://host1", False, "host1", 80, "host1")),
+        ("http://a.test./", Origin("http://a.test.", False, "a.test", 80, "a.test.")),
+    ],
+)
+def test_an_allowed_url_says_where_to_connect(url: str, origin: Origin) -> None:
+    assert Guard().origin(url) == origin
+
+
+@pytest.mark.parametrize(
+    ("host", "literal"), [("10.0.0.1", True), ("::1", True), ("a1", False), ("x.a1", False)]
+)
+def test_names_that_end_in_a_digit_are_names(host: str, literal: bool) -> None:
+    assert is_literal(host) is literal

@@ -1,0 +1,22 @@
+"""Sums of a crawl's life: what a new run takes over, and what it lets go."""
+
+from shoal.model.crawl_totals import Closed, Sums
+
+CLOSED = {"a.test/p/0": Closed(100, "https://a.test/p/1")}
+
+
+def test_they_are_the_same_after_a_restart() -> None:
+    sums = Sums({"trap": 7}, rejected=2, hook_items=3, hook_faults=1, quarantined=dict(CLOSED))
+    assert Sums.load(sums.dump()) == sums
+    assert Sums.load(None) == Sums()
+
+
+def test_a_run_that_allows_more_opens_what_was_closed_and_no_other_run_does() -> None:
+    def after(*, per_pattern: int, lookalikes: int) -> tuple[bool, bool]:
+        sums = Sums(quarantined=dict(CLOSED), lookalikes=dict(CLOSED))
+        sums.reopen(per_pattern=per_pattern, lookalikes=lookalikes)
+        return bool(sums.quarantined), bool(sums.lookalikes)
+
+    assert after(per_pattern=100, lookalikes=50) == (True, True)
+    assert after(per_pattern=101, lookalikes=100) == (False, True)
+    assert after(per_pattern=100, lookalikes=0) == (True, False)

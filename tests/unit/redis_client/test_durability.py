@@ -1,0 +1,86 @@
+"""Waiting until a server has its log on disk, also where the server says so too early."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from shoal.redis_client.connection import Argument, Link
+from shoal.redis_client.dsn import Address
+from shoal.redis_client.durability import Log, Logs, log_of, sync
+from shoal.redis_client.errors import UNSYNCED, Failed
+
+
+class FakeLink:
+    """A server that notes what it is asked, and gives one answer to all of it."""
+
+    address = Address("127.0.0.1", 6379)
+
+    def __init__(self, on_disk: int = 1, on_replicas: int = 0) -> None:
+        self.asked: list[str] = []
+        self._answer = [on_disk, on_replicas]
+
+    async def calls(self, commands: Sequence[Sequence[Argument]], *, extra: float) -> list[Any]:
+        self.asked += [" ".join(map(str, command[:3])) for command in commands]
+        return [self._answer for _ in commands]
+
+    def checked(self, answer: Any) -> Any:
+        return answer
+
+    async def write(self) -> None:
+        self.asked.append("write")
+
+
+@pytest.fixture(autouse=True)
+def short_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.redis_client.durability.SECOND", 0.0)
+
+
+# The first answer says that the write is out of the server's hands; a second later a sync of it has begun,
+# and the second answer, about another write, says that none is going on.
+TWICE = "{0}; write; {0}"
+
+
+@pytest.mark.parametrize(
+    ("logs", "asked"),
+    [
+        (Logs(Log.NONE), ""),
+        (Logs(Log.EXACT), "WAITAOF 1 0"),
+        (Logs(Log.HASTY), TWICE.format("WAITAOF 1 0")),
+        (Logs(Log.EXACT, (Log.EXACT, Log.EXACT)), "WAITAOF 1 1"),  # no more than promises ask for
+        (Logs(Log.EXACT, (Log.HASTY,)), TWICE.format("WAITAOF 1 1")),
+        (Logs(Log.EXACT, (Log.NONE,)), "WAITAOF 1 0"),  # that would be waiting for ever
+        (Logs(Log.NONE, (Log.EXACT,)), "WAITAOF 0 1"),  # some leave logs to replicas
+        (Logs(Log.NONE, (Log.NONE,)), ""),
+    ],
+)
+async def test_servers_are_asked_as_often_as_their_answers_need(logs: Logs, asked: str) -> None:
+    link = FakeLink(on_replicas=2)
+    await sync(cast("Link", link), logs, link.write, replicas=1)
+
+    assert "; ".join(link.asked) == asked
+
+
+@pytest.mark.parametrize("answer", [(0, 1), (1, 0)])
+async def test_what_is_not_on_disk_in_time_is_waited_for_again(answer: tuple[int, int]) -> None:
+    link = FakeLink(*answer)
+    with pytest.raises(Failed, match=UNSYNCED):
+        await sync(cast("Link", link), Logs(Log.EXACT, (Log.EXACT,)), link.write, replicas=1)
+
+
+@pytest.mark.parametrize(
+    ("version", "aof", "policy", "log"),
+    [
+        ("7.0.15", "1", "everysec", Log.NONE),  # it has no WAITAOF
+        ("7.2.4", "1", "everysec", Log.HASTY),
+        ("7.2.4", "1", None, Log.HASTY),  # it does not tell
+        ("7.2.4", "1", "always", Log.EXACT),
+        ("7.2.4", "1", "no", Log.NONE),
+        ("8.0.1", "1", "everysec", Log.EXACT),
+        ("8.0.1", "0", "everysec", Log.NONE),
+    ],
+)
+def test_a_log_is_known_by_its_servers_version_and_settings(
+    version: str, aof: str, policy: str | None, log: Log
+) -> None:
+    assert log_of({"redis_version": version, "aof_enabled": aof}, policy) is log

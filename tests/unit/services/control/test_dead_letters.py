@@ -1,0 +1,99 @@
+"""Dead letters from outside a crawl: chosen, put back, thrown away."""
+
+import re
+from dataclasses import replace as changed
+from pathlib import Path
+
+import pytest
+from tests.unit.services.stores import four_letters
+
+from shoal.model.errors import Misconfigured, Unavailable
+from shoal.model.failure import FailureClass
+from shoal.services.control.dead_letters import Choice, dead_letters, find_letters, purge, replay
+from shoal.services.inspect.status import status
+from shoal.stores.folder.store import StoreFolder
+
+TIMEOUT = FailureClass.TIMEOUT
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> str:
+    folder = StoreFolder(tmp_path / "store")
+    await four_letters(folder)
+    return str(folder.path)
+
+
+async def listed(store: str, choice: Choice) -> list[tuple[str, str]]:
+    return [(letter.crawl, letter.request.url) for letter in await dead_letters(store, choice)]
+
+
+async def test_letters_are_filtered_and_the_latest_comes_first(store: str) -> None:
+    assert await listed(store, Choice(limit=2)) == [("two", "http://a.test/1"), ("one", "http://b.test/")]
+    of_host = Choice("one", kind=TIMEOUT, host="a.test")
+    assert await listed(store, of_host) == [("one", "http://a.test/2")]
+    assert await listed(store, Choice(match=re.compile(r"/\d$"), limit=2)) == [
+        ("two", "http://a.test/1"),
+        ("one", "http://a.test/2"),
+    ]
+
+
+async def test_letters_are_chosen_by_age(store: str) -> None:
+    assert len(await listed(store, Choice(newer=3600.0))) == 4
+    assert await listed(store, Choice(older=3600.0)) == []
+    [letter, *_] = await dead_letters(store, Choice())
+    choice = Choice(older=10.0, newer=20.0)
+    assert [choice.takes(letter, letter.died_at + age) for age in (9.0, 10.0, 20.0, 21.0)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+async def test_a_letter_is_found_by_trace_and_by_url_however_it_is_written(store: str) -> None:
+    [letter] = await dead_letters(store, Choice("one", host="b.test"))
+
+    assert await find_letters(store, None, letter.trace) == [letter]
+    assert await find_letters(store, None, "HTTP://B.test") == [letter]
+    assert [found.crawl for found in await find_letters(store, None, "http://a.test/1")] == ["one", "two"]
+    assert await find_letters(store, "two", letter.trace) == []
+
+
+@pytest.mark.parametrize("apply", [replay, purge])
+async def test_what_was_chosen_goes_and_no_more_than_the_limit(apply: object, store: str) -> None:
+    assert callable(apply)
+    assert await apply(store, Choice(kind=TIMEOUT, limit=2)) == 2
+    assert await apply(store, Choice(older=3600.0)) == 0
+    assert await apply(store, Choice(match=re.compile("a[.]test/1$"), limit=1)) == 1
+    assert await listed(store, Choice()) == [("two", "http://a.test/1")]
+    assert await apply(store, Choice("two")) == 1
+    assert await listed(store, Choice()) == []
+
+
+async def test_replayed_letters_wait_and_purged_ones_stay_counted(store: str) -> None:
+    await replay(store, Choice("one"))
+    await purge(store, Choice("two"))
+
+    one, two = (await status(store)).crawls
+    assert (one.counts["waiting"], one.counts["dead"]) == (3, 0)
+    assert (two.counts["waiting"], two.counts["dead"], two.dead_by_class) == (0, 1, {"timeout": 1})
+
+
+@pytest.mark.parametrize("apply", [replay, purge])
+async def test_nothing_is_changed_while_somebody_has_the_store(apply: object, store: str) -> None:
+    assert callable(apply)
+    with StoreFolder(Path(store)).owned(), pytest.raises(Unavailable, match="in use by process"):
+        await apply(store, Choice())
+
+
+async def test_a_store_or_crawl_that_is_not_there_is_not_made(store: str, tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match="no store"):
+        await replay(str(tmp_path / "nowhere"), Choice())
+    assert not (tmp_path / "nowhere").exists()
+    with pytest.raises(Misconfigured, match="no crawl named 'three'"):
+        await replay(store, Choice("three"))
+
+
+def test_a_choice_without_filters_means_everything() -> None:
+    assert Choice() == Choice(limit=None)
+    assert changed(Choice(), host="a.test") != Choice()

@@ -1,0 +1,98 @@
+"""Forgetting a crawl: nothing of it stays in its store, and nobody who works on it is disturbed."""
+
+from pathlib import Path
+
+import pytest
+from tests.unit.services.stores import four_letters
+
+from shoal.engine.outputs import archive_key, rejects_file, sinks_key
+from shoal.frontier.sqlite import SqliteFrontier
+from shoal.model.errors import Misconfigured
+from shoal.services.control.delete import at_work, attends, forgetting
+from shoal.services.inspect.status import status
+from shoal.stores.folder.store import StoreBusy, StoreFolder
+from shoal.stores.redis.workers import CrawlAt, Heartbeat, OutputAt
+
+
+@pytest.fixture
+async def folder(tmp_path: Path) -> StoreFolder:
+    folder = StoreFolder(tmp_path / "store")
+    await four_letters(folder)
+    return folder
+
+
+async def test_a_crawl_of_a_folder_is_forgotten_and_the_others_stay(folder: StoreFolder) -> None:
+    with folder.owned():
+        async with SqliteFrontier.open(folder.database) as frontier:
+            await frontier.commit(
+                checkpoints={archive_key("one"): b"1", sinks_key("two"): b"2", "one/other": b"3"}
+            )
+    rejects_file(folder, "one").write_text("{}\n")
+
+    async with forgetting(str(folder.path), "one") as found:
+        goes = found.belongings
+        await found.forget()
+
+    assert (goes.accepted, goes.open, goes.dead) == (3, 0, 3)
+    assert goes.outputs == (str(rejects_file(folder, "one")),)
+    assert rejects_file(folder, "one").exists()
+    assert goes.archive == str(folder.archive / "one")
+    [left] = (await status(str(folder.path))).crawls
+    assert (left.name, left.counts["dead"]) == ("two", 1)
+    async with SqliteFrontier.peek(folder.database) as reader:
+        assert await reader.checkpoint(archive_key("one")) is None
+        assert await reader.checkpoint(sinks_key("two")) == b"2"
+        assert (await reader.audit("two")).problems == []
+
+
+async def test_a_crawl_that_is_not_there_is_not_forgotten(folder: StoreFolder) -> None:
+    with pytest.raises(Misconfigured, match="no crawl named 'oen'; did you mean one"):
+        async with forgetting(str(folder.path), "oen"):
+            pass
+    with pytest.raises(Misconfigured, match="no crawl named 'shop'; shoal status lists"):
+        async with forgetting(str(folder.path), "shop"):
+            pass
+    nowhere = folder.path / "nowhere"
+    with pytest.raises(Misconfigured):
+        async with forgetting(str(nowhere), "one"):
+            pass
+    assert not nowhere.exists()
+
+
+async def test_a_folder_that_somebody_owns_is_left_alone(folder: StoreFolder) -> None:
+    with folder.owned(), pytest.raises(StoreBusy, match="in use by process"):
+        async with forgetting(str(folder.path), "one"):
+            pass
+    async with forgetting(str(folder.path), "one") as found:
+        with folder.owned(), pytest.raises(StoreBusy, match="in use by process"):  # since it was looked at
+            await found.forget()
+    assert len((await status(str(folder.path))).crawls) == 2
+
+
+def beat(worker: str, *crawls: CrawlAt, outputs: tuple[OutputAt, ...] = ()) -> Heartbeat:
+    return Heartbeat(
+        worker=worker,
+        host="node",
+        pid=1,
+        roles=("fetch",),
+        shoal="1",
+        started_at=0.0,
+        beaten_at=0.0,
+        doing="working",
+        crawls=crawls,
+        outputs=outputs,
+    )
+
+
+def test_a_paused_crawl_is_only_waited_with_unless_something_of_it_is_in_hand() -> None:
+    waiting = beat("waiting", CrawlAt("shop", "", 0, 9, 0.0))
+    fetching = beat("fetching", CrawlAt("shop", "", 1, 9, 0.0))
+    parsing = beat("parsing", CrawlAt("shop", "", 0, 9, 0.0, parsing=2))
+    elsewhere = beat("elsewhere", CrawlAt("other", "", 5, 9, 1.0))
+    writing = beat("writing", outputs=(OutputAt("shop", "shop.jsonl", "writing"),))
+    standing_by = beat("standing by", outputs=(OutputAt("shop", "shop.jsonl", "standing by"),))
+    fleet = [waiting, fetching, parsing, elsewhere, writing, standing_by]
+
+    assert at_work("shop", fleet, paused=False) == ["waiting", "fetching", "parsing", "writing"]
+    assert at_work("shop", fleet, paused=True) == ["fetching", "parsing", "writing"]
+    assert [attends("shop", [one]) for one in fleet] == [True, True, True, False, True, True]

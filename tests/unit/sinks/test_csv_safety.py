@@ -1,0 +1,122 @@
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.sinks.csv_safety import cell, harmless
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=cmd|' /C calc'!A0",
+        "+1",
+        "-2+3",
+        "@x",
+        "\t=1",
+        "\tx",
+        "\rx",
+        "\nx",
+        "\u00a0=1",
+        "  =1",
+        "\u3000\u200b\ufeff=1",
+        "\x01=1",
+        "＝1",
+        "＋1",
+        "－1",
+        "＠x",
+        "﹦1",
+        "=",
+        "-",
+    ],
+)
+def test_text_that_begins_like_a_formula_gets_an_apostrophe(text: str) -> None:
+    assert harmless(text) == "'" + text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\n=1", "a\n'=1"),
+        ("a\r\n+1", "a\r\n'+1"),
+        ("a\r=1", "a\r'=1"),
+        ("a\u2028=1", "a\u2028'=1"),
+        ("a\n \u00a0-1\nb", "a\n' \u00a0-1\nb"),
+        ("=1\n=2", "'=1\n'=2"),
+        ("\n=1", "'\n'=1"),
+    ],
+)
+def test_so_does_every_further_line(text: str, shown: str) -> None:
+    assert harmless(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a=b", "1-2", "a@b.example", "x\ty", "a\n b", "'=1", '"=1', "…", "a\tb\n\tc"]
+)
+def test_other_text_stays_as_it_is(text: str) -> None:
+    assert harmless(text) == text
+
+
+def test_nul_is_escaped() -> None:
+    assert harmless("a\0b") == "a\\0b"
+    assert harmless("\0=1") == "\\0=1"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, ""),
+        (True, "true"),
+        (False, "false"),
+        (-2, "-2"),
+        (-2.5, "-2.5"),
+        (1e30, "1e30"),
+        (2**80, str(2**80)),
+        ("-2", "'-2"),
+        ([1, "=x"], '[1,"=x"]'),
+        ({"a": None}, '{"a":null}'),
+    ],
+)
+def test_values_other_than_text_are_spelled_as_json(value: Any, shown: str) -> None:
+    assert cell(value) == shown
+
+
+@given(st.text())
+def test_nothing_harmful_is_left_on_any_line(text: str) -> None:
+    for line in harmless(text).splitlines():
+        seen = line.lstrip(" \t\u00a0\ufeff\u200b")
+        assert not seen.startswith(("=", "+", "-", "@", "＝", "＋", "－", "＠"))
+
+
+@given(st.text())
+def test_only_apostrophes_are_added(text: str) -> None:
+    kept = iter(harmless(text))
+
+    for letter in text.replace("\0", "\\0"):
+        assert any(letter == other for other in kept)
+
+
+def test_a_hostile_text_of_megabytes_takes_no_time() -> None:
+    """Time is not measured: with a quadratic rule this would run for hours and into the time limit."""
+    for text in ("\n" * 500_000, " " * 500_000, "\n " * 250_000, "\u00a0" * 500_000 + "="):
+        assert len(harmless(text)) >= len(text)
+
+
+@given(
+    st.lists(st.lists(st.one_of(st.text(), st.integers(), st.booleans(), st.none()), min_size=2, max_size=2))
+)
+def test_rows_of_cells_survive_a_csv_reader(rows: list[list[Any]]) -> None:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([cell(value) for value in row] for row in rows)
+
+    found = list(csv.reader(io.StringIO(text.getvalue(), newline=""), strict=True))
+
+    expected = [
+        [harmless(v) if isinstance(v, str) else "" if v is None else json.dumps(v) for v in row]
+        for row in rows
+    ]
+    assert found == expected

@@ -1,0 +1,100 @@
+"""Destinations: quicker than working a link out, and never another answer."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from shoal.model.url import join, resolver
+from shoal.spider.html import link_resolver as module
+from shoal.spider.html.link_resolver import Destinations
+
+BASES = [
+    "https://a.example/",
+    "https://a.example/x/y.html?q=1",
+    "https://a.example//double//slash",
+    "http://a.example/x/",
+    "https://a.example:8443/x/",
+    "https://b.example?only=query",
+    "file:///x/y",
+    "not a url",
+    "",
+]
+PIECES = [
+    "/",
+    "//",
+    "x",
+    "y.html",
+    "..",
+    "?q=2",
+    "#top",
+    "\\",
+    " ",
+    "https:",
+    "http:",
+    "b.example",
+    "mailto:",
+]
+hrefs = st.lists(st.sampled_from(PIECES), max_size=6).map("".join)
+visits = st.lists(st.tuples(st.sampled_from(BASES), st.lists(hrefs, max_size=4)), max_size=8)
+
+
+def web(url: str | None) -> str | None:
+    return url if url is not None and url.startswith(("http://", "https://")) else None
+
+
+@given(visits)
+@example([("https://a.example/", ["/x", "//x"]), ("http://a.example/x/", ["/x", "//x"])])
+@example([("not a url", ["https://b.example/"]), ("file:///x/y", ["https://b.example/"])])
+@example([("https://a.example/", ["https:x"]), ("https://a.example/x/y.html?q=1", ["https:x"])])
+def test_what_was_worked_out_for_other_pages_changes_no_answer(visits: list[tuple[str, list[str]]]) -> None:
+    destinations = Destinations()
+    for base, links in [*visits, *visits]:
+        lead = destinations.of(base, resolver(base))
+        assert [lead(href) for href in links] == [web(join(base, href)) for href in links]
+
+
+def test_a_link_that_leads_to_the_same_place_from_everywhere_is_worked_out_once() -> None:
+    destinations, asked = Destinations(), list[str]()
+
+    def resolve(href: str) -> str:
+        asked.append(href)
+        return f"https://a.example{href}"
+
+    for page in ("https://a.example/x/1", "https://a.example/y/2"):
+        lead = destinations.of(page, resolve)
+        assert lead("/menu") == "https://a.example/menu"
+        assert lead("beside") == "https://a.examplebeside"
+    assert asked == ["/menu", "beside", "beside"]
+
+
+def test_it_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST", 10)
+    destinations = Destinations()
+    for number in range(100):
+        host = f"https://{number % 3}.example/"
+        destinations.of(host, resolver(host))(f"/page/{number}")
+        assert destinations.kept <= 10
+
+
+def test_one_page_cannot_fill_it_beyond_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST", 10)
+    destinations = Destinations()
+    lead = destinations.of("https://a.example/", resolver("https://a.example/"))
+    assert [lead(f"/{n}") for n in range(100)] == [f"https://a.example/{n}" for n in range(100)]
+    assert destinations.kept == 10
+
+
+def test_a_long_link_is_not_kept() -> None:
+    destinations = Destinations()
+    lead = destinations.of("https://a.example/", resolver("https://a.example/"))
+    long = "/" + "x" * module.LONGEST
+    assert [lead(long), lead("/x")] == [f"https://a.example{long}", "https://a.example/x"]
+    assert destinations.kept == 1
+
+
+def test_it_does_not_keep_every_site_of_a_wide_crawl() -> None:
+    destinations = Destinations()
+    for number in range(1000):
+        host = f"https://{number}.example/"
+        destinations.of(host, resolver(host))("/")
+        assert destinations.kept <= module.ORIGINS

@@ -1,0 +1,13 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.servers.redis import valkey
+
+from shoal.redis_client import RedisStore
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[RedisStore]:
+    async with valkey(tmp_path / "server") as server, RedisStore.open(server.dsn) as opened:
+        yield opened

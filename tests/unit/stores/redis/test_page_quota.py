@@ -1,0 +1,99 @@
+"""However many workers fetch a crawl, it gets as many pages as it may, and not one more."""
+
+import asyncio
+import random
+
+import pytest
+
+from shoal.redis_client import RedisStore
+from shoal.stores.redis.page_quota import Allowance
+
+CRAWL, LIMIT = 3, 100
+
+
+class Pages:
+    """The pages that a crawl has, in shards that are counted one after the other."""
+
+    def __init__(self) -> None:
+        self.shards = [0] * 4
+
+    async def count(self) -> int:
+        total = 0
+        for shard in range(len(self.shards)):
+            total += self.shards[shard]
+            await asyncio.sleep(0)
+        return total
+
+
+def part(store: RedisStore, worker: str, pages: Pages, *, lease: float = 60.0) -> Allowance:
+    return Allowance(store, CRAWL, worker=worker, limit=LIMIT, lease=lease, count=pages.count)
+
+
+async def test_parts_of_all_workers_and_the_pages_there_are_stay_within_the_limit(store: RedisStore) -> None:
+    pages = Pages()
+    anna, bert = part(store, "anna", pages), part(store, "bert", pages)
+
+    assert await anna.take(0, 64) == 64
+    assert await bert.take(0, 64) == 36
+    assert await bert.take(36, 64) == 0
+    pages.shards[0] = 10  # of anna's, which has 50 in hand besides and had wanted four too many
+    assert await anna.take(50, 0) == 0
+    assert await bert.take(36, 64) == 4
+    await anna.leave()
+    assert await bert.take(40, 64) == 50
+
+
+async def test_what_is_let_go_while_somebody_counts_is_not_overlooked(store: RedisStore) -> None:
+    pages = Pages()
+    anna, bert = part(store, "anna", pages), part(store, "bert", pages)
+    assert await anna.take(0, LIMIT) == LIMIT
+
+    async def counted_too_early() -> int:
+        count = await pages.count()
+        pages.shards[0] += LIMIT  # all of anna's pages come in, and she says so
+        assert await anna.take(0, LIMIT) == 0
+        return count
+
+    late = Allowance(store, CRAWL, worker="bert", limit=LIMIT, lease=60.0, count=counted_too_early)
+    assert await late.take(0, LIMIT) == 0
+    assert await bert.take(0, LIMIT) == 0
+
+
+async def test_the_part_of_a_worker_that_is_gone_goes_to_the_others_when_its_leases_have_run_out(
+    store: RedisStore,
+) -> None:
+    pages = Pages()
+    await part(store, "anna", pages, lease=0.2).take(0, LIMIT)
+    bert = part(store, "bert", pages)
+    assert await bert.take(0, 10) == 0
+
+    granted = 0
+    while not granted:
+        await asyncio.sleep(0.05)
+        granted = await bert.take(0, 10)
+
+    assert granted == 10
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_many_workers_get_the_limit_exactly(store: RedisStore, seed: int) -> None:
+    pages, drawn = Pages(), random.Random(seed)
+
+    async def work(name: str) -> None:
+        allowance, held = part(store, name, pages), 0
+        while sum(pages.shards) < LIMIT:
+            granted = await allowance.take(held, drawn.randint(0, 12))
+            held += granted
+            for _ in range(drawn.randint(0, held)):
+                held -= 1
+                if drawn.random() < 0.7:  # the others end as no page
+                    pages.shards[drawn.randrange(4)] += 1
+                await asyncio.sleep(0)
+            assert sum(pages.shards) <= LIMIT
+        await allowance.leave()
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(8):
+            group.create_task(work(f"worker-{number}"))
+
+    assert sum(pages.shards) == LIMIT

@@ -1,0 +1,48 @@
+"""Workers are seen while they give signs of life."""
+
+import msgspec
+
+from shoal.redis_client import RedisStore
+from shoal.stores.redis.workers import TTL, CrawlAt, Heartbeat, Workers
+
+ANNA = Heartbeat(
+    worker="anna-1",
+    host="anna",
+    pid=1,
+    roles=("fetch", "parse"),
+    shoal="0.1",
+    started_at=1.0,
+    beaten_at=2.0,
+    doing="working",
+    crawls=(CrawlAt("books", "abc", 3, 100, 5.5),),
+)
+BERT = msgspec.structs.replace(ANNA, worker="bert-2", host="bert")
+
+
+async def test_everybody_who_beats_is_listed_with_what_they_do(store: RedisStore) -> None:
+    workers = Workers(store)
+    await workers.beat(BERT)
+    await workers.beat(ANNA)
+
+    assert await workers.all() == [ANNA, BERT]
+
+
+async def test_a_worker_that_falls_silent_is_struck_off(store: RedisStore) -> None:
+    workers = Workers(store)
+    await workers.beat(ANNA)
+    key = f"{store.fleet_tag}:worker:anna-1"
+    left = await store.do(store.fleet_tag, "PTTL", key)
+    await store.do(store.fleet_tag, "PEXPIRE", key, 0)
+
+    assert 0 < left <= TTL * 1000
+    assert await workers.all() == []
+    assert await store.do(store.fleet_tag, "SCARD", f"{store.fleet_tag}:workers") == 0
+
+
+async def test_a_worker_that_leaves_is_gone_at_once(store: RedisStore) -> None:
+    workers = Workers(store)
+    await workers.beat(ANNA)
+    await workers.beat(BERT)
+    await workers.leave("anna-1")
+
+    assert await workers.all() == [BERT]

@@ -1,0 +1,121 @@
+"""Pages from the bus, shared out among the crawls of a worker."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pytest
+
+from shoal.bus import Delivery, Lag
+from shoal.model.outcome import Acknowledgement, Done
+from shoal.model.page import PageRecord, PageRef
+from shoal.model.request import Request
+from shoal.worker.deliveries import MOST, Deliveries
+
+PAGE = PageRecord(PageRef("segment", 0, 1), 200, 0.0)
+
+
+def delivery(number: int, *, crawl: str = "c", times: int = 1) -> Delivery:
+    request = Request(url=f"https://a.test/{number}")
+    return Delivery(crawl, number, request, PAGE, times, "worker", f"0/{number}")
+
+
+def acknowledged(number: int, *, crawl: str = "c") -> Acknowledgement:
+    return Acknowledgement(crawl, number, Done(PAGE))
+
+
+@dataclass
+class FakeBus:
+    """Has pages, and notes what becomes of them."""
+
+    waiting: list[Delivery] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+    released: list[int] = field(default_factory=list)
+    extended: list[int] = field(default_factory=list)
+
+    async def deliver(self, *, limit: int, wait: float) -> list[Delivery]:
+        await asyncio.sleep(0)
+        given, self.waiting = self.waiting[:limit], self.waiting[limit:]
+        if not given:
+            await asyncio.sleep(wait)
+        return given
+
+    async def extend(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        self.extended += [one.fingerprint for one in deliveries]
+        return list(deliveries)
+
+    async def done(self, deliveries: Sequence[Delivery]) -> None:
+        self.ended += [one.fingerprint for one in deliveries]
+
+    async def release(self, deliveries: Sequence[Delivery]) -> None:
+        self.released += [one.fingerprint for one in deliveries]
+
+    async def relay(self) -> None:
+        pass
+
+    async def lag(self) -> Lag:
+        return Lag(len(self.waiting), 0)
+
+
+@pytest.fixture
+def bus() -> FakeBus:
+    return FakeBus()
+
+
+async def turns(deliveries: Deliveries, seconds: float = 0.02) -> None:
+    """Let the deliveries run for a moment."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await deliveries.run()
+
+
+async def test_each_crawl_gets_its_own_pages_and_is_told(bus: FakeBus) -> None:
+    told: list[str] = []
+    deliveries = Deliveries(bus, 60.0, told.append)
+    bus.waiting = [delivery(1), delivery(2, crawl="d", times=3)]
+    await turns(deliveries)
+    page = await anext(deliveries.of("d"))
+
+    assert (page.fingerprint, page.strikes, page.consumer) == (2, 2, "worker")
+    assert told == ["c", "d"]
+
+
+async def test_a_page_is_taken_off_the_bus_once_the_store_has_answered(bus: FakeBus) -> None:
+    deliveries = Deliveries(bus, 60.0, lambda _: None)
+    bus.waiting = [delivery(1), delivery(2)]
+    await turns(deliveries)
+    await deliveries.done([acknowledged(1), acknowledged(9)])  # 9 was never the bus's
+    await deliveries.give_back()
+
+    assert (bus.ended, bus.released) == ([1], [2])
+
+
+async def test_what_is_in_hand_is_held_on_to(bus: FakeBus) -> None:
+    deliveries = Deliveries(bus, 0.01, lambda _: None)
+    bus.waiting = [delivery(1)]
+    await turns(deliveries, 0.1)
+
+    assert set(bus.extended) == {1}
+
+
+async def test_no_more_is_taken_than_can_be_held(bus: FakeBus) -> None:
+    deliveries = Deliveries(bus, 60.0, lambda _: None)
+    bus.waiting = [delivery(number) for number in range(MOST + 50)]
+    await turns(deliveries)
+
+    assert len(bus.waiting) == 50
+
+
+async def test_pages_of_crawls_that_there_are_no_more_make_room_for_others(bus: FakeBus) -> None:
+    deliveries = Deliveries(bus, 60.0, lambda _: None)
+    bus.waiting = [*(delivery(number, crawl="gone") for number in range(MOST)), delivery(MOST)]
+    await turns(deliveries)
+    assert len(bus.waiting) == 1
+    await deliveries.keep_only({"c"})
+    assert bus.ended == list(range(MOST))
+
+    await turns(deliveries)
+    assert (await anext(deliveries.of("c"))).fingerprint == MOST
+    await deliveries.give_back()
+    assert bus.released == [MOST]

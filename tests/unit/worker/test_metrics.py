@@ -1,0 +1,168 @@
+"""What a worker tells of itself and of the fleet over HTTP."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from shoal.engine.worker_stats import Done, WorkerFigures
+from shoal.model.errors import Misconfigured, Unavailable
+from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus
+from shoal.stores.redis.workers import Heartbeat
+from shoal.worker.http_endpoint import Endpoint, address_of
+from shoal.worker.metrics import exposition
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+OWN = WorkerFigures(64, 16, draining=False, done={"shop": Done(7, 21, 9000, {"timeout": 2, "internal": 1})})
+WORKER = Heartbeat(
+    worker="w1", host="m", pid=1, roles=("fetch", "parse"), shoal="0", started_at=0, beaten_at=0, doing="idle"
+)
+FLEET = StoreStatus(
+    "redis://127.0.0.1/0",
+    None,
+    [CrawlStatus("shop", 12, {"waiting": 5, "done": 7}, {}, {})],
+    Fleet([WORKER], {"shop": {"parse": Stage(3), "sink": Stage(4)}}),
+)
+
+
+def samples(text: bytes) -> dict[tuple[str, ...], float]:
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def test_figures_of_the_worker_and_of_the_fleet_are_told() -> None:
+    told = samples(exposition(OWN, FLEET))
+    assert told["shoal_pages_total", "shop"] == 7
+    assert told["shoal_items_total", "shop"] == 21
+    assert told["shoal_bytes_total", "shop"] == 9000
+    assert told["shoal_failures_total", "shop", "timeout"] == 2
+    assert told["shoal_worker_busy_ratio",] == 0.25
+    assert told["shoal_requests", "shop", "waiting"] == 5
+    assert told["shoal_stage_lag", "shop", "sink"] == 4
+    assert told["shoal_workers", "parse"] == 1
+    assert told["shoal_store_up",] == 1
+
+
+def test_a_store_that_does_not_answer_takes_only_its_own_figures_along() -> None:
+    told = samples(exposition(OWN, None))
+    assert told["shoal_store_up",] == 0
+    assert told["shoal_pages_total", "shop"] == 7
+    assert not any(name == "shoal_requests" for name, *_ in told)
+
+
+def test_what_is_done_adds_up_over_the_runs_of_a_crawl() -> None:
+    assert Done(1, 2, 3, {"dns": 1}) + Done(1, 1, 1, {"dns": 1, "tls": 1}) == Done(
+        2, 3, 4, {"dns": 2, "tls": 1}
+    )
+
+
+def test_scalers_ask_for_metrics_that_exist() -> None:
+    told = {name for name, *_ in samples(exposition(OWN, FLEET))}
+    scalers = yaml.safe_load_all((DEPLOY / "kubernetes" / "autoscaling.yaml").read_text())
+    asked = {
+        metric[kind]["metric"]["name"]
+        for scaler in scalers
+        for metric in scaler["spec"]["metrics"]
+        for kind in ("pods", "external")
+        if kind in metric
+    }
+    assert asked
+    assert asked <= told
+
+
+def test_pages_that_another_worker_parses_are_counted_there_only() -> None:
+    fetched = WorkerFigures(64, 16, draining=False, done={"shop": Done(2, handed_on=5)})
+    told = samples(exposition(fetched, FLEET))
+    assert told["shoal_pages_total", "shop"] == 2
+    assert told["shoal_pages_handed_on_total", "shop"] == 5
+
+
+def test_a_worker_that_does_not_fetch_is_in_no_average_of_busy_slots() -> None:
+    told = {name for name, *_ in samples(exposition(WorkerFigures(0, 0, draining=False, done={}), FLEET))}
+    assert not any(name.startswith("shoal_worker_") for name in told)
+
+
+def test_failures_that_must_not_be_are_counted_from_nought() -> None:
+    told = samples(exposition(WorkerFigures(1, 0, draining=False, done={"shop": Done()}), FLEET))
+    assert told["shoal_failures_total", "internal", "shop"] == 0
+
+
+Ask = Callable[[str], Awaitable[tuple[int, str]]]
+
+
+@asynccontextmanager
+async def asked(own: WorkerFigures, fleet: Callable[[], Awaitable[StoreStatus]]) -> AsyncIterator[Ask]:
+    server = await asyncio.start_server(Endpoint(lambda: own, fleet).serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+
+    async def ask(question: str) -> tuple[int, str]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"{question}\r\n\r\n".encode())
+        head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
+        writer.close()
+        return int(head.split()[1]), body
+
+    async with server:
+        yield ask
+
+
+async def look() -> StoreStatus:
+    return FLEET
+
+
+async def gone() -> StoreStatus:
+    raise Unavailable("store: gone")
+
+
+async def test_a_worker_answers_over_http() -> None:
+    async with asked(OWN, look) as ask:
+        assert (await ask("GET /metrics HTTP/1.1"))[1] == exposition(OWN, FLEET).decode()
+        assert await ask("GET /readyz HTTP/1.1") == (200, "ready\n")
+        assert await ask("GET /healthz HTTP/1.1") == (200, "alive\n")
+        assert await ask("HEAD /metrics HTTP/1.1") == (200, "")
+        assert (await ask("POST /metrics HTTP/1.1"))[0] == 405
+        assert (await ask("GET / HTTP/1.1"))[0] == 404
+
+
+async def test_a_draining_worker_is_alive_and_not_ready() -> None:
+    async with asked(WorkerFigures(1, 1, draining=True, done={}), look) as ask:
+        assert (await ask("GET /readyz HTTP/1.1"))[0] == 503
+        assert (await ask("GET /healthz HTTP/1.1"))[0] == 200
+
+
+async def test_a_worker_without_a_store_is_alive_and_not_ready() -> None:
+    async with asked(OWN, gone) as ask:
+        assert (await ask("GET /readyz HTTP/1.1"))[0] == 503
+        assert (await ask("GET /healthz HTTP/1.1"))[0] == 200
+        assert "shoal_store_up 0.0" in (await ask("GET /metrics HTTP/1.1"))[1]
+
+
+async def test_the_store_is_not_asked_for_every_question() -> None:
+    looks = 0
+
+    async def count() -> StoreStatus:
+        nonlocal looks
+        looks += 1
+        return FLEET
+
+    async with asked(OWN, count) as ask:
+        for _ in range(5):
+            await ask("GET /metrics HTTP/1.1")
+    assert looks == 1
+
+
+@pytest.mark.parametrize("address", ["9464", ":9464", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000"])
+def test_an_address_that_is_none_is_refused_with_an_example(address: str) -> None:
+    with pytest.raises(Misconfigured, match=r"127\.0\.0\.1:9464"):
+        address_of(address)
+
+
+def test_an_address_may_be_of_version_six() -> None:
+    assert address_of("[::1]:9464") == ("::1", 9464)
