@@ -32,7 +32,7 @@ from shoal.fetch.http.decode import Decoder
 from shoal.fetch.http.dns import Resolver
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
-from shoal.fetch.robots import Robots
+from shoal.fetch.robots import RobotsPolicy
 from shoal.model.limits import FetchLimits
 from shoal.model.outcome import Lease
 from shoal.model.page import Response
@@ -92,7 +92,7 @@ def fetch(client: HttpClient, url: str) -> Work:
 
 def attempt(client: HttpClient, url: str) -> Work:
     redirects = RedirectRules(Guard(allow_private=True))
-    robots = Robots(client, redirects, token="bench")
+    robots = RobotsPolicy(client, redirects, token="bench")
     fetcher = Fetcher(
         client, SendGate(), redirects, CrawlHeaders("bench", {}), robots=robots, jar=CookieJar()
     )

@@ -28,7 +28,7 @@ from shoal.model.request import Link, Request
 from shoal.model.scope import Scope
 from shoal.model.url import canonical, fingerprint_of, resolver
 from shoal.spider.builtin_spiders import plain_spider
-from shoal.spider.html.link_resolver import Destinations
+from shoal.spider.html.link_resolver import LinkResolver
 from shoal.spider.html.links import hrefs_of, metas_of
 from shoal.spider.run import run
 from shoal.spider.spider import Spider
@@ -128,7 +128,7 @@ def resolving(count: int) -> dict[str, Callable[[], object]]:
     scope = Scope(hosts=frozenset({"shop.example"}))
     return {
         "ada join_url, plain": on_each(hrefs["plain"], partial(ada_url.join_url, BASE)),
-        "join, plain and known": on_each(hrefs["plain"], Destinations().of(BASE, resolver(BASE))),
+        "join, plain and known": on_each(hrefs["plain"], LinkResolver().of(BASE, resolver(BASE))),
         **{f"join, {kind}": on_each(hrefs[kind], resolver(BASE)) for kind in LINKS},
         "canonical": on_each(urls, canonical),
         "fingerprint_of": on_each(urls, partial(fingerprint_of, "GET")),

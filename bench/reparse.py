@@ -25,7 +25,7 @@ from shoal.model.page import Item, PageRecord, Response
 from shoal.model.request import Link, Request
 from shoal.model.settings import Settings
 from shoal.services.reprocess.reparse import Reparsed, ReparsePlan, reparse
-from shoal.sinks import Sinks
+from shoal.sinks import MultiSink
 from shoal.spider.source import SpiderFile
 from shoal.stores.folder.store import StoreFolder
 
@@ -64,7 +64,7 @@ async def make_store(folder: StoreFolder, pages: int) -> None:
         async with SqliteFrontier.open(folder.database) as frontier:
             await frontier.open_crawl(CRAWL, pace=Pace(0.0, BATCH, BATCH))
             archive = ArchiveWriter.open(SegmentFolder(folder.archive / CRAWL), None, WriteRules(CRAWL))
-            sinks = Sinks([str(folder.items / "bench.jsonl")])
+            sinks = MultiSink([str(folder.items / "bench.jsonl")])
             sinks.restore(None)
             requests = [Request(url=f"https://a.test/item/{number}", depth=1) for number in range(pages)]
             await frontier.add(CRAWL, [Link.to(request) for request in requests])
@@ -78,7 +78,7 @@ async def make_store(folder: StoreFolder, pages: int) -> None:
 
 
 def _settled(
-    lease: Lease, archive: ArchiveWriter, sinks: Sinks, words: list[str], rng: random.Random
+    lease: Lease, archive: ArchiveWriter, sinks: MultiSink, words: list[str], rng: random.Random
 ) -> Settlement:
     url = lease.request.url
     number = int(url.rpartition("/")[2])

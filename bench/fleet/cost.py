@@ -14,7 +14,7 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.model.outcome import Gone, Settlement
 from shoal.model.pace import Pace
 from shoal.model.request import Link
-from shoal.redis_client import RedisStore, Script
+from shoal.redis_client import RedisClient, Script
 
 ADD, LEASE, TURNS = 100, 50, 20
 ROUNDS = 200  # calls of each kind per figure
@@ -87,7 +87,7 @@ async def _turns(server: Metered, frontier: RedisFrontier, hosts: int) -> float:
     return (await server.cpu() - before) / number * 1e6
 
 
-async def _exists(server: Metered, store: RedisStore) -> float:
+async def _exists(server: Metered, store: RedisClient) -> float:
     before = await server.cpu()
     for _ in range(ROUNDS):
         await store.run(EXISTS, store.tag(0), [])

@@ -21,7 +21,7 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.model.outcome import Gone, Grant, Lease, Settlement
 from shoal.model.pace import Pace
 from shoal.model.request import Link, Request
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 
 SLOTS, FETCH, INTERVAL = 50, 0.1, 1.0
 HOSTS = 1000
@@ -101,7 +101,7 @@ async def pair(seconds: float, front: int, others: int) -> tuple[Served, Served]
 
 async def _naive(name: str, design: type[naive.Design], seconds: float, queue: Queue) -> Served:
     served = Served(name, seconds)
-    async with private_server() as server, RedisStore.open(server.dsn) as store:
+    async with private_server() as server, RedisClient.open(server.dsn) as store:
         await naive.fill(store, queue)
         frontier, before = design(store), await server.cpu()
         await _until(seconds, _slots(served, frontier))

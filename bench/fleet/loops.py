@@ -14,7 +14,7 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.model.outcome import Gone, Settlement
 from shoal.model.pace import Pace
 from shoal.model.request import Link, Request
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 
 FETCH = 3.0  # seconds
 INTERVAL = 2.0  # seconds between requests to one host
@@ -56,7 +56,7 @@ class Crowd:
 async def crowd(loops: int, hosts: int, seconds: float) -> Crowd:
     """Let so many loops lease one request at a time; the hosts allow half as much again as they can fetch."""
     seen = Crowd(loops, seconds)
-    async with private_server() as server, RedisStore.open(server.dsn) as store:
+    async with private_server() as server, RedisClient.open(server.dsn) as store:
         workers = [RedisFrontier(store) for _ in range(loops // LOOPS_PER_WORKER)]
         for worker in workers:
             await worker.open_crawl("bench", pace=Pace(INTERVAL, 1, 1))

@@ -8,7 +8,7 @@ import asyncio
 import time
 from typing import Protocol
 
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 
 TAG = "{naive}"
 QUEUE = f"{TAG}:queue"
@@ -19,14 +19,14 @@ LOOK_AT = 50  # members at the head of the queue
 class Design(Protocol):
     calls: int  # round trips so far
 
-    def __init__(self, store: RedisStore) -> None: ...
+    def __init__(self, store: RedisClient) -> None: ...
 
     async def take(self) -> str | None:
         """Return the host of a URL that may be fetched now; None: none was found."""
 
 
 class Naive:
-    def __init__(self, store: RedisStore) -> None:
+    def __init__(self, store: RedisClient) -> None:
         self._store = store
         self.calls = 0
 
@@ -93,7 +93,7 @@ def priority_of(member: str) -> int:
     return int(member.split("/", maxsplit=1)[0])
 
 
-async def fill(store: RedisStore, crowd: dict[str, tuple[int, int]]) -> None:
+async def fill(store: RedisClient, crowd: dict[str, tuple[int, int]]) -> None:
     """Queue URLs: host -> priority and number."""
     began = time.time() * 1000
     for host, (priority, number) in crowd.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.servers.redis import RedisServer, redis_program, valkey_program
 
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 
 
 @asynccontextmanager
@@ -47,8 +47,8 @@ class Metered(RedisServer):
 
 
 @asynccontextmanager
-async def one_shard(server: RedisServer, namespace: str = "shoal") -> AsyncIterator[RedisStore]:
+async def one_shard(server: RedisServer, namespace: str = "shoal") -> AsyncIterator[RedisClient]:
     """Open a store of one shard: every call is one script, and its cost is not blurred by others."""
     await server.ask("HSETNX", f"{{{namespace}}}:meta", "shards", 1)
-    async with RedisStore.open(f"{server.dsn}?namespace={namespace}") as store:
+    async with RedisClient.open(f"{server.dsn}?namespace={namespace}") as store:
         yield store

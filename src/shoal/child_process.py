@@ -13,7 +13,7 @@ from shoal.parse.sandbox.confine import die_with
 GRACE = 10.0  # seconds from asking a process to end to ending it
 
 
-class Companion:
+class ChildProcess:
     """A process at our side. It has a session of its own: Ctrl-C at the terminal is ours to pass on."""
 
     def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
@@ -35,9 +35,9 @@ class Companion:
 
 
 @asynccontextmanager
-async def companion(
+async def run_child(
     command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None
-) -> AsyncIterator[Companion]:
+) -> AsyncIterator[ChildProcess]:
     """Run a program beside the block; after the block it is asked to end, and then made to."""
     with Path.open(log, "ab") as output:
         process = await asyncio.create_subprocess_exec(
@@ -49,7 +49,7 @@ async def companion(
             start_new_session=True,
             preexec_fn=partial(die_with, os.getpid()),  # whatever becomes of us, it goes along
         )
-    beside = Companion(process, log)
+    beside = ChildProcess(process, log)
     try:
         yield beside
     finally:

@@ -20,8 +20,8 @@ from tests.servers.redis import RedisServer, cluster, redis_program, sentinels, 
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.scripts import Scripts
 from shoal.model.outcome import Lease
-from shoal.redis_client import RedisStore, Script, ScriptArgument
-from shoal.redis_client.errors import Failed
+from shoal.redis_client import RedisClient, Script, ScriptArgument
+from shoal.redis_client.errors import CallFailed
 
 MANUAL_CLOCK = """
 local function read_clock()
@@ -35,7 +35,7 @@ _servers: dict[str, "Servers"] = {}
 _namespaces = (f"test{number}" for number in itertools.count())
 
 
-class ClockedStore(RedisStore):
+class ClockedStore(RedisClient):
     """A store whose shards are told what time it is."""
 
     clock: ManualClock
@@ -60,7 +60,7 @@ class Servers:
     async def ask(self, *command: str | int) -> None:
         """Send a command to whichever master it concerns."""
         for master in await self._masters():
-            with suppress(Failed):  # MOVED: another one's
+            with suppress(CallFailed):  # MOVED: another one's
                 await master.ask(*command)
 
     async def flush(self) -> None:

@@ -19,7 +19,7 @@ from shoal.bus.redis import _RECOVER, GROUP, RedisBus
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.outcome import Acknowledgement, Done, Fetched, Settlement
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.redis_client.streams import ShardStreams
 
 DEADLINE = 0.5  # seconds of silence; short, so that the tests need not wait
@@ -30,7 +30,7 @@ PATIENCE = 60.0  # for a machine that is busy with other things
 class Bench:
     """A store with its bus, and the servers behind them."""
 
-    store: RedisStore
+    store: RedisClient
     frontier: RedisFrontier
     address: str
     server: RedisServer | NatsServer  # what the bus is made of
@@ -90,7 +90,7 @@ async def collect(bus: Bus, count: int, *, limit: int = 10) -> list[Delivery]:
 async def on_streams(folder: Path) -> AsyncIterator[Bench]:
     # Always: a kill during an fsync would take along what was confirmed meanwhile.
     always = ("--appendonly", "yes", "--appendfsync", "always")
-    async with valkey(folder, *always) as server, RedisStore.open(server.dsn) as store:
+    async with valkey(folder, *always) as server, RedisClient.open(server.dsn) as store:
         yield Bench(store, RedisFrontier(store), "", server, exact=True)
 
 
@@ -99,7 +99,7 @@ async def on_nats(folder: Path) -> AsyncIterator[Bench]:
     async with (
         valkey(folder / "valkey") as redis,
         nats_server(folder / "nats") as server,
-        RedisStore.open(redis.dsn) as store,
+        RedisClient.open(redis.dsn) as store,
     ):
         yield Bench(store, RedisFrontier(store), server.address, server, exact=False)
 
@@ -284,7 +284,7 @@ async def test_pages_of_a_crawl_that_was_dropped_go_away(bench: Bench) -> None:
     await bench.announce("a")
     async with bench.consumer("w") as bus:
         found = await collect(bus, 1)
-        async with RedisStore.open(str(bench.store.dsn)) as store:
+        async with RedisClient.open(str(bench.store.dsn)) as store:
             await RedisFrontier(store).drop_crawl("c")
         await bench.frontier.open_crawl("d", pace=UNLIMITED)
         async with asyncio.timeout(PATIENCE):
@@ -388,7 +388,7 @@ async def test_pages_of_a_process_that_is_killed_are_parsed_by_another(bench: Be
 async def test_names_of_consumers_that_were_killed_are_forgotten_when_they_have_no_pages(
     server: Callable[[Path], AbstractAsyncContextManager[RedisServer]], tmp_path: Path
 ) -> None:
-    async with server(tmp_path) as started, RedisStore.open(started.dsn) as store:
+    async with server(tmp_path) as started, RedisClient.open(started.dsn) as store:
         bench = Bench(store, RedisFrontier(store), "", started, exact=True)
         await bench.frontier.open_crawl("c", pace=UNLIMITED)
 
@@ -456,7 +456,7 @@ async def test_consumers_with_nothing_to_do_ask_nothing_of_the_store(tmp_path: P
 
 async def test_a_cluster_delivers_all_the_same(tmp_path: Path) -> None:
     names = [f"p{n}" for n in range(20)]
-    async with cluster(tmp_path) as servers, RedisStore.open(servers.dsn) as store:
+    async with cluster(tmp_path) as servers, RedisClient.open(servers.dsn) as store:
         bench = Bench(store, RedisFrontier(store), "", servers.servers[0], exact=True)
         await bench.frontier.open_crawl("c", pace=UNLIMITED)
         await bench.announce(*names)
@@ -494,7 +494,7 @@ async def test_a_bus_that_is_not_there_is_said_to_be_so(
 async def hold(arguments: Sequence[str]) -> None:
     """Take pages and sit on them."""
     dsn, address = arguments
-    async with RedisStore.open(dsn) as store:
+    async with RedisClient.open(dsn) as store:
         frontier = RedisFrontier(store)
         async with Bench(store, frontier, address, None, exact=False).consumer("victim") as bus:  # type: ignore[arg-type]
             print(len(await collect(bus, 5, limit=5)), flush=True)

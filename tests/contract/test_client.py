@@ -19,7 +19,7 @@ from backports import zstd
 from tests.site.certificates import Authority, make_authority
 from tests.site.raw import OK, Peer, RawServer, answer, bare_closing_server, once, raw_server, replies
 
-from shoal.fetch.gate import Held
+from shoal.fetch.gate import HeldSlots
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import Answer
 from shoal.fetch.http.guard import Guard
@@ -461,7 +461,7 @@ async def test_a_turn_is_taken_before_every_send_the_silent_second_one_included(
 
 async def test_a_turn_that_is_too_far_off_sends_nothing_and_keeps_the_connection(client: HttpClient) -> None:
     async with raw_server(replies(OK)) as server:
-        assert await client.fetch(server.url(), turn=Turns(3.5)) == Held(3.5)
+        assert await client.fetch(server.url(), turn=Turns(3.5)) == HeldSlots(3.5)
         assert not server.requests
         await page(client, server.url())
     assert server.connections == 1

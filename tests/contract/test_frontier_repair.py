@@ -24,9 +24,9 @@ from shoal.frontier.redis import RedisFrontier, keys
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Done, Gone, Outcome, Retry, Settlement
 from shoal.model.pace import Pace
-from shoal.redis_client import RedisStore, ScriptFault
+from shoal.redis_client import RedisClient, ScriptFault
 
-Damage = Callable[[RedisStore, str], Awaitable[object]]
+Damage = Callable[[RedisClient, str], Awaitable[object]]
 
 
 @pytest.fixture(params=FLEETS)
@@ -35,57 +35,57 @@ async def bench(request: pytest.FixtureRequest) -> AsyncIterator[RedisBench]:
         yield opened
 
 
-async def forget_the_line(store: RedisStore, tag: str) -> object:
+async def forget_the_line(store: RedisClient, tag: str) -> object:
     return await store.do(tag, "DEL", keys.line(tag, 1, "http", suspect=False))
 
 
-async def jump_the_queue(store: RedisStore, tag: str) -> object:
+async def jump_the_queue(store: RedisClient, tag: str) -> object:
     return await store.do(tag, "ZADD", keys.line(tag, 1, "http", suspect=False), 1, "1.test")
 
 
-async def stand_in_line_without_a_lane(store: RedisStore, tag: str) -> object:
+async def stand_in_line_without_a_lane(store: RedisClient, tag: str) -> object:
     return await store.do(tag, "ZADD", keys.line(tag, 1, "http", suspect=False), 1, "nobody.test")
 
 
-async def forget_the_hosts(store: RedisStore, tag: str) -> object:
+async def forget_the_hosts(store: RedisClient, tag: str) -> object:
     return await store.do(tag, "DEL", f"{tag}:h")
 
 
-async def forget_the_deadlines(store: RedisStore, tag: str) -> object:
+async def forget_the_deadlines(store: RedisClient, tag: str) -> object:
     return await store.do(tag, "DEL", f"{tag}:lx")
 
 
-async def forget_the_batches(store: RedisStore, tag: str) -> object:
+async def forget_the_batches(store: RedisClient, tag: str) -> object:
     tokens = await store.do(tag, "ZRANGE", f"{tag}:lx", 0, -1)
     await store.do(tag, "ZADD", f"{tag}:lx", 1, "17")
     return await store.do(tag, "HDEL", f"{tag}:l:{tokens[0].decode()}", "_")
 
 
-async def miscount(store: RedisStore, tag: str) -> object:
+async def miscount(store: RedisClient, tag: str) -> object:
     await store.do(tag, "HINCRBY", f"{tag}:sm:1", "size", 3)
     return await store.do(
         tag, "HSET", f"{tag}:n:1", "waiting", 99, "leased", -4, "dead.timeout", 7, "done", 5
     )
 
 
-async def shuffle_a_list(store: RedisStore, tag: str) -> object:
+async def shuffle_a_list(store: RedisClient, tag: str) -> object:
     [last] = await store.do(tag, "RPOP", keys.fresh(tag, 1, "http", "1.test", 5), 1)
     await store.do(tag, "LPUSH", keys.fresh(tag, 1, "http", "1.test", 5), last)
     return await store.do(tag, "RPUSH", keys.fresh(tag, 1, "http", "1.test", 5), b"\0" * 6 + last[6:])
 
 
-async def forget_the_dates(store: RedisStore, tag: str) -> object:
+async def forget_the_dates(store: RedisClient, tag: str) -> object:
     await store.do(tag, "DEL", f"{tag}:dz:1")
     return await store.do(tag, "ZADD", f"{tag}:dz:1", 1, b"\0" * 16)
 
 
-async def forget_what_was_announced(store: RedisStore, tag: str) -> object:
+async def forget_what_was_announced(store: RedisClient, tag: str) -> object:
     [first, *_] = await store.do(tag, "XRANGE", keys.pages(tag), "-", "+")
     await store.do(tag, "XDEL", keys.pages(tag), first[0])
     return await store.do(tag, "XADD", keys.pages(tag), "*", "crawl", "c", "fp", b"12345678")
 
 
-async def suspect_somebody(store: RedisStore, tag: str) -> object:
+async def suspect_somebody(store: RedisClient, tag: str) -> object:
     return await store.do(tag, "HSET", f"{tag}:su", "w", 1)
 
 

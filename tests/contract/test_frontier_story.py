@@ -8,7 +8,7 @@ from msgspec import structs
 from tests.contract.clock import START, ManualClock
 from tests.contract.frontiers import BROKEN, TIMEOUT, UNLIMITED, SqliteBench, link, page, taken
 
-from shoal.frontier.results import HostQueue, Story
+from shoal.frontier.results import HostQueue, RequestHistory
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import (
@@ -38,7 +38,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[SqliteBench]:
 FOUND = Link.to(Request(url="https://a.test/1", found_on=99))
 
 
-async def told(bench: SqliteBench, fingerprint: int = FOUND.fingerprint) -> Story:
+async def told(bench: SqliteBench, fingerprint: int = FOUND.fingerprint) -> RequestHistory:
     """Read beside the owner."""
     async with SqliteFrontier.peek(bench._path, clock=bench.clock) as reader:
         story = await reader.story("c", fingerprint)

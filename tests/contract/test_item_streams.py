@@ -18,9 +18,9 @@ from tests.servers.redis import RedisServer, cluster, valkey
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.progress import unfinished
-from shoal.sinks.fleet.writer import Output, OutputWriter, Post, item_streams
+from shoal.sinks.fleet.writer import OutputWriter, WriterOutput, WriterState, item_streams
 from shoal.sinks.postgres.sink import PATIENCE
 
 CRAWL = 7
@@ -34,8 +34,8 @@ async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
 
 
 @pytest.fixture
-async def store(server: RedisServer) -> AsyncIterator[RedisStore]:
-    async with RedisStore.open(server.dsn) as opened:
+async def store(server: RedisServer) -> AsyncIterator[RedisClient]:
+    async with RedisClient.open(server.dsn) as opened:
         await begin(opened)
         yield opened
 
@@ -46,13 +46,13 @@ def database() -> Iterator[str]:
         yield server.dsn
 
 
-async def begin(store: RedisStore) -> None:
+async def begin(store: RedisClient) -> None:
     """Have the crawl, as far as outputs look: every shard knows terms of it."""
     for tag in store.tags():
         await store.do(tag, "HSET", f"{tag}:c", CRAWL, "terms")
 
 
-async def settle_page(store: RedisStore, numbers: Sequence[int]) -> None:
+async def settle_page(store: RedisClient, numbers: Sequence[int]) -> None:
     """Leave the items of one page in the stream of a shard, as settling does."""
     tag = store.tag(numbers[0] % store.shards)
     items = [Item(f"key-{number}", json.dumps({"n": number}).encode()) for number in numbers]
@@ -61,14 +61,14 @@ async def settle_page(store: RedisStore, numbers: Sequence[int]) -> None:
     )
 
 
-async def drained(store: RedisStore) -> None:
+async def drained(store: RedisClient) -> None:
     async def is_empty() -> bool:
         return await item_streams(store, CRAWL).length() == 0
 
     await eventually(is_empty)
 
 
-async def test_items_of_all_shards_reach_the_output_once(store: RedisStore, tmp_path: Path) -> None:
+async def test_items_of_all_shards_reach_the_output_once(store: RedisClient, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     for number in range(0, 60, 2):
         await settle_page(store, [number, number + 1])
@@ -80,7 +80,7 @@ async def test_items_of_all_shards_reach_the_output_once(store: RedisStore, tmp_
     assert sorted(numbers_in(out)) == [*range(60), 100]
 
 
-async def test_the_next_writer_goes_on_where_the_last_one_stopped(store: RedisStore, tmp_path: Path) -> None:
+async def test_the_next_writer_goes_on_where_the_last_one_stopped(store: RedisClient, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     for round_number in range(3):
         await settle_page(store, [round_number])
@@ -91,7 +91,7 @@ async def test_the_next_writer_goes_on_where_the_last_one_stopped(store: RedisSt
 
 
 async def test_an_output_whose_writer_was_killed_before_its_end_is_finished_by_the_next(
-    store: RedisStore, tmp_path: Path
+    store: RedisClient, tmp_path: Path
 ) -> None:
     out = str(tmp_path / "out.parquet")
     dead = await WriterProcess.start(str(store.dsn), CRAWL, out, "dead")
@@ -115,7 +115,7 @@ async def test_an_output_whose_writer_was_killed_before_its_end_is_finished_by_t
 
 
 async def test_a_clock_that_was_set_back_keeps_no_output_from_its_next_writer(
-    store: RedisStore, tmp_path: Path
+    store: RedisClient, tmp_path: Path
 ) -> None:
     out = str(tmp_path / "out.jsonl")
     await settle_page(store, [1])
@@ -133,7 +133,7 @@ async def test_a_clock_that_was_set_back_keeps_no_output_from_its_next_writer(
     assert numbers_in(tmp_path / "out.jsonl") == [1, 2]
 
 
-async def test_an_entry_stays_until_every_output_has_it(store: RedisStore, tmp_path: Path) -> None:
+async def test_an_entry_stays_until_every_output_has_it(store: RedisClient, tmp_path: Path) -> None:
     first, second = tmp_path / "a.jsonl", tmp_path / "b.csv"
     await settle_page(store, [1])
 
@@ -149,7 +149,7 @@ async def test_an_entry_stays_until_every_output_has_it(store: RedisStore, tmp_p
     assert second.read_text().split() == ["n", "1"]
 
 
-async def test_a_file_belongs_to_the_machine_that_first_wrote_it(store: RedisStore, tmp_path: Path) -> None:
+async def test_a_file_belongs_to_the_machine_that_first_wrote_it(store: RedisClient, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     async with running(writer_of(store, CRAWL, str(out), node="here")):
         await settle_page(store, [1])
@@ -168,7 +168,7 @@ async def test_a_file_belongs_to_the_machine_that_first_wrote_it(store: RedisSto
 
 
 async def test_an_output_of_another_crawl_is_refused_and_left_alone(
-    store: RedisStore, tmp_path: Path
+    store: RedisClient, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.jsonl"
     async with running(writer_of(store, CRAWL, str(out))):
@@ -187,7 +187,7 @@ async def test_an_output_of_another_crawl_is_refused_and_left_alone(
     assert numbers_in(out) == [2]
 
 
-async def test_a_full_server_lets_the_writer_make_room(store: RedisStore, tmp_path: Path) -> None:
+async def test_a_full_server_lets_the_writer_make_room(store: RedisClient, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     for number in range(40):
         await settle_page(store, [number])
@@ -200,12 +200,12 @@ async def test_a_full_server_lets_the_writer_make_room(store: RedisStore, tmp_pa
 
 
 async def test_an_idle_writer_asks_nothing_of_the_server(
-    store: RedisStore, server: RedisServer, tmp_path: Path
+    store: RedisClient, server: RedisServer, tmp_path: Path
 ) -> None:
     def commands(info: dict[str, str]) -> int:
         return int(info["total_commands_processed"])
 
-    described = Output(CRAWL, str(tmp_path / "out.jsonl"), [str(tmp_path / "out.jsonl")])
+    described = WriterOutput(CRAWL, str(tmp_path / "out.jsonl"), [str(tmp_path / "out.jsonl")])
     stop = asyncio.Event()
     task = asyncio.create_task(OutputWriter(store, described, holder="w", node="here", term=60.0).run(stop))
 
@@ -222,7 +222,7 @@ async def test_an_idle_writer_asks_nothing_of_the_server(
 
 async def test_a_cluster_feeds_an_output_all_the_same(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    async with cluster(tmp_path / "cluster") as servers, RedisStore.open(servers.dsn) as store:
+    async with cluster(tmp_path / "cluster") as servers, RedisClient.open(servers.dsn) as store:
         await begin(store)
         for number in range(100):
             await settle_page(store, [number])
@@ -238,7 +238,7 @@ async def test_a_cluster_feeds_an_output_all_the_same(tmp_path: Path) -> None:
 
 
 async def test_a_writer_that_is_killed_again_and_again_loses_and_doubles_nothing(
-    store: RedisStore, server: RedisServer, tmp_path: Path
+    store: RedisClient, server: RedisServer, tmp_path: Path
 ) -> None:
     out, rng, count = tmp_path / "out.jsonl", random.Random(4), 0
     for round_number in range(6):
@@ -258,7 +258,7 @@ async def test_a_writer_that_is_killed_again_and_again_loses_and_doubles_nothing
 
 
 async def test_a_writer_that_was_stopped_cannot_write_into_its_successors_work(
-    store: RedisStore, tmp_path: Path
+    store: RedisClient, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.jsonl"
     workers = [await WriterProcess.start(str(store.dsn), CRAWL, str(out), f"w{n}") for n in range(2)]
@@ -279,7 +279,7 @@ async def test_a_writer_that_was_stopped_cannot_write_into_its_successors_work(
 
 
 async def test_a_table_gets_every_item_once_from_writers_that_are_stopped_and_killed(
-    store: RedisStore, database: str
+    store: RedisClient, database: str
 ) -> None:
     output, count = f"{database}?table=streamed", 0
     workers = [await WriterProcess.start(str(store.dsn), CRAWL, output, f"w{n}") for n in range(2)]
@@ -303,7 +303,7 @@ async def test_a_table_gets_every_item_once_from_writers_that_are_stopped_and_ki
 
 
 async def test_a_writer_that_cannot_reach_its_table_makes_way_for_one_that_can(
-    store: RedisStore, database: str
+    store: RedisClient, database: str
 ) -> None:
     """The same output to both, and two ways to get there."""
     way = f"postgresql:///postgres?user=postgres&host=127.0.0.1&table=reached&port={urlsplit(database).port}"
@@ -314,7 +314,7 @@ async def test_a_writer_that_cannot_reach_its_table_makes_way_for_one_that_can(
         await settle_page(store, [number])
 
     async def fails() -> bool:
-        return lost.post is Post.FAILING
+        return lost.post is WriterState.FAILING
 
     async with running(lost):
         await eventually(fails)
@@ -326,7 +326,9 @@ async def test_a_writer_that_cannot_reach_its_table_makes_way_for_one_that_can(
     assert (lost.items, found.items) == (0, 20)
 
 
-async def test_a_writer_leaves_nothing_of_a_crawl_that_was_dropped(store: RedisStore, tmp_path: Path) -> None:
+async def test_a_writer_leaves_nothing_of_a_crawl_that_was_dropped(
+    store: RedisClient, tmp_path: Path
+) -> None:
     out = tmp_path / "out.jsonl"
     await settle_page(store, [1])
     async with running(writer_of(store, CRAWL, str(out))):

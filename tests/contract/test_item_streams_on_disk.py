@@ -19,7 +19,7 @@ from tests.servers.redis import RedisServer, cluster, redis7, sentinels, valkey,
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.outcome import Done, Lease, Settlement
 from shoal.model.page import Item
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.writer import item_streams
 
 TERM = 15.0  # seconds, as in a real fleet: nobody else takes over, and nothing is read again for that reason
@@ -33,7 +33,7 @@ class Bench:
     """A store whose disks can be made to lag, a crawl of 30 pages, and a file for its items."""
 
     dsn: str
-    store: RedisStore
+    store: RedisClient
     frontier: RedisFrontier
     number: int  # of the crawl
     out: Path
@@ -97,7 +97,7 @@ def _settled(lease: Lease) -> Settlement:
 
 @asynccontextmanager
 async def bench_on(dsn: str, folder: Path) -> AsyncIterator[Bench]:
-    async with RedisStore.open(dsn) as store:
+    async with RedisClient.open(dsn) as store:
         frontier = RedisFrontier(store)
         await frontier.open_crawl("c", pace=UNLIMITED)
         await frontier.add("c", [link(str(n), host=f"{n}.test") for n in range(30)])

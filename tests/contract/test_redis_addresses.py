@@ -20,7 +20,7 @@ from tests.servers.redis import (
 
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.redis_client import RedisStore, Script
+from shoal.redis_client import RedisClient, Script
 
 COUNT = Script("count", "return redis.call('HINCRBY', KEYS[1], 'count', 1)")
 SERVERS = {"valkey": valkey, "redis7": redis7}
@@ -28,7 +28,7 @@ SERVERS = {"valkey": valkey, "redis7": redis7}
 
 async def count(dsn: str) -> int:
     """Open a store, and count one up there."""
-    async with RedisStore.open(dsn, timeout=2.0, advise=False) as store:
+    async with RedisClient.open(dsn, timeout=2.0, advise=False) as store:
         return int(await store.run(COUNT, store.tag(3), []))
 
 
@@ -136,7 +136,7 @@ async def test_a_cluster_of_which_the_first_server_is_down(small_cluster: RedisS
 
 async def test_a_cluster_that_has_no_connection_left_is_waited_for(small_cluster: RedisServer) -> None:
     dsn = f"redis+cluster://{small_cluster.address}"
-    async with RedisStore.open(dsn) as store:
+    async with RedisClient.open(dsn) as store:
         await small_cluster.ask("CONFIG", "SET", "maxclients", 1)
         with pytest.raises(Unavailable, match="maxclients"):
             await count(f"{dsn}?patience_s=0.1")
@@ -243,7 +243,7 @@ class Relay:
 
 
 async def test_a_connection_that_is_dead_without_a_word_holds_nobody_up(server: RedisServer) -> None:
-    async with Relay.to(server) as relay, RedisStore.open(relay.dsn, timeout=0.5, advise=False) as store:
+    async with Relay.to(server) as relay, RedisClient.open(relay.dsn, timeout=0.5, advise=False) as store:
         stream = f"{store.tag(3)}:stream"
         waiting = asyncio.create_task(
             store.block(store.tag(3), 0.5, "XREAD", "BLOCK", 500, "STREAMS", stream, "0")

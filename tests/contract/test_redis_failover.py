@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from tests.servers.redis import RedisCluster, RedisServer, cluster, sentinels
 
-from shoal.redis_client import EPOCH, RedisStore, Script
+from shoal.redis_client import EPOCH, RedisClient, Script
 from shoal.redis_client.topology import slot_of
 
 NOTE = Script("note", "redis.call('SADD', KEYS[1] .. ':notes', ARGV[1]) return ARGV[2]")
 
 
-async def write(store: RedisStore, promised: asyncio.Queue[str], writer: int) -> None:
+async def write(store: RedisClient, promised: asyncio.Queue[str], writer: int) -> None:
     """Write notes for ever, and hand on those that were promised."""
     for number in itertools.count():
         note = f"{writer}/{number}"
@@ -21,14 +21,14 @@ async def write(store: RedisStore, promised: asyncio.Queue[str], writer: int) ->
         promised.put_nowait(note)
 
 
-async def notes(store: RedisStore) -> set[str]:
+async def notes(store: RedisClient) -> set[str]:
     found: set[str] = set()
     for tag in store.tags():
         found |= {note.decode() for note in await store.do(tag, "SMEMBERS", f"{tag}:m:notes")}
     return found
 
 
-async def lose(store: RedisStore, victim: RedisServer) -> set[str]:
+async def lose(store: RedisClient, victim: RedisServer) -> set[str]:
     """Kill a master while notes are written; return those that were promised, before and after."""
     promised: asyncio.Queue[str] = asyncio.Queue()
     async with asyncio.TaskGroup() as group:
@@ -47,7 +47,7 @@ async def lose(store: RedisStore, victim: RedisServer) -> set[str]:
 
 @pytest.mark.slow
 async def test_sentinels_replace_a_master_and_no_promise_is_lost(tmp_path: Path) -> None:
-    async with sentinels(tmp_path) as servers, RedisStore.open(servers.dsn) as store:
+    async with sentinels(tmp_path) as servers, RedisClient.open(servers.dsn) as store:
         epoch = await store.epoch(store.tag(0))
         promised = await lose(store, await servers.master())
 
@@ -57,7 +57,7 @@ async def test_sentinels_replace_a_master_and_no_promise_is_lost(tmp_path: Path)
 
 @pytest.mark.slow
 async def test_a_cluster_replaces_a_master_moves_slots_and_loses_no_promise(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as servers, RedisStore.open(servers.dsn) as store:
+    async with cluster(tmp_path) as servers, RedisClient.open(servers.dsn) as store:
         assert store.shards == 64
         await a_slot_on_the_move_is_waited_for(servers, store)
         await a_slot_that_has_moved_is_found(servers, store)
@@ -66,7 +66,7 @@ async def test_a_cluster_replaces_a_master_moves_slots_and_loses_no_promise(tmp_
         assert await notes(store) >= promised
 
 
-async def a_slot_on_the_move_is_waited_for(servers: RedisCluster, store: RedisStore) -> None:
+async def a_slot_on_the_move_is_waited_for(servers: RedisCluster, store: RedisClient) -> None:
     """ASK is not followed: the script would find an empty shard on the other server, and begin a second one."""
     tag = store.tag(0)
     source, target = await source_and_target(servers, tag)
@@ -83,7 +83,7 @@ async def a_slot_on_the_move_is_waited_for(servers: RedisCluster, store: RedisSt
     assert (await call).decode() == (await source.info())["run_id"]
 
 
-async def a_slot_that_has_moved_is_found(servers: RedisCluster, store: RedisStore) -> None:
+async def a_slot_that_has_moved_is_found(servers: RedisCluster, store: RedisClient) -> None:
     tag = "{moved}"  # none of the frontier's: its slot is empty
     await store.run(NOTE, tag, ["x", EPOCH])
     await store.do(tag, "DEL", f"{tag}:m:notes")

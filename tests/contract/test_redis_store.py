@@ -14,7 +14,7 @@ from tests.servers.process import until
 from tests.servers.redis import RedisServer, redis7, valkey
 
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.redis_client import EPOCH, Full, RedisStore, Script, ScriptFault
+from shoal.redis_client import EPOCH, Full, RedisClient, Script, ScriptFault
 from shoal.redis_client.fan_out import together
 from shoal.redis_client.servers import LINKS
 
@@ -34,8 +34,8 @@ async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 @pytest.fixture
-async def store(server: RedisServer) -> AsyncIterator[RedisStore]:
-    async with RedisStore.open(server.dsn, timeout=SHORT) as opened:
+async def store(server: RedisServer) -> AsyncIterator[RedisClient]:
+    async with RedisClient.open(server.dsn, timeout=SHORT) as opened:
         yield opened
 
 
@@ -52,18 +52,18 @@ async def later(act: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
         yield
 
 
-async def count(store: RedisStore) -> int:
+async def count(store: RedisClient) -> int:
     return int(await store.run(COUNT, store.tag(3), []))
 
 
-async def test_scripts_are_loaded_where_they_are_missing(server: RedisServer, store: RedisStore) -> None:
+async def test_scripts_are_loaded_where_they_are_missing(server: RedisServer, store: RedisClient) -> None:
     assert await count(store) == 1
     await server.ask("SCRIPT", "FLUSH")
     assert await count(store) == 2
 
 
 async def test_a_script_is_loaded_once_for_all_who_miss_it_at_once(
-    server: RedisServer, store: RedisStore
+    server: RedisServer, store: RedisClient
 ) -> None:
     async def loads() -> int:
         told = (await server.info()).get("cmdstat_script|load", "calls=0")
@@ -77,22 +77,22 @@ async def test_a_script_is_loaded_once_for_all_who_miss_it_at_once(
 
 @pytest.mark.parametrize(("off_by", "says"), [(1, "newer Shoal"), (-1, "older Shoal")])
 async def test_a_store_of_another_version_is_left_alone(
-    server: RedisServer, store: RedisStore, off_by: int, says: str
+    server: RedisServer, store: RedisClient, off_by: int, says: str
 ) -> None:
     await server.ask("HINCRBY", f"{{{store.namespace}}}:meta", "schema", off_by)
     with pytest.raises(Misconfigured, match=says):
-        async with RedisStore.open(server.dsn, timeout=SHORT):
+        async with RedisClient.open(server.dsn, timeout=SHORT):
             pass
 
 
-async def test_callers_share_a_connection_and_get_their_own_answers(store: RedisStore) -> None:
+async def test_callers_share_a_connection_and_get_their_own_answers(store: RedisClient) -> None:
     asked = [f"caller {number}" for number in range(500)]
     answers = await asyncio.gather(*(store.run(WHO, store.tag(1), [who, 0]) for who in asked))
 
     assert [who.decode() for who, _ in answers] == asked
 
 
-async def test_a_cancelled_caller_leaves_the_others_their_answers(store: RedisStore) -> None:
+async def test_a_cancelled_caller_leaves_the_others_their_answers(store: RedisClient) -> None:
     await store.run(WHO, store.tag(1), ["", ""])
     calls = [asyncio.create_task(store.run(WHO, store.tag(1), [str(n), ""])) for n in range(50)]
     await asyncio.sleep(0)
@@ -105,7 +105,7 @@ async def test_a_cancelled_caller_leaves_the_others_their_answers(store: RedisSt
     ]
 
 
-async def test_plain_commands_take_one_round_trip_together(store: RedisStore) -> None:
+async def test_plain_commands_take_one_round_trip_together(store: RedisClient) -> None:
     key = f"{store.tag(2)}:x"
 
     assert await store.pipeline(store.tag(2), [("SET", key, b"\x00\xff"), ("GET", key)]) == [
@@ -116,7 +116,7 @@ async def test_plain_commands_take_one_round_trip_together(store: RedisStore) ->
     assert await store.pipeline(store.tag(2), []) == []
 
 
-async def test_a_command_that_waits_holds_nobody_up(store: RedisStore) -> None:
+async def test_a_command_that_waits_holds_nobody_up(store: RedisClient) -> None:
     stream = f"{store.tag(2)}:stream"
     async with later(lambda: store.do(store.tag(2), "XADD", stream, "*", "k", "v")):
         [[name, entries]] = await store.block(
@@ -128,7 +128,7 @@ async def test_a_command_that_waits_holds_nobody_up(store: RedisStore) -> None:
 
 
 async def test_who_waits_again_and_again_does_so_on_one_connection(
-    server: RedisServer, store: RedisStore
+    server: RedisServer, store: RedisClient
 ) -> None:
     tag = store.tag(0)
     await store.block(tag, 0.01, "XREAD", "BLOCK", 10, "STREAMS", f"{tag}:s", "$")
@@ -138,7 +138,7 @@ async def test_who_waits_again_and_again_does_so_on_one_connection(
     assert int((await server.info())["total_connections_received"]) == int(connected) + 1  # it is ours
 
 
-async def test_who_gave_up_waiting_leaves_nobody_his_place(store: RedisStore) -> None:
+async def test_who_gave_up_waiting_leaves_nobody_his_place(store: RedisClient) -> None:
     tag = store.tag(0)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
@@ -148,7 +148,7 @@ async def test_who_gave_up_waiting_leaves_nobody_his_place(store: RedisStore) ->
     assert await store.block(tag, 0.01, "XREAD", "BLOCK", 10, "STREAMS", f"{tag}:s", "$") is None
 
 
-async def test_what_has_to_last_is_written_on_all_its_shards(store: RedisStore) -> None:
+async def test_what_has_to_last_is_written_on_all_its_shards(store: RedisClient) -> None:
     calls = {store.tag(shard): [shard, "x"] for shard in (3, 4, 5)}
     answers = await store.run_lasting(KEEP, calls, line="w")
 
@@ -158,7 +158,7 @@ async def test_what_has_to_last_is_written_on_all_its_shards(store: RedisStore) 
 
 async def test_waiting_for_a_disk_holds_nobody_else_up(tmp_path: Path) -> None:
     async with valkey(tmp_path / "server", "--appendonly", "yes") as server:
-        async with RedisStore.open(server.dsn) as store:
+        async with RedisClient.open(server.dsn) as store:
             await store.sync()
             await server.ask("CONFIG", "SET", "appendfsync", "no")  # which is never on disk
             waiting = asyncio.create_task(store.sync())
@@ -175,7 +175,7 @@ async def _is_waited_for(server: RedisServer) -> bool:
 
 async def test_a_log_that_is_switched_off_is_not_waited_for(tmp_path: Path) -> None:
     async with valkey(tmp_path / "server", "--appendonly", "yes") as server:
-        async with RedisStore.open(server.dsn) as store:
+        async with RedisClient.open(server.dsn) as store:
             keep = partial(store.run_lasting, KEEP, {store.tag(3): ["a", ""]}, line="w")
             await keep()
             await server.ask("CONFIG", "SET", "appendonly", "no")
@@ -187,18 +187,18 @@ async def test_a_user_that_may_not_ask_what_is_on_disk_is_told_and_served(
 ) -> None:
     async with valkey(tmp_path / "server", "--appendonly", "yes") as server:
         await server.ask("ACL", "SETUSER", "careless", "on", ">x", "~*", "+@all", "-waitaof")
-        async with RedisStore.open(f"redis://careless:x@127.0.0.1:{server.port}") as store:
+        async with RedisClient.open(f"redis://careless:x@127.0.0.1:{server.port}") as store:
             assert await store.run_lasting(KEEP, {store.tag(3): ["a", ""]}, line="w") == {store.tag(3): b"a"}
     assert "+waitaof" in str([vars(record).get("advice") for record in caplog.records])
 
 
-async def test_a_mistake_in_a_script_is_not_taken_for_a_fault_of_the_server(store: RedisStore) -> None:
+async def test_a_mistake_in_a_script_is_not_taken_for_a_fault_of_the_server(store: RedisClient) -> None:
     with pytest.raises(ScriptFault, match=r"127\.0\.0\.1"):
         await store.run(Script("wrong", "return redis.call('GET')"), store.tag(0), [])
 
 
 async def test_a_server_that_is_killed_and_started_again_is_found_again(
-    server: RedisServer, store: RedisStore
+    server: RedisServer, store: RedisClient
 ) -> None:
     await count(store)
     before = await store.epoch(store.tag(3))
@@ -210,7 +210,7 @@ async def test_a_server_that_is_killed_and_started_again_is_found_again(
     assert await store.epoch(store.tag(3)) != before
 
 
-async def test_a_script_is_told_which_server_process_runs_it(server: RedisServer, store: RedisStore) -> None:
+async def test_a_script_is_told_which_server_process_runs_it(server: RedisServer, store: RedisClient) -> None:
     first, _ = await store.run(WHO, store.tag(3), [EPOCH, ""])
     again, _ = await store.run(WHO, store.tag(4), [EPOCH, ""])
     server.kill()
@@ -222,7 +222,7 @@ async def test_a_script_is_told_which_server_process_runs_it(server: RedisServer
     assert after.decode() == (await server.info())["run_id"]
 
 
-async def test_a_server_that_stands_still_is_waited_for(server: RedisServer, store: RedisStore) -> None:
+async def test_a_server_that_stands_still_is_waited_for(server: RedisServer, store: RedisClient) -> None:
     await count(store)
 
     async def go_on() -> None:
@@ -236,13 +236,13 @@ async def test_a_server_that_stands_still_is_waited_for(server: RedisServer, sto
 
 
 async def test_a_server_that_never_answers_is_given_up(server: RedisServer) -> None:
-    async with RedisStore.open(f"{server.dsn}?patience_s=0.3", timeout=0.3) as store:
+    async with RedisClient.open(f"{server.dsn}?patience_s=0.3", timeout=0.3) as store:
         server.kill()
         with pytest.raises(Unavailable, match="cannot be reached"):
             await count(store)
 
 
-async def test_a_server_that_reads_its_data_is_waited_for(server: RedisServer, store: RedisStore) -> None:
+async def test_a_server_that_reads_its_data_is_waited_for(server: RedisServer, store: RedisClient) -> None:
     # It answers between two kilobytes of data (as it was started), and takes its time for each key.
     await store.pipeline(store.tag(3), [("SET", f"{store.tag(3)}:{n}", os.urandom(2048)) for n in range(60)])
     await server.ask("CONFIG", "SET", "key-load-delay", 10_000)
@@ -258,7 +258,7 @@ async def _loads(server: RedisServer) -> bool:
     return (await server.info())["loading"] == "1"
 
 
-async def test_a_long_script_is_waited_for(server: RedisServer, store: RedisStore) -> None:
+async def test_a_long_script_is_waited_for(server: RedisServer, store: RedisClient) -> None:
     endless = asyncio.create_task(server.ask("EVAL", "while true do end", 0))
     await asyncio.sleep(0.2)
     async with later(lambda: server.ask("SCRIPT", "KILL")):
@@ -268,7 +268,7 @@ async def test_a_long_script_is_waited_for(server: RedisServer, store: RedisStor
 
 
 async def test_a_demoted_master_is_waited_for_until_there_is_one_again(
-    server: RedisServer, store: RedisStore
+    server: RedisServer, store: RedisClient
 ) -> None:
     await count(store)
     await server.ask("REPLICAOF", "127.0.0.1", 1)
@@ -276,13 +276,13 @@ async def test_a_demoted_master_is_waited_for_until_there_is_one_again(
         assert await count(store) == 2
 
 
-async def test_a_master_that_lacks_replicas_is_waited_for(server: RedisServer, store: RedisStore) -> None:
+async def test_a_master_that_lacks_replicas_is_waited_for(server: RedisServer, store: RedisClient) -> None:
     await server.ask("CONFIG", "SET", "min-replicas-to-write", 1)
     async with later(lambda: server.ask("CONFIG", "SET", "min-replicas-to-write", 0)):
         assert await count(store) == 1
 
 
-async def test_a_full_server_says_so_at_once(server: RedisServer, store: RedisStore) -> None:
+async def test_a_full_server_says_so_at_once(server: RedisServer, store: RedisClient) -> None:
     await count(store)
     await server.ask("CONFIG", "SET", "maxmemory", 1)
     with pytest.raises(Full, match="is full"):
@@ -294,7 +294,7 @@ async def test_a_full_server_says_so_at_once(server: RedisServer, store: RedisSt
 
 async def test_a_server_whose_disk_fails_is_waited_for(tmp_path: Path) -> None:
     folder = tmp_path / "server"
-    async with valkey(folder, "--save", "3600 1") as server, RedisStore.open(server.dsn) as store:
+    async with valkey(folder, "--save", "3600 1") as server, RedisClient.open(server.dsn) as store:
         shutil.rmtree(folder)
         await server.ask("BGSAVE")
         await until(_cannot_save, server)
@@ -314,16 +314,16 @@ async def _cannot_save(server: RedisServer) -> bool:
 async def test_a_server_that_evicts_is_refused(server: RedisServer) -> None:
     await server.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
     with pytest.raises(Misconfigured, match="maxmemory-policy allkeys-lru"):
-        async with RedisStore.open(server.dsn):
+        async with RedisClient.open(server.dsn):
             pass
 
 
 async def test_the_number_of_shards_is_settled_once_and_for_all(
-    server: RedisServer, store: RedisStore
+    server: RedisServer, store: RedisClient
 ) -> None:
     assert store.shards == 16
     await server.ask("HSET", "{other}:meta", "shards", 5)
-    async with RedisStore.open(f"{server.dsn}?namespace=other") as other:
+    async with RedisClient.open(f"{server.dsn}?namespace=other") as other:
         assert other.tags() == [f"{{other:{shard:02}}}" for shard in range(5)]
 
 
@@ -333,17 +333,17 @@ async def test_users_and_passwords(
     await server.ask("ACL", "SETUSER", "crawler", "on", ">hunter2", "~*", "+@all", "-config")
     await server.ask("ACL", "SETUSER", "default", "off")
     address = f"127.0.0.1:{server.port}"
-    async with RedisStore.open(f"redis://crawler:hunter2@{address}") as store:
+    async with RedisClient.open(f"redis://crawler:hunter2@{address}") as store:
         assert await count(store) == 1
     (tmp_path / "password").write_text("hunter2\n")
-    async with RedisStore.open(f"redis://crawler@{address}?password_file={tmp_path / 'password'}") as store:
+    async with RedisClient.open(f"redis://crawler@{address}?password_file={tmp_path / 'password'}") as store:
         assert await count(store) == 2
     for dsn, complaint in {
         f"redis://{address}": "asks for a password",
         f"redis://crawler:hunter3@{address}": "refuses this user",
     }.items():
         with pytest.raises(Misconfigured, match=complaint) as caught:
-            async with RedisStore.open(dsn):
+            async with RedisClient.open(dsn):
                 pass
         assert "hunter" not in f"{caught.value} {caplog.text}"
 
@@ -351,5 +351,5 @@ async def test_users_and_passwords(
 async def test_a_user_that_may_too_little_is_refused(server: RedisServer) -> None:
     await server.ask("ACL", "SETUSER", "reader", "on", ">x", "~*", "+@read", "+info", "-eval", "-evalsha")
     with pytest.raises(Misconfigured, match="does not let this user run"):
-        async with RedisStore.open(f"redis://reader:x@127.0.0.1:{server.port}"):
+        async with RedisClient.open(f"redis://reader:x@127.0.0.1:{server.port}"):
             pass

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 from tests.servers.redis import cluster, valkey
 
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.redis_client.streams import ShardStreams
 
 
 @pytest.fixture(params=["valkey", "cluster"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RedisStore]:
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RedisClient]:
     async with (valkey if request.param == "valkey" else cluster)(tmp_path) as server:
-        async with RedisStore.open(server.dsn) as opened:
+        async with RedisClient.open(server.dsn) as opened:
             yield opened
 
 
-async def test_streams_of_all_shards_are_read_and_waited_for_as_one(store: RedisStore) -> None:
+async def test_streams_of_all_shards_are_read_and_waited_for_as_one(store: RedisClient) -> None:
     streams, stop = ShardStreams(store, "notes"), asyncio.Event()
 
     async def put(shard: int, text: str) -> None:

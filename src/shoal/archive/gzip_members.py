@@ -65,7 +65,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class CorruptRange:
     """A stretch in which no whole member can be found."""
 
     offset: int
@@ -74,7 +74,7 @@ class Hole:
     torn: bool  # it reaches the end: a write that was cut off, or is still going on
 
 
-def scan(read: Callable[[int, int], bytes], *, limit: int) -> Iterator[Member | Hole]:
+def scan(read: Callable[[int, int], bytes], *, limit: int) -> Iterator[Member | CorruptRange]:
     """Go through a segment from its start; every byte is part of a member or of a hole.
 
     `read(offset, length)` gives fewer bytes than asked for at the end only.
@@ -84,7 +84,7 @@ def scan(read: Callable[[int, int], bytes], *, limit: int) -> Iterator[Member | 
         found, held = _member(read, offset, held, limit)
         if isinstance(found, str):
             start, (offset, held) = offset, _next_start(read, offset + 1)
-            yield Hole(start, offset - start, found, torn=not held)
+            yield CorruptRange(start, offset - start, found, torn=not held)
         else:
             yield found
             offset += found.length

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from shoal.archive.errors import PageDamaged, PageExpired, PageMissing, PageUnreadable
-from shoal.archive.gzip_members import Hole, Member, scan, unpack
+from shoal.archive.gzip_members import CorruptRange, Member, scan, unpack
 from shoal.archive.names import SegmentName
-from shoal.archive.records import Answer, Record, parse_answer, parse_record
+from shoal.archive.records import ArchivedResponse, WarcRecord, parse_answer, parse_record
 from shoal.archive.request_metadata import read_asked
 from shoal.archive.segments import Readable
 from shoal.model.errors import Rejected
@@ -96,13 +96,13 @@ class ArchiveReader:
         length = ref.length + (following.length if following and asked else 0)
         return read(ref.offset, length)
 
-    def records(self, segments: Iterable[str] | None = None) -> Iterator[tuple[PageRef, Record] | Damage]:
+    def records(self, segments: Iterable[str] | None = None) -> Iterator[tuple[PageRef, WarcRecord] | Damage]:
         """Go through the records of the segments named (None: all), oldest first, past any damage."""
         names = self._folder.segments() if segments is None else sorted(map(SegmentName.parse, segments))
         for name in names:
             for found in scan(partial(self._bytes, name), limit=self._record_bytes):
                 ref = PageRef(str(name), found.offset, found.length)
-                if isinstance(found, Hole):
+                if isinstance(found, CorruptRange):
                     yield Damage(ref, found.reason, found.torn)
                     continue
                 try:
@@ -124,7 +124,7 @@ class ArchiveReader:
             except Rejected as error:
                 yield Damage(ref, str(error))
 
-    def _page(self, ref: PageRef, answer: Answer) -> StoredPage:
+    def _page(self, ref: PageRef, answer: ArchivedResponse) -> StoredPage:
         at, full = ref, answer
         while full.original is not None:
             if _place(full.original) >= _place(at):  # also what keeps this loop from going on for ever
@@ -149,7 +149,7 @@ class ArchiveReader:
             asked=full.asked,
         )
 
-    def _answer(self, ref: PageRef) -> Answer:
+    def _answer(self, ref: PageRef) -> ArchivedResponse:
         segment = SegmentName.parse(ref.segment)
         if ref.length > self._record_bytes:
             raise PageDamaged(f"longer than {self._record_bytes} bytes")
@@ -170,6 +170,6 @@ def _place(ref: PageRef) -> tuple[SegmentName, int]:
     return SegmentName.parse(ref.segment), ref.offset
 
 
-def _encodings(answer: Answer) -> list[str]:
+def _encodings(answer: ArchivedResponse) -> list[str]:
     listed = ",".join(value for name, value in answer.headers if name == "content-encoding").lower()
     return [name for name in map(str.strip, listed.split(",")) if name not in ("", "identity")]

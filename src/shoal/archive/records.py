@@ -13,14 +13,14 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class WarcRecord:
     kind: str  # response, revisit, request, warcinfo
     fields: dict[str, str]  # of the WARC header, names in lower case
     block: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ArchivedResponse:
     """An HTTP answer as it lies in a response or revisit record."""
 
     url: str
@@ -33,7 +33,7 @@ class Answer:
     asked: str | None = None  # about the request, as `asked` spells it
 
 
-def parse_record(data: bytes) -> Record:
+def parse_record(data: bytes) -> WarcRecord:
     """Take one whole record apart, or raise `PageDamaged`."""
     head, found, rest = data.partition(_END)
     if not found or not head.startswith(b"WARC/1.1\r\n"):
@@ -45,10 +45,10 @@ def parse_record(data: bytes) -> Record:
     fields = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
     if fields.get("content-length") != str(len(rest) - len(_END)) or not rest.endswith(_END):
         raise PageDamaged("the record is not as long as it says")
-    return Record(fields.get("warc-type", ""), fields, rest[: -len(_END)])
+    return WarcRecord(fields.get("warc-type", ""), fields, rest[: -len(_END)])
 
 
-def parse_answer(record: Record) -> Answer:
+def parse_answer(record: WarcRecord) -> ArchivedResponse:
     """Read a response or revisit record as an HTTP answer, or raise `PageDamaged`."""
     fields = record.fields
     head, found, wire = record.block.partition(_END)
@@ -57,7 +57,7 @@ def parse_answer(record: Record) -> Answer:
         if not found or status is None:
             raise ValueError
         lines = head.decode("latin-1").split("\r\n")[1:]
-        answer = Answer(
+        answer = ArchivedResponse(
             url=fields["warc-target-uri"],
             status=int(status[1]),
             headers=tuple((name, value) for name, _, value in (line.partition(": ") for line in lines)),

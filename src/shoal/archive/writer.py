@@ -36,7 +36,7 @@ class WriteRules:
         return file_name(f"{self.crawl}.{self.writer}" if self.writer else self.crawl)
 
 
-class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
+class ArchiveCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     """How far the archive reaches: the last segment and its length; an empty name: nothing was written."""
 
     segment: str = ""
@@ -54,7 +54,7 @@ class Cut:
     missing: int = 0  # bytes that the checkpoint counts and it lacks
 
 
-def plan_cut(sizes: Mapping[SegmentName, int], checkpoint: Checkpoint) -> Cut:
+def plan_cut(sizes: Mapping[SegmentName, int], checkpoint: ArchiveCheckpoint) -> Cut:
     """Decide how to take the archive back to `checkpoint`."""
     if not checkpoint.segment:
         return Cut(remove=tuple(sizes))
@@ -84,7 +84,7 @@ class ArchiveWriter:
         self._buffer: list[bytes] = []
         self._buffered = 0
         self._parts: list[tuple[SegmentName, int, bytes]] = []  # taken from the buffer, to be written
-        self._written = Checkpoint()
+        self._written = ArchiveCheckpoint()
 
     @classmethod
     def open(
@@ -97,12 +97,12 @@ class ArchiveWriter:
         writer = cls(folder, rules)
         sizes = {name: folder.size(name) or 0 for name in folder.segments(rules.stem)}
         if checkpoint is not None:
-            cut = plan_cut(sizes, msgspec.msgpack.decode(checkpoint, type=Checkpoint))
+            cut = plan_cut(sizes, msgspec.msgpack.decode(checkpoint, type=ArchiveCheckpoint))
             writer._apply(cut, accept_loss=accept_loss)
         elif sizes:
             last = max(sizes)
             writer._continue(last, sizes[last], full=True)
-        writer._written = Checkpoint(writer._name, writer._length)
+        writer._written = ArchiveCheckpoint(writer._name, writer._length)
         return writer
 
     def _apply(self, cut: Cut, *, accept_loss: bool) -> None:
@@ -176,7 +176,7 @@ class ArchiveWriter:
 
     def _count(self) -> None:
         segment, offset, data = self._parts.pop(0)
-        self._written = Checkpoint(str(segment), offset + len(data))
+        self._written = ArchiveCheckpoint(str(segment), offset + len(data))
 
     def close(self) -> None:
         """Flush and let go of the files."""

@@ -41,9 +41,9 @@ from shoal.bus.delivery import DEADLINE, Delivery, Lag, Reannounce
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.redis_client.fan_out import together
-from shoal.redis_client.streams import Entry, ShardStreams
+from shoal.redis_client.streams import ShardStreams, StreamEntry
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class NatsBus:
     def __init__(
         self,
         client: Client,
-        store: RedisStore,
+        store: RedisClient,
         *,
         consumer: str,
         reannounce: Reannounce,
@@ -103,7 +103,7 @@ class NatsBus:
     async def open(
         cls,
         address: str,
-        store: RedisStore,
+        store: RedisClient,
         *,
         consumer: str,
         reannounce: Reannounce,
@@ -287,7 +287,7 @@ class NatsBus:
             ids = [entry.id for entry in group]
             await self._store.do(self._store.tag(shard), "XDEL", self._streams.key(shard), *ids)
 
-    async def _publish(self, entry: Entry) -> None:
+    async def _publish(self, entry: StreamEntry) -> None:
         announced = _Announced(
             entry.fields[b"crawl"].decode(),
             struct.unpack(">Q", entry.fields[b"fp"])[0],
@@ -321,7 +321,7 @@ async def _told(error: Exception) -> None:
     log.debug("bus.connection", extra={"why": type(error).__name__})
 
 
-async def _name_of(store: RedisStore) -> str:
+async def _name_of(store: RedisClient) -> str:
     key = f"{store.fleet_tag}:id"
     await store.do_always(store.fleet_tag, "SET", key, os.urandom(4).hex(), "NX", promised=True)
     id = await store.do(store.fleet_tag, "GET", key)

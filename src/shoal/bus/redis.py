@@ -31,9 +31,9 @@ from shoal.bus.delivery import DEADLINE, Delivery, Lag
 from shoal.model.errors import Unavailable
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack
-from shoal.redis_client import RedisStore, Script, ScriptFault
+from shoal.redis_client import RedisClient, Script, ScriptFault
 from shoal.redis_client.fan_out import together
-from shoal.redis_client.streams import Entry, ShardStreams
+from shoal.redis_client.streams import ShardStreams, StreamEntry
 
 GROUP = "parse"
 _PROBED = 4  # shards of a cluster that one look of an idle consumer goes into
@@ -54,7 +54,7 @@ _JOIN, _LEAVE, _RECOVER, _OWNED = map(_script, ("join", "leave", "recover", "own
 class RedisBus:
     """One consumer; made by `open`."""
 
-    def __init__(self, store: RedisStore, *, consumer: str, deadline: float = DEADLINE) -> None:
+    def __init__(self, store: RedisClient, *, consumer: str, deadline: float = DEADLINE) -> None:
         self._store = store
         self._streams = ShardStreams(store, "pages")
         self._consumer = consumer
@@ -69,7 +69,7 @@ class RedisBus:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, store: RedisStore, *, consumer: str, deadline: float = DEADLINE
+        cls, store: RedisClient, *, consumer: str, deadline: float = DEADLINE
     ) -> AsyncIterator["RedisBus"]:
         """Join the group, and leave it."""
         bus = cls(store, consumer=consumer, deadline=deadline)
@@ -197,7 +197,7 @@ class RedisBus:
     def _group(self, count: int) -> tuple[str | int, ...]:
         return ("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", count)
 
-    def _delivery(self, entry: Entry, number: int) -> Delivery:
+    def _delivery(self, entry: StreamEntry, number: int) -> Delivery:
         return Delivery(
             crawl=entry.fields[b"crawl"].decode(),
             fingerprint=struct.unpack(">Q", entry.fields[b"fp"])[0],

@@ -4,11 +4,11 @@ from contextlib import AbstractAsyncContextManager
 
 from shoal.bus.delivery import DEADLINE, Bus, Reannounce
 from shoal.model.errors import Misconfigured
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 
 
 def open_bus(
-    address: str, store: RedisStore, *, consumer: str, reannounce: Reannounce, deadline: float = DEADLINE
+    address: str, store: RedisClient, *, consumer: str, reannounce: Reannounce, deadline: float = DEADLINE
 ) -> AbstractAsyncContextManager[Bus]:
     """Join the bus of a store as a consumer; an empty address: the store's own streams.
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typer.exceptions import TyperException
 
 from shoal.cli.input.secret_files import take_secret_files
-from shoal.cli.process.exit_codes import Exit, code_of
+from shoal.cli.process.exit_codes import ExitCode, code_of
 from shoal.cli.views.output import tell
 from shoal.model.errors import ShoalError
 
@@ -31,35 +31,35 @@ def run(arguments: Sequence[str]) -> int:
         take_secret_files(os.environ)
         code = command().main(list(arguments), prog_name="shoal", standalone_mode=False)
     except SystemExit:
-        return Exit.CLOSED_PIPE  # all that Typer exits for when it has left the exit codes to us
+        return ExitCode.CLOSED_PIPE  # all that Typer exits for when it has left the exit codes to us
     except TyperException as error:
         return _misused(error)
     except BaseException as error:
         return _failed(error)
-    return Exit.INTERRUPTED if code == _CTRL_C else int(code or 0)
+    return ExitCode.INTERRUPTED if code == _CTRL_C else int(code or 0)
 
 
-def _misused(error: TyperException) -> Exit:
+def _misused(error: TyperException) -> ExitCode:
     text = error.format_message().rstrip(".")
     if close := getattr(error, "possibilities", None):
         text = f"{error.message}; did you mean {close[0]}?"
     path = getattr(getattr(error, "ctx", None), "command_path", "shoal")
     tell(f"{text[:1].lower()}{text[1:]} (see {path} --help)")
-    return Exit.USAGE
+    return ExitCode.USAGE
 
 
-def _failed(error: BaseException) -> Exit:
+def _failed(error: BaseException) -> ExitCode:
     if os.environ.get("SHOAL_DEBUG") == "1":
         traceback.print_exception(error)
     leaves = list(_leaves(error))
     meant = [leaf for leaf in leaves if isinstance(leaf, ShoalError)]
     if len(meant) == len(leaves):
         code = code_of(meant[0])
-        if code is not Exit.CLOSED_PIPE:  # nobody is there to be told
+        if code is not ExitCode.CLOSED_PIPE:  # nobody is there to be told
             tell(str(meant[0]))
         return code
     if any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
-        return Exit.INTERRUPTED
+        return ExitCode.INTERRUPTED
     return _bug(error)
 
 
@@ -72,7 +72,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def _bug(error: BaseException) -> Exit:
+def _bug(error: BaseException) -> ExitCode:
     try:
         with tempfile.NamedTemporaryFile("w", prefix="shoal-bug-", suffix=".txt", delete=False) as file:
             traceback.print_exception(error, file=file)
@@ -80,4 +80,4 @@ def _bug(error: BaseException) -> Exit:
     except OSError:
         where = "SHOAL_DEBUG=1 shows the traceback"
     tell(f"this is a bug in Shoal: {type(error).__name__}: {error}; {where}")
-    return Exit.BUG
+    return ExitCode.BUG

@@ -4,7 +4,7 @@ import logging
 import time
 
 from shoal.archive.reader import StoredPage
-from shoal.engine.counters import Tally
+from shoal.engine.counters import Counters
 from shoal.engine.leases import Leases
 from shoal.engine.parsing import Parsing
 from shoal.engine.stations import Stations
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class Attempts:
-    def __init__(self, stations: Stations, leases: Leases, parsing: Parsing, tally: Tally) -> None:
+    def __init__(self, stations: Stations, leases: Leases, parsing: Parsing, tally: Counters) -> None:
         self._crawl = stations.crawl
         self._frontier = stations.frontier
         self._fetcher = stations.fetcher

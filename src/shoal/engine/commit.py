@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
-from shoal.engine.outputs import Ended, Outlet
+from shoal.engine.outputs import Ended, OutputCommit
 from shoal.model.outcome import Acknowledgement, Fetched, Lease, Settlement
 from shoal.model.page import ParseResult
 
@@ -47,7 +47,7 @@ class Committer:
     def __init__(
         self,
         store: Store,
-        outlet: Outlet,
+        outlet: OutputCommit,
         *,
         on_commit: Callable[[], None],
         on_stale: Callable[[], None],

@@ -6,7 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 
-from shoal.engine.snapshot import HostView, Snapshot
+from shoal.engine.snapshot import HostSnapshot, Snapshot
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Dead, Filtered, Outcome, Retry
 from shoal.model.page import ParseResult
@@ -15,7 +15,7 @@ SPAN = 5.0  # seconds that the shown rate looks back
 SHOWN = 5  # hosts named in a snapshot
 
 
-class Tally:
+class Counters:
     """Counters of one run. Plain additions: it is touched for every page."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -74,7 +74,7 @@ class Tally:
         crawl: str,
         counts: Mapping[str, int],
         over_budget: int,
-        hosts: Iterable[HostView],
+        hosts: Iterable[HostSnapshot],
         in_flight: int,
         parse_backlog: int,
         draining: bool,
@@ -106,19 +106,19 @@ class Tally:
         )
 
 
-def drain_time(view: HostView) -> float:
+def drain_time(view: HostSnapshot) -> float:
     """Return the least time that politeness alone needs for what a host has waiting."""
     if view.paused and view.waiting:
         return math.inf
     return view.next_turn + max(view.waiting - 1, 0) * view.interval if view.waiting else 0.0
 
 
-def slowest(views: Iterable[HostView]) -> list[HostView]:
+def slowest(views: Iterable[HostSnapshot]) -> list[HostSnapshot]:
     """Pick the hosts that will hold the crawl up longest."""
     return heapq.nlargest(SHOWN, (v for v in views if v.waiting), key=drain_time)
 
 
-def estimate(left: int, rate: float, views: Iterable[HostView]) -> tuple[float | None, str]:
+def estimate(left: int, rate: float, views: Iterable[HostSnapshot]) -> tuple[float | None, str]:
     """Say how long what is known so far will take, and what bounds it.
 
     More workers do not make a host faster, so the slowest host's pace counts as much as our own speed.

@@ -6,18 +6,18 @@ from contextlib import suppress
 
 from shoal.engine.attempts import Attempts
 from shoal.engine.commit import Committer
-from shoal.engine.counters import Tally
-from shoal.engine.lease_feed import Feed
+from shoal.engine.counters import Counters
+from shoal.engine.lease_feed import LeaseFeed
 from shoal.engine.leases import Leases
-from shoal.engine.maintenance import Upkeep
+from shoal.engine.maintenance import Maintenance
 from shoal.engine.parsing import Parsing
 from shoal.engine.plan import Stop
-from shoal.engine.progress import Picture
+from shoal.engine.progress import Progress
 from shoal.engine.slots import Slots
 from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary
 from shoal.engine.stations import Stations
 from shoal.engine.traps.traps import Traps
-from shoal.engine.worker_stats import Done
+from shoal.engine.worker_stats import CrawlStats
 from shoal.frontier.finished import is_finished
 
 
@@ -28,7 +28,7 @@ class Crawl:
         self._stations = stations
         self._settings = stations.settings.crawl
         self._wake = asyncio.Event()  # something happened that may free work
-        self._tally = Tally()
+        self._tally = Counters()
         self._committer = Committer(
             stations.frontier,
             stations.outlet,
@@ -59,9 +59,9 @@ class Crawl:
         )
         attempts = Attempts(stations, self._leases, self._parsing, self._tally)
         self._slots = Slots(self._settings.concurrency, attempts.make, self._wake)
-        self._feed = Feed(stations, self._leases, self._slots, self._wake, part)
-        self._upkeep = Upkeep(stations, self._leases, self._parsing)
-        self._picture = Picture(stations, self._slots, self._tally)
+        self._feed = LeaseFeed(stations, self._leases, self._slots, self._wake, part)
+        self._upkeep = Maintenance(stations, self._leases, self._parsing)
+        self._picture = Progress(stations, self._slots, self._tally)
 
     async def run(self, stop: Stop, watch: Callable[[Snapshot], None] | None) -> Ending:
         """Crawl until nothing is left or `stop` is set; what is in hand then is finished or given back."""
@@ -155,11 +155,11 @@ class Crawl:
         return self._tally.pages
 
     @property
-    def done(self) -> Done:
+    def done(self) -> CrawlStats:
         """What this run has done so far."""
         tally = self._tally
         done = tally.pages - tally.handed_on
-        return Done(done, tally.items, tally.bytes, dict(tally.failures), handed_on=tally.handed_on)
+        return CrawlStats(done, tally.items, tally.bytes, dict(tally.failures), handed_on=tally.handed_on)
 
     @property
     def rate(self) -> float:

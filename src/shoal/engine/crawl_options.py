@@ -8,7 +8,7 @@ from shoal.model.pace import Pace
 from shoal.model.settings import CrawlSettings, Settings
 
 
-class Terms(TypedDict):
+class FrontierOptions(TypedDict):
     """What every frontier takes when it opens a crawl."""
 
     pace: Pace
@@ -18,9 +18,9 @@ class Terms(TypedDict):
     hosts: Mapping[str, Pace]
 
 
-def terms_of(settings: Settings) -> Terms:
+def frontier_options(settings: Settings) -> FrontierOptions:
     """Gather the terms that settings make."""
-    return Terms(
+    return FrontierOptions(
         pace=pace_of(settings.crawl),
         max_crashes=settings.crawl.max_crashes,
         slowdown=settings.slowdown,

@@ -5,7 +5,7 @@ import time
 from contextlib import AsyncExitStack
 from typing import Protocol
 
-from shoal.engine.scope_state import Border
+from shoal.engine.scope_state import ScopeState
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.fetcher import Fetcher, Gate, Refuse
 from shoal.fetch.gate import SendGate
@@ -14,27 +14,27 @@ from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import Resolver, is_nameserver
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
-from shoal.fetch.robots import LIFETIME, Load, Robots, Save
-from shoal.frontier import Robots as RobotsFile
+from shoal.fetch.robots import LIFETIME, Load, RobotsPolicy, Save
+from shoal.frontier import StoredRobots
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import CrawlSettings, Settings
 
 USER_AGENT_TOKEN = "Shoal"  # noqa: S105 - the product token that robots.txt files know us by
 
 
-class RobotsShelf(Protocol):
+class RobotsCache(Protocol):
     """The part of a frontier that keeps robots.txt files."""
 
-    async def robots_get(self, host: str) -> RobotsFile | None: ...
+    async def robots_get(self, host: str) -> StoredRobots | None: ...
     async def robots_set(self, host: str, *, expires: float, status: int, body: bytes) -> None: ...
 
 
 async def open_crawl_fetcher(
     stack: AsyncExitStack,
     settings: Settings,
-    frontier: RobotsShelf,
+    frontier: RobotsCache,
     jar: CookieJar,
-    border: Border,
+    border: ScopeState,
     *,
     gate: Gate | None = None,
 ) -> Fetcher:
@@ -73,7 +73,7 @@ async def open_fetcher(
         hosts={host: block.headers for host, block in settings.hosts.items()},
     )
 
-    robots = Robots(
+    robots = RobotsPolicy(
         client,
         redirects,
         token=settings.crawl.user_agent.partition("/")[0] or USER_AGENT_TOKEN,

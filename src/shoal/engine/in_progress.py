@@ -11,7 +11,7 @@ from shoal.model.page import GivenUp, PageRecord, ParseTask, Response
 from shoal.model.request import Request
 
 
-class Leased(ABC):
+class LeasedRequest(ABC):
     """Something in hand whose lease is not settled yet."""
 
     __slots__ = ()
@@ -30,7 +30,7 @@ class Leased(ABC):
 
 
 @dataclass(slots=True)
-class Arrived(Leased):
+class Arrived(LeasedRequest):
     """A page that only we have: fetched, not archived, its lease not settled."""
 
     attempt: Attempt
@@ -63,7 +63,7 @@ class Archived:
 
 
 @dataclass(slots=True)
-class Barren(Leased):
+class Barren(LeasedRequest):
     """A request that brought no page; its settlement is ready."""
 
     settlement: Settlement
@@ -74,7 +74,7 @@ class Barren(Leased):
 
 
 @dataclass(slots=True)
-class Failed:
+class FailedParse:
     """Something in hand that has failed for good; its end waits for the spider's hook."""
 
     what: Arrived | Archived | Barren
@@ -83,7 +83,7 @@ class Failed:
     def task(self, id: int) -> ParseTask:
         """Make what a parse child is given to run the hook."""
         what, failure = self.what, self.failure
-        attempts = what.lease.attempt if isinstance(what, Leased) else what.attempts
+        attempts = what.lease.attempt if isinstance(what, LeasedRequest) else what.attempts
         end = GivenUp(failure.kind, failure.reason, attempts)
         url = what.request.url
         return ParseTask(id, what.fingerprint, what.request, url, failure.status, (), b"", 0.0, end)

@@ -22,7 +22,7 @@ PARSE_BACKLOG_BYTES = 64 << 20
 IDLE = 1.0  # longest sleep between two looks at the frontier
 
 
-class Feed:
+class LeaseFeed:
     """`part`: how many requests the crawl may have in hand, where several share a worker."""
 
     def __init__(

@@ -8,7 +8,7 @@ from shoal.engine.parsing import Parsing
 from shoal.engine.stations import Stations
 
 
-class Upkeep:
+class Maintenance:
     def __init__(self, stations: Stations, leases: Leases, parsing: Parsing) -> None:
         self._crawl = stations.crawl
         self._frontier = stations.frontier

@@ -41,13 +41,13 @@ class Archive(Protocol):
     def checkpoint(self) -> bytes: ...
 
 
-class Sinks(Protocol):
+class ItemWriter(Protocol):
     def write(self, items: Sequence[Item]) -> None: ...
     def flush(self) -> bytes: ...
     def finish(self) -> bytes: ...
 
 
-class Outlet(Protocol):
+class OutputCommit(Protocol):
     def put(self, ended: Ended, result: ParseResult) -> Ended:
         """Take what a page brought, and say how the store is told of its end."""
 
@@ -58,10 +58,12 @@ class Outlet(Protocol):
         """Complete the outputs: nothing more will come in this run."""
 
 
-class OwnOutputs:
+class EmbeddedOutputs:
     """The outputs of an embedded crawl."""
 
-    def __init__(self, crawl: str, archive: Archive, sinks: Sinks, rejects: Sinks, totals: sums.Sums) -> None:
+    def __init__(
+        self, crawl: str, archive: Archive, sinks: ItemWriter, rejects: ItemWriter, totals: sums.CrawlTotals
+    ) -> None:
         self._crawl = crawl
         self._archive = archive
         self._sinks = sinks
@@ -95,12 +97,12 @@ class OwnOutputs:
     def finish(self) -> Durable:
         return Durable({sinks_key(self._crawl): self._sinks.finish()})
 
-    def _write(self, sinks: Sinks, items: list[Item]) -> None:
+    def _write(self, sinks: ItemWriter, items: list[Item]) -> None:
         sinks.write(items)
         items.clear()
 
 
-class Streamed:
+class StreamedOutputs:
     """Items travel with their page through the store, to whoever writes the outputs.
 
     An archive that cannot be written is waited for, like the store: a worker that ended instead would leave
@@ -108,7 +110,12 @@ class Streamed:
     """
 
     def __init__(
-        self, archive: Archive, rejects: Sinks, totals: sums.Sums, *, patience: Callable[[], float]
+        self,
+        archive: Archive,
+        rejects: ItemWriter,
+        totals: sums.CrawlTotals,
+        *,
+        patience: Callable[[], float],
     ) -> None:
         self._archive = archive
         self._rejects = rejects  # this worker's own: they are for people, and need not be exact

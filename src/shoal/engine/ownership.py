@@ -17,7 +17,7 @@ from typing import Protocol
 
 import msgspec
 
-from shoal.engine.scope_state import Border
+from shoal.engine.scope_state import ScopeState
 from shoal.fetch.cookies import CookieJar
 from shoal.model import crawl_totals as sums
 from shoal.model.outcome import Lease
@@ -60,7 +60,7 @@ class Owned:
     patience = PATIENCE
     last_patience = 0.0  # what has been fetched is kept, and parsed by the next run
 
-    def __init__(self, jar: CookieJar, border: Border, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, jar: CookieJar, border: ScopeState, clock: Callable[[], float] = time.time) -> None:
         self._jar = jar
         self._border = border
         self._clock = clock
@@ -91,7 +91,11 @@ class Shared:
     patience = last_patience = math.inf
 
     def __init__(
-        self, worker: str, border: Border, totals: sums.Sums, clock: Callable[[], float] = time.monotonic
+        self,
+        worker: str,
+        border: ScopeState,
+        totals: sums.CrawlTotals,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._worker = worker
         self._border = border

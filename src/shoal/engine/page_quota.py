@@ -8,7 +8,7 @@ from typing import Protocol
 from shoal.frontier import Counts
 
 
-class Allowance(Protocol):
+class PageQuota(Protocol):
     async def take(self, held: int, wanted: int) -> int:
         """Say how many of the `wanted` leases may be taken, where `held` are in hand."""
 
@@ -16,14 +16,14 @@ class Allowance(Protocol):
         """Hear that nothing more will be taken."""
 
 
-class Counted(Protocol):
+class PageCounter(Protocol):
     async def counts(self, crawl: str) -> Counts: ...
 
 
-class OwnAllowance:
+class EmbeddedPageQuota:
     """The limit of a crawl that one process runs; others share it out (`shoal.stores.redis.page_quota`)."""
 
-    def __init__(self, frontier: Counted, crawl: str, limit: int) -> None:
+    def __init__(self, frontier: PageCounter, crawl: str, limit: int) -> None:
         self._frontier = frontier
         self._crawl = crawl
         self._limit = limit

@@ -21,8 +21,8 @@ import msgspec
 
 from shoal.archive.errors import PageUnreadable
 from shoal.archive.reader import StoredPage
-from shoal.engine.counters import Tally
-from shoal.engine.in_progress import Archived, Arrived, Barren, Failed, Leased, failure_of
+from shoal.engine.counters import Counters
+from shoal.engine.in_progress import Archived, Arrived, Barren, FailedParse, LeasedRequest, failure_of
 from shoal.engine.pages import Pages
 from shoal.engine.traps.traps import Traps
 from shoal.fetch.fetcher import Attempt
@@ -60,7 +60,7 @@ class Parsing:
         parser: ParsePool,
         pages: Pages,
         ledger: Ledger,
-        tally: Tally,
+        tally: Counters,
         *,
         traps: Traps,
         hooks: Set[FailureClass] = frozenset(),
@@ -78,7 +78,7 @@ class Parsing:
         self._elsewhere = elsewhere
         self._max_crashes = max_crashes
         self._version = version  # of the spider
-        self._in_hand: dict[int, Arrived | Archived | Failed] = {}  # by task id
+        self._in_hand: dict[int, Arrived | Archived | FailedParse] = {}  # by task id
         self._ids = itertools.count(1)
         self._fewer = asyncio.Event()
 
@@ -106,7 +106,7 @@ class Parsing:
         failure = failure_of(settlement.outcome)
         if failure is None or failure.kind not in self._hooks:
             return False
-        self._ask(Failed(Barren(settlement), failure))
+        self._ask(FailedParse(Barren(settlement), failure))
         return True
 
     async def take_up(self, unparsed: AsyncIterator[Unparsed]) -> None:
@@ -138,7 +138,7 @@ class Parsing:
         """Settle the pages that have been in hand for longer, as fetched: their leases are free then."""
         before = time.monotonic() - patience
         for id, hand in list(self._in_hand.items()):
-            what = hand.what if isinstance(hand, Failed) else hand
+            what = hand.what if isinstance(hand, FailedParse) else hand
             if not isinstance(what, Arrived) or what.since > before:
                 continue
             attempt, lease = what.attempt, what.attempt.lease
@@ -146,7 +146,9 @@ class Parsing:
                 continue  # noticed again when its parse ends
             page = self._keep(what)
             archived = Archived(lease.fingerprint, lease.request, page, lease.attempt)
-            self._in_hand[id] = Failed(archived, hand.failure) if isinstance(hand, Failed) else archived
+            self._in_hand[id] = (
+                FailedParse(archived, hand.failure) if isinstance(hand, FailedParse) else archived
+            )
             self._ledger.settle(Settlement(lease, Fetched(page), attempt.links))
 
     async def until_empty(self) -> None:
@@ -155,20 +157,20 @@ class Parsing:
             self._fewer.clear()
             await self._fewer.wait()
 
-    def _submit(self, task: ParseTask, hand: Arrived | Archived | Failed) -> None:
+    def _submit(self, task: ParseTask, hand: Arrived | Archived | FailedParse) -> None:
         self._in_hand[task.id] = hand
         self._parser.submit(task, self._answered)
 
-    def _ask(self, failed: Failed) -> None:
+    def _ask(self, failed: FailedParse) -> None:
         self._submit(failed.task(next(self._ids)), failed)
 
     def _answered(self, answer: ParseResult | Poisoned) -> None:
         hand = self._in_hand.pop(answer.id)
         self._fewer.set()
-        what = hand.what if isinstance(hand, Failed) else hand
-        if isinstance(what, Leased) and self._ledger.gave_up(what.lease):
+        what = hand.what if isinstance(hand, FailedParse) else hand
+        if isinstance(what, LeasedRequest) and self._ledger.gave_up(what.lease):
             return
-        if isinstance(hand, Failed):
+        if isinstance(hand, FailedParse):
             self._end(hand.what, hand.failure, self._heard(hand, answer))
         elif isinstance(answer, Poisoned):
             self._fail(hand, FailureClass.POISON, f"{answer.kind}: {answer.reason}")
@@ -183,14 +185,14 @@ class Parsing:
 
     def _fail(self, hand: Arrived | Archived, kind: FailureClass, reason: str) -> None:
         """End a page that was not parsed: it brings nothing but what its hook, if there is one, yields."""
-        failed = Failed(hand, Failure(kind, reason, hand.status))
+        failed = FailedParse(hand, Failure(kind, reason, hand.status))
         self._tally.failures[kind] += 1
         if kind in self._hooks:
             self._ask(failed)
         else:
             self._end(hand, failed.failure)
 
-    def _heard(self, failed: Failed, answer: ParseResult | Poisoned) -> ParseResult:
+    def _heard(self, failed: FailedParse, answer: ParseResult | Poisoned) -> ParseResult:
         """Take what a hook said; its own fault is counted, and changes nothing else."""
         if isinstance(answer, Poisoned):
             answer = ParseResult(answer.id, fault=ParseFault(f"{answer.kind}: {answer.reason}"))

@@ -4,18 +4,18 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from shoal.engine.counters import Tally
+from shoal.engine.counters import Counters
 from shoal.engine.plan import Stop
 from shoal.engine.slots import Slots
-from shoal.engine.snapshot import Ending, HostView, Opening, Snapshot, Summary
+from shoal.engine.snapshot import Ending, HostSnapshot, Opening, Snapshot, Summary
 from shoal.engine.stations import Stations
 from shoal.frontier import results as answers
 
 WATCH_EVERY = 0.25
 
 
-class Picture:
-    def __init__(self, stations: Stations, slots: Slots, tally: Tally) -> None:
+class Progress:
+    def __init__(self, stations: Stations, slots: Slots, tally: Counters) -> None:
         self._stations = stations
         self._slots = slots
         self._tally = tally
@@ -83,9 +83,9 @@ class Picture:
         return await self._stations.frontier.counts(self._stations.crawl)
 
 
-def view_of(host: answers.HostView, now: float) -> HostView:
+def view_of(host: answers.HostView, now: float) -> HostSnapshot:
     """Say of a host what a person watching wants to know."""
-    return HostView(
+    return HostSnapshot(
         host=host.host,
         waiting=host.waiting,
         in_flight=host.inflight,

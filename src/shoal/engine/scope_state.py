@@ -15,7 +15,7 @@ class Children(Protocol):
     def configure(self, scope: Scope) -> None: ...
 
 
-class Border:
+class ScopeState:
     """What the parse children and redirects keep to; a seed that redirects to another host takes it in."""
 
     def __init__(self, scope: Scope, children: Children) -> None:

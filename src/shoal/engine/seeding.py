@@ -20,13 +20,13 @@ from shoal.spider.source import SpiderDescription
 AT_ONCE = 10_000
 
 
-class Frontier(Protocol):
+class SeedFrontier(Protocol):
     """The part of a frontier that seeding needs."""
 
     async def add(self, crawl: str, links: Sequence[Link]) -> Added: ...
 
 
-async def add_given(frontier: Frontier, crawl: str, seeds: Sequence[Request]) -> int:
+async def add_given(frontier: SeedFrontier, crawl: str, seeds: Sequence[Request]) -> int:
     """Add seeds that are at hand; returns how many were new."""
     new = 0
     for begin in range(0, len(seeds), AT_ONCE):
@@ -41,7 +41,7 @@ def origins_matter(settings: CrawlSettings, spider: SpiderDescription) -> bool:
 
 
 async def add_listed(
-    frontier: Frontier,
+    frontier: SeedFrontier,
     crawl: str,
     listed: SeedList,
     stop: Stop,

@@ -25,14 +25,14 @@ from shoal.archive.reader import ArchiveReader
 from shoal.archive.registry import place_segments
 from shoal.archive.retention import expire
 from shoal.archive.writer import ArchiveWriter, WriteRules
-from shoal.engine.crawl_options import terms_of
+from shoal.engine.crawl_options import frontier_options
 from shoal.engine.fetchers import open_crawl_fetcher
-from shoal.engine.outputs import OwnOutputs, archive_key, rejects_file, rejects_key, sinks_key
+from shoal.engine.outputs import EmbeddedOutputs, archive_key, rejects_file, rejects_key, sinks_key
 from shoal.engine.ownership import Owned
-from shoal.engine.page_quota import OwnAllowance
+from shoal.engine.page_quota import EmbeddedPageQuota
 from shoal.engine.pages import Pages
 from shoal.engine.plan import CrawlPlan, Stop
-from shoal.engine.scope_state import Border
+from shoal.engine.scope_state import ScopeState
 from shoal.engine.seeding import add_given, add_listed, origins_matter
 from shoal.engine.stations import Stations
 from shoal.fetch.cookies import Cookie, CookieJar
@@ -45,10 +45,10 @@ from shoal.model.request import Link, Request
 from shoal.model.scope import Scope
 from shoal.model.settings import CrawlSettings, Settings
 from shoal.model.spider_versions import KEY as VERSIONS
-from shoal.model.spider_versions import Versions
+from shoal.model.spider_versions import SpiderVersions
 from shoal.model.url import host_key
 from shoal.parse.pool import ParsePool
-from shoal.sinks import Sinks
+from shoal.sinks import MultiSink
 from shoal.sinks.names import shown
 from shoal.spider.source import SpiderDescription
 from shoal.spider.spider import listing
@@ -80,13 +80,13 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
         if plan.fresh:
             await frontier.drop_crawl(name, forget=[sinks_key(name), rejects_key(name)])
             rejects_file(store, name).unlink(missing_ok=True)  # this run may have none to replace it by
-        opened = await frontier.open_crawl(name, **terms_of(settings))
+        opened = await frontier.open_crawl(name, **frontier_options(settings))
         outputs = plan.outputs or (str(store.items / f"{file_name(name)}.jsonl"),)
-        sinks = Sinks(outputs, fsync=settings.crawl.fsync, overwrite=plan.fresh)
+        sinks = MultiSink(outputs, fsync=settings.crawl.fsync, overwrite=plan.fresh)
         stack.callback(sinks.close)
         sinks.restore(await frontier.checkpoint(sinks_key(name)))
         rejected = [str(rejects_file(store, name))] if spider.models else []
-        rejects = Sinks(rejected, fsync=settings.crawl.fsync, overwrite=plan.fresh)
+        rejects = MultiSink(rejected, fsync=settings.crawl.fsync, overwrite=plan.fresh)
         stack.callback(rejects.close)
         rejects.restore(await frontier.checkpoint(rejects_key(name)))
         segments = place_segments(store.archive / file_name(name), settings.archive.location, name)
@@ -95,9 +95,9 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
         rules = write_rules(name, settings)
         archive = ArchiveWriter.open(segments, await frontier.checkpoint(archive_key(name)), rules)
         stack.callback(archive.close)
-        versions = Versions.load(await frontier.crawl_get(name, VERSIONS))
+        versions = SpiderVersions.load(await frontier.crawl_get(name, VERSIONS))
         version = versions.number(spider.version, time.time())
-        totals = sums.Sums.load(await frontier.crawl_get(name, sums.KEY))
+        totals = sums.CrawlTotals.load(await frontier.crawl_get(name, sums.KEY))
         totals.reopen(per_pattern=settings.links.per_pattern, lookalikes=settings.links.lookalikes)
         # From here on the outputs count as this crawl's own: a kill before the first page must not make the
         # next run take them for somebody else's.
@@ -117,7 +117,7 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
         if scope.hosts is not None:
             scope = msgspec.structs.replace(scope, hosts=scope.hosts.union(hosts))
         scope = msgspec.structs.replace(scope, lookalikes=frozenset(totals.lookalikes))
-        border = Border(scope, parser)
+        border = ScopeState(scope, parser)
         fetcher = await open_crawl_fetcher(stack, settings, frontier, jar, border)
         await add_given(frontier, name, seeds)
         if plan.listed is not None:
@@ -137,7 +137,7 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
             ownership=Owned(jar, border),
             frontier=frontier,
             fetcher=fetcher,
-            outlet=OwnOutputs(name, archive, sinks, rejects, totals),
+            outlet=EmbeddedOutputs(name, archive, sinks, rejects, totals),
             pages=Pages(archive, ArchiveReader(segments, decode_archived, limits=settings.fetch)),
             parser=parser,
             totals=totals,
@@ -148,7 +148,9 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
             archive=segments.path,
             rejects=rejects_file(store, name),
             unparsed=frontier.parsing(name),
-            allowance=OwnAllowance(frontier, name, limit) if (limit := settings.crawl.max_pages) else None,
+            allowance=EmbeddedPageQuota(frontier, name, limit)
+            if (limit := settings.crawl.max_pages)
+            else None,
         )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from shoal.model.crawl_totals import Closed
+from shoal.model.crawl_totals import ClosedPattern
 
 
 class Ending(StrEnum):
@@ -14,7 +14,7 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class HostView:
+class HostSnapshot:
     """One host, as far as it holds the crawl up."""
 
     host: str
@@ -42,8 +42,8 @@ class Snapshot:
     filtered: Mapping[str, int]  # requests and links filtered, by rule
     in_flight: int
     parse_backlog: int
-    slowest: Sequence[HostView] = ()
-    failing: Sequence[HostView] = ()
+    slowest: Sequence[HostSnapshot] = ()
+    failing: Sequence[HostSnapshot] = ()
     eta: float | None = None  # seconds; None: cannot be said yet
     eta_reason: str = ""  # what bounds it: "politeness of shop.example" or "this machine"
     rejected: int = 0  # items that did not fit their model, this run
@@ -77,5 +77,5 @@ class Summary:
     store: str = ""
     dead_by_class: Mapping[str, int] = field(default_factory=dict)
     max_dead_exceeded: bool = False
-    quarantined: Mapping[str, Closed] = field(default_factory=dict)  # by pattern, of all runs
-    lookalikes: Mapping[str, Closed] = field(default_factory=dict)
+    quarantined: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by pattern, of all runs
+    lookalikes: Mapping[str, ClosedPattern] = field(default_factory=dict)

@@ -7,11 +7,11 @@ from typing import Protocol
 
 from shoal.engine.commit import Acknowledged, Store
 from shoal.engine.leases import Lessor
-from shoal.engine.outputs import Outlet
+from shoal.engine.outputs import OutputCommit
 from shoal.engine.ownership import Ownership
-from shoal.engine.page_quota import Allowance
+from shoal.engine.page_quota import PageQuota
 from shoal.engine.pages import Pages
-from shoal.engine.scope_state import Border
+from shoal.engine.scope_state import ScopeState
 from shoal.fetch.fetcher import Fetcher
 from shoal.frontier import Counts, HostView, Unparsed, Validator
 from shoal.model import crawl_totals as sums
@@ -20,7 +20,7 @@ from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
 
 
-class Frontier(Lessor, Store, Protocol):
+class CrawlFrontier(Lessor, Store, Protocol):
     """The part of a frontier that running a crawl needs: leasing, committing, and looking."""
 
     def landed(self, leases: Sequence[Lease]) -> None: ...
@@ -39,13 +39,13 @@ class Stations:
     holder: str
     resumed: bool
     ownership: Ownership
-    frontier: Frontier
+    frontier: CrawlFrontier
     fetcher: Fetcher
-    outlet: Outlet
+    outlet: OutputCommit
     pages: Pages
     parser: ParsePool
-    totals: sums.Sums
-    border: Border
+    totals: sums.CrawlTotals
+    border: ScopeState
     outputs: Sequence[str]
     store: str  # for people
     archive: Path | str
@@ -55,5 +55,5 @@ class Stations:
     unparsed: AsyncIterator[Unparsed] | None = None  # pages that others, or earlier runs, have fetched
     on_acknowledged: Acknowledged | None = None
     crowded: Callable[[], bool] | None = None  # whether the stages after fetching have enough to do
-    allowance: Allowance | None = None  # of pages; None: as many as there are
+    allowance: PageQuota | None = None  # of pages; None: as many as there are
     version: int = 0  # of the spider, by the crawl's own count

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CrawlStats:
     """What a worker has done for one crawl."""
 
     pages: int = 0
@@ -15,8 +15,8 @@ class Done:
     failures: Mapping[str, int] = field(default_factory=dict)  # attempts, by class
     handed_on: int = 0  # pages that were fetched here and are parsed by another worker, which counts them
 
-    def __add__(self, other: "Done") -> "Done":
-        return Done(
+    def __add__(self, other: "CrawlStats") -> "CrawlStats":
+        return CrawlStats(
             self.pages + other.pages,
             self.items + other.items,
             self.bytes + other.bytes,
@@ -26,8 +26,8 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerFigures:
+class WorkerStats:
     slots: int  # 0: this worker does not fetch
     busy: int
     draining: bool
-    done: Mapping[str, Done]  # by crawl
+    done: Mapping[str, CrawlStats]  # by crawl

@@ -7,12 +7,12 @@ from time import time
 from typing import Protocol, assert_never
 
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.gate import Held
+from shoal.fetch.gate import HeldSlots
 from shoal.fetch.headers import CrawlHeaders, is_conditional
-from shoal.fetch.http.client import Turn
+from shoal.fetch.http.client import SendTurn
 from shoal.fetch.http.message import Headers
-from shoal.fetch.interpret import Asked, Page, Redirect, RedirectRules, interpret
-from shoal.fetch.robots import Robots, Unreachable
+from shoal.fetch.interpret import FetchedPage, Redirect, RedirectRules, SentRequest, interpret
+from shoal.fetch.robots import RobotsPolicy, Unreachable
 from shoal.fetch.robots_txt import ALLOW_ALL, Rules
 from shoal.model.failure import POLICY, Failure, FailureClass
 from shoal.model.limits import FetchLimits
@@ -36,11 +36,11 @@ class Client(Protocol):
         headers: Headers,
         body: bytes,
         limits: FetchLimits,
-        turn: Turn | None,
-    ) -> Response | Failure | Held: ...
+        turn: SendTurn | None,
+    ) -> Response | Failure | HeldSlots: ...
 
 
-class CountedTurn(Turn, Protocol):
+class CountedTurn(SendTurn, Protocol):
     sends: int  # how often it was taken
 
 
@@ -75,7 +75,7 @@ class Fetcher:
         redirects: RedirectRules,
         headers: CrawlHeaders,
         *,
-        robots: Robots | None = None,
+        robots: RobotsPolicy | None = None,
         jar: CookieJar | None = None,
         refuse: Refuse | None = None,
         limits: FetchLimits | None = None,
@@ -119,7 +119,7 @@ class Fetcher:
             limits=self._limits,
             turn=turn,
         )
-        if isinstance(answer, Held):
+        if isinstance(answer, HeldSlots):
             attempt.outcome = Released(answer.delay)
             return attempt
         attempt.sent = attempt.sent or turn is None or turn.sends > 0
@@ -147,7 +147,7 @@ class Fetcher:
         attempt.sent = any(turn.sends for turn in turns)
         if isinstance(answer, Rules):
             return answer
-        if isinstance(answer, Held):
+        if isinstance(answer, HeldSlots):
             attempt.outcome = Released(answer.delay)
             return None
         self._judge(attempt, answer.failure)
@@ -170,12 +170,12 @@ class Fetcher:
 
     def _interpret(self, attempt: Attempt, response: Response, *, has_copy: bool) -> None:
         request = attempt.lease.request
-        asked = Asked.WITH_A_COPY if has_copy else Asked.PLAINLY
+        asked = SentRequest.WITH_A_COPY if has_copy else SentRequest.PLAINLY
         if request.headers and not has_copy and is_conditional(request):
-            asked = Asked.BY_ITSELF
+            asked = SentRequest.BY_ITSELF
         meaning = interpret(request, response, self._redirects, asked=asked, now=time())
         match meaning:
-            case Page(parse, following):
+            case FetchedPage(parse, following):
                 attempt.parse = parse
                 if following is not None and self._refused(following) is None:
                     attempt.links = (Link.to(following),)

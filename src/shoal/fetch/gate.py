@@ -26,7 +26,7 @@ SWEEP_AT = 1_000  # hosts, before the first look for idle ones
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldSlots:
     """The request was not sent: its host's turn is too far off."""
 
     delay: float  # seconds until then

@@ -28,7 +28,7 @@ _REFRESH = re.compile(r"\s*\d+(?:\.\d*)?\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"']*)
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class FetchedPage:
     """An answer to keep. `parse` is false where there is nothing in it for a spider."""
 
     parse: bool = True
@@ -42,9 +42,9 @@ class Redirect:
     request: Request
 
 
-Meaning = Page | Redirect | Failure
+Meaning = FetchedPage | Redirect | Failure
 
-_A_PAGE = Page()  # by far the most frequent meaning
+_A_PAGE = FetchedPage()  # by far the most frequent meaning
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class RedirectRules:
     url_bytes: int = LinkLimits().url_bytes
 
 
-class Asked(Enum):
+class SentRequest(Enum):
     """Whether a request could be answered with "not modified"."""
 
     PLAINLY = auto()
@@ -63,7 +63,7 @@ class Asked(Enum):
 
 
 def interpret(
-    request: Request, response: Response, rules: RedirectRules, *, asked: Asked, now: float
+    request: Request, response: Response, rules: RedirectRules, *, asked: SentRequest, now: float
 ) -> Meaning:
     """Say what `response` means for `request`."""
     status = response.status
@@ -74,12 +74,14 @@ def interpret(
         # 206 is one or many parts of something: kept as it came.
         following = _refresh(request, response, rules)
         return (
-            _A_PAGE if status == 200 and following is None else Page(status not in (204, 205, 206), following)
+            _A_PAGE
+            if status == 200 and following is None
+            else FetchedPage(status not in (204, 205, 206), following)
         )
     if status == 304:
-        if asked is Asked.PLAINLY:
+        if asked is SentRequest.PLAINLY:
             return Failure(FailureClass.PROTOCOL, "304 although nothing was known", status)
-        return Page(parse=asked is Asked.WITH_A_COPY)
+        return FetchedPage(parse=asked is SentRequest.WITH_A_COPY)
     if status < 400:
         return _redirect(request, response, rules)
     return error_of(response, now)

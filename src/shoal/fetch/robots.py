@@ -24,8 +24,8 @@ from typing import Protocol
 
 import msgspec
 
-from shoal.fetch.gate import Held
-from shoal.fetch.http.client import Turn
+from shoal.fetch.gate import HeldSlots
+from shoal.fetch.http.client import SendTurn
 from shoal.fetch.http.message import Headers
 from shoal.fetch.interpret import REDIRECTS, RedirectRules, error_of, resolve
 from shoal.fetch.robots_txt import ALLOW_ALL, BYTES, Rules, parse, product_token
@@ -42,13 +42,13 @@ CACHE_BYTES = 32 * MIB
 DOWN = 10_000  # unreachable origins remembered
 
 
-class Client(Protocol):
+class RobotsClient(Protocol):
     async def fetch(
-        self, url: str, *, headers: Headers, limits: FetchLimits, turn: Turn
-    ) -> Response | Failure | Held: ...
+        self, url: str, *, headers: Headers, limits: FetchLimits, turn: SendTurn
+    ) -> Response | Failure | HeldSlots: ...
 
 
-class Record(msgspec.Struct, frozen=True):
+class RobotsRecord(msgspec.Struct, frozen=True):
     """A robots.txt at rest."""
 
     fetched_at: float  # epoch seconds
@@ -75,15 +75,15 @@ class _Down:
     retry_at: float
 
 
-class Robots:
+class RobotsPolicy:
     """Knows the rules of every origin for one product token: `token`, or the one in that user agent.
 
-    `load` and `save` keep `Record`s (packed) beyond this process, by origin.
+    `load` and `save` keep `RobotsRecord`s (packed) beyond this process, by origin.
     """
 
     def __init__(
         self,
-        client: Client,
+        client: RobotsClient,
         redirects: RedirectRules,
         *,
         token: str,
@@ -111,7 +111,7 @@ class Robots:
         kept = self._kept.get(origin)
         return kept[1] if kept is not None and kept[0] > self._clock() else None
 
-    async def rules(self, origin: str, turn: Callable[[str], Turn]) -> Rules | Unreachable | Held:
+    async def rules(self, origin: str, turn: Callable[[str], SendTurn]) -> Rules | Unreachable | HeldSlots:
         """Give the rules, fetching them if need be. `turn` prepares a turn at the gate, by host."""
         while True:
             if (rules := self.known(origin)) is not None:
@@ -124,17 +124,17 @@ class Robots:
                 return await self._ask(origin, turn)
             await asking.wait()  # then look again: whoever asked may have been cancelled
 
-    async def _ask(self, origin: str, turn: Callable[[str], Turn]) -> Rules | Unreachable | Held:
+    async def _ask(self, origin: str, turn: Callable[[str], SendTurn]) -> Rules | Unreachable | HeldSlots:
         self._asking[origin] = asyncio.Event()
         try:
             record = await self._loaded(origin)
             if record is None:
                 answer = await self._fetch(origin, turn)
-                if isinstance(answer, Held):
+                if isinstance(answer, HeldSlots):
                     return answer
                 if isinstance(answer, Failure):
                     return self._note_down(origin, answer)
-                record = Record(self._clock(), answer)
+                record = RobotsRecord(self._clock(), answer)
                 if self._save is not None:
                     await self._save(origin, msgspec.msgpack.encode(record))
             self._down.pop(origin, None)
@@ -142,18 +142,20 @@ class Robots:
         finally:
             self._asking.pop(origin).set()
 
-    async def _loaded(self, origin: str) -> Record | None:
+    async def _loaded(self, origin: str) -> RobotsRecord | None:
         packed = await self._load(origin) if self._load is not None else None
         if packed is None:
             return None
         try:
-            record = msgspec.msgpack.decode(packed, type=Record)
+            record = msgspec.msgpack.decode(packed, type=RobotsRecord)
         except msgspec.MsgspecError:
             return None  # written by another version: ask the site again
         age = self._clock() - record.fetched_at
         return record if 0 <= age < LIFETIME else None
 
-    async def _fetch(self, origin: str, turn: Callable[[str], Turn]) -> bytes | Failure | Held | None:
+    async def _fetch(
+        self, origin: str, turn: Callable[[str], SendTurn]
+    ) -> bytes | Failure | HeldSlots | None:
         """Fetch the file: its bytes, None if there is none, or why it is unreachable."""
         url = f"{origin}/robots.txt"
         for hop in range(HOPS + 1):
@@ -172,7 +174,7 @@ class Robots:
             url = target
         return None
 
-    def _keep(self, origin: str, record: Record) -> Rules:
+    def _keep(self, origin: str, record: RobotsRecord) -> Rules:
         rules = ALLOW_ALL if record.body is None else parse(record.body, self._token)
         self._drop(origin)
         self._kept[origin] = (record.fetched_at + LIFETIME, rules)

@@ -15,11 +15,11 @@ from typing import Protocol
 from shoal.frontier import Counts
 
 
-class Counted(Protocol):
+class CountsReader(Protocol):
     async def counts(self, crawl: str) -> Counts: ...
 
 
-async def is_finished(frontier: Counted, crawl: str) -> bool:
+async def is_finished(frontier: CountsReader, crawl: str) -> bool:
     """Tell whether everything that a crawl has accepted has ended."""
     before = await frontier.counts(crawl)
     if before.open:

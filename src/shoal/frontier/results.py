@@ -152,7 +152,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class RequestHistory:
     """One accepted request, and what has become of it."""
 
     crawl: str
@@ -212,7 +212,7 @@ class Validator:
 
 
 @dataclass(frozen=True, slots=True)
-class Robots:
+class StoredRobots:
     """A robots.txt, as it was last answered."""
 
     expires: float  # epoch seconds

@@ -15,14 +15,14 @@ KEY = "sums"
 PART = "sums/"  # and the worker's name: what one worker of a fleet has counted
 
 
-class Closed(msgspec.Struct, frozen=True):
+class ClosedPattern(msgspec.Struct, frozen=True):
     """Why a pattern of URLs counts as a trap."""
 
     more_than: int  # the limit that it went beyond
     example: str  # URL
 
 
-class Sums(msgspec.Struct):
+class CrawlTotals(msgspec.Struct):
     """Sums that grow with every commit and survive a restart."""
 
     links: dict[str, int] = {}  # not followed, by rule
@@ -30,11 +30,11 @@ class Sums(msgspec.Struct):
     withheld: int = 0  # items of pages that call another address their own
     hook_items: int = 0  # items that `on_error` hooks have made
     hook_faults: int = 0  # hooks that raised or hung
-    quarantined: dict[str, Closed] = {}  # patterns that brought too many URLs
-    lookalikes: dict[str, Closed] = {}  # patterns that brought too many near-identical pages
+    quarantined: dict[str, ClosedPattern] = {}  # patterns that brought too many URLs
+    lookalikes: dict[str, ClosedPattern] = {}  # patterns that brought too many near-identical pages
 
     @classmethod
-    def load(cls, stored: bytes | None) -> "Sums":
+    def load(cls, stored: bytes | None) -> "CrawlTotals":
         return cls() if stored is None else msgspec.json.decode(stored, type=cls)
 
     def dump(self) -> bytes:
@@ -61,9 +61,9 @@ class Sums(msgspec.Struct):
         return True
 
 
-def total(parts: Iterable[Sums]) -> Sums:
+def total(parts: Iterable[CrawlTotals]) -> CrawlTotals:
     """Add up what the workers of a fleet have counted, each for itself."""
-    whole = Sums()
+    whole = CrawlTotals()
     for part in parts:
         whole.rejected += part.rejected
         whole.withheld += part.withheld
@@ -76,5 +76,5 @@ def total(parts: Iterable[Sums]) -> Sums:
     return whole
 
 
-def _beyond(closed: dict[str, Closed], most: int) -> dict[str, Closed]:
+def _beyond(closed: dict[str, ClosedPattern], most: int) -> dict[str, ClosedPattern]:
     return {pattern: why for pattern, why in closed.items() if 0 < most <= why.more_than}

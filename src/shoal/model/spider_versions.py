@@ -11,7 +11,7 @@ KEY = "versions"
 KEPT = 200  # versions of a crawl that are remembered, and as many reparses
 
 
-class Version(msgspec.Struct, frozen=True):
+class SpiderVersion(msgspec.Struct, frozen=True):
     digest: str
     since: float  # epoch seconds at which a run first used it
 
@@ -29,15 +29,15 @@ class Reparse(msgspec.Struct, frozen=True, omit_defaults=True):
     limit: int | None = None
 
 
-class Versions(msgspec.Struct):
+class SpiderVersions(msgspec.Struct):
     """What a crawl remembers of the code that it was parsed with."""
 
     last: int = 0  # number of the newest version
-    known: dict[int, Version] = {}
+    known: dict[int, SpiderVersion] = {}
     again: list[Reparse] = []
 
     @classmethod
-    def load(cls, stored: bytes | None) -> "Versions":
+    def load(cls, stored: bytes | None) -> "SpiderVersions":
         return cls() if stored is None else msgspec.json.decode(stored, type=cls)
 
     def dump(self) -> bytes:
@@ -49,7 +49,7 @@ class Versions(msgspec.Struct):
             if version.digest == digest:
                 return number
         self.last += 1
-        self.known[self.last] = Version(digest, now)
+        self.known[self.last] = SpiderVersion(digest, now)
         self.known.pop(self.last - KEPT, None)
         return self.last
 

@@ -12,7 +12,7 @@ import msgspec
 
 from shoal.model.page import ParseResult, ParseTask
 from shoal.parse import batch
-from shoal.parse.frames import TOKENS, Kind, Reader, head
+from shoal.parse.frames import TOKENS, FrameKind, FrameReader, head
 from shoal.parse.verdict import Cause
 
 STALLED = 0.25  # seconds on one page after which no more are queued behind it
@@ -54,7 +54,7 @@ class Channel(Generic[Answer]):
         self.accused: Ticket[Answer] | None = None  # and because of which page
         self.hung_up = False  # the child did
         self._loop = loop
-        self._reader = Reader(self.token, Kind.RESULT, most=output_bytes)
+        self._reader = FrameReader(self.token, FrameKind.RESULT, most=output_bytes)
         self._out: deque[memoryview] = deque()
         self._blocked = False  # the socket is full: the loop calls when it is not
         self._sock, self._theirs = socket.socketpair()
@@ -91,11 +91,11 @@ class Channel(Generic[Answer]):
             self.since = self._loop.time()
         self.unanswered.extend(tickets)
         self.messages.append(len(tickets))
-        self._write(Kind.TASKS, _encode([ticket.task for ticket in tickets]))
+        self._write(FrameKind.TASKS, _encode([ticket.task for ticket in tickets]))
 
     def tell(self, scope: bytes) -> None:
         """Let an encoded scope apply to everything sent from now on."""
-        self._write(Kind.SCOPE, scope)
+        self._write(FrameKind.SCOPE, scope)
 
     def accuse(self, cause: Cause) -> None:
         """Note why the child is being ended. It may still answer before it is."""
@@ -155,7 +155,7 @@ class Channel(Generic[Answer]):
             self.messages.popleft()
         return self.unanswered.popleft(), result
 
-    def _write(self, kind: Kind, payload: bytes) -> None:
+    def _write(self, kind: FrameKind, payload: bytes) -> None:
         self._out += (memoryview(head(self.token, kind, payload)), memoryview(payload))
         if not self._blocked:
             self._flush()

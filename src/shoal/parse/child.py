@@ -21,9 +21,9 @@ import msgspec
 from shoal.model.limits import ParseLimits
 from shoal.model.page import ParseResult, ParseTask
 from shoal.model.scope import Scope
-from shoal.parse.frames import Junk, Kind, checked, receive
+from shoal.parse.frames import FrameKind, Junk, checked, receive
 from shoal.parse.sandbox import confine
-from shoal.parse.verdict import Exit
+from shoal.parse.verdict import ChildExit
 from shoal.spider.run import Overflow
 
 Parse = Callable[[ParseTask, Scope], ParseResult]
@@ -37,18 +37,18 @@ _decode_scope = msgspec.msgpack.Decoder(Scope).decode
 
 def main(sock: socket.socket, token: int, parse: Parse, limits: ParseLimits) -> NoReturn:
     """Be a child from here on, right after the fork."""
-    status = Exit.LEFT
+    status = ChildExit.LEFT
     try:
         sock = _settle_in(sock, limits)
         status = Child(sock, token, parse, limits).serve()
     except MemoryError:
-        status = Exit.MEMORY
+        status = ChildExit.MEMORY
     except Overflow:
-        status = Exit.OUTPUT
+        status = ChildExit.OUTPUT
     except (Junk, msgspec.DecodeError):
-        status = Exit.CONFUSED
+        status = ChildExit.CONFUSED
     except ConnectionError:  # the parent has left without waiting for an answer: so do we
-        status = Exit.DONE
+        status = ChildExit.DONE
     except BaseException:
         traceback.print_exc()
     finally:
@@ -66,7 +66,7 @@ def _settle_in(sock: socket.socket, limits: ParseLimits) -> socket.socket:
     faulthandler.enable(2)
     confine.limit(memory_bytes=limits.memory_bytes)
     confine.part()
-    confine.forbid(lambda: os._exit(Exit.SIGNALLED))
+    confine.forbid(lambda: os._exit(ChildExit.SIGNALLED))
     return socket.socket(fileno=hidden)
 
 
@@ -87,30 +87,30 @@ class Child:
         self._pages = 0
         self._grown = confine.memory_in_use() + limits.memory_bytes // 2
 
-    def serve(self) -> Exit:
+    def serve(self) -> ChildExit:
         """Answer pages until the parent hangs up or this process should not go on."""
         while (message := receive(self._sock, self._token)) is not None:
             kind, payload, _ = message
-            if kind is Kind.SCOPE:
+            if kind is FrameKind.SCOPE:
                 self._scope = _decode_scope(payload)
                 continue
             for task in _decode_tasks(payload):
                 if (end := self._page(task)) is not None:
                     return end
-        return Exit.DONE
+        return ChildExit.DONE
 
-    def _page(self, task: ParseTask) -> Exit | None:
+    def _page(self, task: ParseTask) -> ChildExit | None:
         assert self._scope is not None, "a child is told its scope first"
         self._allow_cpu()
         result = self._parse(task, self._scope)
         payload = _encode(result)
         if len(payload) > self._limits.output_bytes:
-            return Exit.OUTPUT
-        self._sock.sendall(checked(self._token, Kind.RESULT, payload))
+            return ChildExit.OUTPUT
+        self._sock.sendall(checked(self._token, FrameKind.RESULT, payload))
         self._pages += 1
         # A fault may have left something behind (open files, memory); the others only add up slowly.
         if (result.fault is not None or self._pages % CHECK_EVERY == 0) and self._worn():
-            return Exit.WORN
+            return ChildExit.WORN
         return None
 
     def _allow_cpu(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from shoal.model.errors import Misconfigured
-from shoal.parse.frames import TOKENS, Kind, Reader, head
+from shoal.parse.frames import TOKENS, FrameKind, FrameReader, head
 from shoal.parse.messages import (
     Exited,
     Fork,
@@ -18,12 +18,12 @@ from shoal.parse.messages import (
     FromZygote,
     Kill,
     Ready,
-    Refused,
+    SpiderRefused,
     Start,
     decode_from_zygote,
     encode,
 )
-from shoal.parse.output import Output
+from shoal.parse.output import CapturedOutput
 
 CLOSING = 5.0  # seconds a zygote gets to reap its children before it is killed
 DESCRIPTION_BYTES = 1 << 30  # a spider may bring a long list of seeds
@@ -40,7 +40,7 @@ def environment(own: dict[str, str]) -> dict[str, str]:
     return kept | _MALLOC
 
 
-class Nursery:
+class ForkServerClient:
     """One zygote process. `ready` is its description of the spider, or why there is none."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Nursery:
         self._on_exit = on_exit
         self._on_end = on_end
         self._token = secrets.randbelow(TOKENS)
-        self._reader = Reader(self._token, Kind.CONTROL, most=DESCRIPTION_BYTES)
+        self._reader = FrameReader(self._token, FrameKind.CONTROL, most=DESCRIPTION_BYTES)
         self._control, theirs = socket.socketpair()
         printed, printing = os.pipe()
         with theirs:
@@ -70,7 +70,7 @@ class Nursery:
                 raise
             finally:
                 os.close(printing)
-        self._output = Output(loop, printed)
+        self._output = CapturedOutput(loop, printed)
         self._pidfd = os.pidfd_open(self._process.pid)
         with suppress(BrokenPipeError):  # it is gone already: `_gone` is about to say so
             self._say(start)
@@ -123,7 +123,7 @@ class Nursery:
 
     def _say(self, message: FromPool, sock: socket.socket | None = None) -> None:
         payload = encode(message)
-        data = head(self._token, Kind.CONTROL, payload) + payload
+        data = head(self._token, FrameKind.CONTROL, payload) + payload
         socket.send_fds(self._control, [data], [sock.fileno()] if sock else [])
 
     def _hang_up(self) -> None:
@@ -150,7 +150,7 @@ class Nursery:
                 self._on_exit(message)
             case Ready() if not self.ready.done():
                 self.ready.set_result(message)
-            case Refused(reason):
+            case SpiderRefused(reason):
                 self.refuse(reason)
 
     def _gone(self) -> None:

@@ -15,7 +15,7 @@ TOKENS = 1 << 32
 _FD = struct.Struct("i")
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     CONTROL = 1  # between pool and zygote
     TASKS = 2
     SCOPE = 3
@@ -26,20 +26,20 @@ class Junk(Exception):
     """What was received is not a frame of this conversation."""
 
 
-def checked(token: int, kind: Kind, payload: bytes) -> bytes:
+def checked(token: int, kind: FrameKind, payload: bytes) -> bytes:
     """Frame what a process with user code in it has to say."""
     return HEADER.pack(token, kind, len(payload), crc32(payload)) + payload
 
 
-def head(token: int, kind: Kind, payload: bytes) -> bytes:
+def head(token: int, kind: FrameKind, payload: bytes) -> bytes:
     """Make the header for a payload from the parent: no user code there, so no checksum."""
     return HEADER.pack(token, kind, len(payload), 0)
 
 
-class Reader:
+class FrameReader:
     """Cut a byte stream into the payloads of `checked` frames of one kind."""
 
-    def __init__(self, token: int, kind: Kind, *, most: int) -> None:
+    def __init__(self, token: int, kind: FrameKind, *, most: int) -> None:
         self.junk = False  # what came after the last payload is no frame; nothing later is read
         self._token = token
         self._kind = kind
@@ -79,7 +79,7 @@ class Reader:
         return payloads
 
 
-def receive(sock: socket.socket, token: int) -> tuple[Kind, bytearray, int | None] | None:
+def receive(sock: socket.socket, token: int) -> tuple[FrameKind, bytearray, int | None] | None:
     """Block until one frame from the parent is there, and take the file descriptor that came with it, if any.
 
     None: the parent has hung up. Raises `Junk` if user code got between.
@@ -100,4 +100,4 @@ def receive(sock: socket.socket, token: int) -> tuple[Kind, bytearray, int | Non
         if count == 0:
             return None
         view = view[count:]
-    return Kind(kind), payload, _FD.unpack(extras[0][2])[0] if extras else None
+    return FrameKind(kind), payload, _FD.unpack(extras[0][2])[0] if extras else None

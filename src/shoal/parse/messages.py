@@ -48,7 +48,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     confinement: tuple[str, ...]  # the measures of `confine` that hold here
 
 
-class Refused(msgspec.Struct, frozen=True, tag="refused"):
+class SpiderRefused(msgspec.Struct, frozen=True, tag="refused"):
     """Zygote: the spider cannot be loaded."""
 
     reason: str  # one line
@@ -63,7 +63,7 @@ class Exited(msgspec.Struct, frozen=True, tag="exited"):
 
 
 FromPool = Start | Fork | Kill
-FromZygote = Ready | Refused | Exited
+FromZygote = Ready | SpiderRefused | Exited
 
 encode = msgspec.msgpack.Encoder().encode
 decode_from_pool = msgspec.msgpack.Decoder(FromPool).decode

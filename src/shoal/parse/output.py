@@ -21,7 +21,7 @@ def printable(line: bytes) -> str:
     return "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in text)
 
 
-class Output:
+class CapturedOutput:
     """Log what comes out of `pipe`, which this object owns."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pipe: int) -> None:

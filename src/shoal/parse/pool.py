@@ -21,9 +21,9 @@ from shoal.model.page import ParseResult, ParseTask
 from shoal.model.scope import Scope
 from shoal.parse import batch
 from shoal.parse.channel import Channel, Ticket
-from shoal.parse.fork_server_client import Nursery
+from shoal.parse.fork_server_client import ForkServerClient
 from shoal.parse.messages import Exited, Ready, Start, encode
-from shoal.parse.verdict import Cause, Exit, PoisonKind, Verdict, judge
+from shoal.parse.verdict import Cause, ChildExit, PoisonKind, Verdict, judge
 from shoal.spider.source import SpiderDescription, SpiderSource
 
 log = logging.getLogger(__name__)
@@ -256,7 +256,7 @@ class ParsePool:
         self._collect(channel, everything=True)
         self.stats.cpu += max(0.0, exited.cpu - channel.cpu)
         # Believed only of a child that has done something, or a page could get out of all blame by saying so.
-        worn = exited.status == Exit.WORN and channel.pages > 0
+        worn = exited.status == ChildExit.WORN and channel.pages > 0
         self._bury(channel, None if worn else judge(exited.status, channel.cause, self._limits))
 
     def _bury(self, channel: Channel[Answer], verdict: Verdict | None) -> None:
@@ -284,9 +284,9 @@ class ParsePool:
 
     # --- the zygote ------------------------------------------------------------------------------
 
-    def _found(self) -> Nursery:
+    def _found(self) -> ForkServerClient:
         try:
-            return Nursery(self._start, loop=self._loop, on_exit=self._exited, on_end=self._orphaned)
+            return ForkServerClient(self._start, loop=self._loop, on_exit=self._exited, on_end=self._orphaned)
         except OSError as error:
             raise Unavailable(f"no process to parse in: {error}") from error
 

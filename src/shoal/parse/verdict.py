@@ -15,7 +15,7 @@ class PoisonKind(StrEnum):
     JUNK = "junk"
 
 
-class Exit(IntEnum):
+class ChildExit(IntEnum):
     """How a child says what it cannot say in a result. User code that says it only mislabels itself."""
 
     DONE = 0
@@ -51,16 +51,16 @@ def judge(status: int, cause: Cause | None, limits: ParseLimits) -> Verdict:
     if status < 0:
         return _signalled(-status, limits)
     match status:
-        case Exit.MEMORY:
+        case ChildExit.MEMORY:
             return Verdict(PoisonKind.OOM, f"more than {limits.memory_bytes / MIB:g} MiB of memory")
-        case Exit.OUTPUT:
+        case ChildExit.OUTPUT:
             reason = f"more than {limits.items} items or {limits.output_bytes / MIB:g} MiB of output"
             return Verdict(PoisonKind.OUTPUT, reason, final=True)
-        case Exit.SIGNALLED:
+        case ChildExit.SIGNALLED:
             return Verdict(PoisonKind.CRASH, "the spider tried to signal a process")
-        case Exit.LEFT:
+        case ChildExit.LEFT:
             return Verdict(PoisonKind.CRASH, "the spider raised SystemExit or the like")
-        case Exit.CONFUSED:
+        case ChildExit.CONFUSED:
             return Verdict(PoisonKind.JUNK, "the spider read from Shoal's own connection")
     return Verdict(PoisonKind.CRASH, f"the parse child ended with status {status}")
 

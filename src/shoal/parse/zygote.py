@@ -24,7 +24,7 @@ from shoal.model.errors import ShoalError
 from shoal.model.page import ParseResult, ParseTask
 from shoal.model.scope import Scope
 from shoal.parse import child
-from shoal.parse.frames import Kind, checked, receive
+from shoal.parse.frames import FrameKind, checked, receive
 from shoal.parse.messages import (
     Exited,
     Fork,
@@ -32,7 +32,7 @@ from shoal.parse.messages import (
     FromZygote,
     Kill,
     Ready,
-    Refused,
+    SpiderRefused,
     Start,
     decode_from_pool,
     encode,
@@ -85,7 +85,7 @@ class Zygote:
         return decode_from_pool(payload), fd
 
     def say(self, message: FromZygote) -> None:
-        self._control.sendall(checked(self._token, Kind.CONTROL, encode(message)))
+        self._control.sendall(checked(self._token, FrameKind.CONTROL, encode(message)))
 
     def load(self, start: Start, parent: int) -> bool:
         """Shut this process in, then import the spider; say what came of it."""
@@ -103,7 +103,9 @@ class Zygote:
             ready = Ready(describe(self._spider), tuple(sorted(measures)))
         except BaseException as error:  # SystemExit too: this is user code, it may raise anything
             known = isinstance(error, ShoalError)
-            self.say(Refused(str(error) if known else f"{start.where}: {type(error).__name__}: {error}"))
+            self.say(
+                SpiderRefused(str(error) if known else f"{start.where}: {type(error).__name__}: {error}")
+            )
             return False
         self._limits = start.limits
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # children must stay to be waited for

@@ -8,7 +8,7 @@ sentinels, in a cluster), `failures` is the table of what can go wrong, `health`
 `store` puts them together.
 """
 
-from shoal.redis_client.client import EPOCH, RedisStore, Script, ScriptArgument
+from shoal.redis_client.client import EPOCH, RedisClient, Script, ScriptArgument
 from shoal.redis_client.dsn import Dsn, parse
 from shoal.redis_client.errors import Full, ScriptFault
 
@@ -16,7 +16,7 @@ __all__ = [
     "EPOCH",
     "Dsn",
     "Full",
-    "RedisStore",
+    "RedisClient",
     "Script",
     "ScriptArgument",
     "ScriptFault",

@@ -36,11 +36,11 @@ from typing import Any, Final, TypeVar
 from shoal.model.errors import Misconfigured
 from shoal.redis_client import durability as disk
 from shoal.redis_client import health
-from shoal.redis_client.connection import Argument, Link
+from shoal.redis_client.connection import Argument, RedisConnection
 from shoal.redis_client.dsn import Address, Dsn, parse
-from shoal.redis_client.errors import UNSYNCED, Failed, Remedy
+from shoal.redis_client.errors import UNSYNCED, CallFailed, Remedy
 from shoal.redis_client.fan_out import together
-from shoal.redis_client.outage_log import Silence
+from shoal.redis_client.outage_log import OutageLog
 from shoal.redis_client.servers import CALL_TIMEOUT, Server, Servers
 
 log = logging.getLogger(__name__)
@@ -85,8 +85,8 @@ EPOCH: Final = _Epoch()
 ScriptArgument = Argument | _Epoch
 
 
-class RedisStore:
-    """Use `RedisStore.open`."""
+class RedisClient:
+    """Use `RedisClient.open`."""
 
     def __init__(self, dsn: Dsn, *, timeout: float = CALL_TIMEOUT) -> None:
         self.dsn = dsn
@@ -94,17 +94,19 @@ class RedisStore:
         self.shards = 0  # until the store has been asked
         self.patience = dsn.patience  # may be changed at any time, and counts for calls that wait already
         self._servers = Servers(dsn, timeout=timeout)
-        self._idle: dict[Address, list[Link]] = {}  # links that wait at a server now and then, and do not now
-        self._silence = Silence(str(dsn))
+        self._idle: dict[
+            Address, list[RedisConnection]
+        ] = {}  # links that wait at a server now and then, and do not now
+        self._silence = OutageLog(str(dsn))
 
     def __repr__(self) -> str:
-        return f"RedisStore({self.dsn})"
+        return f"RedisClient({self.dsn})"
 
     @classmethod
     @asynccontextmanager
     async def open(
         cls, dsn: str | Dsn, *, timeout: float = CALL_TIMEOUT, advise: bool = True
-    ) -> AsyncIterator["RedisStore"]:
+    ) -> AsyncIterator["RedisClient"]:
         """Connect, see that the server is fit for a frontier, and find out how it is sharded.
 
         `advise`: warn about what a server could do better.
@@ -195,7 +197,7 @@ class RedisStore:
         logs, copies = await self._servers.logs(server), self.dsn.replicas
         try:
             await disk.sync(server.link, logs, lambda: _evaluated(server, script, tag, args), replicas=copies)
-        except Failed as failure:
+        except CallFailed as failure:
             if failure.kind == UNSYNCED and logs.wanted(copies)[1]:
                 await self._servers.confirm(server, tag)  # a replica may be gone: then nobody waits for it
             raise
@@ -256,7 +258,7 @@ class RedisStore:
                         yield name
                     if cursor == b"0":
                         break
-            except Failed as failure:
+            except CallFailed as failure:
                 raise failure.error() from failure
             finally:
                 link.close()
@@ -281,7 +283,7 @@ class RedisStore:
                 answer = await attempt(server)
                 if promised:
                     await self._promise(server, tag)
-            except Failed as failure:
+            except CallFailed as failure:
                 remedy = failure.row.remedy
                 late = time.monotonic() - began > self.patience
                 doubtful = remedy is Remedy.DOUBT and not self._servers.met
@@ -297,7 +299,7 @@ class RedisStore:
         raise AssertionError("pauses never end")
 
     async def _promise(self, server: Server, tag: str) -> None:
-        """Return when enough replicas hold what was written on this link; `Failed`: it may be lost."""
+        """Return when enough replicas hold what was written on this link; `CallFailed`: it may be lost."""
         wanted = min(self.dsn.replicas, await self._servers.replicas(server))
         if not wanted:
             return
@@ -307,7 +309,7 @@ class RedisStore:
         # Either a replica is gone, or this master has been replaced and has not heard of it.
         await self._servers.confirm(server, tag)
         if server.replicas:
-            raise Failed("NOREPLICAS", str(server.link.address))
+            raise CallFailed("NOREPLICAS", str(server.link.address))
 
     # The first words with a store.
 
@@ -327,7 +329,7 @@ class RedisStore:
 
         return await self._persist(self.fleet_tag, attempt)
 
-    async def _advice_on_disks(self, link: Link) -> list[str]:
+    async def _advice_on_disks(self, link: RedisConnection) -> list[str]:
         """Say what keeps promises from being on the disks of a master and its replicas."""
         told = health.facts(await link.call("INFO", "server", "persistence", "replication"))
         if told.get("aof_enabled") != "1":
@@ -368,7 +370,7 @@ async def _evaluated(server: Server, script: Script, tag: str, args: Sequence[Sc
     loads = server.loads[script.sha]
     try:
         return await server.link.call(*command)
-    except Failed as failure:
+    except CallFailed as failure:
         if failure.row.remedy is not Remedy.LOAD:
             raise
     async with server.loading:  # all shards of a server are asked at once, and one that loads it is enough

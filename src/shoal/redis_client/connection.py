@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from shoal.model.errors import Misconfigured
 from shoal.redis_client.dsn import Address, Login
-from shoal.redis_client.errors import LOST, NO_REDIS, TIMEOUT, Failed, refused
+from shoal.redis_client.errors import LOST, NO_REDIS, TIMEOUT, CallFailed, refused
 from shoal.redis_client.tls import failed, untrusted
 
 try:
@@ -32,21 +32,21 @@ Argument = bytes | str | int | float
 _NOTHING = object()
 
 
-class Refused(Exception):
+class ErrorReply(Exception):
     """An error that a server answered with, as text; it stays inside this package."""
 
 
-class Link(asyncio.Protocol):
-    """Made by `Link.open`, and of no use once it is not `alive` any more."""
+class RedisConnection(asyncio.Protocol):
+    """Made by `RedisConnection.open`, and of no use once it is not `alive` any more."""
 
     def __init__(self, address: Address, timeout: float) -> None:
         self.address = address
         self.alive = False
         self._heard = False  # a word that was Redis
         self._secure = False  # over TLS, or a socket of this machine
-        self._why = Failed(LOST, str(address))  # a link is lost in general, and sometimes for a reason
+        self._why = CallFailed(LOST, str(address))  # a link is lost in general, and sometimes for a reason
         self._timeout = timeout
-        self._reader = hiredis.Reader(replyError=Refused, notEnoughData=_NOTHING)
+        self._reader = hiredis.Reader(replyError=ErrorReply, notEnoughData=_NOTHING)
         self._answers: deque[asyncio.Future[Any]] = deque()
         self._transport: asyncio.Transport | None = None
 
@@ -59,8 +59,8 @@ class Link(asyncio.Protocol):
         database: int = 0,
         tls: ssl.SSLContext | None = None,
         timeout: float,
-    ) -> "Link":
-        """Connect and log in; raise `Failed` if either is impossible."""
+    ) -> "RedisConnection":
+        """Connect and log in; raise `CallFailed` if either is impossible."""
         link = cls(address, timeout)
         loop = asyncio.get_running_loop()
         try:
@@ -75,9 +75,9 @@ class Link(asyncio.Protocol):
             raise failed(address, error) from error
         except TimeoutError as error:
             detail = "over TLS: is the port one for it?" if tls else ""
-            raise Failed(TIMEOUT, str(address), detail=detail) from error
+            raise CallFailed(TIMEOUT, str(address), detail=detail) from error
         except OSError as error:
-            raise Failed(LOST, str(address), detail=_reason(error)) from error
+            raise CallFailed(LOST, str(address), detail=_reason(error)) from error
         try:
             await link._greet(login, database)
         except BaseException:
@@ -99,7 +99,7 @@ class Link(asyncio.Protocol):
 
     def checked(self, answer: Any) -> Any:
         """Return an answer of `calls`, or raise the error that it is."""
-        if isinstance(answer, Refused):
+        if isinstance(answer, ErrorReply):
             raise refused(str(answer), str(self.address))
         return answer
 
@@ -120,7 +120,7 @@ class Link(asyncio.Protocol):
                 return [await answer for answer in answers]
         except TimeoutError as error:
             # Answers come in order: behind one that is missing, nothing can be told apart any more.
-            why = Failed(TIMEOUT, str(self.address))
+            why = CallFailed(TIMEOUT, str(self.address))
             self._end(why)
             raise why from error
 
@@ -142,7 +142,7 @@ class Link(asyncio.Protocol):
                 self._heard = True
                 self._hand_over(answer)
         except hiredis.ProtocolError:
-            self._end(Failed(LOST if self._heard else NO_REDIS, str(self.address)))
+            self._end(CallFailed(LOST if self._heard else NO_REDIS, str(self.address)))
 
     def _hand_over(self, answer: Any) -> None:
         if self._answers:
@@ -151,7 +151,9 @@ class Link(asyncio.Protocol):
                 waiting.set_result(answer)
             return
         # Said before anything was asked: why we are shown the door.
-        if isinstance(answer, Refused) and isinstance(why := refused(str(answer), str(self.address)), Failed):
+        if isinstance(answer, ErrorReply) and isinstance(
+            why := refused(str(answer), str(self.address)), CallFailed
+        ):
             self._why = why
         self._end(self._why)
 
@@ -161,11 +163,11 @@ class Link(asyncio.Protocol):
             self._end(failed(self.address, error))
         elif self.alive and not self._heard and not self._secure:
             detail = "without a word: a port for TLS takes rediss://"
-            self._end(Failed(LOST, str(self.address), detail=detail))
+            self._end(CallFailed(LOST, str(self.address), detail=detail))
         else:
             self._end(self._why)
 
-    def _end(self, why: Failed) -> None:
+    def _end(self, why: CallFailed) -> None:
         self.alive = False
         self._why = why
         if self._transport is not None:

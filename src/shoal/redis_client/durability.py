@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from shoal.redis_client import health
-from shoal.redis_client.connection import Link
-from shoal.redis_client.errors import LOST, UNSYNCED, Failed, ScriptFault
+from shoal.redis_client.connection import RedisConnection
+from shoal.redis_client.errors import LOST, UNSYNCED, CallFailed, ScriptFault
 
 WAIT_MS = 3_000  # with sound disks it takes a second, and another until a replica says so
 SECOND = 1.05  # and something for clocks that are looked at once in a while
@@ -61,17 +61,17 @@ def log_of(told: Mapping[str, str], policy: str | None) -> Log:
     return Log.EXACT if exact else Log.HASTY
 
 
-async def ask(link: Link) -> Log:
+async def ask(link: RedisConnection) -> Log:
     """Find out how a server keeps its log."""
     told = health.facts(await link.call("INFO", "server", "persistence"))
     return log_of(told, await health.config(link, "appendfsync"))
 
 
-async def refusal(link: Link) -> str | None:
+async def refusal(link: RedisConnection) -> str | None:
     """Ask a master to wait for nothing; return why even that is refused."""
     try:
         await link.call("WAITAOF", 0, 0, 1)
-    except Failed as failure:
+    except CallFailed as failure:
         if not link.alive:
             raise
         return failure.kind
@@ -80,7 +80,7 @@ async def refusal(link: Link) -> str | None:
     return None
 
 
-async def advice(link: Link, told: Mapping[str, str]) -> list[str]:
+async def advice(link: RedisConnection, told: Mapping[str, str]) -> list[str]:
     """Say what keeps a master that has a log from telling how far it is on disk."""
     policy = await health.config(link, "appendfsync")
     if policy == "always":
@@ -112,7 +112,9 @@ _SO = "a file may have items twice after a crash of the server"
 _IF_IT_TAKES_OVER = "if all lose power and it takes over, a file may have items twice"
 
 
-async def sync(link: Link, logs: Logs, write: Callable[[], Awaitable[object]], *, replicas: int) -> None:
+async def sync(
+    link: RedisConnection, logs: Logs, write: Callable[[], Awaitable[object]], *, replicas: int
+) -> None:
     """Return when all that `link` has written is on disk; `write` writes something once more."""
     wanted = logs.wanted(replicas)
     if wanted == (0, 0):
@@ -124,12 +126,12 @@ async def sync(link: Link, logs: Logs, write: Callable[[], Awaitable[object]], *
         await _wait(link, wanted)
 
 
-async def _wait(link: Link, wanted: tuple[int, int]) -> None:
+async def _wait(link: RedisConnection, wanted: tuple[int, int]) -> None:
     try:
         [answer] = await link.calls([("WAITAOF", *wanted, WAIT_MS)], extra=WAIT_MS / 1000)
         here, replicas = link.checked(answer)
     except ScriptFault as fault:  # the log was switched off: on another link it is looked at anew
         link.close()
-        raise Failed(LOST, str(link.address)) from fault
+        raise CallFailed(LOST, str(link.address)) from fault
     if here < wanted[0] or replicas < wanted[1]:
-        raise Failed(UNSYNCED, str(link.address))
+        raise CallFailed(UNSYNCED, str(link.address))

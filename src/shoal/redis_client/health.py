@@ -6,9 +6,9 @@ Hosted servers often forbid CONFIG; what INFO says is enough for everything that
 from collections.abc import Mapping
 
 from shoal.model.errors import Misconfigured
-from shoal.redis_client.connection import Link
+from shoal.redis_client.connection import RedisConnection
 from shoal.redis_client.dsn import Address
-from shoal.redis_client.errors import Failed, ScriptFault
+from shoal.redis_client.errors import CallFailed, ScriptFault
 
 OLDEST = (7, 0)  # the first with script flags, by which a full server can still be worked off
 
@@ -19,7 +19,7 @@ def facts(info: bytes) -> dict[str, str]:
     return {name: value for name, colon, value in lines if colon}
 
 
-async def check(link: Link) -> list[str]:
+async def check(link: RedisConnection) -> list[str]:
     """Refuse a server that would lose a crawl; return advice about one that might."""
     told = facts(await link.call("INFO", "server", "memory", "persistence"))
     refuse(told, where=str(link.address))
@@ -67,11 +67,11 @@ def persistence(told: dict[str, str], *, save: str | None) -> str | None:
     return f"the server keeps snapshots only, and a crash loses what came after the last one: {fix}"
 
 
-async def config(link: Link, name: str) -> str | None:
+async def config(link: RedisConnection, name: str) -> str | None:
     """Read one value; None: this user may not, or the server does not tell."""
     try:
         answer = await link.call("CONFIG", "GET", name)
-    except (Failed, ScriptFault):
+    except (CallFailed, ScriptFault):
         if not link.alive:
             raise
         return None

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 from shoal.redis_client import health
 from shoal.redis_client.dsn import Dsn
-from shoal.redis_client.errors import Failed
+from shoal.redis_client.errors import CallFailed
 from shoal.redis_client.servers import Servers
 
 TIMEOUT = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Surveyed:
+class ServerReport:
     """One master, as it describes itself."""
 
     where: str
@@ -22,7 +22,7 @@ class Surveyed:
     save: str | None = None  # when it takes snapshots; None: it does not tell
 
 
-async def survey(dsn: Dsn) -> list[Surveyed]:
+async def survey(dsn: Dsn) -> list[ServerReport]:
     """Ask every master of a store once; raises what stands in the way as an error of ours."""
     servers = Servers(dsn, timeout=TIMEOUT)
     found = []
@@ -33,10 +33,10 @@ async def survey(dsn: Dsn) -> list[Surveyed]:
                 begun = time.monotonic()
                 told = health.facts(await link.call("INFO", "everything"))
                 took = time.monotonic() - begun
-                found.append(Surveyed(str(address), took, told, await health.config(link, "save")))
+                found.append(ServerReport(str(address), took, told, await health.config(link, "save")))
             finally:
                 link.close()
-    except Failed as failure:
+    except CallFailed as failure:
         raise failure.error(TIMEOUT) from failure
     finally:
         servers.close()

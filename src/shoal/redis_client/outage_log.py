@@ -3,7 +3,7 @@
 import logging
 import time
 
-from shoal.redis_client.errors import Failed
+from shoal.redis_client.errors import CallFailed
 
 log = logging.getLogger(__name__)
 
@@ -11,13 +11,13 @@ PATIENT_REPEATS = 4  # about a second of them; short interruptions are nobody's 
 TELL_EVERY = 60.0  # seconds
 
 
-class Silence:
+class OutageLog:
     def __init__(self, store: str) -> None:
         self._store = store
         self._since: float | None = None  # monotonic
         self._told_at = 0.0
 
-    def goes_on(self, failure: Failed, *, since: float, attempts: int) -> None:
+    def goes_on(self, failure: CallFailed, *, since: float, attempts: int) -> None:
         """Hear of a call that has failed again."""
         now = time.monotonic()
         if attempts < PATIENT_REPEATS or (self._since is not None and now - self._told_at < TELL_EVERY):

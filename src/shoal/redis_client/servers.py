@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from shoal.model.errors import Misconfigured
 from shoal.redis_client import durability as disk
 from shoal.redis_client import health, tls
-from shoal.redis_client.connection import Link
+from shoal.redis_client.connection import RedisConnection
 from shoal.redis_client.dsn import Address, Dsn, Login
 from shoal.redis_client.durability import Log, Logs
-from shoal.redis_client.errors import Failed, ScriptFault
+from shoal.redis_client.errors import CallFailed, ScriptFault
 from shoal.redis_client.fan_out import together
 from shoal.redis_client.topology import topology
 
@@ -29,7 +29,7 @@ COUNT_EVERY = 10.0  # seconds after which a master is asked again how many repli
 class Server:
     """A link to a master, and what is known about who is at its other end."""
 
-    link: Link
+    link: RedisConnection
     epoch: str  # identity of the server process
     replicas: int
     counted_at: float  # monotonic
@@ -97,7 +97,7 @@ class Servers:
                 return await disk.ask(link)
             finally:
                 link.close()
-        except (Failed, ScriptFault, Misconfigured):
+        except (CallFailed, ScriptFault, Misconfigured):
             return None
 
     async def confirm(self, server: Server, tag: str) -> None:
@@ -105,10 +105,10 @@ class Servers:
         self._topology.forget()
         if await self._topology.master(tag) != server.link.address:
             server.link.close()
-            raise Failed("MOVED", str(server.link.address))
+            raise CallFailed("MOVED", str(server.link.address))
         await self._count(server)
 
-    def forget(self, failure: Failed) -> None:
+    def forget(self, failure: CallFailed) -> None:
         """Ask again who the master is; one that said it is none has to say who it is, too."""
         self._topology.forget()
         if failure.kind in ("READONLY", "MASTERDOWN", "UNBLOCKED"):
@@ -116,15 +116,17 @@ class Servers:
                 if str(server.link.address) == failure.where:
                     server.link.close()
 
-    async def dial(self, address: Address) -> Link:
+    async def dial(self, address: Address) -> RedisConnection:
         """Open a link of one's own to a server."""
         return await self._dial(address, self._dsn.login, self._dsn.database)
 
-    async def _dial_sentinel(self, address: Address) -> Link:
+    async def _dial_sentinel(self, address: Address) -> RedisConnection:
         return await self._dial(address, self._dsn.sentinel_login, 0)
 
-    async def _dial(self, address: Address, login: Login, database: int) -> Link:
-        return await Link.open(address, login, database=database, tls=self._tls, timeout=self._timeout)
+    async def _dial(self, address: Address, login: Login, database: int) -> RedisConnection:
+        return await RedisConnection.open(
+            address, login, database=database, tls=self._tls, timeout=self._timeout
+        )
 
     async def _connect(self, address: Address) -> Server:
         link = await self.dial(address)
@@ -132,7 +134,7 @@ class Servers:
             facts = health.facts(await link.call("INFO", "server", "replication"))
             self._is_meant(facts, address)
             if facts["role"] != "master":
-                raise Failed("READONLY", str(address))
+                raise CallFailed("READONLY", str(address))
         except BaseException:
             link.close()
             raise

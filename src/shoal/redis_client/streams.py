@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.model.errors import Unavailable
-from shoal.redis_client.client import RedisStore
+from shoal.redis_client.client import RedisClient
 from shoal.redis_client.connection import Argument
 from shoal.redis_client.fan_out import together
 
@@ -21,7 +21,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0  # seconds between two looks at the sha
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StreamEntry:
     shard: int
     id: str
     fields: Mapping[bytes, bytes]
@@ -30,14 +30,14 @@ class Entry:
 class ShardStreams:
     """The streams `T:<name>` of all shards."""
 
-    def __init__(self, store: RedisStore, name: str) -> None:
+    def __init__(self, store: RedisClient, name: str) -> None:
         self.store = store
         self._name = name
 
     def key(self, shard: int) -> str:
         return f"{self.store.tag(shard)}:{self._name}"
 
-    async def read(self, after: Mapping[int, str], *, count: int) -> list[Entry]:
+    async def read(self, after: Mapping[int, str], *, count: int) -> list[StreamEntry]:
         """Return up to `count` entries of each shard that come after a position; shards not named: all."""
         if not self.store.dsn.cluster:
             return await self._read(range(self.store.shards), after, count)
@@ -80,19 +80,19 @@ class ShardStreams:
                         return
                     pause = min(pause * 2, _LONGEST_PAUSE)
 
-    async def _read(self, shards: Sequence[int], after: Mapping[int, str], count: int) -> list[Entry]:
+    async def _read(self, shards: Sequence[int], after: Mapping[int, str], count: int) -> list[StreamEntry]:
         tag = self.store.tag(shards[0])
         return self.entries(await self.store.do(tag, "XREAD", "COUNT", count, *self._places(shards, after)))
 
     def _places(self, shards: Sequence[int], after: Mapping[int, str]) -> list[Argument]:
         return ["STREAMS", *map(self.key, shards), *(after.get(shard, START) for shard in shards)]
 
-    def entries(self, answer: Any) -> list[Entry]:
+    def entries(self, answer: Any) -> list[StreamEntry]:
         """Unpack what XREAD and XREADGROUP answer; an entry that was deleted meanwhile has no fields."""
         found = []
         for key, entries in answer or ():
             shard = int(key.split(b"}", 1)[0].rsplit(b":", 1)[1])
             for id, fields in entries:
                 pairs = iter(fields or ())
-                found.append(Entry(shard, id.decode(), dict(zip(pairs, pairs, strict=True))))
+                found.append(StreamEntry(shard, id.decode(), dict(zip(pairs, pairs, strict=True))))
         return found

@@ -4,7 +4,7 @@ import ssl
 
 from shoal.model.errors import Misconfigured
 from shoal.redis_client.dsn import Address, Dsn
-from shoal.redis_client.errors import LOST, NO_CERTIFICATE, NO_TLS, Failed
+from shoal.redis_client.errors import LOST, NO_CERTIFICATE, NO_TLS, CallFailed
 
 # X509_V_ERR_HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH; _CERT_NOT_YET_VALID and _CERT_HAS_EXPIRED.
 _ANOTHER_NAME, _ANOTHER_TIME = (62, 64), (9, 10)
@@ -55,10 +55,12 @@ def untrusted(address: Address, error: ssl.SSLCertVerificationError) -> Misconfi
     )
 
 
-def failed(address: Address, error: ssl.SSLError) -> Failed:
+def failed(address: Address, error: ssl.SSLError) -> CallFailed:
     """Name what went wrong when a connection was begun, or where a server has ended it."""
     if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):  # hung up, as a server that ends does
-        return Failed(LOST, str(address))
+        return CallFailed(LOST, str(address))
     reason = error.reason or ""
     ours = any(word in reason for word in _ABOUT_OURS)
-    return Failed(NO_CERTIFICATE if ours else NO_TLS, str(address), detail=reason.lower().replace("_", " "))
+    return CallFailed(
+        NO_CERTIFICATE if ours else NO_TLS, str(address), detail=reason.lower().replace("_", " ")
+    )

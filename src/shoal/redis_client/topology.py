@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from shoal.model.errors import Misconfigured
-from shoal.redis_client.connection import Link
+from shoal.redis_client.connection import RedisConnection
 from shoal.redis_client.dsn import Address, Dsn
-from shoal.redis_client.errors import LOST, Failed
+from shoal.redis_client.errors import LOST, CallFailed
 
 SLOTS = 16_384
 
-Dial = Callable[[Address], Awaitable[Link]]
+Dial = Callable[[Address], Awaitable[RedisConnection]]
 
 
 class Topology(Protocol):
@@ -71,22 +71,22 @@ class Sentinels:
         self._master = None
 
     async def _ask(self) -> Address:
-        failure = Failed(LOST, "every sentinel")
+        failure = CallFailed(LOST, "every sentinel")
         for address in list(self._addresses):
             try:
                 link = await self._dial(address)
-            except Failed as error:
+            except CallFailed as error:
                 failure = _of_sentinel(error)
                 continue
             try:
                 answer = await link.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
-            except Failed as error:
+            except CallFailed as error:
                 failure = _of_sentinel(error)
                 continue
             finally:
                 link.close()
             if answer is None:
-                raise Failed("ERR", str(address), "ERR No such master with that name")
+                raise CallFailed("ERR", str(address), "ERR No such master with that name")
             # The one that answered is asked first the next time: the others may be what is down.
             self._addresses.remove(address)
             self._addresses.insert(0, address)
@@ -94,7 +94,7 @@ class Sentinels:
         raise failure
 
 
-def _of_sentinel(failure: Failed) -> Failed:
+def _of_sentinel(failure: CallFailed) -> CallFailed:
     """Have a sentinel that lets nobody in say so; one that is away may be stood in for by the next."""
     if failure.kind in ("NOAUTH", "WRONGPASS", "NOPERM"):
         raise Misconfigured(
@@ -116,7 +116,7 @@ class Cluster:
             await self._ask()
         if (address := self._slots[slot_of(tag)]) is None:
             self.forget()
-            raise Failed("CLUSTERDOWN", "the cluster")
+            raise CallFailed("CLUSTERDOWN", "the cluster")
         return address
 
     async def masters(self) -> Sequence[Address]:
@@ -128,16 +128,16 @@ class Cluster:
         self._slots = []
 
     async def _ask(self) -> None:
-        failure = Failed(LOST, "every server of the cluster")
+        failure = CallFailed(LOST, "every server of the cluster")
         for address in [*self._known, *self._seeds]:
             try:
                 link = await self._dial(address)
-            except Failed as error:
+            except CallFailed as error:
                 failure = error
                 continue
             try:
                 self._learn(await link.call("CLUSTER", "SLOTS"), asked=address)
-            except Failed as error:
+            except CallFailed as error:
                 failure = error
             else:
                 return

@@ -17,7 +17,7 @@ from shoal.frontier.finished import is_finished
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Interrupted, Misconfigured
 from shoal.model.request import Link
-from shoal.redis_client import Full, RedisStore
+from shoal.redis_client import Full, RedisClient
 from shoal.stores.redis.crawls import Crawls
 from shoal.stores.redis.workers import Workers
 
@@ -27,13 +27,13 @@ REMIND = 30.0  # seconds between two lines about it
 T = TypeVar("T")
 
 
-class Room:
+class Backpressure:
     """Makes calls that need room, again and again until there is some. `say` is told how it stands.
 
     Without `say`, nothing is waited for: `Full` goes to the caller.
     """
 
-    def __init__(self, store: RedisStore, stop: Stop, say: Callable[[str], None] | None) -> None:
+    def __init__(self, store: RedisClient, stop: Stop, say: Callable[[str], None] | None) -> None:
         self._store = store
         self._stop = stop
         self._say = say
@@ -85,10 +85,10 @@ class Room:
         return f"{error.what}: still waiting, {who}"
 
 
-class RoomyFrontier:
+class BackpressuredFrontier:
     """A frontier that start URLs go to when there is room for them."""
 
-    def __init__(self, frontier: RedisFrontier, room: Room) -> None:
+    def __init__(self, frontier: RedisFrontier, room: Backpressure) -> None:
         self._frontier = frontier
         self._room = room
 

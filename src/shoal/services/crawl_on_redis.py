@@ -10,7 +10,7 @@ from shoal.engine.session import procs_of
 from shoal.engine.snapshot import Opening, Snapshot, Summary
 from shoal.frontier.redis import RedisFrontier
 from shoal.parse.pool import ParsePool
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.services.submit import submit_known
 from shoal.stores.redis.submitted import FOLDER
 from shoal.worker.worker import Worker, WorkerPlan
@@ -26,7 +26,7 @@ async def crawl_on_fleet(
     """Run a crawl to its end, or until `stop` asks it to end earlier; like `crawl`, on a shared store."""
     settings = plan.settings
     async with (
-        RedisStore.open(settings.store) as store,
+        RedisClient.open(settings.store) as store,
         ParsePool.open(plan.source, procs=procs_of(settings.crawl), limits=settings.parse) as parser,
     ):
         submitted = await submit_known(store, plan, parser.description, stop)

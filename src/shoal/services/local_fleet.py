@@ -15,14 +15,14 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from shoal.child_process import Companion, companion
+from shoal.child_process import ChildProcess, run_child
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.services.inspect.fleet_status import look_at
-from shoal.services.inspect.monitor import Overseer, Overview
+from shoal.services.inspect.monitor import Overview, StoreMonitor
 from shoal.services.inspect.status import CrawlStatus
 from shoal.services.submit import submit
 from shoal.stores.address import is_redis, shown_store
@@ -30,7 +30,7 @@ from shoal.stores.reach import SERVER
 from shoal.stores.redis.backlog import on_their_way
 from shoal.stores.redis.private_server import private_store
 from shoal.stores.redis.submitted import FOLDER
-from shoal.worker.supervisor import Crew, End
+from shoal.worker.supervisor import Supervisor, WorkerEnd
 
 LOOK_EVERY = 1.0
 
@@ -51,7 +51,7 @@ async def run_fleet(
         if not is_redis(dsn):
             kept = str(Path(dsn) / SERVER)
             dsn = await stack.enter_async_context(private_store(Path(kept)))
-        store = await stack.enter_async_context(RedisStore.open(dsn))
+        store = await stack.enter_async_context(RedisClient.open(dsn))
         submitted = await submit(store, plan, stop)
         before = await _crawl(store, submitted.crawl)
         items = await RedisFrontier(store).items(submitted.crawl)
@@ -59,8 +59,8 @@ async def run_fleet(
         opened(
             Opening(submitted.crawl, submitted.resumed, before.counts, outputs, archive, shown_store(kept))
         )
-        crew = Crew(partial(_worker, plan, dsn), stop, say)
-        overseer = Overseer(RedisFrontier(store), partial(look_at, store, shown_store(kept)))
+        crew = Supervisor(partial(_worker, plan, dsn), stop, say)
+        overseer = StoreMonitor(RedisFrontier(store), partial(look_at, store, shown_store(kept)))
         ends = await _run_and_show(crew, workers, overseer, watch)
         after = await _crawl(store, submitted.crawl)
         items = await RedisFrontier(store).items(submitted.crawl) - items
@@ -98,18 +98,18 @@ async def run_fleet(
     )
 
 
-def _worker(plan: CrawlPlan, dsn: str, number: int) -> AbstractAsyncContextManager[Companion]:
+def _worker(plan: CrawlPlan, dsn: str, number: int) -> AbstractAsyncContextManager[ChildProcess]:
     concurrency = str(plan.settings.crawl.concurrency)
     command = [sys.executable, "-m", "shoal", "worker", "--until-done", "--concurrency", concurrency]
     logs = Path(FOLDER) / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     # By the environment: a DSN may carry a password, and everybody can read arguments.
-    return companion(command, log=logs / f"worker-{number + 1}.log", env={**os.environ, "SHOAL_STORE": dsn})
+    return run_child(command, log=logs / f"worker-{number + 1}.log", env={**os.environ, "SHOAL_STORE": dsn})
 
 
 async def _run_and_show(
-    crew: Crew, workers: int, overseer: Overseer, watch: Callable[[Overview], None]
-) -> list[End]:
+    crew: Supervisor, workers: int, overseer: StoreMonitor, watch: Callable[[Overview], None]
+) -> list[WorkerEnd]:
     async with asyncio.TaskGroup() as group:
         show = group.create_task(_show(overseer, watch), name="fleet.watch")
         ends = await crew.run(workers)
@@ -117,13 +117,13 @@ async def _run_and_show(
     return ends
 
 
-async def _show(overseer: Overseer, watch: Callable[[Overview], None]) -> None:
+async def _show(overseer: StoreMonitor, watch: Callable[[Overview], None]) -> None:
     while True:
         watch(await overseer.look())
         await asyncio.sleep(LOOK_EVERY)
 
 
-async def _crawl(store: RedisStore, name: str) -> CrawlStatus:
+async def _crawl(store: RedisClient, name: str) -> CrawlStatus:
     return next(crawl for crawl in (await look_at(store)).crawls if crawl.name == name)
 
 
@@ -131,7 +131,9 @@ def _filtered(crawl: CrawlStatus) -> Counter[str]:
     return Counter(crawl.filtered_by_rule) + Counter(crawl.links_filtered_by_rule)
 
 
-def _ending(plan: CrawlPlan, stop: Stop, after: CrawlStatus, unwritten: int, ends: Sequence[End]) -> Ending:
+def _ending(
+    plan: CrawlPlan, stop: Stop, after: CrawlStatus, unwritten: int, ends: Sequence[WorkerEnd]
+) -> Ending:
     if stop.drain.is_set():
         return Ending.INTERRUPTED
     left = sum(after.counts[state] for state in ("waiting", "delayed", "leased", "parsing"))

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from shoal.archive.names import file_name
-from shoal.engine.crawl_options import terms_of
+from shoal.engine.crawl_options import frontier_options
 from shoal.engine.plan import CrawlPlan, SeedList, Stop
 from shoal.engine.seeding import add_given, add_listed, origins_matter
 from shoal.engine.session import cookies_of, seeds_of, with_wishes
@@ -28,8 +28,8 @@ from shoal.model.errors import Misconfigured
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
-from shoal.redis_client import RedisStore
-from shoal.services.backpressure import Room, RoomyFrontier
+from shoal.redis_client import RedisClient
+from shoal.services.backpressure import Backpressure, BackpressuredFrontier
 from shoal.sinks.names import STDOUT, is_database, shown
 from shoal.sinks.registry import check
 from shoal.spider.source import SpiderDescription, SpiderFile, SpiderSource
@@ -49,7 +49,7 @@ class Submitted:
 
 
 async def submit(
-    store: RedisStore, plan: CrawlPlan, stop: Stop, *, full: Callable[[str], None] | None = None
+    store: RedisClient, plan: CrawlPlan, stop: Stop, *, full: Callable[[str], None] | None = None
 ) -> Submitted:
     """Put a crawl into the store; raises before anything is written if the plan cannot work.
 
@@ -64,7 +64,7 @@ async def submit(
 
 
 async def submit_known(
-    store: RedisStore,
+    store: RedisClient,
     plan: CrawlPlan,
     spider: SpiderDescription,
     stop: Stop,
@@ -72,13 +72,15 @@ async def submit_known(
     full: Callable[[str], None] | None = None,
 ) -> Submitted:
     """Do what `submit` does, where the plan's spider has been loaded already."""
-    return await _Submission(store, plan, spider, Room(store, stop, full)).make(stop)
+    return await _Submission(store, plan, spider, Backpressure(store, stop, full)).make(stop)
 
 
 class _Submission:
     """One crawl on its way into the store."""
 
-    def __init__(self, store: RedisStore, plan: CrawlPlan, spider: SpiderDescription, room: Room) -> None:
+    def __init__(
+        self, store: RedisClient, plan: CrawlPlan, spider: SpiderDescription, room: Backpressure
+    ) -> None:
         self._plan = plan
         self._room = room
         self._spider = spider
@@ -94,7 +96,7 @@ class _Submission:
         # The tail of a long list goes where workers put theirs.
         spilling = Spilling(store, SCRIPTS, open_chunks(self._settings.archive.location))
         self._frontier = RedisFrontier(store, spilling=spilling)
-        self._roomy = RoomyFrontier(self._frontier, room)
+        self._roomy = BackpressuredFrontier(self._frontier, room)
         self._changed = False
 
     async def make(self, stop: Stop) -> Submitted:
@@ -161,7 +163,7 @@ async def open_in(
     return await frontier.open_crawl(
         name,
         may_be_new=may_be_new,
-        **terms_of(settings),
+        **frontier_options(settings),
         approximate=Approximate(settings.crawl.approximate_links)
         if settings.crawl.approximate_links
         else None,

@@ -25,7 +25,7 @@ What each format does with fields is told where it is written: `csv.py`, `sqlite
 is run by `tests/contract/test_item_streams.py`.
 """
 
-from shoal.sinks.multi import Sinks
+from shoal.sinks.multi import MultiSink
 from shoal.sinks.registry import Sink, open_sink
 
-__all__ = ["Sink", "Sinks", "open_sink"]
+__all__ = ["MultiSink", "Sink", "open_sink"]

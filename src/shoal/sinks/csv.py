@@ -21,7 +21,7 @@ from shoal.sinks.files import AppendFile, refuse, translated
 MOST_FILES = 50
 
 
-class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
+class CsvCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     file: int = 1
     length: int = 0
     fields: list[str] | None = None  # None: not even a header was written
@@ -48,7 +48,7 @@ class CsvSink:
                 raise refuse(found[0])
             self._open(1, length=None, overwrite=self._overwrite)
         else:
-            state = msgspec.msgpack.decode(checkpoint, type=Checkpoint)
+            state = msgspec.msgpack.decode(checkpoint, type=CsvCheckpoint)
             self._open(state.file, length=state.length)
             if state.fields is not None:
                 self._columns = Columns(state.fields, closed=state.closed)
@@ -82,7 +82,7 @@ class CsvSink:
             self._file.append(rows.getvalue().encode())
             del self._pending[0]
         fields, closed = (self._columns.fields, self._columns.closed) if self._columns else (None, False)
-        return msgspec.msgpack.encode(Checkpoint(self._number, self._file.length, fields, closed))
+        return msgspec.msgpack.encode(CsvCheckpoint(self._number, self._file.length, fields, closed))
 
     def finish(self) -> bytes:
         """Flush for the last time, and see that the file is still there."""

@@ -11,7 +11,7 @@ from shoal.sinks.names import name_of
 from shoal.sinks.registry import Sink, open_sink
 
 
-class Sinks:
+class MultiSink:
     """A sink made of sinks; every item goes to all of them.
 
     An output that joins a crawl later gets what is extracted from then on. One that is left out for a run is

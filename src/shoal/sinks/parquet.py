@@ -35,7 +35,7 @@ _PART = re.compile(r"part-(\d{5,9})\.parquet")
 _HIDDEN = re.compile(r"\.rows-\d{5,9}\.jsonl|\.draft\.parquet")
 
 
-class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
+class ParquetCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     part: int = 0
     length: int = 0
     rows: int = 0
@@ -69,7 +69,11 @@ class ParquetSink:
 
     def restore(self, checkpoint: bytes | None) -> None:
         """Remove the parts that came after the checkpoint, and shorten its own."""
-        state = Checkpoint() if checkpoint is None else msgspec.msgpack.decode(checkpoint, type=Checkpoint)
+        state = (
+            ParquetCheckpoint()
+            if checkpoint is None
+            else msgspec.msgpack.decode(checkpoint, type=ParquetCheckpoint)
+        )
         try:
             with translated(self._path):
                 self._path.mkdir(parents=True, exist_ok=True)
@@ -100,7 +104,7 @@ class ParquetSink:
         if self._rows >= self._part_rows or length >= self._part_bytes:
             self._complete()
             length = 0
-        return msgspec.msgpack.encode(Checkpoint(self._next, length, self._rows, self._before))
+        return msgspec.msgpack.encode(ParquetCheckpoint(self._next, length, self._rows, self._before))
 
     def finish(self) -> bytes:
         """Make a part of the rows that wait, and give all parts the same schema."""
@@ -143,7 +147,7 @@ class ParquetSink:
             if identity(self._path) != (found.st_dev, found.st_ino):
                 raise refuse_changed(self._path)
 
-    def _cut(self, state: Checkpoint) -> None:
+    def _cut(self, state: ParquetCheckpoint) -> None:
         rows_file, part = rows_path(self._path, state.part), part_path(self._path, state.part)
         completed = state.rows > 0 and part.exists()
         for name in os.listdir(self._path):

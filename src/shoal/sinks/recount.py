@@ -35,9 +35,9 @@ def recount(output: str | Path, checkpoint: bytes) -> int | None:
         case ".jsonl" | ".ndjson":
             return _lines(path, msgspec.msgpack.decode(checkpoint, type=int))
         case ".csv":
-            return _rows(path, msgspec.msgpack.decode(checkpoint, type=csv.Checkpoint))
+            return _rows(path, msgspec.msgpack.decode(checkpoint, type=csv.CsvCheckpoint))
         case ".sqlite" | ".db":
-            return _table(path, msgspec.msgpack.decode(checkpoint, type=sqlite.Checkpoint))
+            return _table(path, msgspec.msgpack.decode(checkpoint, type=sqlite.SqliteCheckpoint))
         case _:
             return _parts(path, checkpoint)
 
@@ -52,7 +52,7 @@ def _lines(path: Path, length: int) -> int:
     return count
 
 
-def _rows(path: Path, checkpoint: csv.Checkpoint) -> int:
+def _rows(path: Path, checkpoint: csv.CsvCheckpoint) -> int:
     """Count rows in all files of a CSV output; each has a header, except the first as long as it is empty."""
     count = 0
     for number in range(1, checkpoint.file + 1):
@@ -74,7 +74,7 @@ def _outside_quotes(path: Path, length: int | None) -> int:
     return count
 
 
-def _table(path: Path, checkpoint: sqlite.Checkpoint) -> int:
+def _table(path: Path, checkpoint: sqlite.SqliteCheckpoint) -> int:
     """Count the rows of the flushes that the checkpoint knows; each key has one row, however many items."""
     if not path.exists():
         raise Rejected(f"output {path} is gone")
@@ -125,7 +125,7 @@ def _parts(path: Path, checkpoint: bytes) -> int | None:
         from shoal.sinks import parquet
     except ImportError:  # an extra
         return None
-    known = msgspec.msgpack.decode(checkpoint, type=parquet.Checkpoint)
+    known = msgspec.msgpack.decode(checkpoint, type=parquet.ParquetCheckpoint)
     before = sum(parquet.rows_of(path, number) for number in range(known.part))
     if before != known.before:
         raise Rejected(

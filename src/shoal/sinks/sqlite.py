@@ -44,7 +44,7 @@ _PASSING = {
 Row = dict[str, Any]
 
 
-class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
+class SqliteCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     output: bytes
     flushes: int
     items: int = 0  # taken in, those that replaced another one included
@@ -60,7 +60,7 @@ class SqliteSink:
         self._overwrite = overwrite
         self._database: sqlite3.Connection | None = None
         self._opened: tuple[int, int] | None = None  # which file that is
-        self._state = Checkpoint(b"", 0)
+        self._state = SqliteCheckpoint(b"", 0)
         self._columns = Columns()
         self._names: list[str] = []  # of the columns
         self._pending: list[Item] = []
@@ -81,7 +81,7 @@ class SqliteSink:
                 if checkpoint is None:
                     self._state = self._start(database)
                 else:
-                    self._state = msgspec.msgpack.decode(checkpoint, type=Checkpoint)
+                    self._state = msgspec.msgpack.decode(checkpoint, type=SqliteCheckpoint)
                     self._take_back(database)
                 columns = database.execute(
                     "SELECT name, field FROM _shoal_columns ORDER BY position"
@@ -120,7 +120,7 @@ class SqliteSink:
                 replaced = _keep_replaced(database, self._state.flushes + 1, keys)
                 database.executemany(_upsert(names), rows)
             self._columns, self._names = columns, names
-            self._state = Checkpoint(
+            self._state = SqliteCheckpoint(
                 self._state.output,
                 self._state.flushes + 1,
                 self._state.items + len(rows),
@@ -160,13 +160,13 @@ class SqliteSink:
             raise
         return database
 
-    def _start(self, database: sqlite3.Connection) -> Checkpoint:
+    def _start(self, database: sqlite3.Connection) -> SqliteCheckpoint:
         if not database.execute("SELECT 1 FROM sqlite_master").fetchone():
             database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT")
         found = self._found(database)
         if found is None or found[1]:
             raise refuse(self._path)
-        return Checkpoint(*found)
+        return SqliteCheckpoint(*found)
 
     def _take_back(self, database: sqlite3.Connection) -> None:
         found, kept = self._found(database), self._state

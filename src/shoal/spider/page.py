@@ -13,7 +13,7 @@ from shoal.model.request import NORMAL, Request
 from shoal.model.url import resolver
 from shoal.spider.html.canonical import canonical_header, canonical_link
 from shoal.spider.html.lexbor import Document
-from shoal.spider.html.link_resolver import Destinations
+from shoal.spider.html.link_resolver import LinkResolver
 from shoal.spider.html.links import (
     Links,
     Metas,
@@ -25,7 +25,7 @@ from shoal.spider.html.links import (
     web_links,
 )
 from shoal.spider.html.selector import Selector, SelectorList, Text
-from shoal.spider.text.content_type import Kind, kind_of
+from shoal.spider.text.content_type import ContentKind, kind_of
 from shoal.spider.text.decoding import CharsetSource, Decoded, decode
 from shoal.spider.text.encodings import UTF_8
 
@@ -59,7 +59,7 @@ class Page:
     """One page. `url` is where it came from, `request` what asked for it."""
 
     def __init__(
-        self, task: ParseTask, *, obey_nofollow: bool = True, destinations: Destinations | None = None
+        self, task: ParseTask, *, obey_nofollow: bool = True, destinations: LinkResolver | None = None
     ) -> None:
         self.url = task.url
         self.status = task.status
@@ -140,9 +140,9 @@ class Page:
         return self._root
 
     def _parsed(self) -> Selector:
-        if self.kind is Kind.BINARY:
+        if self.kind is ContentKind.BINARY:
             return Document(b"")
-        if self.kind is Kind.XML:
+        if self.kind is ContentKind.XML:
             from shoal.spider.html.lxml_element import Element
 
             return Element.of_xml(self.text)
@@ -154,7 +154,7 @@ class Page:
     @property
     def _tree(self) -> LexborHTMLParser | None:
         """The page as HTML, if that is what it is."""
-        root = self.root if self.kind is Kind.HTML else None
+        root = self.root if self.kind is ContentKind.HTML else None
         return root.tree if isinstance(root, Document) else None
 
     def css(self, query: str) -> SelectorList:
@@ -179,13 +179,13 @@ class Page:
         """Extract the article, without menus and footers; None: there is none. Needs the extra `content`."""
         from shoal.spider.metadata.article import article
 
-        return article(self.text, self.url) if self.kind is Kind.HTML else None
+        return article(self.text, self.url) if self.kind is ContentKind.HTML else None
 
     def markdown(self) -> str:
         """Give the article as Markdown; empty: there is none. Needs the extra `content`."""
         from shoal.spider.metadata.article import markdown
 
-        return markdown(self.text, self.url) if self.kind is Kind.HTML else ""
+        return markdown(self.text, self.url) if self.kind is ContentKind.HTML else ""
 
     def simhash(self) -> int | None:
         """Hash the text that a reader sees, near-identical texts nearly alike; None: too little of it."""
@@ -214,7 +214,7 @@ class Page:
 
     def _destination(self) -> Callable[[str], str | None]:
         """Return what resolves links to the web; the children of a pool remember what they have resolved."""
-        known = Destinations() if self._destinations is None else self._destinations
+        known = LinkResolver() if self._destinations is None else self._destinations
         return known.of(self._base_url(), self._resolver())
 
     @property

@@ -29,7 +29,7 @@ from shoal.spider.html.links import Links
 from shoal.spider.items import encoded, is_item, rejected
 from shoal.spider.page import Page
 from shoal.spider.spider import SITEMAP, Route, Spider
-from shoal.spider.text.content_type import Kind
+from shoal.spider.text.content_type import ContentKind
 
 _OURS = str(Path(shoal.__file__).parent)
 _DETAIL = 4000  # characters kept of a traceback
@@ -73,7 +73,7 @@ def _harvest(spider: Spider, task: ParseTask, scope: Scope, limits: ParseLimits)
     else:
         route = spider.route_for(task.request, task.url)
         subject = Page(task, obey_nofollow=scope.obey_nofollow, destinations=spider.destinations)
-        if subject.kind is Kind.BINARY and route is not None and not route.binary:
+        if subject.kind is ContentKind.BINARY and route is not None and not route.binary:
             return harvest
     if route is None:
         return harvest

@@ -14,8 +14,8 @@ from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.failure import POLICY, Action, FailureClass
 from shoal.model.request import FIRST, Request
 from shoal.model.url import canonical
-from shoal.spider.html.link_resolver import Destinations
-from shoal.spider.html.seen_links import Memory
+from shoal.spider.html.link_resolver import LinkResolver
+from shoal.spider.html.seen_links import SeenLinks
 from shoal.spider.models import Check, checker
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ class Spider:
         self.routes: dict[str, Route] = {}
         self.hooks: dict[FailureClass, Route] = {}
         self.version = ""  # of the code; set by whoever loads it
-        self.memory = Memory()
-        self.destinations = Destinations()
+        self.memory = SeenLinks()
+        self.destinations = LinkResolver()
         self._by_url: list[Route] = []
         self._fallback: Route | None = None
         self._error_fallback: Route | None = None

@@ -10,9 +10,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Protocol
 
-from shoal.frontier.results import Audit, Counts, DeadLetter, HostQueue, HostView, Measured, Story
-from shoal.frontier.sqlite import Reader as FolderReader
+from shoal.frontier.results import Audit, Counts, DeadLetter, HostQueue, HostView, Measured, RequestHistory
 from shoal.frontier.sqlite import SqliteFrontier
+from shoal.frontier.sqlite import SqliteReader as FolderReader
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
 from shoal.stores.address import is_redis
@@ -20,7 +20,7 @@ from shoal.stores.folder.store import StoreFolder
 from shoal.stores.reach import reached
 
 
-class Reader(Protocol):
+class StoreReader(Protocol):
     """The part of a frontier that looking needs."""
 
     async def crawls(self) -> list[str]: ...
@@ -28,7 +28,7 @@ class Reader(Protocol):
     async def paused(self, crawl: str) -> bool: ...
     async def crawl_get(self, crawl: str, key: str) -> bytes | None: ...
     async def audit(self, crawl: str) -> Audit: ...
-    async def story(self, crawl: str, fingerprint: int) -> Story | None: ...
+    async def story(self, crawl: str, fingerprint: int) -> RequestHistory | None: ...
     async def host(self, name: str) -> HostView | None: ...
     async def measured(self, crawl: str) -> Measured: ...
     async def queues(self, most: int | None = None) -> list[HostQueue] | None: ...
@@ -37,7 +37,7 @@ class Reader(Protocol):
     ) -> AsyncIterator[DeadLetter]: ...
 
 
-class Treatment(Protocol):
+class DeadLetterAction(Protocol):
     """Something that is done to dead letters; it says to how many."""
 
     async def __call__(
@@ -51,7 +51,7 @@ class Treatment(Protocol):
     ) -> int: ...
 
 
-class Writer(Reader, Protocol):
+class StoreWriter(StoreReader, Protocol):
     """The part of a frontier that changing it from outside needs."""
 
     async def pause(self, crawl: str) -> None: ...
@@ -69,21 +69,21 @@ class Writer(Reader, Protocol):
     ) -> HostView: ...
     async def host_clear(self, host: str) -> HostView: ...
     @property
-    def replay(self) -> Treatment: ...
+    def replay(self) -> DeadLetterAction: ...
     @property
-    def purge(self) -> Treatment: ...
+    def purge(self) -> DeadLetterAction: ...
 
 
 @asynccontextmanager
-async def open_reader(store: str) -> AsyncIterator[Reader]:
+async def open_reader(store: str) -> AsyncIterator[StoreReader]:
     """Read a store without owning it; raises `Misconfigured` if there is none."""
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(reached(store))
         if is_redis(address):
             from shoal.frontier.redis import RedisFrontier
-            from shoal.redis_client import RedisStore
+            from shoal.redis_client import RedisClient
 
-            yield RedisFrontier(await stack.enter_async_context(RedisStore.open(address, advise=False)))
+            yield RedisFrontier(await stack.enter_async_context(RedisClient.open(address, advise=False)))
         else:
             yield await stack.enter_async_context(peeking(address))
 
@@ -96,16 +96,16 @@ async def peeking(folder: str) -> AsyncIterator[FolderReader]:
 
 
 @asynccontextmanager
-async def open_writer(store: str, crawls: Sequence[str] = ()) -> AsyncIterator[Writer]:
+async def open_writer(store: str, crawls: Sequence[str] = ()) -> AsyncIterator[StoreWriter]:
     """Change a store that is there, with these of its crawls open; workers of a fleet then look again."""
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(reached(store))
         if is_redis(address):
             from shoal.frontier.redis import RedisFrontier
-            from shoal.redis_client import RedisStore
+            from shoal.redis_client import RedisClient
             from shoal.stores.redis.crawls import Crawls
 
-            opened = await stack.enter_async_context(RedisStore.open(address, advise=False))
+            opened = await stack.enter_async_context(RedisClient.open(address, advise=False))
             shared = RedisFrontier(opened)
             for name in crawls:
                 await shared.open_crawl(name)
@@ -119,7 +119,7 @@ async def open_writer(store: str, crawls: Sequence[str] = ()) -> AsyncIterator[W
         yield frontier
 
 
-async def chosen(reader: Reader, crawl: str | None) -> list[str]:
+async def chosen(reader: StoreReader, crawl: str | None) -> list[str]:
     """Name the crawls that are meant; raises `Misconfigured` for one that is not there."""
     names = await reader.crawls()
     if crawl is None:

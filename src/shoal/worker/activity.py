@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shoal.stores.redis.workers import OutputAt
+from shoal.stores.redis.workers import OutputActivity
 
 PACE = "for the hosts' pace"
 RETRIES = "for retries that are due later"
@@ -16,7 +16,7 @@ OUTPUT = "for an output that it cannot write"
 
 
 @dataclass(frozen=True, slots=True)
-class AtWork:
+class CrawlWork:
     """One crawl that a worker runs the loop of."""
 
     in_hand: int  # requests that are out, and pages that are being parsed
@@ -28,7 +28,9 @@ class AtWork:
     paused: bool = False
 
 
-def doing(crawls: Sequence[AtWork], outputs: Sequence[OutputAt], *, draining: bool) -> tuple[str, str]:
+def doing(
+    crawls: Sequence[CrawlWork], outputs: Sequence[OutputActivity], *, draining: bool
+) -> tuple[str, str]:
     """Say what a worker does and, if it waits, for what."""
     if draining:
         return "draining", ""
@@ -47,7 +49,7 @@ def doing(crawls: Sequence[AtWork], outputs: Sequence[OutputAt], *, draining: bo
     return "idle", ""
 
 
-def _reason(crawl: AtWork) -> str:
+def _reason(crawl: CrawlWork) -> str:
     if crawl.paused:
         return PAUSED
     if not crawl.fetches:

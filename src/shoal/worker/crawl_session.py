@@ -11,21 +11,21 @@ from pathlib import Path
 from shoal.engine import Crawl
 from shoal.engine.plan import Stop
 from shoal.engine.snapshot import Ending, Snapshot, Summary
-from shoal.engine.worker_stats import Done
+from shoal.engine.worker_stats import CrawlStats
 from shoal.frontier.finished import is_finished
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.results import Counts
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.parse.pool import ParsePool
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.stores.redis.backlog import MOST_UNPARSED, MOST_UNWRITTEN, on_their_way
 from shoal.stores.redis.crawls import CrawlRecord
 from shoal.stores.redis.submitted import FOLDER
-from shoal.stores.redis.workers import CrawlAt, OutputAt
-from shoal.worker.activity import AtWork
+from shoal.stores.redis.workers import CrawlActivity, OutputActivity
+from shoal.worker.activity import CrawlWork
 from shoal.worker.deliveries import Deliveries
 from shoal.worker.open_session import join_crawl
-from shoal.worker.output_tasks import Outputs, are_finished
+from shoal.worker.output_tasks import OutputTasks, are_finished
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +44,11 @@ class WorkerPlan:
 
 
 @dataclass(slots=True)
-class Office:
+class WorkerContext:
     """What the crawls of a worker share."""
 
     worker: str
-    store: RedisStore
+    store: RedisClient
     plan: WorkerPlan
     part: Callable[[], int]  # how many requests each may have in hand
     watch: Callable[[Snapshot], None] | None = None  # told four times a second how a crawl goes
@@ -57,8 +57,8 @@ class Office:
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # one of them has come to its end
 
 
-class Desk:
-    def __init__(self, office: Office, record: CrawlRecord) -> None:
+class CrawlSession:
+    def __init__(self, office: WorkerContext, record: CrawlRecord) -> None:
         self.record = record
         self.stop = Stop()
         self.running = False
@@ -66,9 +66,9 @@ class Desk:
         self.refused = ""  # why it cannot be served here
         self.forgotten = False  # nobody wants it any more
         self._office = office
-        self._outputs = Outputs(office.store, worker=office.worker)
+        self._outputs = OutputTasks(office.store, worker=office.worker)
         self._crawl: Crawl | None = None  # while it runs
-        self._before = Done()  # what its earlier runs have done
+        self._before = CrawlStats()  # what its earlier runs have done
         self._asked_at = -math.inf  # monotonic: when it last turned out that there is nothing to do
         self._written = False  # and all its items were in their outputs
         # Of the whole fleet, a few seconds ago; until then, as if there were something to do.
@@ -205,7 +205,7 @@ class Desk:
         return not self.running and self._asked_at > -math.inf
 
     @property
-    def done(self) -> Done:
+    def done(self) -> CrawlStats:
         return self._before if self._crawl is None else self._before + self._crawl.done
 
     @property
@@ -213,11 +213,11 @@ class Desk:
         return 0 if self._crawl is None else self._crawl.in_flight
 
     @property
-    def at_work(self) -> AtWork | None:
+    def at_work(self) -> CrawlWork | None:
         """What can keep the crawl from going on here; None: it does not run."""
         if (crawl := self._crawl) is None:
             return None
-        return AtWork(
+        return CrawlWork(
             in_hand=crawl.in_flight + crawl.parsing,
             rate=crawl.rate,
             fetches=crawl.fetches,
@@ -228,16 +228,16 @@ class Desk:
         )
 
     @property
-    def crawl_at(self) -> CrawlAt | None:
+    def crawl_at(self) -> CrawlActivity | None:
         """What this worker tells others of the crawl, while it runs."""
         if (crawl := self._crawl) is None:
             return None
-        return CrawlAt(
+        return CrawlActivity(
             self.record.name, self.record.version, crawl.in_flight, crawl.pages, crawl.rate, crawl.parsing
         )
 
     @property
-    def outputs_at(self) -> list[OutputAt]:
+    def outputs_at(self) -> list[OutputActivity]:
         """What this worker is to each output."""
         return self._outputs.at(self.record.name)
 

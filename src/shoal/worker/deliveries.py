@@ -13,7 +13,7 @@ from shoal.bus import Bus, Delivery, open_bus
 from shoal.frontier import Unparsed
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.outcome import Acknowledgement
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 
 BATCH = 32
 MOST = 128  # pages in hand, over all crawls, at which no more are taken
@@ -34,7 +34,7 @@ class Deliveries:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, store: RedisStore, *, consumer: str, deadline: float, arrived: Callable[[str], None]
+        cls, store: RedisClient, *, consumer: str, deadline: float, arrived: Callable[[str], None]
     ) -> AsyncIterator["Deliveries"]:
         """Join the store's bus, for as long as the block runs."""
         async with open_bus(

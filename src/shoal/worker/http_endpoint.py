@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
-from shoal.engine.worker_stats import WorkerFigures
+from shoal.engine.worker_stats import WorkerStats
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.services.inspect.status import StoreStatus
 from shoal.worker.metrics import exposition
@@ -27,7 +27,7 @@ class Endpoint:
     """Answers whoever asks how the worker is."""
 
     def __init__(
-        self, figures: Callable[[], WorkerFigures], fleet: Callable[[], Awaitable[StoreStatus]]
+        self, figures: Callable[[], WorkerStats], fleet: Callable[[], Awaitable[StoreStatus]]
     ) -> None:
         self._figures = figures
         self._fleet = fleet
@@ -40,7 +40,7 @@ class Endpoint:
     async def listening(
         cls,
         address: str,
-        figures: Callable[[], WorkerFigures],
+        figures: Callable[[], WorkerStats],
         fleet: Callable[[], Awaitable[StoreStatus]],
     ) -> AsyncIterator[None]:
         """Answer at `address` (HOST:PORT) while the block runs."""

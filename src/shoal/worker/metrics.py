@@ -7,7 +7,7 @@ are the same from every worker: take their `max`, not their sum.
 from collections import Counter
 from collections.abc import Iterable
 
-from shoal.engine.worker_stats import WorkerFigures
+from shoal.engine.worker_stats import WorkerStats
 from shoal.model.errors import Misconfigured
 from shoal.services.inspect.status import StoreStatus
 
@@ -18,14 +18,14 @@ except ImportError as error:
     raise Misconfigured("--metrics: run  pip install 'shoal[metrics]'  first") from error
 
 
-def exposition(own: WorkerFigures, fleet: StoreStatus | None) -> bytes:
+def exposition(own: WorkerStats, fleet: StoreStatus | None) -> bytes:
     """Put figures as Prometheus reads them; without `fleet` the store could not be asked."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected([*_own(own), *_of_fleet(fleet)]))
     return generate_latest(registry)
 
 
-def _own(own: WorkerFigures) -> Iterable[Metric]:
+def _own(own: WorkerStats) -> Iterable[Metric]:
     if own.slots:  # an average over workers must not count those that do not fetch
         yield _gauge("shoal_worker_slots", "Requests that this worker may have out at once.", own.slots)
         yield _gauge("shoal_worker_busy", "Requests that this worker has out.", own.busy)

@@ -17,10 +17,10 @@ from shoal.archive.reader import ArchiveReader
 from shoal.archive.registry import open_segments
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.fetchers import open_crawl_fetcher
-from shoal.engine.outputs import Streamed
+from shoal.engine.outputs import StreamedOutputs
 from shoal.engine.ownership import Shared
 from shoal.engine.pages import Pages
-from shoal.engine.scope_state import Border
+from shoal.engine.scope_state import ScopeState
 from shoal.engine.session import procs_of, write_rules
 from shoal.engine.stations import Stations
 from shoal.fetch.cookies import CookieJar
@@ -34,19 +34,19 @@ from shoal.model import crawl_totals as sums
 from shoal.model.scope import Scope
 from shoal.model.settings import CrawlSettings
 from shoal.parse.pool import ParsePool
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.services.submit import open_in
-from shoal.sinks import Sinks
+from shoal.sinks import MultiSink
 from shoal.sinks.names import shown
 from shoal.stores.redis.crawls import CrawlRecord
-from shoal.stores.redis.page_quota import Allowance
+from shoal.stores.redis.page_quota import SharedPageQuota
 from shoal.stores.redis.submitted import placed, settings_of
 
 
 @asynccontextmanager
 async def join_crawl(
     record: CrawlRecord,
-    store: RedisStore,
+    store: RedisClient,
     *,
     worker: str,
     folder: Path,
@@ -74,7 +74,7 @@ async def join_crawl(
         # One that was forgotten since this worker heard of it must not come back.
         opened = await open_in(frontier, record.name, settings, may_be_new=False)
         rejects_file = folder / "items" / f"{file_name(record.name)}.rejected.{worker}.jsonl"
-        rejects = Sinks([str(rejects_file)] if spider.models else [])
+        rejects = MultiSink([str(rejects_file)] if spider.models else [])
         stack.callback(rejects.close)
         rejects.restore(None)
         segments = open_segments(settings.archive.location or str(folder / "archive"), record.name)
@@ -83,8 +83,8 @@ async def join_crawl(
         jar = CookieJar.load(record.cookies)
         scope = Scope.of(settings.crawl, (), hosts=spider.hosts, limits=settings.links)
         hosts = None if record.hosts is None else frozenset(record.hosts)
-        border = Border(msgspec.structs.replace(scope, hosts=hosts), parser)
-        totals = sums.Sums()
+        border = ScopeState(msgspec.structs.replace(scope, hosts=hosts), parser)
+        totals = sums.CrawlTotals()
         yield Stations(
             crawl=record.name,
             settings=settings,
@@ -95,7 +95,7 @@ async def join_crawl(
             fetcher=await open_crawl_fetcher(
                 stack, settings, frontier, jar, border, gate=SharedGate(frontier.turn)
             ),
-            outlet=Streamed(archive, rejects, totals, patience=lambda: store.patience),
+            outlet=StreamedOutputs(archive, rejects, totals, patience=lambda: store.patience),
             pages=Pages(archive, ArchiveReader(segments, decode_archived, limits=settings.fetch)),
             parser=parser,
             totals=totals,
@@ -109,15 +109,15 @@ async def join_crawl(
 
 
 async def _allowance(
-    store: RedisStore, frontier: RedisFrontier, crawl: str, settings: CrawlSettings, worker: str
-) -> Allowance | None:
+    store: RedisClient, frontier: RedisFrontier, crawl: str, settings: CrawlSettings, worker: str
+) -> SharedPageQuota | None:
     async def count() -> int:
         counts = await frontier.counts(crawl)
         return counts.done + counts.parsing
 
     if not settings.max_pages:
         return None
-    return Allowance(
+    return SharedPageQuota(
         store,
         await frontier.number(crawl),
         worker=worker,

@@ -6,21 +6,21 @@ import os
 
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.progress import unfinished
-from shoal.sinks.fleet.writer import Output, OutputWriter
+from shoal.sinks.fleet.writer import OutputWriter, WriterOutput
 from shoal.sinks.names import shown
 from shoal.stores.redis.crawls import CrawlRecord
 from shoal.stores.redis.submitted import settings_of
-from shoal.stores.redis.workers import OutputAt
+from shoal.stores.redis.workers import OutputActivity
 
 log = logging.getLogger(__name__)
 
 
-class Outputs:
+class OutputTasks:
     """The outputs of one crawl."""
 
-    def __init__(self, store: RedisStore, *, worker: str) -> None:
+    def __init__(self, store: RedisClient, *, worker: str) -> None:
         self._store = store
         self._worker = worker
         self._stop = asyncio.Event()
@@ -34,11 +34,13 @@ class Outputs:
         """Why one of them cannot be written here."""
         return next(iter(self._refused.values()), "")
 
-    def at(self, crawl: str) -> list[OutputAt]:
+    def at(self, crawl: str) -> list[OutputActivity]:
         """Say what this worker is to each of them."""
-        refused = [OutputAt(crawl, shown(output), "refused", why) for output, why in self._refused.items()]
+        refused = [
+            OutputActivity(crawl, shown(output), "refused", why) for output, why in self._refused.items()
+        ]
         return refused + [
-            OutputAt(crawl, shown(output), writer.post.value, writer.why, writer.items)
+            OutputActivity(crawl, shown(output), writer.post.value, writer.why, writer.items)
             for output, writer in self._writers.items()
         ]
 
@@ -66,7 +68,7 @@ class Outputs:
     async def _write(self, record: CrawlRecord, number: int, output: str, stop: asyncio.Event) -> None:
         writer = OutputWriter(
             self._store,
-            Output(
+            WriterOutput(
                 number,
                 output,
                 record.outputs,
@@ -86,7 +88,7 @@ class Outputs:
             self._writers.pop(output, None)
 
 
-async def are_finished(store: RedisStore, record: CrawlRecord) -> bool:
+async def are_finished(store: RedisClient, record: CrawlRecord) -> bool:
     """Tell whether every output that this machine may write was finished by whoever wrote it last."""
     number = await RedisFrontier(store).number(record.name)
     return not await unfinished(store, number, record.outputs, node=os.uname().nodename)

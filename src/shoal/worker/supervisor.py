@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal.child_process import Companion
+from shoal.child_process import ChildProcess
 from shoal.engine.plan import Stop
 
 FIRST_PAUSE = 0.5  # seconds
@@ -26,7 +26,7 @@ LEFT = frozenset({0, 1, 3})
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class WorkerEnd:
     """How a worker has ended for good."""
 
     code: int  # negative for a signal
@@ -51,21 +51,21 @@ def told(code: int) -> str:
         return f"was killed by signal {-code}"
 
 
-class Crew:
+class Supervisor:
     """`start` runs the worker of a place; what people should know is said to `say`."""
 
     def __init__(
         self,
-        start: Callable[[int], AbstractAsyncContextManager[Companion]],
+        start: Callable[[int], AbstractAsyncContextManager[ChildProcess]],
         stop: Stop,
         say: Callable[[str], None],
     ) -> None:
         self._start = start
         self._stop = stop
         self._say = say
-        self._at_work: dict[int, Companion] = {}
+        self._at_work: dict[int, ChildProcess] = {}
 
-    async def run(self, places: int) -> list[End]:
+    async def run(self, places: int) -> list[WorkerEnd]:
         """Keep every place filled until its worker has ended in good order, or is given up."""
         async with asyncio.TaskGroup() as group:
             heed = group.create_task(self._heed(), name="fleet.stop")
@@ -76,7 +76,7 @@ class Crew:
             heed.cancel()
         return [post.result() for post in posts]
 
-    async def _keep(self, place: int) -> End:
+    async def _keep(self, place: int) -> WorkerEnd:
         deaths = 0
         while True:
             began = time.monotonic()
@@ -87,7 +87,7 @@ class Crew:
                 code = await worker.ended()
             del self._at_work[place]
             if code in LEFT or self._stop.drain.is_set():
-                return End(code, worker.log)
+                return WorkerEnd(code, worker.log)
             deaths = deaths + 1 if time.monotonic() - began < SOON else 0
             what = f"worker {place + 1} {told(code)}"
             if (pause := pause_before(deaths)) is None:
@@ -95,13 +95,13 @@ class Crew:
                     f"{what}, {deaths} times in a row soon after its start: it is not started again;"
                     f" {worker.log} says why"
                 )
-                return End(code, worker.log, given_up=True)
+                return WorkerEnd(code, worker.log, given_up=True)
             self._say(
                 f"{what}; starting another one in {pause:g} s. What it had is done by others; {worker.log}"
             )
             await self._rest(pause)
             if self._stop.drain.is_set():
-                return End(code, worker.log)
+                return WorkerEnd(code, worker.log)
 
     async def _rest(self, seconds: float) -> None:
         with suppress(TimeoutError):

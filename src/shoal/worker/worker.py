@@ -24,15 +24,15 @@ from contextlib import AsyncExitStack, suppress
 from shoal import __version__
 from shoal.engine.plan import Stop
 from shoal.engine.snapshot import Snapshot, Summary
-from shoal.engine.worker_stats import WorkerFigures
+from shoal.engine.worker_stats import WorkerStats
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured
 from shoal.parse.pool import ParsePool
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.stores.redis.crawls import CrawlRecord, Crawls
 from shoal.stores.redis.workers import EVERY, Heartbeat, Workers
 from shoal.worker.activity import doing
-from shoal.worker.crawl_session import ROLES, Desk, Office, WorkerPlan
+from shoal.worker.crawl_session import ROLES, CrawlSession, WorkerContext, WorkerPlan
 from shoal.worker.deliveries import Deliveries
 
 __all__ = ["ROLES", "Worker", "WorkerPlan"]
@@ -50,7 +50,7 @@ class Worker:
 
     def __init__(
         self,
-        store: RedisStore,
+        store: RedisClient,
         plan: WorkerPlan,
         stop: Stop,
         watch: Callable[[Snapshot], None] | None = None,
@@ -60,8 +60,8 @@ class Worker:
         self._store = store
         self._plan = plan
         self._stop = stop
-        self._office = Office(self.id, store, plan, self._part, watch, parser)
-        self._desks: dict[str, Desk] = {}
+        self._office = WorkerContext(self.id, store, plan, self._part, watch, parser)
+        self._desks: dict[str, CrawlSession] = {}
         self._news = -1
         self._started_at = time.time()
         self._roles = tuple(role for role in ROLES if role in plan.roles)
@@ -142,9 +142,9 @@ class Worker:
             if (known := self._desks.get(record.name)) is not None:
                 known.update(record)
             else:
-                self._desks[record.name] = Desk(self._office, record)
+                self._desks[record.name] = CrawlSession(self._office, record)
 
-    async def _let_go(self, desk: Desk) -> None:
+    async def _let_go(self, desk: CrawlSession) -> None:
         """Finish what is in hand of a crawl that was forgotten, and have nothing more to do with it."""
         desk.stop.drain.set()
         if not desk.running:
@@ -201,9 +201,9 @@ class Worker:
 
     # --- signs of life ---------------------------------------------------------------------------
 
-    def figures(self) -> WorkerFigures:
+    def figures(self) -> WorkerStats:
         """Say what this worker has done and does."""
-        return WorkerFigures(
+        return WorkerStats(
             slots=self._plan.concurrency if "fetch" in self._plan.roles else 0,
             busy=sum(desk.in_flight for desk in self._desks.values()),
             draining=self._stop.drain.is_set(),

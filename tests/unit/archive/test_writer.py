@@ -7,7 +7,7 @@ from tests.unit.archive.pages import DAY, NOON, SENT, append, open_reader, open_
 
 from shoal.archive import ArchiveWriter, SegmentFolder, StoredPage, WriteRules
 from shoal.archive.names import SegmentName
-from shoal.archive.writer import Checkpoint, Cut, plan_cut
+from shoal.archive.writer import ArchiveCheckpoint, Cut, plan_cut
 from shoal.model.errors import Misconfigured, Unavailable
 
 FIRST = "books-20251115-00001.warc.gz"
@@ -285,8 +285,10 @@ def segment(number: int) -> SegmentName:
 def test_cutting_is_planned_without_touching_anything() -> None:
     here = {segment(1): 100, segment(2): 50, segment(3): 10}
 
-    assert plan_cut(here, Checkpoint(str(segment(2)), 30)) == Cut((segment(3),), segment(2), 30, shorten=True)
-    assert plan_cut(here, Checkpoint(str(segment(3)), 10)) == Cut((), segment(3), 10)
-    assert plan_cut(here, Checkpoint(str(segment(3)), 15)) == Cut((), segment(3), 10, missing=5)
-    assert plan_cut(here, Checkpoint(str(segment(4)), 15)) == Cut((), segment(4), 0, missing=15)
-    assert plan_cut(here, Checkpoint()) == Cut(remove=tuple(here))
+    assert plan_cut(here, ArchiveCheckpoint(str(segment(2)), 30)) == Cut(
+        (segment(3),), segment(2), 30, shorten=True
+    )
+    assert plan_cut(here, ArchiveCheckpoint(str(segment(3)), 10)) == Cut((), segment(3), 10)
+    assert plan_cut(here, ArchiveCheckpoint(str(segment(3)), 15)) == Cut((), segment(3), 10, missing=5)
+    assert plan_cut(here, ArchiveCheckpoint(str(segment(4)), 15)) == Cut((), segment(4), 0, missing=15)
+    assert plan_cut(here, ArchiveCheckpoint()) == Cut(remove=tuple(here))

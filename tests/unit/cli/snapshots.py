@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from shoal.engine.snapshot import Ending, HostView, Snapshot, Summary
+from shoal.engine.snapshot import Ending, HostSnapshot, Snapshot, Summary
 
 BUSY = Snapshot(
     crawl="shop.example",
@@ -31,8 +31,8 @@ BUSY = Snapshot(
 )
 
 
-def host(name: str, **changes: Any) -> HostView:
-    view = HostView(name, waiting=3000, in_flight=4, interval=0.5, slow=1.0, next_turn=0.2, failures=0)
+def host(name: str, **changes: Any) -> HostSnapshot:
+    view = HostSnapshot(name, waiting=3000, in_flight=4, interval=0.5, slow=1.0, next_turn=0.2, failures=0)
     return replace(view, **changes)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 from tests.servers.prometheus import program, prometheus
 
-from shoal.engine.worker_stats import Done, WorkerFigures
+from shoal.engine.worker_stats import CrawlStats, WorkerStats
 from shoal.model.failure import FailureClass
 from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus
 from shoal.stores.redis.workers import Heartbeat
@@ -54,10 +54,12 @@ def worker() -> Endpoint:
     """Answer like a worker that goes on working."""
     pages = itertools.count(1)
 
-    def figures() -> WorkerFigures:
+    def figures() -> WorkerStats:
         number = next(pages)
         failures = {kind.value: number for kind in FailureClass}
-        return WorkerFigures(64, 16, draining=False, done={"shop": Done(number, number, number, failures)})
+        return WorkerStats(
+            64, 16, draining=False, done={"shop": CrawlStats(number, number, number, failures)}
+        )
 
     async def fleet() -> StoreStatus:
         crawl = CrawlStatus("shop", 8, dict.fromkeys(STATES, 1), {}, {})

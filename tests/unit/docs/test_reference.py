@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from docs.making.reference import FOLDER, pages
 
-from shoal.cli.process.exit_codes import MEANING, Exit
+from shoal.cli.process.exit_codes import MEANING, ExitCode
 from shoal.model.configure import MEANINGS
 from shoal.model.failure import CONSEQUENCE, POLICY, Action, FailureClass
 from shoal.model.settings import HostSettings
@@ -37,7 +37,7 @@ def test_every_failure_class_says_when_it_is_met(kind: FailureClass) -> None:
 
 def test_every_action_and_every_exit_code_has_a_meaning() -> None:
     assert set(CONSEQUENCE) == set(Action)
-    assert set(MEANING) == set(Exit)
+    assert set(MEANING) == set(ExitCode)
 
 
 def events() -> set[str]:

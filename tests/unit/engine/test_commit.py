@@ -10,8 +10,8 @@ import pytest
 
 from shoal.engine import outputs as outlet
 from shoal.engine.commit import MOST, Committer
-from shoal.engine.outputs import OwnOutputs, Streamed
-from shoal.model.crawl_totals import KEY, Sums
+from shoal.engine.outputs import EmbeddedOutputs, StreamedOutputs
+from shoal.model.crawl_totals import KEY, CrawlTotals
 from shoal.model.errors import Unavailable
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Gone, Lease, Settlement
@@ -139,8 +139,10 @@ class RejectsWitness:
         return self.flush()
 
 
-def committer(witness: Witness, totals: Sums | None = None) -> Committer:
-    outputs = OwnOutputs("c", witness, SinkWitness(witness), RejectsWitness(witness), totals or Sums())
+def committer(witness: Witness, totals: CrawlTotals | None = None) -> Committer:
+    outputs = EmbeddedOutputs(
+        "c", witness, SinkWitness(witness), RejectsWitness(witness), totals or CrawlTotals()
+    )
     return Committer(
         witness,
         outputs,
@@ -216,14 +218,14 @@ async def test_rejected_items_are_out_before_the_store_says_so_and_go_with_their
 
 async def test_what_is_left_out_is_summed_up_in_the_transaction_of_its_page() -> None:
     witness = Witness(lost={2})
-    work = committer(witness, Sums({"scope": 10}, 1))
+    work = committer(witness, CrawlTotals({"scope": 10}, 1))
     for number in (1, 2, 3):
         page = brought(str(number), rejected=(Item("bad", b"{}"),), dropped={"scope": 1, "trap": 2})
         work.settle(settlement(number), page)
 
     await work.flush()
 
-    assert Sums.load(witness.state[KEY]) == Sums({"scope": 12, "trap": 4}, 3)
+    assert CrawlTotals.load(witness.state[KEY]) == CrawlTotals({"scope": 12, "trap": 4}, 3)
 
 
 async def test_what_a_hook_brings_and_its_faults_are_summed_up_apart_from_pages() -> None:
@@ -237,7 +239,7 @@ async def test_what_a_hook_brings_and_its_faults_are_summed_up_apart_from_pages(
     await work.flush()
 
     assert witness.written == ["hooked", "page"]
-    assert Sums.load(witness.state[KEY]) == Sums(hook_items=1, hook_faults=1)
+    assert CrawlTotals.load(witness.state[KEY]) == CrawlTotals(hook_items=1, hook_faults=1)
 
 
 async def test_a_page_that_leaves_nothing_out_writes_no_sums() -> None:
@@ -254,7 +256,7 @@ async def test_in_a_fleet_items_travel_with_their_page_once_it_is_archived() -> 
     witness = Witness(lost={2})
     work = Committer(
         witness,
-        Streamed(witness, RejectsWitness(witness), Sums(), patience=lambda: 0.0),
+        StreamedOutputs(witness, RejectsWitness(witness), CrawlTotals(), patience=lambda: 0.0),
         on_commit=lambda: None,
         on_stale=lambda: None,
     )
@@ -275,7 +277,7 @@ async def test_in_a_fleet_an_archive_that_does_not_answer_is_waited_for(
 ) -> None:
     monkeypatch.setattr(outlet, "AGAIN", 0.0)
     witness = AbsentArchive(times=3)
-    streamed = Streamed(witness, RejectsWitness(witness), Sums(), patience=lambda: math.inf)
+    streamed = StreamedOutputs(witness, RejectsWitness(witness), CrawlTotals(), patience=lambda: math.inf)
     work = Committer(witness, streamed, on_commit=lambda: None, on_stale=lambda: None)
     work.settle(settlement(1), brought("k"))
 
@@ -289,9 +291,9 @@ async def test_in_a_fleet_an_archive_that_does_not_answer_is_waited_for(
 async def test_a_commit_that_is_cut_off_is_made_again_with_every_item_once(own: bool) -> None:
     witness = HangingStore()
     outputs = (
-        OwnOutputs("c", witness, SinkWitness(witness), RejectsWitness(witness), Sums())
+        EmbeddedOutputs("c", witness, SinkWitness(witness), RejectsWitness(witness), CrawlTotals())
         if own
-        else Streamed(witness, RejectsWitness(witness), Sums(), patience=lambda: 0.0)
+        else StreamedOutputs(witness, RejectsWitness(witness), CrawlTotals(), patience=lambda: 0.0)
     )
     work = Committer(witness, outputs, on_commit=lambda: None, on_stale=lambda: None)
     work.settle(settlement(1), brought("one"))
@@ -313,7 +315,7 @@ async def test_a_commit_that_is_cut_off_is_made_again_with_every_item_once(own: 
 
 async def test_nobody_waits_for_an_archive_longer_than_for_the_store() -> None:
     witness = AbsentArchive(times=3)
-    streamed = Streamed(witness, RejectsWitness(witness), Sums(), patience=lambda: -1.0)
+    streamed = StreamedOutputs(witness, RejectsWitness(witness), CrawlTotals(), patience=lambda: -1.0)
 
     with pytest.raises(Unavailable):
         await streamed.flush()

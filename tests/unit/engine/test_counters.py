@@ -2,12 +2,12 @@
 
 import pytest
 
-from shoal.engine.counters import Tally, estimate, slowest
-from shoal.engine.snapshot import HostView
+from shoal.engine.counters import Counters, estimate, slowest
+from shoal.engine.snapshot import HostSnapshot
 
 
-def host(name: str, *, waiting: int, interval: float = 0.5, paused: bool = False) -> HostView:
-    return HostView(name, waiting, 0, interval, 1.0, 0.0, 0, paused)
+def host(name: str, *, waiting: int, interval: float = 0.5, paused: bool = False) -> HostSnapshot:
+    return HostSnapshot(name, waiting, 0, interval, 1.0, 0.0, 0, paused)
 
 
 def test_the_slowest_host_bounds_the_estimate_however_fast_we_are() -> None:
@@ -46,7 +46,7 @@ def test_the_slowest_hosts_are_those_that_need_longest_not_those_with_most_urls(
 
 def test_the_rate_looks_back_a_few_seconds_only() -> None:
     now = 0.0
-    tally = Tally(clock=lambda: now)
+    tally = Counters(clock=lambda: now)
     for second in range(1, 20):
         now = float(second)
         tally.pages += 100 if second < 10 else 10

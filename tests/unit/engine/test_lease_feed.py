@@ -10,9 +10,9 @@ import pytest
 from tests.unit.engine.leased import AtHundred, Nowhere, ToldFrontier, lease
 
 from shoal.engine.commit import MOST, Committer
-from shoal.engine.lease_feed import PARSE_BACKLOG, Feed
+from shoal.engine.lease_feed import PARSE_BACKLOG, LeaseFeed
 from shoal.engine.leases import Leases
-from shoal.engine.page_quota import OwnAllowance
+from shoal.engine.page_quota import EmbeddedPageQuota
 from shoal.engine.plan import Stop
 from shoal.engine.slots import PREFETCH, Slots
 from shoal.engine.stations import Stations
@@ -67,7 +67,7 @@ class Crawling:
             allowance=None,
         )
         self.slots = Slots(SLOTS, self._attempt, self.wake)
-        self.feed = Feed(cast(Stations, self.stations), self.leases, self.slots, self.wake)
+        self.feed = LeaseFeed(cast(Stations, self.stations), self.leases, self.slots, self.wake)
 
     async def _attempt(self, lease: Lease) -> None:
         await self.answer.wait()
@@ -120,7 +120,7 @@ async def test_nothing_is_taken_while_later_stages_have_enough_to_do(why: str) -
 
 async def test_no_more_is_in_hand_than_the_crawl_may_still_get() -> None:
     crawl = Crawling(Endless())
-    crawl.stations.allowance = OwnAllowance(crawl.frontier, "c", 3)
+    crawl.stations.allowance = EmbeddedPageQuota(crawl.frontier, "c", 3)
     async with crawl.running():
         assert crawl.frontier.granted == 3
         crawl.answer.set()  # all of them are gone, and no pages

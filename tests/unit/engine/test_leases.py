@@ -7,7 +7,7 @@ from tests.unit.engine.leased import AtHundred, Nowhere, ToldFrontier, lease
 
 from shoal.engine.commit import Committer
 from shoal.engine.leases import Leases
-from shoal.engine.outputs import Durable, Outlet
+from shoal.engine.outputs import Durable, OutputCommit
 from shoal.engine.ownership import Ownership
 from shoal.model.outcome import Gone, Lease, Released, Settlement
 
@@ -25,7 +25,7 @@ class Waiting(Nowhere):
 
 
 class Bench:
-    def __init__(self, ownership: Ownership, outlet: Outlet | None = None) -> None:
+    def __init__(self, ownership: Ownership, outlet: OutputCommit | None = None) -> None:
         self.frontier = ToldFrontier()
         self.renewed = 0
         self.committer = Committer(

@@ -5,9 +5,9 @@ import math
 from tests.unit.engine.leased import lease
 
 from shoal.engine.ownership import COUNT_EVERY, SOON, Owned, Shared
-from shoal.engine.scope_state import Border
+from shoal.engine.scope_state import ScopeState
 from shoal.fetch.cookies import Cookie, CookieJar
-from shoal.model.crawl_totals import Sums
+from shoal.model.crawl_totals import CrawlTotals
 from shoal.model.scope import Scope
 
 
@@ -24,16 +24,18 @@ class NoChildren:
         pass
 
 
-def border(*hosts: str) -> Border:
-    return Border(Scope(hosts=frozenset(hosts) or None), NoChildren())
+def border(*hosts: str) -> ScopeState:
+    return ScopeState(Scope(hosts=frozenset(hosts) or None), NoChildren())
 
 
-def owned(around: Border | None = None) -> Owned:
+def owned(around: ScopeState | None = None) -> Owned:
     return Owned(CookieJar(), around or border(), Clock())
 
 
-def shared(around: Border | None = None, totals: Sums | None = None, clock: Clock | None = None) -> Shared:
-    return Shared("w1", around or border(), totals or Sums(), clock or Clock())
+def shared(
+    around: ScopeState | None = None, totals: CrawlTotals | None = None, clock: Clock | None = None
+) -> Shared:
+    return Shared("w1", around or border(), totals or CrawlTotals(), clock or Clock())
 
 
 def test_an_owner_extends_what_has_less_than_half_its_time_left() -> None:
@@ -104,6 +106,6 @@ def test_an_owner_keeps_cookies_and_the_hosts_that_seeds_led_to() -> None:
 
 
 def test_a_worker_keeps_what_it_has_counted_under_its_own_name() -> None:
-    totals = Sums(rejected=3)
+    totals = CrawlTotals(rejected=3)
 
     assert shared(totals=totals).state() == {"sums/w1": totals.dump()}

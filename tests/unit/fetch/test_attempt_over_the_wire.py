@@ -16,7 +16,7 @@ from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import Resolver
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
-from shoal.fetch.robots import Robots
+from shoal.fetch.robots import RobotsPolicy
 from shoal.model.failure import FailureClass
 from shoal.model.limits import KIB, MIB, FetchLimits
 from shoal.model.outcome import Dead, Filtered, Lease, Retry
@@ -40,7 +40,7 @@ async def fetching(handler: Handler, *, robots: bool = False) -> AsyncIterator[t
         Resolver() as resolver,
         HttpClient(resolver, guard, sweep=0.02) as client,
     ):
-        asking = Robots(client, redirects, token="shoal", limits=LIMITS) if robots else None
+        asking = RobotsPolicy(client, redirects, token="shoal", limits=LIMITS) if robots else None
         headers = CrawlHeaders("Shoal/1", {})
         yield (
             Fetcher(client, SendGate(), redirects, headers, robots=asking, jar=CookieJar(), limits=LIMITS),

@@ -5,13 +5,13 @@ import pytest
 
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.fetcher import Attempt, Fetcher
-from shoal.fetch.gate import Held, SendGate
+from shoal.fetch.gate import HeldSlots, SendGate
 from shoal.fetch.headers import CrawlHeaders
-from shoal.fetch.http.client import Turn
+from shoal.fetch.http.client import SendTurn
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.http.message import Headers
 from shoal.fetch.interpret import RedirectRules
-from shoal.fetch.robots import Robots
+from shoal.fetch.robots import RobotsPolicy
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
 from shoal.model.outcome import Dead, Filtered, Gone, Lease, Released, Retry
@@ -40,13 +40,13 @@ class Web:
         headers: Headers,
         body: bytes = b"",
         limits: FetchLimits,
-        turn: Turn | None,
-    ) -> Response | Failure | Held:
+        turn: SendTurn | None,
+    ) -> Response | Failure | HeldSlots:
         reply = self.replies.get(url, (404, b"", {}))
         if isinstance(reply, Failure):
             return reply
         if turn is not None and (wait := await turn.take()):
-            return Held(wait)
+            return HeldSlots(wait)
         self.sent.append((method, url, dict(headers), body))
         status, content, pairs = reply
         return Response(url, status, tuple(pairs.items()), content, content, 0.0, 0.0)
@@ -56,7 +56,7 @@ REDIRECTS = RedirectRules(Guard())
 
 
 def fetcher(web: Web, *, robots: bool = False, **options: object) -> Fetcher:
-    asking = Robots(web, REDIRECTS, token="shoal") if robots else None
+    asking = RobotsPolicy(web, REDIRECTS, token="shoal") if robots else None
     headers = CrawlHeaders("Shoal/1", {})
     return Fetcher(web, SendGate(), REDIRECTS, headers, robots=asking, dice=lambda: 0.5, **options)  # type: ignore[arg-type]
 

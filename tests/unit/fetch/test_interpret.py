@@ -3,7 +3,15 @@
 import pytest
 
 from shoal.fetch.http.guard import Guard
-from shoal.fetch.interpret import Asked, Meaning, Page, Redirect, RedirectRules, interpret, parse_retry_after
+from shoal.fetch.interpret import (
+    FetchedPage,
+    Meaning,
+    Redirect,
+    RedirectRules,
+    SentRequest,
+    interpret,
+    parse_retry_after,
+)
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.page import Response
 from shoal.model.request import Request
@@ -18,7 +26,9 @@ def response(status: int, body: bytes = b"", **headers: str) -> Response:
     return Response(PAGE, status, pairs, body, body, NOW, 0.1)
 
 
-def meaning(answer: Response, request: Request | None = None, asked: Asked = Asked.PLAINLY) -> Meaning:
+def meaning(
+    answer: Response, request: Request | None = None, asked: SentRequest = SentRequest.PLAINLY
+) -> Meaning:
     return interpret(request or Request(url=PAGE), answer, RULES, asked=asked, now=NOW)
 
 
@@ -38,7 +48,7 @@ def redirect(answer: Response, request: Request | None = None) -> Request:
     ("status", "parse"), [(200, True), (201, True), (203, True), (204, False), (205, False), (206, False)]
 )
 def test_a_success_is_a_page(status: int, parse: bool) -> None:
-    assert meaning(response(status)) == Page(parse)
+    assert meaning(response(status)) == FetchedPage(parse)
 
 
 @pytest.mark.parametrize(
@@ -101,10 +111,10 @@ def test_a_503_with_a_senseless_retry_after_still_asks_for_silence() -> None:
 
 class TestNotModified:
     def test_with_a_copy_at_hand_the_copy_is_the_page(self) -> None:
-        assert meaning(response(304), asked=Asked.WITH_A_COPY) == Page(parse=True)
+        assert meaning(response(304), asked=SentRequest.WITH_A_COPY) == FetchedPage(parse=True)
 
     def test_a_condition_of_the_request_itself_gives_nothing_to_parse(self) -> None:
-        assert meaning(response(304), asked=Asked.BY_ITSELF) == Page(parse=False)
+        assert meaning(response(304), asked=SentRequest.BY_ITSELF) == FetchedPage(parse=False)
 
     def test_unasked_it_is_a_protocol_failure(self) -> None:
         assert failure(response(304)).kind is FailureClass.PROTOCOL
@@ -216,7 +226,7 @@ class TestRefresh:
     )
     def test_the_page_is_kept_and_its_target_followed_with_the_chain(self, value: str) -> None:
         result = meaning(response(200, refresh=value))
-        assert isinstance(result, Page)
+        assert isinstance(result, FetchedPage)
         assert result.parse
         assert result.next == Request(url="https://a.test/next", chain=(PAGE,))
 
@@ -233,12 +243,12 @@ class TestRefresh:
         ],
     )
     def test_what_leads_nowhere_is_ignored(self, value: str) -> None:
-        assert meaning(response(200, refresh=value)) == Page()
+        assert meaning(response(200, refresh=value)) == FetchedPage()
 
     def test_H26_it_counts_as_a_redirect(self) -> None:
         hops = tuple(f"https://h{n}.test/" for n in range(10))
         request = Request(url=PAGE, chain=hops)
-        assert meaning(response(200, refresh="0; url=/next"), request) == Page()
+        assert meaning(response(200, refresh="0; url=/next"), request) == FetchedPage()
 
 
 class TestChallenges:
@@ -288,11 +298,11 @@ class TestChallenges:
         ],
     )
     def test_a_page_that_mentions_or_embeds_one_is_a_page(self, answer: Response) -> None:
-        assert meaning(answer) == Page()
+        assert meaning(answer) == FetchedPage()
 
 
 @pytest.mark.parametrize("name", ["referrer_policy", "link", "refresh", "content_type"])
 def test_H14_header_values_are_text_and_nothing_else(name: str) -> None:
     answer = response(200, b"x", **{name: "sys.exit"})
-    assert meaning(answer) == Page()
+    assert meaning(answer) == FetchedPage()
     assert answer.headers[0][1] == "sys.exit"

@@ -1,16 +1,16 @@
-"""Robots.txt files of many sites: fetched once, kept, and what happens while they cannot be had."""
+"""RobotsPolicy.txt files of many sites: fetched once, kept, and what happens while they cannot be had."""
 
 import asyncio
 from collections.abc import Callable
 
 import pytest
 
-from shoal.fetch.gate import Held, SendGate, Turn
-from shoal.fetch.http.client import Turn as AnyTurn
+from shoal.fetch.gate import HeldSlots, SendGate, Turn
+from shoal.fetch.http.client import SendTurn as AnyTurn
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.http.message import Headers
 from shoal.fetch.interpret import RedirectRules
-from shoal.fetch.robots import LIFETIME, PATIENT, Robots, Unreachable
+from shoal.fetch.robots import LIFETIME, PATIENT, RobotsPolicy, Unreachable
 from shoal.fetch.robots_txt import Rules
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
@@ -19,7 +19,7 @@ from shoal.model.page import Response
 SITE = "http://a.test"
 TEXT = b"User-agent: *\nDisallow: /private"
 
-Reply = Response | Failure | Held
+Reply = Response | Failure | HeldSlots
 
 
 def reply(body: bytes = TEXT, status: int = 200, **headers: str) -> Response:
@@ -60,22 +60,22 @@ def clock() -> Clock:
     return Clock()
 
 
-def robots(web: Web, clock: Callable[[], float], **options: object) -> Robots:
+def robots(web: Web, clock: Callable[[], float], **options: object) -> RobotsPolicy:
     redirects = RedirectRules(Guard())
-    return Robots(web, redirects, token="Shoal", clock=clock, **options)  # type: ignore[arg-type]
+    return RobotsPolicy(web, redirects, token="Shoal", clock=clock, **options)  # type: ignore[arg-type]
 
 
 def turn(host: str) -> Turn:
     return SendGate().turn(host, interval=1.0)
 
 
-async def rules(robots: Robots, origin: str = SITE) -> Rules:
+async def rules(robots: RobotsPolicy, origin: str = SITE) -> Rules:
     answer = await robots.rules(origin, turn)
     assert isinstance(answer, Rules)
     return answer
 
 
-async def down(robots: Robots) -> Unreachable:
+async def down(robots: RobotsPolicy) -> Unreachable:
     answer = await robots.rules(SITE, turn)
     assert isinstance(answer, Unreachable)
     return answer
@@ -193,9 +193,9 @@ async def test_the_patience_is_whole_again_after_a_success(clock: Clock) -> None
 
 
 async def test_a_turn_too_far_off_is_passed_on_and_nothing_is_remembered(clock: Clock) -> None:
-    web = Web(a=[Held(7.0), reply()])
+    web = Web(a=[HeldSlots(7.0), reply()])
     site = robots(web, clock)
-    assert await site.rules(SITE, turn) == Held(7.0)
+    assert await site.rules(SITE, turn) == HeldSlots(7.0)
     assert not (await rules(site)).allows("/private")
 
 

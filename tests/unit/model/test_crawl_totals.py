@@ -1,19 +1,19 @@
 """Sums of a crawl's life: what a new run takes over, and what it lets go."""
 
-from shoal.model.crawl_totals import Closed, Sums
+from shoal.model.crawl_totals import ClosedPattern, CrawlTotals
 
-CLOSED = {"a.test/p/0": Closed(100, "https://a.test/p/1")}
+CLOSED = {"a.test/p/0": ClosedPattern(100, "https://a.test/p/1")}
 
 
 def test_they_are_the_same_after_a_restart() -> None:
-    sums = Sums({"trap": 7}, rejected=2, hook_items=3, hook_faults=1, quarantined=dict(CLOSED))
-    assert Sums.load(sums.dump()) == sums
-    assert Sums.load(None) == Sums()
+    sums = CrawlTotals({"trap": 7}, rejected=2, hook_items=3, hook_faults=1, quarantined=dict(CLOSED))
+    assert CrawlTotals.load(sums.dump()) == sums
+    assert CrawlTotals.load(None) == CrawlTotals()
 
 
 def test_a_run_that_allows_more_opens_what_was_closed_and_no_other_run_does() -> None:
     def after(*, per_pattern: int, lookalikes: int) -> tuple[bool, bool]:
-        sums = Sums(quarantined=dict(CLOSED), lookalikes=dict(CLOSED))
+        sums = CrawlTotals(quarantined=dict(CLOSED), lookalikes=dict(CLOSED))
         sums.reopen(per_pattern=per_pattern, lookalikes=lookalikes)
         return bool(sums.quarantined), bool(sums.lookalikes)
 

@@ -1,20 +1,20 @@
 """Versions of a spider: numbered once, and never more than are kept."""
 
-from shoal.model.spider_versions import KEPT, Reparse, Versions
+from shoal.model.spider_versions import KEPT, Reparse, SpiderVersions
 
 
 def test_a_version_keeps_its_number_and_a_new_one_gets_the_next() -> None:
-    versions = Versions()
+    versions = SpiderVersions()
     assert [versions.number(digest, 1.0) for digest in ("a", "b", "a")] == [1, 2, 1]
 
-    again = Versions.load(versions.dump())
+    again = SpiderVersions.load(versions.dump())
     assert again.number("b", 9.0) == 2
     assert again.known[2].since == 1.0
-    assert Versions.load(None).number("b", 1.0) == 1
+    assert SpiderVersions.load(None).number("b", 1.0) == 1
 
 
 def test_what_is_remembered_is_bounded_and_no_number_is_used_twice() -> None:
-    versions = Versions()
+    versions = SpiderVersions()
     for n in range(3 * KEPT):
         assert versions.number(f"digest {n}", float(n)) == n + 1
         versions.note(Reparse("d", float(n), "out.jsonl"))

@@ -11,7 +11,7 @@ from tests.unit.parse.tasks import task
 from shoal.model.page import ParseResult, ParseTask
 from shoal.model.scope import Scope
 from shoal.parse.channel import Channel, Ticket
-from shoal.parse.frames import HEADER, Kind, checked
+from shoal.parse.frames import HEADER, FrameKind, checked
 from shoal.parse.verdict import Cause
 
 Parsing = Channel[ParseResult]
@@ -23,7 +23,7 @@ def tickets(*numbers: int) -> list[Ticket[ParseResult]]:
 
 def answers(channel: Parsing, numbers: Iterable[int]) -> bytes:
     results = (msgspec.msgpack.encode(ParseResult(number)) for number in numbers)
-    return b"".join(checked(channel.token, Kind.RESULT, result) for result in results)
+    return b"".join(checked(channel.token, FrameKind.RESULT, result) for result in results)
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ async def test_junk_accuses_the_page_being_worked_on(
 
 async def test_a_well_framed_answer_that_is_no_result_is_junk(channel: Parsing, child: socket.socket) -> None:
     channel.send(tickets(1))
-    child.sendall(checked(channel.token, Kind.RESULT, b"\xc1"))
+    child.sendall(checked(channel.token, FrameKind.RESULT, b"\xc1"))
 
     assert channel.receive() == []
     assert channel.cause is Cause.JUNK
@@ -128,7 +128,7 @@ async def test_what_the_socket_cannot_take_at_once_follows_in_order(
         frames.append((kind, await reader.readexactly(length)))
     writer.close()
 
-    assert [kind for kind, _ in frames] == [Kind.TASKS, Kind.SCOPE, Kind.TASKS]
+    assert [kind for kind, _ in frames] == [FrameKind.TASKS, FrameKind.SCOPE, FrameKind.TASKS]
     arrived = msgspec.msgpack.decode(frames[0][1], type=list[ParseTask])
     assert arrived == [ticket.task for ticket in big]
     assert frames[1][1] == scope

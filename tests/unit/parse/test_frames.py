@@ -7,21 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.parse.frames import HEADER, Junk, Kind, Reader, checked, head, receive
+from shoal.parse.frames import HEADER, FrameKind, FrameReader, Junk, checked, head, receive
 
 TOKEN = 0xC0FFEE
 MOST = 1000
 
 
-def reader() -> Reader:
-    return Reader(TOKEN, Kind.RESULT, most=MOST)
+def reader() -> FrameReader:
+    return FrameReader(TOKEN, FrameKind.RESULT, most=MOST)
 
 
 def frame(payload: bytes) -> bytes:
-    return checked(TOKEN, Kind.RESULT, payload)
+    return checked(TOKEN, FrameKind.RESULT, payload)
 
 
-def read(cut: Reader, *pieces: bytes) -> list[bytes]:
+def read(cut: FrameReader, *pieces: bytes) -> list[bytes]:
     return [bytes(payload) for piece in pieces for payload in cut.feed(memoryview(piece))]
 
 
@@ -60,14 +60,14 @@ def test_a_payload_that_was_tampered_with_is_junk(payload: bytes, data: st.DataO
 def test_a_header_that_claims_more_than_may_come_is_junk_at_once() -> None:
     damaged = reader()
 
-    assert read(damaged, HEADER.pack(TOKEN, Kind.RESULT, MOST + 1, 0)) == []
+    assert read(damaged, HEADER.pack(TOKEN, FrameKind.RESULT, MOST + 1, 0)) == []
     assert damaged.junk
 
 
 def test_another_kind_of_frame_is_junk() -> None:
     damaged = reader()
 
-    assert read(damaged, checked(TOKEN, Kind.CONTROL, b"")) == []
+    assert read(damaged, checked(TOKEN, FrameKind.CONTROL, b"")) == []
     assert damaged.junk
 
 
@@ -80,13 +80,13 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 def test_a_frame_brings_its_file_descriptor_along(pair: tuple[socket.socket, socket.socket]) -> None:
     near, far = pair
-    socket.send_fds(near, [head(TOKEN, Kind.CONTROL, b"take this") + b"take this"], [near.fileno()])
+    socket.send_fds(near, [head(TOKEN, FrameKind.CONTROL, b"take this") + b"take this"], [near.fileno()])
 
     received = receive(far, TOKEN)
 
     assert received is not None
     kind, payload, passed = received
-    assert (kind, bytes(payload)) == (Kind.CONTROL, b"take this")
+    assert (kind, bytes(payload)) == (FrameKind.CONTROL, b"take this")
     assert passed is not None
     assert os.path.sameopenfile(passed, near.fileno())
     assert not os.get_inheritable(passed)
@@ -94,7 +94,7 @@ def test_a_frame_brings_its_file_descriptor_along(pair: tuple[socket.socket, soc
 
 
 @pytest.mark.parametrize(
-    "sent", [b"", head(TOKEN, Kind.TASKS, b"12345")[:7], head(TOKEN, Kind.TASKS, b"12345") + b"123"]
+    "sent", [b"", head(TOKEN, FrameKind.TASKS, b"12345")[:7], head(TOKEN, FrameKind.TASKS, b"12345") + b"123"]
 )
 def test_a_parent_that_hangs_up_anywhere_ends_the_conversation(
     sent: bytes, pair: tuple[socket.socket, socket.socket]
@@ -110,7 +110,7 @@ def test_a_connection_that_somebody_else_read_from_is_noticed(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     near, far = pair
-    near.sendall(head(TOKEN, Kind.TASKS, b"pages" * 10) + b"pages" * 10)
+    near.sendall(head(TOKEN, FrameKind.TASKS, b"pages" * 10) + b"pages" * 10)
     far.recv(5)
 
     with pytest.raises(Junk):

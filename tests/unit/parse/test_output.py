@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from shoal.parse.output import CHUNK, LINE, LINES, Output, printable
+from shoal.parse.output import CHUNK, LINE, LINES, CapturedOutput, printable
 
 
 def test_a_line_cannot_steer_the_terminal_or_fill_it() -> None:
@@ -13,7 +13,7 @@ def test_a_line_cannot_steer_the_terminal_or_fill_it() -> None:
 
 
 class Loop:
-    """The part of an event loop that `Output` uses, turned by hand."""
+    """The part of an event loop that `CapturedOutput` uses, turned by hand."""
 
     def __init__(self) -> None:
         self.readers: dict[int, Callable[[], None]] = {}
@@ -46,7 +46,7 @@ class Pipe:
         self._caplog = caplog
         self.loop = Loop()
         ours, self.theirs = os.pipe()
-        self.output = Output(cast("object", self.loop), ours)  # type: ignore[arg-type]
+        self.output = CapturedOutput(cast("object", self.loop), ours)  # type: ignore[arg-type]
 
     def lines(self) -> list[str]:
         return [vars(record)["line"] for record in self._caplog.records]

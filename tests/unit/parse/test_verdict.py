@@ -3,7 +3,7 @@ import signal
 import pytest
 
 from shoal.model.limits import MIB, ParseLimits
-from shoal.parse.verdict import Cause, Exit, PoisonKind, judge
+from shoal.parse.verdict import Cause, ChildExit, PoisonKind, judge
 
 LIMITS = ParseLimits(cpu=10, wall=15, memory_bytes=512 * MIB, items=1000, output_bytes=MIB)
 
@@ -16,11 +16,11 @@ LIMITS = ParseLimits(cpu=10, wall=15, memory_bytes=512 * MIB, items=1000, output
         (-200, PoisonKind.CRASH, "the parse child was killed (signal 200)"),
         (0, PoisonKind.CRASH, "the parse child ended with status 0"),
         (3, PoisonKind.CRASH, "the parse child ended with status 3"),
-        (Exit.MEMORY, PoisonKind.OOM, "more than 512 MiB of memory"),
-        (Exit.OUTPUT, PoisonKind.OUTPUT, "more than 1000 items or 1 MiB of output"),
-        (Exit.LEFT, PoisonKind.CRASH, "the spider raised SystemExit or the like"),
-        (Exit.SIGNALLED, PoisonKind.CRASH, "the spider tried to signal a process"),
-        (Exit.CONFUSED, PoisonKind.JUNK, "the spider read from Shoal's own connection"),
+        (ChildExit.MEMORY, PoisonKind.OOM, "more than 512 MiB of memory"),
+        (ChildExit.OUTPUT, PoisonKind.OUTPUT, "more than 1000 items or 1 MiB of output"),
+        (ChildExit.LEFT, PoisonKind.CRASH, "the spider raised SystemExit or the like"),
+        (ChildExit.SIGNALLED, PoisonKind.CRASH, "the spider tried to signal a process"),
+        (ChildExit.CONFUSED, PoisonKind.JUNK, "the spider read from Shoal's own connection"),
     ],
 )
 def test_every_end_of_a_child_has_a_name_and_a_reason(status: int, kind: PoisonKind, reason: str) -> None:
@@ -38,6 +38,6 @@ def test_a_child_we_killed_is_judged_by_why_we_did(cause: Cause, kind: PoisonKin
 
 def test_only_what_does_not_depend_on_the_machine_is_final() -> None:
     assert judge(-signal.SIGXCPU, None, LIMITS).final
-    assert judge(Exit.OUTPUT, None, LIMITS).final
-    assert not judge(Exit.MEMORY, None, LIMITS).final
+    assert judge(ChildExit.OUTPUT, None, LIMITS).final
+    assert not judge(ChildExit.MEMORY, None, LIMITS).final
     assert not judge(-signal.SIGKILL, Cause.OVERDUE, LIMITS).final

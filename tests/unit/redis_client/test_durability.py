@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from shoal.redis_client.connection import Argument, Link
+from shoal.redis_client.connection import Argument, RedisConnection
 from shoal.redis_client.dsn import Address
 from shoal.redis_client.durability import Log, Logs, log_of, sync
-from shoal.redis_client.errors import UNSYNCED, Failed
+from shoal.redis_client.errors import UNSYNCED, CallFailed
 
 
 class FakeLink:
@@ -56,7 +56,7 @@ TWICE = "{0}; write; {0}"
 )
 async def test_servers_are_asked_as_often_as_their_answers_need(logs: Logs, asked: str) -> None:
     link = FakeLink(on_replicas=2)
-    await sync(cast("Link", link), logs, link.write, replicas=1)
+    await sync(cast("RedisConnection", link), logs, link.write, replicas=1)
 
     assert "; ".join(link.asked) == asked
 
@@ -64,8 +64,8 @@ async def test_servers_are_asked_as_often_as_their_answers_need(logs: Logs, aske
 @pytest.mark.parametrize("answer", [(0, 1), (1, 0)])
 async def test_what_is_not_on_disk_in_time_is_waited_for_again(answer: tuple[int, int]) -> None:
     link = FakeLink(*answer)
-    with pytest.raises(Failed, match=UNSYNCED):
-        await sync(cast("Link", link), Logs(Log.EXACT, (Log.EXACT,)), link.write, replicas=1)
+    with pytest.raises(CallFailed, match=UNSYNCED):
+        await sync(cast("RedisConnection", link), Logs(Log.EXACT, (Log.EXACT,)), link.write, replicas=1)
 
 
 @pytest.mark.parametrize(

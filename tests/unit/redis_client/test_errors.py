@@ -11,7 +11,7 @@ from shoal.redis_client.errors import (
     TABLE,
     TIMEOUT,
     UNSYNCED,
-    Failed,
+    CallFailed,
     Full,
     Remedy,
     ScriptFault,
@@ -56,7 +56,7 @@ WORDS = {
 def test_every_refusal_has_its_remedy(text: str, remedy: Remedy) -> None:
     failure = refused(text, WHERE)
 
-    assert isinstance(failure, Failed)
+    assert isinstance(failure, CallFailed)
     assert failure.row.remedy is remedy
 
 
@@ -79,7 +79,7 @@ def test_the_table_has_no_row_that_no_server_sends() -> None:
 def test_what_is_refused_is_named_and_nothing_else_is_repeated(text: str, named: str) -> None:
     failure = refused(text, WHERE)
 
-    assert isinstance(failure, Failed)
+    assert isinstance(failure, CallFailed)
     assert named in str(failure.error())
     assert named in str(failure.again().error())
     assert "hunter2" not in str(failure.error())
@@ -87,7 +87,7 @@ def test_what_is_refused_is_named_and_nothing_else_is_repeated(text: str, named:
 
 @pytest.mark.parametrize("kind", [LOST, TIMEOUT])
 def test_a_server_that_is_silent_may_have_been_replaced(kind: str) -> None:
-    assert Failed(kind, WHERE).row.remedy is Remedy.REDISCOVER
+    assert CallFailed(kind, WHERE).row.remedy is Remedy.REDISCOVER
 
 
 def test_an_error_that_nobody_expects_is_a_bug_of_ours() -> None:
@@ -100,7 +100,7 @@ def test_an_error_that_nobody_expects_is_a_bug_of_ours() -> None:
     [("LOADING", Unavailable), ("READONLY", Unavailable), ("OOM", Full), ("NOAUTH", Misconfigured)],
 )
 def test_what_is_raised_in_the_end_says_what_the_caller_can_do(kind: str, family: type[Exception]) -> None:
-    error = Failed(kind, WHERE).error(30.0)
+    error = CallFailed(kind, WHERE).error(30.0)
 
     assert type(error) is family
     assert WHERE in str(error)

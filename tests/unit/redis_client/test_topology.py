@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.redis_client.client import RedisStore, Script
+from shoal.redis_client.client import RedisClient, Script
 from shoal.redis_client.dsn import parse
 from shoal.redis_client.topology import slot_of
 
@@ -14,7 +14,7 @@ def test_slots_are_those_of_the_server(tag: str, slot: int) -> None:
 
 
 def test_a_host_is_always_at_home_in_the_same_shard() -> None:
-    store = RedisStore(parse("redis://h?namespace=ns"))
+    store = RedisClient(parse("redis://h?namespace=ns"))
     store.shards = 16
 
     assert store.tag_of("shop.example") == store.tag(store.shard_of("shop.example"))

@@ -8,7 +8,7 @@ import pytest
 
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import Item
-from shoal.sinks import Sinks, open_sink
+from shoal.sinks import MultiSink, open_sink
 
 
 def test_lines_are_the_bytes_that_came(tmp_path: Path) -> None:
@@ -155,13 +155,13 @@ def test_a_reader_that_went_away_ends_the_crawl_with_one_line(monkeypatch: pytes
 
 def test_an_output_that_joins_later_gets_what_comes_then(tmp_path: Path) -> None:
     one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
-    sinks = Sinks([str(one)])
+    sinks = MultiSink([str(one)])
     sinks.restore(None)
     sinks.write([Item("1", b"1")])
     checkpoint = sinks.flush()
     sinks.close()
 
-    both = Sinks([str(one), str(two)])
+    both = MultiSink([str(one), str(two)])
     both.restore(checkpoint)
     both.write([Item("2", b"2")])
     both.finish()
@@ -174,7 +174,7 @@ def test_an_output_left_out_for_a_run_goes_on_where_it_stopped(tmp_path: Path) -
     one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
     checkpoint = None
     for number, paths in enumerate([[one, two], [one], [one, two]]):
-        sinks = Sinks(map(str, paths))
+        sinks = MultiSink(map(str, paths))
         sinks.restore(checkpoint)
         sinks.write([Item("k", str(number).encode())])
         checkpoint = sinks.flush()
@@ -187,7 +187,7 @@ def test_one_full_disk_does_not_double_what_another_output_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = [tmp_path / "one.jsonl", tmp_path / "two.jsonl"]
-    sinks = Sinks(map(str, paths))
+    sinks = MultiSink(map(str, paths))
     sinks.restore(None)
     sinks.write([Item("1", b"1")])
     genuine = os.pwrite

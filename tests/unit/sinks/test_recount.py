@@ -11,7 +11,7 @@ import pytest
 
 from shoal.model.errors import Rejected
 from shoal.model.page import Item
-from shoal.sinks import Sinks
+from shoal.sinks import MultiSink
 from shoal.sinks.recount import outputs, recount
 
 ITEMS = [
@@ -22,7 +22,7 @@ WIDER = [Item("w", msgspec.json.encode({"n": 7, "more": 1}))]
 
 
 def written(path: Path) -> bytes:
-    sinks = Sinks([str(path)])
+    sinks = MultiSink([str(path)])
     sinks.restore(None)
     sinks.write(ITEMS)
     sinks.flush()
@@ -47,7 +47,7 @@ def test_every_item_is_counted_and_what_lies_beyond_the_checkpoint_is_not(tmp_pa
 @pytest.mark.parametrize("name", ["items.jsonl", "items.csv"])
 def test_an_output_without_items_has_none(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    sinks = Sinks([str(path)])
+    sinks = MultiSink([str(path)])
     sinks.restore(None)
     checkpoint = outputs(sinks.finish())[str(path)]
     sinks.close()
@@ -84,7 +84,7 @@ def test_a_line_that_does_not_end_is_noticed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["items.sqlite", "items.db", "items.parquet"])
 def test_rows_are_counted_as_far_as_the_checkpoint_reaches(tmp_path: Path, name: str) -> None:
-    sinks = Sinks([str(path := tmp_path / name)])
+    sinks = MultiSink([str(path := tmp_path / name)])
     sinks.restore(None)
     assert recount(path, outputs(sinks.flush())[str(path)]) == 0
     sinks.write(ITEMS)
@@ -99,7 +99,7 @@ def test_rows_are_counted_as_far_as_the_checkpoint_reaches(tmp_path: Path, name:
 
 
 def test_an_item_that_replaces_another_one_is_counted_and_adds_no_row(tmp_path: Path) -> None:
-    sinks = Sinks([str(path := tmp_path / "items.sqlite")])
+    sinks = MultiSink([str(path := tmp_path / "items.sqlite")])
     sinks.restore(None)
     sinks.write([*ITEMS, ITEMS[0]])
     sinks.flush()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from shoal.model.errors import Misconfigured
-from shoal.sinks import Sinks, open_sink
+from shoal.sinks import MultiSink, open_sink
 from shoal.sinks.csv import CsvSink
 from shoal.sinks.jsonl import JsonlSink, StdoutSink
 from shoal.sinks.parquet import ParquetSink
@@ -78,4 +78,4 @@ def test_the_same_output_twice_is_a_mistake(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
 
     with pytest.raises(Misconfigured, match="twice"):
-        Sinks(["a.jsonl", str(tmp_path / "b" / ".." / "a.jsonl")])
+        MultiSink(["a.jsonl", str(tmp_path / "b" / ".." / "a.jsonl")])

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.stores.folder.store import StoreFolder
 from shoal.stores.reach import SERVER, is_store, reached
 from shoal.stores.redis.private_server import private_store
 
 
 async def answers(address: str) -> bool:
-    async with RedisStore.open(address, advise=False) as store:
+    async with RedisClient.open(address, advise=False) as store:
         await store.do(store.fleet_tag, "SET", f"{store.fleet_tag}:here", "1")
         return True
 

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from shoal.stores.redis.workers import OutputAt
-from shoal.worker.activity import AtWork, doing
+from shoal.stores.redis.workers import OutputActivity
+from shoal.worker.activity import CrawlWork, doing
 
-FETCHES = AtWork(in_hand=0, rate=0.0, fetches=True)
+FETCHES = CrawlWork(in_hand=0, rate=0.0, fetches=True)
 PARSES = replace(FETCHES, fetches=False)
 BUSY = replace(FETCHES, in_hand=3)
 
 
-def output(what: str, why: str = "") -> OutputAt:
-    return OutputAt("shop", "/data/items.jsonl", what, why)
+def output(what: str, why: str = "") -> OutputActivity:
+    return OutputActivity("shop", "/data/items.jsonl", what, why)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,9 @@ def output(what: str, why: str = "") -> OutputAt:
         ),
     ],
 )
-def test_a_word_and_what_it_waits_for(crawls: list[AtWork], outputs: list[OutputAt], said: str) -> None:
+def test_a_word_and_what_it_waits_for(
+    crawls: list[CrawlWork], outputs: list[OutputActivity], said: str
+) -> None:
     assert " ".join(doing(crawls, outputs, draining=False)).rstrip() == said
 
 

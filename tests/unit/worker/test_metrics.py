@@ -9,7 +9,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from shoal.engine.worker_stats import Done, WorkerFigures
+from shoal.engine.worker_stats import CrawlStats, WorkerStats
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus
 from shoal.stores.redis.workers import Heartbeat
@@ -17,7 +17,9 @@ from shoal.worker.http_endpoint import Endpoint, address_of
 from shoal.worker.metrics import exposition
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-OWN = WorkerFigures(64, 16, draining=False, done={"shop": Done(7, 21, 9000, {"timeout": 2, "internal": 1})})
+OWN = WorkerStats(
+    64, 16, draining=False, done={"shop": CrawlStats(7, 21, 9000, {"timeout": 2, "internal": 1})}
+)
 WORKER = Heartbeat(
     worker="w1", host="m", pid=1, roles=("fetch", "parse"), shoal="0", started_at=0, beaten_at=0, doing="idle"
 )
@@ -58,7 +60,7 @@ def test_a_store_that_does_not_answer_takes_only_its_own_figures_along() -> None
 
 
 def test_what_is_done_adds_up_over_the_runs_of_a_crawl() -> None:
-    assert Done(1, 2, 3, {"dns": 1}) + Done(1, 1, 1, {"dns": 1, "tls": 1}) == Done(
+    assert CrawlStats(1, 2, 3, {"dns": 1}) + CrawlStats(1, 1, 1, {"dns": 1, "tls": 1}) == CrawlStats(
         2, 3, 4, {"dns": 2, "tls": 1}
     )
 
@@ -78,19 +80,19 @@ def test_scalers_ask_for_metrics_that_exist() -> None:
 
 
 def test_pages_that_another_worker_parses_are_counted_there_only() -> None:
-    fetched = WorkerFigures(64, 16, draining=False, done={"shop": Done(2, handed_on=5)})
+    fetched = WorkerStats(64, 16, draining=False, done={"shop": CrawlStats(2, handed_on=5)})
     told = samples(exposition(fetched, FLEET))
     assert told["shoal_pages_total", "shop"] == 2
     assert told["shoal_pages_handed_on_total", "shop"] == 5
 
 
 def test_a_worker_that_does_not_fetch_is_in_no_average_of_busy_slots() -> None:
-    told = {name for name, *_ in samples(exposition(WorkerFigures(0, 0, draining=False, done={}), FLEET))}
+    told = {name for name, *_ in samples(exposition(WorkerStats(0, 0, draining=False, done={}), FLEET))}
     assert not any(name.startswith("shoal_worker_") for name in told)
 
 
 def test_failures_that_must_not_be_are_counted_from_nought() -> None:
-    told = samples(exposition(WorkerFigures(1, 0, draining=False, done={"shop": Done()}), FLEET))
+    told = samples(exposition(WorkerStats(1, 0, draining=False, done={"shop": CrawlStats()}), FLEET))
     assert told["shoal_failures_total", "internal", "shop"] == 0
 
 
@@ -98,7 +100,7 @@ Ask = Callable[[str], Awaitable[tuple[int, str]]]
 
 
 @asynccontextmanager
-async def asked(own: WorkerFigures, fleet: Callable[[], Awaitable[StoreStatus]]) -> AsyncIterator[Ask]:
+async def asked(own: WorkerStats, fleet: Callable[[], Awaitable[StoreStatus]]) -> AsyncIterator[Ask]:
     server = await asyncio.start_server(Endpoint(lambda: own, fleet).serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
 
@@ -132,7 +134,7 @@ async def test_a_worker_answers_over_http() -> None:
 
 
 async def test_a_draining_worker_is_alive_and_not_ready() -> None:
-    async with asked(WorkerFigures(1, 1, draining=True, done={}), look) as ask:
+    async with asked(WorkerStats(1, 1, draining=True, done={}), look) as ask:
         assert (await ask("GET /readyz HTTP/1.1"))[0] == 503
         assert (await ask("GET /healthz HTTP/1.1"))[0] == 200
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from shoal.child_process import Companion, companion
+from shoal.child_process import ChildProcess, run_child
 from shoal.engine.plan import Stop
-from shoal.worker.supervisor import MOST, Crew, pause_before, told
+from shoal.worker.supervisor import MOST, Supervisor, pause_before, told
 
 DIES = "raise SystemExit(70)"
 KILLED = f"import os; os.kill(os.getpid(), {int(signal.SIGKILL)})"
@@ -28,15 +28,15 @@ class Bench:
         self.said: list[str] = []
         self.started = 0
         self.stop = Stop()
-        self.crew = Crew(self._start, self.stop, self.said.append)
+        self.crew = Supervisor(self._start, self.stop, self.said.append)
         self._lives: Sequence[str] = lives
         self._log = folder / "worker.log"
 
     @asynccontextmanager
-    async def _start(self, place: int) -> AsyncIterator[Companion]:
+    async def _start(self, place: int) -> AsyncIterator[ChildProcess]:
         life = self._lives[min(self.started, len(self._lives) - 1)]
         self.started += 1
-        async with companion([sys.executable, "-c", life], log=self._log, env=os.environ) as worker:
+        async with run_child([sys.executable, "-c", life], log=self._log, env=os.environ) as worker:
             yield worker
 
     async def at_work(self) -> None:

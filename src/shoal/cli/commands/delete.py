@@ -9,7 +9,7 @@ from shoal.cli.views.format import count, counted
 from shoal.stores.address import shown_store
 
 if TYPE_CHECKING:
-    from shoal.services.control.delete import Belongings
+    from shoal.services.control.delete import CrawlFootprint
 
 EXAMPLES = examples(
     ("A crawl that nobody needs any more; asks first", "shoal forget shop"),
@@ -43,7 +43,7 @@ def command(
         put("\n".join(_lines(gone)))
 
 
-async def _forget(address: str, crawl: str, *, yes: bool) -> "Belongings":
+async def _forget(address: str, crawl: str, *, yes: bool) -> "CrawlFootprint":
     from shoal.cli.input.confirm import require_yes
     from shoal.services.control.delete import forgetting
 
@@ -54,7 +54,7 @@ async def _forget(address: str, crawl: str, *, yes: bool) -> "Belongings":
         return found.belongings
 
 
-def _figures(gone: "Belongings") -> str:
+def _figures(gone: "CrawlFootprint") -> str:
     parts = [counted(gone.accepted, "URL")]
     parts += [f"{count(gone.open)} still to be crawled"] if gone.open else []
     parts += [f"{count(gone.dead)} given up"] if gone.dead else []
@@ -63,7 +63,7 @@ def _figures(gone: "Belongings") -> str:
     return ", ".join(parts)
 
 
-def _lines(gone: "Belongings") -> list[str]:
+def _lines(gone: "CrawlFootprint") -> list[str]:
     lines = [f"crawl {gone.crawl} is forgotten: {_figures(gone)}"]
     lines += [f"stays: {output}" for output in gone.outputs]
     if gone.archive:
@@ -71,7 +71,7 @@ def _lines(gone: "Belongings") -> list[str]:
     return lines
 
 
-def _json(address: str, gone: "Belongings") -> dict[str, object]:
+def _json(address: str, gone: "CrawlFootprint") -> dict[str, object]:
     return {
         "store": shown_store(address),
         "forgotten": gone.crawl,

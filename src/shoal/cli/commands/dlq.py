@@ -114,9 +114,9 @@ def replay_command(asked: Asked, *, yes: Yes = False) -> None:
     from asyncio import run
 
     from shoal.cli.input.confirm import require_yes
-    from shoal.services.control.dead_letters import Choice, replay
+    from shoal.services.control.dead_letters import DeadLetterFilter, replay
 
-    if asked.choice == Choice() and (found := _found(asked)):
+    if asked.choice == DeadLetterFilter() and (found := _found(asked)):
         all_of_them = f"{counted(len(found), 'dead letter')} of {shown_store(asked.address)}"
         require_yes(f"put all {all_of_them} back?", yes=yes)
     count = run(replay(asked.address, asked.choice))

@@ -27,7 +27,7 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> i
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.process.exit_codes import Exit
+    from shoal.cli.process.exit_codes import ExitCode
     from shoal.cli.views.output import put, put_json
     from shoal.services.doctor import Grade, examine
 
@@ -40,7 +40,7 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> i
         )
     else:
         put("\n".join(doctor_lines(checks)))
-    return Exit.USAGE if failed else Exit.FINISHED
+    return ExitCode.USAGE if failed else ExitCode.FINISHED
 
 
 def doctor_lines(checks: "Sequence[Check]") -> Iterator[str]:

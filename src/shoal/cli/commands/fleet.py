@@ -75,16 +75,16 @@ async def _run(plan: "CrawlPlan", workers: int, resume: str, *, verbose: int, si
     from shoal.cli.process.signals import stopped_by_signals
     from shoal.cli.views.summary import opening_lines
     from shoal.cli.views.top_screen import TopScreen
-    from shoal.cli.views.watch import LogLines, Picture, Silence, can_draw
+    from shoal.cli.views.watch import LiveScreen, LogLines, NoDisplay, can_draw
     from shoal.engine.plan import Stop
     from shoal.services.local_fleet import run_fleet
 
     stop = Stop()
     start_logging(verbose=verbose, quiet=silent, lost=stop.drain.set)
     draws = not silent and sys.stderr.isatty() and can_draw(os.environ)
-    watch: Silence | Picture = Silence()
+    watch: NoDisplay | LiveScreen = NoDisplay()
     if draws:
-        watch = Picture(stop.drain.set, TopScreen())
+        watch = LiveScreen(stop.drain.set, TopScreen())
     elif not silent:
         watch = LogLines(stop.drain.set)
     due = time.monotonic() + LINE_EVERY

@@ -50,7 +50,7 @@ def command(
     what they give; the first that fails ends it.
     """
     from shoal.cli.input.settings_loader import load_settings
-    from shoal.cli.process.exit_codes import Exit
+    from shoal.cli.process.exit_codes import ExitCode
     from shoal.cli.views.prompt import Prompt
 
     flags = {
@@ -68,8 +68,8 @@ def command(
     prompt.open(target)
     if sys.stdin.isatty():
         prompt.converse()
-        return Exit.FINISHED
-    return Exit.FINISHED if prompt.answer(sys.stdin) else Exit.USAGE
+        return ExitCode.FINISHED
+    return ExitCode.FINISHED if prompt.answer(sys.stdin) else ExitCode.USAGE
 
 
 def load_page(place: str, url: str, settings: "Settings") -> "Page":

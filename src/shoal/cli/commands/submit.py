@@ -31,7 +31,7 @@ def command(**given: Any) -> int:
 
     import uvloop
 
-    from shoal.cli.process.exit_codes import Exit
+    from shoal.cli.process.exit_codes import ExitCode
     from shoal.cli.process.log_format import start_logging
     from shoal.cli.views.output import put, put_json
     from shoal.cli.views.summary import again
@@ -42,7 +42,7 @@ def command(**given: Any) -> int:
         put_json(_json(submitted))
     elif not given["quiet"]:
         put(_text(submitted))
-    return Exit.BAD_LINES if plan.listed is not None and plan.listed.bad else Exit.FINISHED
+    return ExitCode.BAD_LINES if plan.listed is not None and plan.listed.bad else ExitCode.FINISHED
 
 
 async def _submit(plan: "CrawlPlan", *, resume: str) -> "Submitted":
@@ -51,11 +51,11 @@ async def _submit(plan: "CrawlPlan", *, resume: str) -> "Submitted":
     from shoal.cli.process.signals import stopped_by_signals
     from shoal.cli.views.output import tell
     from shoal.engine.plan import Stop
-    from shoal.redis_client import RedisStore, parse
+    from shoal.redis_client import RedisClient, parse
     from shoal.services.submit import submit
 
     stop = Stop()
-    async with RedisStore.open(parse(plan.settings.store)) as store:
+    async with RedisClient.open(parse(plan.settings.store)) as store:
         with nullcontext() if plan.listed is None else stopped_by_signals(stop, tell, resume=resume):
             submitted = await submit(store, plan, stop, full=tell)
         await store.sync()  # what is said to be submitted cannot be forgotten any more

@@ -10,7 +10,7 @@ from shoal.cli.input.options import Config, Json, Store, examples, option
 
 if TYPE_CHECKING:
     from shoal.cli.views.top_screen import TopScreen
-    from shoal.services.inspect.monitor import Overseer, Overview
+    from shoal.services.inspect.monitor import Overview, StoreMonitor
 
 EXAMPLES = examples(
     ("Watch a fleet", "shoal top --store redis://queue.example"),
@@ -90,7 +90,7 @@ async def _watch(address: str, every: float) -> None:
                     await asyncio.sleep(every)
 
 
-async def _keep_looking(overseer: "Overseer", screen: "TopScreen", every: float) -> None:
+async def _keep_looking(overseer: "StoreMonitor", screen: "TopScreen", every: float) -> None:
     """Show each look; while the store does not answer, show since when."""
     import asyncio
     import time

@@ -14,7 +14,7 @@ from shoal.model.errors import Misconfigured
 from shoal.stores.address import shown_store
 
 if TYPE_CHECKING:
-    from shoal.services.inspect.trace import HostView, Story, Trace, Try
+    from shoal.services.inspect.trace import HostView, RequestHistory, Trace, Try
 
 EXAMPLES = examples(
     ("Why is this page not in my data?", "shoal trace https://shop.example/item/7"),
@@ -145,7 +145,7 @@ def _told(tried: "Try") -> str:
     return f"{tried.kind}{status} after {duration(tried.elapsed)}{reason}"
 
 
-def _standing(story: "Story", now: float) -> str:
+def _standing(story: "RequestHistory", now: float) -> str:
     match story.state:
         case "delayed" if story.due is not None:
             return f"delayed: tried again in {duration(max(story.due - now, 0.0))}, at {instant(story.due)}"

@@ -37,7 +37,7 @@ def command(
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.process.exit_codes import Exit
+    from shoal.cli.process.exit_codes import ExitCode
     from shoal.cli.views.output import put, put_json
     from shoal.services.inspect.verify import verify
 
@@ -46,7 +46,7 @@ def command(
         put_json(verify_json(report))
     else:
         put("\n".join(verify_lines(report)))
-    return Exit.NOT_VERIFIED if report.problems else Exit.FINISHED
+    return ExitCode.NOT_VERIFIED if report.problems else ExitCode.FINISHED
 
 
 def verify_json(report: "VerifyReport") -> dict[str, object]:

@@ -8,7 +8,7 @@ import typer
 from shoal.cli.input.options import Config, Json, Quiet, Verbose, examples, option
 
 if TYPE_CHECKING:
-    from shoal.engine.worker_stats import Done
+    from shoal.engine.worker_stats import CrawlStats
     from shoal.redis_client import Dsn
     from shoal.worker.worker import WorkerPlan
 
@@ -92,17 +92,17 @@ async def _work(dsn: "Dsn", plan: "WorkerPlan", metrics: str | None, *, json: bo
     from contextlib import AsyncExitStack
     from functools import partial
 
-    from shoal.cli.process.exit_codes import Exit
+    from shoal.cli.process.exit_codes import ExitCode
     from shoal.cli.process.signals import stopped_by_signals
     from shoal.cli.views.output import put_json, tell
     from shoal.cli.views.summary import again
     from shoal.engine.plan import Stop
-    from shoal.redis_client import RedisStore
+    from shoal.redis_client import RedisClient
     from shoal.worker.worker import Worker
 
     stop, began = Stop(), time.monotonic()
     async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(RedisStore.open(dsn))
+        store = await stack.enter_async_context(RedisClient.open(dsn))
         worker = Worker(store, plan, stop)
         if metrics is not None:
             from shoal.services.inspect.fleet_status import look_at
@@ -113,7 +113,7 @@ async def _work(dsn: "Dsn", plan: "WorkerPlan", metrics: str | None, *, json: bo
             )
         with stopped_by_signals(stop, tell, resume=again(sys.argv[1:])):
             await worker.run()
-    code = Exit.INTERRUPTED if plan.until_done and stop.drain.is_set() else Exit.FINISHED
+    code = ExitCode.INTERRUPTED if plan.until_done and stop.drain.is_set() else ExitCode.FINISHED
     if json:
         put_json(
             {
@@ -128,7 +128,7 @@ async def _work(dsn: "Dsn", plan: "WorkerPlan", metrics: str | None, *, json: bo
     return code
 
 
-def _json(done: "Done") -> dict[str, object]:
+def _json(done: "CrawlStats") -> dict[str, object]:
     return {
         "pages": done.pages,
         "handed_on": done.handed_on,

@@ -6,7 +6,7 @@ from pathlib import Path
 import shoal
 from shoal.cli.demo.server import open_shop
 from shoal.cli.demo.shop import Shop
-from shoal.cli.process.exit_codes import Exit
+from shoal.cli.process.exit_codes import ExitCode
 from shoal.cli.process.run_crawl import Shown, run_plan
 from shoal.cli.views.output import put, tell
 from shoal.engine.plan import CrawlPlan
@@ -19,7 +19,7 @@ FOLDER = "shoal-demo"
 SETTINGS = Settings(store=FOLDER, crawl=CrawlSettings(rate=25.0, burst=1, per_host=8, allow_private=True))
 
 
-def visit(*, quiet: bool, json: bool) -> Exit:
+def visit(*, quiet: bool, json: bool) -> ExitCode:
     """Crawl the shop, into a store of its own in the current folder."""
     spider = example("shop.py")
     shown = Shown(quiet=quiet, json=json)
@@ -38,7 +38,7 @@ def visit(*, quiet: bool, json: bool) -> Exit:
             overrides=frozenset({"rate", "burst", "per_host", "allow_private"}),
         )
         code = run_plan(plan, shown, resume="shoal demo")
-    if talk and code is Exit.FINISHED:
+    if talk and code is ExitCode.FINISHED:
         put(f"Then: cp {spider} mine.py   (make it yours, then shoal crawl mine.py)")
     return code
 

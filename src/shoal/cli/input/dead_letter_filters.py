@@ -13,7 +13,7 @@ from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
 
 if TYPE_CHECKING:
-    from shoal.services.control.dead_letters import Choice
+    from shoal.services.control.dead_letters import DeadLetterFilter
 
 Kind = Annotated[str | None, option("--class", "CLASS", "Only this failure class.", default="all")]
 Host = Annotated[str | None, option("--host", "HOST", "Only this host.", default="all")]
@@ -31,7 +31,7 @@ class Asked:
     """The letters that somebody means, and how to answer."""
 
     address: str
-    choice: "Choice"
+    choice: "DeadLetterFilter"
     json: bool
 
 
@@ -50,10 +50,10 @@ def asked_of(
 ) -> Asked:
     """Read the options that every command on several letters has."""
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.services.control.dead_letters import Choice
+    from shoal.services.control.dead_letters import DeadLetterFilter
 
     address = chosen_store(store, config=config)
-    choice = Choice(
+    choice = DeadLetterFilter(
         crawl=crawl,
         kind=failure_class(kind),
         host=(host or "").lower(),

@@ -10,7 +10,7 @@ from shoal.cli.input.options import option
 from shoal.model.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from shoal.services.reprocess.folder_pages import Selection
+    from shoal.services.reprocess.folder_pages import PageFilter
 
 _PANEL = "Which pages"
 
@@ -40,15 +40,15 @@ Limit = Annotated[
 
 def selection_of(
     *, match: str | None, status: int | None, since: str | None, until: str | None, limit: int | None
-) -> "Selection":
+) -> "PageFilter":
     """Read what was typed; raises `Misconfigured` for what cannot be."""
-    from shoal.services.reprocess.folder_pages import Selection
+    from shoal.services.reprocess.folder_pages import PageFilter
 
     try:
         re.compile(match or "")
     except re.error as error:
         raise Misconfigured(f"--match {match!r}: not a regular expression: {error}") from None
-    return Selection(match or "", status, instant("--since", since), instant("--until", until), limit)
+    return PageFilter(match or "", status, instant("--since", since), instant("--until", until), limit)
 
 
 def instant(flag: str, text: str | None) -> float | None:

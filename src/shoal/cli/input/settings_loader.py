@@ -17,12 +17,12 @@ _LARGEST_FILE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Layered:
+class LoadedSettings:
     settings: Settings
     overrides: frozenset[str]  # settings of [crawl] that somebody set: they beat a spider's own
 
 
-def load_settings(flags: Mapping[str, object], *, config: str | None = None) -> Layered:
+def load_settings(flags: Mapping[str, object], *, config: str | None = None) -> LoadedSettings:
     """Gather the layers of this process; raises `Misconfigured` at the first value that cannot be."""
     return layered(flags, environ=os.environ, file=_find(config))
 
@@ -32,7 +32,7 @@ def chosen_store(flag: str | None, *, config: str | None) -> str:
     return load_settings({} if flag is None else {"store": flag}, config=config).settings.store
 
 
-def layered(flags: Mapping[str, object], *, environ: Mapping[str, str], file: Path | None) -> Layered:
+def layered(flags: Mapping[str, object], *, environ: Mapping[str, str], file: Path | None) -> LoadedSettings:
     """Put the layers on top of one another."""
     given = [
         *(from_tree(_read(file), file.name) if file else ()),
@@ -42,7 +42,7 @@ def layered(flags: Mapping[str, object], *, environ: Mapping[str, str], file: Pa
     crawl = (one.key.partition("crawl.")[2] for one in given)
     settings = configure(given)
     check_store(settings.store)
-    return Layered(settings, frozenset(name for name in crawl if name))
+    return LoadedSettings(settings, frozenset(name for name in crawl if name))
 
 
 def flag_of(key: str) -> str:

@@ -6,7 +6,7 @@ from shoal.cli.views.output import ClosedPipe
 from shoal.model.errors import Interrupted, ShoalError, Unavailable
 
 
-class Exit(IntEnum):
+class ExitCode(IntEnum):
     FINISHED = 0
     USAGE = 1
     DEAD_LETTERS = 2
@@ -19,26 +19,26 @@ class Exit(IntEnum):
 
 
 MEANING = {
-    Exit.FINISHED: "finished",
-    Exit.USAGE: "usage, configuration or output: a person has to change something",
-    Exit.DEAD_LETTERS: "finished, with more dead letters than --max-dead allows, or without a single page",
-    Exit.INTERRUPTED: "interrupted; the same command goes on where this one stopped",
-    Exit.UNAVAILABLE: "the store or an output is not available: in use by somebody else, or the disk is full",
-    Exit.NOT_VERIFIED: "verify found a problem",
-    Exit.BAD_LINES: "finished, but some lines of --seeds are no start URLs and were left out",
-    Exit.BUG: "a bug in Shoal; the traceback was written to a file",
-    Exit.CLOSED_PIPE: "whoever read the output went away before it was written",
+    ExitCode.FINISHED: "finished",
+    ExitCode.USAGE: "usage, configuration or output: a person has to change something",
+    ExitCode.DEAD_LETTERS: "finished, with more dead letters than --max-dead allows, or no page at all",
+    ExitCode.INTERRUPTED: "interrupted; the same command goes on where this one stopped",
+    ExitCode.UNAVAILABLE: "the store or an output is not available: in use, or the disk is full",
+    ExitCode.NOT_VERIFIED: "verify found a problem",
+    ExitCode.BAD_LINES: "finished, but some lines of --seeds are no start URLs and were left out",
+    ExitCode.BUG: "a bug in Shoal; the traceback was written to a file",
+    ExitCode.CLOSED_PIPE: "whoever read the output went away before it was written",
 }
 
 
-def code_of(error: ShoalError) -> Exit:
+def code_of(error: ShoalError) -> ExitCode:
     """Choose the exit code for an error raised on purpose."""
     match error:
         case Interrupted():
-            return Exit.INTERRUPTED
+            return ExitCode.INTERRUPTED
         case Unavailable():
-            return Exit.UNAVAILABLE
+            return ExitCode.UNAVAILABLE
         case ClosedPipe():
-            return Exit.CLOSED_PIPE
+            return ExitCode.CLOSED_PIPE
         case _:
-            return Exit.USAGE
+            return ExitCode.USAGE

@@ -11,7 +11,7 @@ _BARE = re.compile(r'[^\s"=]+')
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-class Lines(logging.Formatter):
+class LogFormatter(logging.Formatter):
     """Writes `2026-01-02T03:04:05Z warning host.paused host=a.test reason="too many blocks"`."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -49,6 +49,6 @@ def start_logging(*, verbose: int = 0, quiet: bool = False, lost: Callable[[], N
     """Send warnings to standard error, and progress unless `quiet`; -v tells the story, -vv everything."""
     root = logging.getLogger()
     root.handlers[:] = [_StandardError(lost)]
-    root.handlers[0].setFormatter(Lines())
+    root.handlers[0].setFormatter(LogFormatter())
     root.setLevel([logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)])
     logging.getLogger("shoal.progress").setLevel(logging.WARNING if quiet else logging.INFO)

@@ -5,7 +5,7 @@ import os
 import sys
 from dataclasses import dataclass
 
-from shoal.cli.process.exit_codes import Exit
+from shoal.cli.process.exit_codes import ExitCode
 from shoal.cli.process.log_format import start_logging
 from shoal.cli.process.signals import stopped_by_signals
 from shoal.cli.views.output import json_text, put, tell
@@ -14,7 +14,7 @@ from shoal.cli.views.watch import Watch, choose_watch
 from shoal.engine.embedded import crawl
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.snapshot import Opening, Summary
-from shoal.services.control.dead_letters import Choice, DeadLetter, dead_letters
+from shoal.services.control.dead_letters import DeadLetter, DeadLetterFilter, dead_letters
 from shoal.stores.address import is_redis
 
 
@@ -31,7 +31,7 @@ class Shown:
         return self.quiet or self.json
 
 
-def run_plan(plan: CrawlPlan, shown: Shown, *, resume: str) -> Exit:
+def run_plan(plan: CrawlPlan, shown: Shown, *, resume: str) -> ExitCode:
     """Run a planned crawl with a display and signals; `resume` is the command that would go on with it."""
     import uvloop
 
@@ -40,7 +40,7 @@ def run_plan(plan: CrawlPlan, shown: Shown, *, resume: str) -> Exit:
     code = exit_of(summary, max_dead=plan.settings.crawl.max_dead, listed=plan.listed)
     _tell_results(summary, shown, code, resume, aside="-" in plan.outputs)
     complaint = shortcoming(summary, letters)
-    if complaint and (code is not Exit.FINISHED or not shown.silent):
+    if complaint and (code is not ExitCode.FINISHED or not shown.silent):
         tell(complaint)
     return code
 
@@ -54,7 +54,7 @@ def _calm_collector() -> None:
     gc.set_threshold(7_000, 20, 50)
 
 
-def _tell_results(summary: Summary, shown: Shown, code: Exit, resume: str, *, aside: bool) -> None:
+def _tell_results(summary: Summary, shown: Shown, code: ExitCode, resume: str, *, aside: bool) -> None:
     """Print the summary: to standard error if the items have standard output for themselves."""
     if shown.json:
         text = json_text(summary_json(summary, code=code))
@@ -85,4 +85,4 @@ async def _watched(plan: CrawlPlan, shown: Shown, resume: str) -> tuple[Summary,
         summary = await crawl(plan, stop=stop, opened=announce, watch=show)
     if summary.snapshot.counts.get("done"):
         return summary, []
-    return summary, await dead_letters(summary.store, Choice(summary.snapshot.crawl, limit=1))
+    return summary, await dead_letters(summary.store, DeadLetterFilter(summary.snapshot.crawl, limit=1))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from shoal.cli.views.format import count, counted, duration
 
 if TYPE_CHECKING:
-    from shoal.services.inspect.fleet_status import Heartbeat, OutputAt
+    from shoal.services.inspect.fleet_status import Heartbeat, OutputActivity
     from shoal.services.inspect.monitor import HostQueue
     from shoal.services.inspect.status import CrawlStatus, Fleet, StoreStatus
 
@@ -16,20 +16,20 @@ LONG = 1.0  # seconds of rest that are worth a line: one that is shorter is over
 
 
 @dataclass(frozen=True, slots=True)
-class Holdup:
+class Bottleneck:
     kind: str  # "workers", "role", "crawl", "stage", "output", "host"
     about: str  # a crawl or a host; empty: the whole store
     text: str  # for people
 
 
-def holdups(status: "StoreStatus", now: float) -> Iterator[Holdup]:
+def holdups(status: "StoreStatus", now: float) -> Iterator[Bottleneck]:
     """Name what keeps a store's crawls from going on, the worst first."""
     fleet = status.fleet
     if fleet is None:
         yield from (_paused(crawl) for crawl in status.crawls if crawl.paused)
         return
     if not fleet.workers and any(_left(fleet, crawl.name) for crawl in status.crawls):
-        yield Holdup("workers", "", "nobody is at work: shoal worker, on any machine, with the same --store")
+        yield Bottleneck("workers", "", "no worker is running: start shoal worker with the same --store")
     for crawl in status.crawls:
         yield from _of_crawl(fleet, crawl)
     yield from of_hosts(status.hosts or (), now)
@@ -39,22 +39,22 @@ def _left(fleet: "Fleet", crawl: str) -> bool:
     return any(stage.waiting or stage.in_hand for stage in fleet.stages[crawl].values())
 
 
-def _of_crawl(fleet: "Fleet", crawl: "CrawlStatus") -> Iterator[Holdup]:
+def _of_crawl(fleet: "Fleet", crawl: "CrawlStatus") -> Iterator[Bottleneck]:
     if crawl.paused:
         yield _paused(crawl)
     for role in vacancies(fleet, crawl.name):
         text = f"{crawl.name} waits for a worker with the role {role}: shoal worker --roles {role}"
-        yield Holdup("role", crawl.name, text)
+        yield Bottleneck("role", crawl.name, text)
     for worker in fleet.workers:
         if why := worker.refused.get(crawl.name):
-            yield Holdup("crawl", crawl.name, f"{worker.worker} cannot serve {crawl.name}: {why}")
+            yield Bottleneck("crawl", crawl.name, f"{worker.worker} cannot serve {crawl.name}: {why}")
     yield from _stages(fleet, crawl.name)
     yield from _outputs(fleet, crawl.name)
 
 
-def _paused(crawl: "CrawlStatus") -> Holdup:
+def _paused(crawl: "CrawlStatus") -> Bottleneck:
     text = f"{crawl.name} is paused: shoal resume {crawl.name} lets it go on"
-    return Holdup("crawl", crawl.name, text)
+    return Bottleneck("crawl", crawl.name, text)
 
 
 def vacancies(fleet: "Fleet", crawl: str) -> list[str]:
@@ -64,7 +64,7 @@ def vacancies(fleet: "Fleet", crawl: str) -> list[str]:
     return [role for role in waited_for if role not in roles] if roles else []
 
 
-def _stages(fleet: "Fleet", crawl: str) -> Iterator[Holdup]:
+def _stages(fleet: "Fleet", crawl: str) -> Iterator[Bottleneck]:
     from shoal.stores.redis.backlog import MOST_UNPARSED, MOST_UNWRITTEN
 
     for stage, most, what in (
@@ -74,10 +74,10 @@ def _stages(fleet: "Fleet", crawl: str) -> Iterator[Holdup]:
         waiting = fleet.stages[crawl][stage].waiting
         if waiting > most:
             text = f"{crawl} fetches no more for now: {count(waiting)} pages {what}, more than {count(most)}"
-            yield Holdup("stage", crawl, text)
+            yield Bottleneck("stage", crawl, text)
 
 
-def _outputs(fleet: "Fleet", crawl: str) -> Iterator[Holdup]:
+def _outputs(fleet: "Fleet", crawl: str) -> Iterator[Bottleneck]:
     waiting = fleet.stages[crawl]["sink"].waiting
     for output in fleet.outputs.get(crawl, ()):
         attending = [
@@ -87,10 +87,10 @@ def _outputs(fleet: "Fleet", crawl: str) -> Iterator[Holdup]:
             if (at.crawl, at.output) == (crawl, output)
         ]
         if (why := unwritten(attending)) and (waiting or any(at.doing == "refused" for _, at in attending)):
-            yield Holdup("output", crawl, f"nobody writes {output} of {crawl}: {why}")
+            yield Bottleneck("output", crawl, f"nobody writes {output} of {crawl}: {why}")
 
 
-def unwritten(attending: "Sequence[tuple[Heartbeat, OutputAt]]") -> str:
+def unwritten(attending: "Sequence[tuple[Heartbeat, OutputActivity]]") -> str:
     """Say why none of those who attend to an output writes it; empty: one does, or will within seconds."""
     by_doing = {at.doing: (worker, at) for worker, at in attending}
     if "writing" in by_doing or "waiting" in by_doing:
@@ -105,7 +105,7 @@ def unwritten(attending: "Sequence[tuple[Heartbeat, OutputAt]]") -> str:
     return ""
 
 
-def of_hosts(hosts: "Sequence[HostQueue]", now: float) -> Iterator[Holdup]:
+def of_hosts(hosts: "Sequence[HostQueue]", now: float) -> Iterator[Bottleneck]:
     """Name the hosts that rest, are paused or slowed down, those with most requests first."""
     queued: dict[str, HostQueue] = {}
     for host in hosts:
@@ -114,9 +114,9 @@ def of_hosts(hosts: "Sequence[HostQueue]", now: float) -> Iterator[Holdup]:
     held = [(host, why) for host in queued.values() if (why := _host(host, now))]
     held.sort(key=lambda pair: -pair[0].queued)
     for host, why in held[:MOST_NAMED]:
-        yield Holdup("host", host.host, f"{host.host} {why}; {_wait_there(host.queued)}")
+        yield Bottleneck("host", host.host, f"{host.host} {why}; {_wait_there(host.queued)}")
     if (more := len(held) - MOST_NAMED) > 0:
-        yield Holdup("host", "", f"and {counted(more, 'more host')} likewise")
+        yield Bottleneck("host", "", f"and {counted(more, 'more host')} likewise")
 
 
 def _wait_there(queued: int) -> str:
@@ -144,5 +144,5 @@ def host_remark(host: "HostQueue", now: float) -> str:
     return ""
 
 
-def holdup_json(holdup: Holdup) -> dict[str, str]:
+def holdup_json(holdup: Bottleneck) -> dict[str, str]:
     return {"kind": holdup.kind, "about": holdup.about, "text": holdup.text}

@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 
 from shoal.cli.views.format import count, duration, size, sparkline
-from shoal.engine.snapshot import HostView, Snapshot
+from shoal.engine.snapshot import HostSnapshot, Snapshot
 
 Part = tuple[str, str]  # text, style
 Line = Sequence[Part]
@@ -144,13 +144,13 @@ def _host_row(name: str, figures: Sequence[str], remark: str, width: int, style:
     ]
 
 
-def _host_figures(host: HostView) -> tuple[str, str, str, str, str]:
+def _host_figures(host: HostSnapshot) -> tuple[str, str, str, str, str]:
     every = duration(host.interval) if host.interval > 0 else "no limit"
     turn = duration(host.next_turn) if host.next_turn > 0 else "due"
     return count(host.waiting), count(host.in_flight), count(host.failures), every, turn
 
 
-def _remark(host: HostView) -> str:
+def _remark(host: HostSnapshot) -> str:
     if host.paused:
         return "paused"
     return f"slowed {host.slow:.1f}x" if host.slow > 1.0 else ""

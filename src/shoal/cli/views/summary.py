@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from shoal.cli.process.exit_codes import Exit
+from shoal.cli.process.exit_codes import ExitCode
 from shoal.cli.views.format import by_count, count, counted, duration, size
 from shoal.cli.views.traps import pattern_lines, patterns_json
 from shoal.engine.plan import SeedList
@@ -19,17 +19,17 @@ _HEADLINE = {
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
 
 
-def exit_of(summary: Summary, *, max_dead: int | None, listed: SeedList | None = None) -> Exit:
+def exit_of(summary: Summary, *, max_dead: int | None, listed: SeedList | None = None) -> ExitCode:
     """Decide how the command ends."""
     counts = summary.snapshot.counts
     if summary.ending is Ending.INTERRUPTED:
-        return Exit.INTERRUPTED
+        return ExitCode.INTERRUPTED
     if summary.max_dead_exceeded:
-        return Exit.DEAD_LETTERS
+        return ExitCode.DEAD_LETTERS
     # Nobody means "not one page, all given up" by success, unless they said how many may be given up.
     if max_dead is None and counts.get("dead") and not counts.get("done"):
-        return Exit.DEAD_LETTERS
-    return Exit.BAD_LINES if listed is not None and listed.bad else Exit.FINISHED
+        return ExitCode.DEAD_LETTERS
+    return ExitCode.BAD_LINES if listed is not None and listed.bad else ExitCode.FINISHED
 
 
 def opening_lines(opening: Opening, listed: SeedList | None = None) -> Iterator[str]:
@@ -107,7 +107,7 @@ def _next(summary: Summary, *, again: str) -> str:
             return f"shoal verify {store}   (proves that nothing was lost)"
 
 
-def summary_json(summary: Summary, *, code: Exit) -> dict[str, object]:
+def summary_json(summary: Summary, *, code: ExitCode) -> dict[str, object]:
     """Give the summary's fields as JSON can hold them; times in seconds."""
     now = summary.snapshot
     return {

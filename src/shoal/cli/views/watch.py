@@ -31,7 +31,7 @@ class Watch(Protocol):
     def say(self, text: str) -> None: ...
 
 
-class Silence:
+class NoDisplay:
     """Shows nothing."""
 
     def __enter__(self) -> Self:
@@ -47,7 +47,7 @@ class Silence:
         return
 
 
-class LogLines(Silence):
+class LogLines(NoDisplay):
     """Logs progress every few seconds of the crawl's own time."""
 
     def __init__(self, lost: Callable[[], None]) -> None:
@@ -68,7 +68,7 @@ class LogLines(Silence):
             self._lost()
 
 
-class Picture:
+class LiveScreen:
     """Keeps a picture of the crawl at the bottom of the terminal; what is said scrolls away above it."""
 
     def __init__(self, lost: Callable[[], None], screen: "Screen | TopScreen") -> None:
@@ -123,11 +123,11 @@ def choose_watch(
 ) -> Watch:
     """Pick the display that the surroundings can show."""
     if silent:
-        return Silence()
+        return NoDisplay()
     if terminal and can_draw(environ):
         from shoal.cli.views.crawl_screen import Screen
 
-        return Picture(lost, Screen())
+        return LiveScreen(lost, Screen())
     return LogLines(lost)
 
 

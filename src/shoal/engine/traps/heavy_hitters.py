@@ -1,7 +1,7 @@
 """Counting what comes often, in bounded memory (Misra and Gries 1982)."""
 
 
-class Frequent:
+class HeavyHitters:
     """Counts of the names met most often, at most `capacity` of them.
 
     A count is never too high, and too low by at most one part in `capacity` of everything counted.

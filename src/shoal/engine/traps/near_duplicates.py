@@ -11,8 +11,8 @@ A later run goes on with that, unless it allows more; it has to see one page of 
 import logging
 from collections.abc import Callable, MutableMapping
 
-from shoal.engine.traps.heavy_hitters import Frequent
-from shoal.model.crawl_totals import Closed
+from shoal.engine.traps.heavy_hitters import HeavyHitters
+from shoal.model.crawl_totals import ClosedPattern
 from shoal.model.simhash import SAMPLE, NearDuplicates
 from shoal.model.url_pattern import pattern_of
 
@@ -21,17 +21,17 @@ log = logging.getLogger(__name__)
 CAPACITY = 5_000  # pages remembered, some 400 bytes each, and patterns counted
 
 
-class Lookalikes:
+class NearDuplicateTrap:
     """Judges the pages of a crawl. `most` near-identical ones of a pattern may come; 0: any number."""
 
     def __init__(
-        self, most: int, watched: MutableMapping[str, Closed], on_watch: Callable[[str], None]
+        self, most: int, watched: MutableMapping[str, ClosedPattern], on_watch: Callable[[str], None]
     ) -> None:
         self._most = most
         self._watched = watched  # by pattern
         self._on_watch = on_watch
         self._pages = NearDuplicates(capacity=CAPACITY)
-        self._counts = Frequent(CAPACITY)
+        self._counts = HeavyHitters(CAPACITY)
 
     def is_trap(self, url: str, simhash: int) -> bool:
         """Take in a page that was hashed; tell whether its links lead to more of the same."""
@@ -43,7 +43,7 @@ class Lookalikes:
         if pattern not in self._watched:
             if self._counts.add(pattern, SAMPLE) <= self._most:
                 return False
-            self._watched[pattern] = Closed(self._most, url)
+            self._watched[pattern] = ClosedPattern(self._most, url)
             self._on_watch(pattern)
             facts = {"pattern": pattern, "more_than": self._most, "example": url}
             log.warning("pages.lookalike", extra=facts)

@@ -4,10 +4,10 @@ from collections import Counter
 
 import msgspec
 
-from shoal.engine.scope_state import Border
-from shoal.engine.traps.near_duplicates import Lookalikes
-from shoal.engine.traps.url_patterns import Quarantine
-from shoal.model.crawl_totals import Sums
+from shoal.engine.scope_state import ScopeState
+from shoal.engine.traps.near_duplicates import NearDuplicateTrap
+from shoal.engine.traps.url_patterns import PatternQuarantine
+from shoal.model.crawl_totals import CrawlTotals
 from shoal.model.failure import FailureClass
 from shoal.model.limits import LinkLimits
 from shoal.model.page import ParseResult
@@ -16,9 +16,9 @@ from shoal.model.page import ParseResult
 class Traps:
     """Judges the links of every page, by their patterns and by the pages that they were found on."""
 
-    def __init__(self, limits: LinkLimits, totals: Sums, border: Border) -> None:
-        self._quarantine = Quarantine(limits.per_pattern, totals.quarantined)
-        self._lookalikes = Lookalikes(limits.lookalikes, totals.lookalikes, border.watch)
+    def __init__(self, limits: LinkLimits, totals: CrawlTotals, border: ScopeState) -> None:
+        self._quarantine = PatternQuarantine(limits.per_pattern, totals.quarantined)
+        self._lookalikes = NearDuplicateTrap(limits.lookalikes, totals.lookalikes, border.watch)
 
     def sift(self, result: ParseResult, url: str) -> ParseResult:
         """Take out the links that lead into a trap, counted by rule like those that a child drops."""

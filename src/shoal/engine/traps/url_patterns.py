@@ -13,8 +13,8 @@ import logging
 import time
 from collections.abc import Callable, MutableMapping, Sequence
 
-from shoal.engine.traps.heavy_hitters import Frequent
-from shoal.model.crawl_totals import Closed
+from shoal.engine.traps.heavy_hitters import HeavyHitters
+from shoal.model.crawl_totals import ClosedPattern
 from shoal.model.request import Link, unpack
 from shoal.model.url_pattern import pattern_of
 
@@ -26,20 +26,20 @@ PATTERNS = 4096
 GENERATION = 8192  # fingerprints
 
 
-class Quarantine:
+class PatternQuarantine:
     """Watches the links of a crawl. `most` URLs of one pattern may come in an hour; 0: any number."""
 
     def __init__(
         self,
         most: int,
-        closed: MutableMapping[str, Closed] | None = None,
+        closed: MutableMapping[str, ClosedPattern] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._most = most
         self._closed = {} if closed is None else closed  # by pattern
         self._clock = clock
         self._since = clock()
-        self._counts = Frequent(PATTERNS)
+        self._counts = HeavyHitters(PATTERNS)
         self._counted: set[int] = set()  # fingerprints, and those of the generation before
         self._counted_before: set[int] = set()
         # Only links of these are looked at one by one.
@@ -73,7 +73,7 @@ class Quarantine:
         url = unpack(link.packed).url
         pattern = pattern_of(url)
         if self._counts.add(pattern, SAMPLE) > self._most and pattern not in self._closed:
-            self._closed[pattern] = Closed(self._most, url)
+            self._closed[pattern] = ClosedPattern(self._most, url)
             self._hosts.add(link.host)
             facts = {"pattern": pattern, "more_than": self._most, "example": url}
             log.warning("links.quarantined", extra=facts)

@@ -14,11 +14,11 @@ from time import monotonic, time
 from types import TracebackType
 from typing import Protocol, Self
 
-from shoal.fetch.gate import Held
+from shoal.fetch.gate import HeldSlots
 from shoal.fetch.http.budget import Budget
 from shoal.fetch.http.connection import Connection
 from shoal.fetch.http.decode import Decoder
-from shoal.fetch.http.dial import Dialer, Resolver
+from shoal.fetch.http.dial import AddressResolver, Dialer
 from shoal.fetch.http.guard import Guard, Origin, refused
 from shoal.fetch.http.message import Headers, Message, compose
 from shoal.fetch.http.pool import Pool
@@ -34,7 +34,7 @@ ORIGINS = 20_000  # checked origins remembered
 DEFAULT_LIMITS = FetchLimits()
 
 
-class Turn(Protocol):
+class SendTurn(Protocol):
     """Leave to send, asked for at the moment of writing."""
 
     async def take(self) -> float:
@@ -52,7 +52,7 @@ class HttpClient:
 
     def __init__(
         self,
-        resolver: Resolver,
+        resolver: AddressResolver,
         guard: Guard,
         *,
         idle_connections: int = 256,
@@ -93,9 +93,9 @@ class HttpClient:
         headers: Headers = (),
         body: bytes = b"",
         limits: FetchLimits = DEFAULT_LIMITS,
-        turn: Turn | None = None,
-    ) -> Response | Failure | Held:
-        """Fetch a canonical URL once. `Held`: its turn is too far off, and nothing was sent."""
+        turn: SendTurn | None = None,
+    ) -> Response | Failure | HeldSlots:
+        """Fetch a canonical URL once. `HeldSlots`: its turn is too far off, and nothing was sent."""
         origin = self._origins.get(url[: url.find("/", 8)]) or self._check(url)
         if isinstance(origin, Failure):
             return origin
@@ -133,9 +133,9 @@ class HttpClient:
         connection: Connection,
         message: Message,
         limits: FetchLimits,
-        turn: Turn | None,
+        turn: SendTurn | None,
         started_at: float,
-    ) -> Response | Failure | Held:
+    ) -> Response | Failure | HeldSlots:
         """Run one exchange. The connection ends up in the pool or closed, whatever happens."""
         exchange = connection.exchange
         self._busy.add(connection)
@@ -144,7 +144,7 @@ class HttpClient:
                 asked_at = monotonic()
                 if wait := await turn.take():
                     self._pool.put(connection)
-                    return Held(wait)
+                    return HeldSlots(wait)
                 started_at += monotonic() - asked_at  # the wait was not the server's doing
             if connection.closed:
                 return Failure(FailureClass.CONNECT, "closed by the server before the request")

@@ -13,7 +13,7 @@ from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
 
 
-class Resolver(Protocol):
+class AddressResolver(Protocol):
     async def resolve(self, host: str) -> Answer: ...
 
 
@@ -21,7 +21,7 @@ class Dialer:
     """Opens connections that the guard allows. There is no switch that turns certificate checks off."""
 
     def __init__(
-        self, resolver: Resolver, guard: Guard, budget: Budget, *, ca_file: str | None = None
+        self, resolver: AddressResolver, guard: Guard, budget: Budget, *, ca_file: str | None = None
     ) -> None:
         self._resolver = resolver
         self._guard = guard

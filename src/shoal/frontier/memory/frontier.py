@@ -16,7 +16,7 @@ from shoal.frontier.results import (
     Committed,
     HostView,
     Opened,
-    Robots,
+    StoredRobots,
     Unparsed,
     Validator,
 )
@@ -334,7 +334,7 @@ class MemoryFrontier(MemoryReader):
         return self._view(known)
 
     async def robots_set(self, host: str, *, expires: float, status: int, body: bytes) -> None:
-        self._robots[host] = Robots(expires, status, body)
+        self._robots[host] = StoredRobots(expires, status, body)
 
     def restart(self) -> None:
         """Do what the death of the owner does to a frontier that survives it: every crawl is to be opened

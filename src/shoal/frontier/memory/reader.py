@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
 from shoal.frontier.governor import host_view
 from shoal.frontier.memory.state import Host, State
-from shoal.frontier.results import STATES, Audit, Counts, DeadLetter, HostView, Robots, Validator
+from shoal.frontier.results import STATES, Audit, Counts, DeadLetter, HostView, StoredRobots, Validator
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack
@@ -17,7 +17,7 @@ class MemoryReader:
         self._state = State(clock)
         self._validators: dict[str, dict[int, Validator]] = {}
         self._checkpoints: dict[str, bytes] = {}
-        self._robots: dict[str, Robots] = {}
+        self._robots: dict[str, StoredRobots] = {}
 
     async def crawls(self) -> list[str]:
         return list(self._state.crawls)
@@ -109,7 +109,7 @@ class MemoryReader:
         lanes = [lane for crawl in host.joined for lane in crawl.lanes.values() if lane.host is host]
         return host_view(host.name, host, waiting=sum(len(lane.waiting) for lane in set(lanes)))
 
-    async def robots_get(self, host: str) -> Robots | None:
+    async def robots_get(self, host: str) -> StoredRobots | None:
         """Recall a host's robots.txt; None: not known, or expired."""
         known = self._robots.get(host)
         return known if known is not None and known.expires > self._read_clock() else None

@@ -13,8 +13,8 @@ from shoal.frontier.redis import keys
 from shoal.frontier.redis.records import (
     EMPTY,
     RANK,
-    Host,
-    Lane,
+    StoredHost,
+    StoredLane,
     chunk_size,
     unpack_entry,
     unpack_fp,
@@ -22,11 +22,11 @@ from shoal.frontier.redis.records import (
     unpack_parsing,
     unpack_record,
 )
-from shoal.frontier.redis.scan import Slices
+from shoal.frontier.redis.scan import ShardScan
 from shoal.frontier.results import STATES, Audit
 from shoal.frontier.rules import place_in_line
 from shoal.model.request import trace_id
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 
 SHOWN = 20  # problems of one kind that are named one by one
 
@@ -61,7 +61,7 @@ class Recount:
             self.problem(f"the counter of {what} says {told:.0f}, the data {found:.0f}")
 
 
-async def audit(store: RedisStore, crawl: int) -> Audit:
+async def audit(store: RedisClient, crawl: int) -> Audit:
     """Recount one crawl, and look for lanes that nobody would ever serve."""
     recount = Recount()
     seen = 0
@@ -87,12 +87,12 @@ async def audit(store: RedisStore, crawl: int) -> Audit:
 
 
 class _ShardAudit:
-    def __init__(self, store: RedisStore, tag: str, crawl: int, recount: Recount) -> None:
+    def __init__(self, store: RedisClient, tag: str, crawl: int, recount: Recount) -> None:
         self._store = store
         self._tag = tag
         self._crawl = crawl
         self._recount = recount
-        self._slices = Slices(store, tag)
+        self._slices = ShardScan(store, tag)
 
     async def run(self) -> int:
         """Recount a shard; return how many fingerprints it has seen."""
@@ -148,7 +148,7 @@ class _ShardAudit:
                 if lane.crawl == self._crawl:
                     await self._lane(host, lane, lines[key].get(host.name))
 
-    async def _lane(self, host: Host, lane: Lane, place: float | None) -> None:
+    async def _lane(self, host: StoredHost, lane: StoredLane, place: float | None) -> None:
         found = [band async for band in self._waiting(host, lane)]
         where = f"{host.name} {lane.pool}"
         band = min(found, default=EMPTY)
@@ -161,7 +161,7 @@ class _ShardAudit:
         if place is not None and place != place_in_line(lane.band, host.ready, lane.moment):
             self._recount.problem(f"a lane at another place in line than is its own: {where}")
 
-    async def _waiting(self, host: Host, lane: Lane) -> AsyncIterator[int]:
+    async def _waiting(self, host: StoredHost, lane: StoredLane) -> AsyncIterator[int]:
         """Go through what waits in a lane; give the band of each."""
         async for entry, score in self._slices.sorted(lane.returned(self._tag, host.name)):
             self._recount.place("waiting", unpack_entry(entry).fingerprint)

@@ -8,12 +8,12 @@ from shoal.frontier.redis.packing import fitting, pack_paces
 from shoal.frontier.redis.reader import SLICE, RedisReader
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.seen import Approximate
-from shoal.frontier.redis.shard_picker import Rota
+from shoal.frontier.redis.shard_picker import ShardPicker
 from shoal.frontier.results import Opened
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 
 Given = list[float | str]  # terms in the order of terms_set.lua; "": not given
 
@@ -21,7 +21,7 @@ _RULES = 6  # fields of SlowdownRules
 
 
 class RedisCrawls(RedisReader):
-    def __init__(self, store: RedisStore, scripts: Scripts, rota: Rota) -> None:
+    def __init__(self, store: RedisClient, scripts: Scripts, rota: ShardPicker) -> None:
         super().__init__(store, scripts)
         self._rota = rota
         self._opened: dict[str, int] = {}  # name -> number

@@ -16,7 +16,7 @@ Ordered = tuple[float, DeadLetter]  # with its place in the order of acceptance
 MOST_LETTERS = 100  # per call
 
 
-class RedisLetters(RedisCrawls):
+class RedisDeadLetters(RedisCrawls):
     async def replay(
         self,
         crawl: str,

@@ -20,14 +20,14 @@ from shoal.frontier.redis import records as stored
 from shoal.frontier.redis.hosts import RedisHosts
 from shoal.frontier.redis.packing import Held
 from shoal.frontier.redis.scripts import SCRIPTS, Scripts
-from shoal.frontier.redis.shard_picker import Rota
+from shoal.frontier.redis.shard_picker import ShardPicker
 from shoal.frontier.redis.shards import by_shard, chunks
 from shoal.frontier.redis.spill import LaneName, Spilling
 from shoal.frontier.results import Added, Committed
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
 from shoal.model.request import Link
-from shoal.redis_client import EPOCH, Full, RedisStore, Script, ScriptArgument
+from shoal.redis_client import EPOCH, Full, RedisClient, Script, ScriptArgument
 
 # The largest calls whose script stays within a few milliseconds, in which nobody else is served.
 MOST_LINKS, MOST_LEASES = 200, 100
@@ -38,13 +38,13 @@ class RedisFrontier(RedisHosts):
 
     def __init__(
         self,
-        store: RedisStore,
+        store: RedisClient,
         *,
         scripts: Scripts = SCRIPTS,
         spilling: Spilling | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(store, scripts, Rota(store.shards, clock))
+        super().__init__(store, scripts, ShardPicker(store.shards, clock))
         self._spilling = spilling or Spilling(store, self._scripts)
         self._calls = (f"{secrets.token_hex(8)}{number:x}" for number in itertools.count())
 
@@ -52,7 +52,7 @@ class RedisFrontier(RedisHosts):
     @asynccontextmanager
     async def open(cls, dsn: str) -> AsyncIterator["RedisFrontier"]:
         """Connect to a store."""
-        async with RedisStore.open(dsn) as store:
+        async with RedisClient.open(dsn) as store:
             yield cls(store)
 
     # --- adding and leasing ----------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from shoal.frontier.redis.packing import Held, pack_held
 
 
-class Hand:
+class HeldLeases:
     def __init__(self) -> None:
         self._deadlines: dict[Held, float] = {}  # by our own clock; in the order in which they were leased
         self._suspects: dict[Held, tuple[str, str]] = {}  # -> holder and tag

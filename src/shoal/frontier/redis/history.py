@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 from shoal.frontier.redis import keys
 from shoal.frontier.redis.records import (
-    Lane,
-    Record,
+    StoredLane,
+    StoredRecord,
     pack_fp,
     unpack_entry,
     unpack_leased,
@@ -16,20 +16,20 @@ from shoal.frontier.redis.records import (
     unpack_parsing,
     unpack_record,
 )
-from shoal.frontier.redis.scan import SLICE, Slices
+from shoal.frontier.redis.scan import SLICE, ShardScan
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.seen import seen_hash
-from shoal.frontier.results import Story
+from shoal.frontier.results import RequestHistory
 from shoal.model.request import unpack
-from shoal.redis_client import RedisStore, ScriptArgument
+from shoal.redis_client import RedisClient, ScriptArgument
 
 FP_AT = 12  # bytes of an ENTRY before the fingerprint
 
 
-class StorySearch:
+class HistorySearch:
     """Looks for one request of a crawl."""
 
-    def __init__(self, store: RedisStore, scripts: Scripts, crawl: str, number: int, fp: int) -> None:
+    def __init__(self, store: RedisClient, scripts: Scripts, crawl: str, number: int, fp: int) -> None:
         self._store = store
         self._scripts = scripts
         self._crawl = crawl
@@ -37,7 +37,7 @@ class StorySearch:
         self._fp = fp
         self._packed = pack_fp(fp)
 
-    async def run(self) -> Story | None:
+    async def run(self) -> RequestHistory | None:
         """Find it; None: the crawl has never accepted it."""
         for tag in self._store.tags():
             for look in (self._parsing, self._dead, self._leased, self._delayed, self._waiting):
@@ -46,23 +46,25 @@ class StorySearch:
         for tag in self._store.tags():
             arguments: list[ScriptArgument] = [self._number, str(self._fp), seen_hash(self._fp)]
             if await self._store.run(self._scripts.seen_get, tag, arguments):
-                return Story(self._crawl, self._fp, "done", ())
+                return RequestHistory(self._crawl, self._fp, "done", ())
         return None
 
-    async def _parsing(self, tag: str) -> Story | None:
+    async def _parsing(self, tag: str) -> RequestHistory | None:
         packed = await self._store.do(tag, "HGET", keys.parsing(tag, self._number), self._packed)
         if packed is None:
             return None
         page, holder, record = unpack_parsing(packed)
         request = unpack(record.entry.packed)
-        return Story(self._crawl, self._fp, "parsing", (), request, page, request.found_on, holder=holder)
+        return RequestHistory(
+            self._crawl, self._fp, "parsing", (), request, page, request.found_on, holder=holder
+        )
 
-    async def _dead(self, tag: str) -> Story | None:
+    async def _dead(self, tag: str) -> RequestHistory | None:
         packed = await self._store.do(tag, "HGET", keys.letters(tag, self._number), self._packed)
         if packed is None:
             return None
         _, letter = unpack_letter(self._crawl, packed)
-        return Story(
+        return RequestHistory(
             self._crawl,
             self._fp,
             "dead",
@@ -77,7 +79,7 @@ class StorySearch:
             holder=letter.holder,
         )
 
-    async def _leased(self, tag: str) -> Story | None:
+    async def _leased(self, tag: str) -> RequestHistory | None:
         field = self._number.to_bytes(4, "big") + self._packed
         for token in await self._store.do(tag, "ZRANGE", keys.deadlines(tag), 0, -1):
             batch = keys.batch(tag, token.decode())
@@ -86,7 +88,7 @@ class StorySearch:
                 return self._queued("leased", unpack_leased(leased).record, holder=head[1:].decode())
         return None
 
-    async def _delayed(self, tag: str) -> Story | None:
+    async def _delayed(self, tag: str) -> RequestHistory | None:
         offset = float(await self._store.do(tag, "HGET", keys.meta(tag), "offset") or 0.0)
         async for packed, due in self._scan(tag, keys.delayed(tag, self._number), "*"):
             record = unpack_record(packed)
@@ -94,23 +96,23 @@ class StorySearch:
                 return self._queued("delayed", record, due=due - offset)
         return None
 
-    async def _waiting(self, tag: str) -> Story | None:
+    async def _waiting(self, tag: str) -> RequestHistory | None:
         pattern = b"?" * FP_AT + b"".join(b"\\" + bytes((byte,)) for byte in self._packed) + b"*"
-        async for host in Slices(self._store, tag).hosts():
+        async for host in ShardScan(self._store, tag).hosts():
             for lane in host.lanes:
                 if lane.crawl != self._number:
                     continue
                 async for entry in self._entries(tag, host.name, lane, pattern):
-                    record = Record(lane.crawl, host.name, lane.pool, unpack_entry(entry))
+                    record = StoredRecord(lane.crawl, host.name, lane.pool, unpack_entry(entry))
                     return self._queued("waiting", record)
         return None
 
-    async def _entries(self, tag: str, host: str, lane: Lane, pattern: bytes) -> AsyncIterator[bytes]:
+    async def _entries(self, tag: str, host: str, lane: StoredLane, pattern: bytes) -> AsyncIterator[bytes]:
         """Give the entries of a lane that have the fingerprint."""
         async for entry, _ in self._scan(tag, lane.returned(tag, host), pattern):
             yield entry
         for band in lane.bands:
-            async for entry in Slices(self._store, tag).list(lane.fresh(tag, host, band)):
+            async for entry in ShardScan(self._store, tag).list(lane.fresh(tag, host, band)):
                 if entry[FP_AT : FP_AT + len(self._packed)] == self._packed:
                     yield entry
 
@@ -123,8 +125,10 @@ class StorySearch:
             if cursor == b"0":
                 return
 
-    def _queued(self, state: str, record: Record, *, due: float | None = None, holder: str = "") -> Story:
+    def _queued(
+        self, state: str, record: StoredRecord, *, due: float | None = None, holder: str = ""
+    ) -> RequestHistory:
         request = unpack(record.entry.packed)
-        return Story(
+        return RequestHistory(
             self._crawl, self._fp, state, (), request, found_on=request.found_on, due=due, holder=holder
         )

@@ -1,23 +1,23 @@
 """Hosts on Redis: their pace, rests and pauses, and how they are shown."""
 
-from shoal.frontier.redis.dead_letters import RedisLetters
-from shoal.frontier.redis.held_leases import Hand
+from shoal.frontier.redis.dead_letters import RedisDeadLetters
+from shoal.frontier.redis.held_leases import HeldLeases
 from shoal.frontier.redis.packing import fitting
-from shoal.frontier.redis.rate_tickets import Turns
+from shoal.frontier.redis.rate_tickets import RateTickets
 from shoal.frontier.redis.scripts import Scripts
-from shoal.frontier.redis.shard_picker import Rota
+from shoal.frontier.redis.shard_picker import ShardPicker
 from shoal.frontier.redis.views import view_of, views_in
 from shoal.frontier.results import HostView
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 
 NOT_SET = -1  # instead of an interval, burst or concurrency: what the crawls say
 
 
-class RedisHosts(RedisLetters):
-    def __init__(self, store: RedisStore, scripts: Scripts, rota: Rota) -> None:
+class RedisHosts(RedisDeadLetters):
+    def __init__(self, store: RedisClient, scripts: Scripts, rota: ShardPicker) -> None:
         super().__init__(store, scripts, rota)
-        self._hand = Hand()
-        self._turns = Turns(store, scripts.turn)
+        self._hand = HeldLeases()
+        self._turns = RateTickets(store, scripts.turn)
 
     async def host_set(
         self,

@@ -9,27 +9,27 @@ import asyncio
 from collections import defaultdict
 from dataclasses import dataclass
 
-from shoal.redis_client import EPOCH, RedisStore, Script, ScriptArgument
+from shoal.redis_client import EPOCH, RedisClient, Script, ScriptArgument
 
 
 @dataclass(slots=True, eq=False)
-class Wish:
+class TicketRequest:
     host: str
     interval: float
     leeway: float
     wait: float | None = None  # the answer
 
 
-class Turns:
-    def __init__(self, store: RedisStore, script: Script) -> None:
+class RateTickets:
+    def __init__(self, store: RedisClient, script: Script) -> None:
         self._store = store
         self._script = script
-        self._gathered: defaultdict[str, list[Wish]] = defaultdict(list)
+        self._gathered: defaultdict[str, list[TicketRequest]] = defaultdict(list)
         self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def take(self, host: str, interval: float, leeway: float) -> float:
         """Take a turn and return 0.0, or return the seconds until it comes."""
-        tag, wish = self._store.tag_of(host), Wish(host, interval, leeway)
+        tag, wish = self._store.tag_of(host), TicketRequest(host, interval, leeway)
         self._gathered[tag].append(wish)
         try:
             async with self._asking[tag]:

@@ -5,9 +5,9 @@ from typing import Any, TypeVar
 
 from shoal.frontier.redis import keys
 from shoal.frontier.redis.audit import audit
-from shoal.frontier.redis.history import StorySearch
+from shoal.frontier.redis.history import HistorySearch
 from shoal.frontier.redis.records import unpack_fp, unpack_letter, unpack_parsing
-from shoal.frontier.redis.scan import Slices
+from shoal.frontier.redis.scan import ShardScan
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.seen import mistaken
 from shoal.frontier.redis.views import view_of, views_in
@@ -18,8 +18,8 @@ from shoal.frontier.results import (
     HostQueue,
     HostView,
     Measured,
-    Robots,
-    Story,
+    RequestHistory,
+    StoredRobots,
     Unparsed,
     Validator,
 )
@@ -27,7 +27,7 @@ from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.redis_client.fan_out import together
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ _NO_STATES = ("purged", ITEMS)  # counters that are no part of `Counts`
 
 
 class RedisReader:
-    def __init__(self, store: RedisStore, scripts: Scripts) -> None:
+    def __init__(self, store: RedisClient, scripts: Scripts) -> None:
         self._store = store
         self._scripts = scripts
         self._home = store.tag(0)  # of what belongs to no shard
@@ -175,7 +175,7 @@ class RedisReader:
         """
         number = await self.number(crawl)
         for tag in self._store.tags():
-            async for fp, packed in Slices(self._store, tag).hash(keys.parsing(tag, number)):
+            async for fp, packed in ShardScan(self._store, tag).hash(keys.parsing(tag, number)):
                 yield unpack_fp(fp), unpack_parsing(packed)[0]
             async for _, letter in self._letters(tag, crawl, number):
                 if letter.page is not None:
@@ -185,10 +185,10 @@ class RedisReader:
         """Count every set again from the data and compare."""
         return await audit(self._store, await self.number(crawl))
 
-    async def story(self, crawl: str, fingerprint: int) -> Story | None:
+    async def story(self, crawl: str, fingerprint: int) -> RequestHistory | None:
         """Tell what became of one request, by looking through everything; None: it was never accepted."""
         number = await self.number(crawl)
-        return await StorySearch(self._store, self._scripts, crawl, number, fingerprint).run()
+        return await HistorySearch(self._store, self._scripts, crawl, number, fingerprint).run()
 
     async def validators(self, crawl: str, fingerprints: Sequence[int]) -> dict[int, Validator]:
         """Find nothing: a fleet keeps no record of pages that are done."""
@@ -234,14 +234,14 @@ class RedisReader:
             for view in of_shard
         ]
 
-    async def robots_get(self, host: str) -> Robots | None:
+    async def robots_get(self, host: str) -> StoredRobots | None:
         """Recall a host's robots.txt; None: not known, or expired."""
         tag = self._store.tag_of(host)
         found = await self._store.run(self._scripts.robots_get, tag, [host])
-        return None if found is None else Robots(float(found[0]), int(found[1]), found[2])
+        return None if found is None else StoredRobots(float(found[0]), int(found[1]), found[2])
 
 
-def tags_of(store: RedisStore, host: str) -> list[str]:
+def tags_of(store: RedisClient, host: str) -> list[str]:
     return [store.tag_of(host)] if host else store.tags()
 
 

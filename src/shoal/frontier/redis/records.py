@@ -39,7 +39,7 @@ def unpack_fp(packed: bytes) -> int:
     return int(_fingerprint.unpack(packed)[0])
 
 
-class Entry(msgspec.Struct, frozen=True):
+class StoredEntry(msgspec.Struct, frozen=True):
     """A request as it waits in a lane."""
 
     ordinal: int
@@ -52,31 +52,33 @@ class Entry(msgspec.Struct, frozen=True):
     packed: bytes
 
 
-class Record(msgspec.Struct, frozen=True):
+class StoredRecord(msgspec.Struct, frozen=True):
     """A request outside a lane: it brings along where it belongs."""
 
     crawl: int
     host: str
     pool: str
-    entry: Entry
+    entry: StoredEntry
 
 
-class Leased(msgspec.Struct, frozen=True):
+class StoredLease(msgspec.Struct, frozen=True):
     leased_until: float
     landed: bool
     interval: float  # of its host, and its burst: the pace under which it was leased
     burst: int
-    record: Record
+    record: StoredRecord
 
 
-def unpack_entry(packed: bytes) -> Entry:
+def unpack_entry(packed: bytes) -> StoredEntry:
     high, low, attempts, crashes, rests, priority, fp = _entry.unpack_from(packed)
     position, first_at = _entry.size, None
     if attempts + rests:
         [first_at] = _double.unpack_from(packed, position)
         position += _double.size
     ordinal = (high << 32) + low
-    return Entry(ordinal, unpack_fp(fp), attempts, crashes, rests, priority, first_at, packed[position:])
+    return StoredEntry(
+        ordinal, unpack_fp(fp), attempts, crashes, rests, priority, first_at, packed[position:]
+    )
 
 
 def score_of(packed: bytes) -> int:
@@ -90,17 +92,17 @@ def _short_at(packed: bytes, position: int) -> tuple[str, int]:
     return packed[position + 1 : end].decode(), end
 
 
-def unpack_record(packed: bytes, position: int = 0) -> Record:
+def unpack_record(packed: bytes, position: int = 0) -> StoredRecord:
     [crawl] = struct.unpack_from(">I", packed, position)
     host, position = _short_at(packed, position + 4)
     pool, position = _short_at(packed, position)
-    return Record(crawl, host, pool, unpack_entry(packed[position:]))
+    return StoredRecord(crawl, host, pool, unpack_entry(packed[position:]))
 
 
-def unpack_leased(packed: bytes, position: int = 0) -> Leased:
+def unpack_leased(packed: bytes, position: int = 0) -> StoredLease:
     leased_until, _, landed, interval, burst = _leased.unpack_from(packed, position)
     record = unpack_record(packed, position + _leased.size)
-    return Leased(leased_until, bool(landed), interval, burst, record)
+    return StoredLease(leased_until, bool(landed), interval, burst, record)
 
 
 def unpack_grants(
@@ -158,7 +160,7 @@ def pack_dated(ordinal: float, fingerprint: int) -> bytes:
     return _dated.pack(ordinal, pack_fp(fingerprint))
 
 
-def unpack_parsing(packed: bytes) -> tuple[PageRecord, str, Record]:
+def unpack_parsing(packed: bytes) -> tuple[PageRecord, str, StoredRecord]:
     """Give a page that is still to be parsed, who fetched it, and its request."""
     id_size, size = _page.unpack_from(packed)
     start = _page.size + id_size
@@ -177,7 +179,7 @@ def chunk_size(id: bytes) -> int:
     return int(id.partition(b"-")[0])
 
 
-class Lane(msgspec.Struct, frozen=True):
+class StoredLane(msgspec.Struct, frozen=True):
     """A lane as its host's state has it."""
 
     crawl: int
@@ -214,17 +216,17 @@ class Lane(msgspec.Struct, frozen=True):
         return keys.line(tag, self.crawl, self.pool, suspect=self.is_suspect)
 
 
-class Host(msgspec.Struct, frozen=True):
+class StoredHost(msgspec.Struct, frozen=True):
     """What a host's state says of its lanes, and of whether they may be served."""
 
     name: str
     ready: float
     inflight: int
     open: bool
-    lanes: list[Lane]
+    lanes: list[StoredLane]
 
 
-def unpack_host(name: str, packed: bytes) -> Host:
+def unpack_host(name: str, packed: bytes) -> StoredHost:
     """Read HOST and its lanes."""
     tat, _, rest_until, _, interval, _, burst, concurrency, inflight, *_, flags, number = _host.unpack_from(
         packed
@@ -234,6 +236,6 @@ def unpack_host(name: str, packed: bytes) -> Host:
         crawl, lane_flags, head, fresh, moment = _lane.unpack_from(packed, position)
         pool, position = _short_at(packed, position + _lane.size)
         bands = [one for one in range(LOWEST_BAND + 1) if fresh >> one & 1]
-        lanes.append(Lane(crawl, lane_flags, head, bands, moment, pool))
+        lanes.append(StoredLane(crawl, lane_flags, head, bands, moment, pool))
     ready = max(rest_until, tat - (burst - 1) * interval)
-    return Host(name, ready, inflight, inflight < concurrency and not flags & PAUSED, lanes)
+    return StoredHost(name, ready, inflight, inflight < concurrency and not flags & PAUSED, lanes)

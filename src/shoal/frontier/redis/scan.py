@@ -3,14 +3,14 @@
 from collections.abc import AsyncIterator
 
 from shoal.frontier.redis import keys
-from shoal.frontier.redis.records import Host, unpack_host
-from shoal.redis_client import RedisStore
+from shoal.frontier.redis.records import StoredHost, unpack_host
+from shoal.redis_client import RedisClient
 
 SLICE = 500
 
 
-class Slices:
-    def __init__(self, store: RedisStore, tag: str) -> None:
+class ShardScan:
+    def __init__(self, store: RedisClient, tag: str) -> None:
         self._store = store
         self._tag = tag
 
@@ -45,7 +45,7 @@ class Slices:
                 return
             first += SLICE
 
-    async def hosts(self) -> AsyncIterator[Host]:
+    async def hosts(self) -> AsyncIterator[StoredHost]:
         """Go through the hosts of the shard."""
         async for name, packed in self.hash(keys.hosts(self._tag)):
             yield unpack_host(name.decode(), packed)

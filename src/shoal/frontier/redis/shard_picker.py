@@ -17,7 +17,7 @@ IDLE_FIRST, IDLE_LONGEST = 0.5, 12.0
 OVERTAKEN_FIRST, OVERTAKEN_LONGEST = 0.02, 1.0
 
 
-class Rota:
+class ShardPicker:
     def __init__(self, shards: int, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._shards = range(shards)

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 
 T = TypeVar("T")
 
 
-def by_shard(store: RedisStore, things: Iterable[T], host_of: Callable[[T], str]) -> dict[str, list[T]]:
+def by_shard(store: RedisClient, things: Iterable[T], host_of: Callable[[T], str]) -> dict[str, list[T]]:
     """Group by the tag of their host's shard; within one, the order stays."""
     shards: dict[str, list[T]] = {}
     for thing in things:

@@ -28,7 +28,7 @@ from shoal.frontier.redis.records import score_of
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.rules import LOWEST_BAND
 from shoal.model.errors import Misconfigured, ShoalError
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Tail(NamedTuple):
 class Spilling:
     def __init__(
         self,
-        store: RedisStore,
+        store: RedisClient,
         scripts: Scripts,
         chunks: ChunkStore | None = None,
         *,

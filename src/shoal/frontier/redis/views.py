@@ -5,13 +5,13 @@ from typing import Any
 
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.results import HostView
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 
 SLICE = 200  # hosts that one call looks at
 
 
 async def views_in(
-    store: RedisStore,
+    store: RedisClient,
     scripts: Scripts,
     tag: str,
     crawls: Collection[int],

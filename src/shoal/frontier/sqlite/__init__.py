@@ -8,6 +8,6 @@ next start its row says whom to charge.
 """
 
 from shoal.frontier.sqlite.frontier import SqliteFrontier
-from shoal.frontier.sqlite.reader import Reader
+from shoal.frontier.sqlite.reader import SqliteReader
 
-__all__ = ["Reader", "SqliteFrontier"]
+__all__ = ["SqliteFrontier", "SqliteReader"]

@@ -5,11 +5,13 @@ from collections.abc import Iterable
 from shoal.frontier.rules import band
 from shoal.frontier.sqlite.budget import within
 from shoal.frontier.sqlite.changes import Changes
-from shoal.frontier.sqlite.state import Crawl, State
+from shoal.frontier.sqlite.state import CrawlState, FrontierState
 from shoal.model.request import Link
 
 
-def admit(state: State, crawl: Crawl, links: Iterable[Link], changes: Changes, now: float) -> tuple[int, int]:
+def admit(
+    state: FrontierState, crawl: CrawlState, links: Iterable[Link], changes: Changes, now: float
+) -> tuple[int, int]:
     """Accept links; return how many were new and how many had been seen."""
     if crawl.terms.host_budget:
         links = within(crawl, links, changes)

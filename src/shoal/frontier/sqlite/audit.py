@@ -10,7 +10,7 @@ from shoal.frontier.sqlite.deferred_deletes import spent_ids
 from shoal.frontier.sqlite.load import decode_counts, id_range, seen_log
 from shoal.frontier.sqlite.packing import unpacked
 from shoal.frontier.sqlite.seen import SeenSet
-from shoal.frontier.sqlite.state import ORDINAL_BITS, Crawl, State
+from shoal.frontier.sqlite.state import ORDINAL_BITS, CrawlState, FrontierState
 from shoal.model.request import trace_id
 
 SHOWN = 20  # problems of one kind that are named one by one
@@ -67,7 +67,7 @@ def _explain(problems: "_Problems", seen: SeenSet, places: Iterable[tuple[str, s
             problems.add(f"accepted but in no place: {trace_id(fp)}")
 
 
-def audit_state(state: State, crawl: Crawl) -> list[str]:
+def audit_state(state: FrontierState, crawl: CrawlState) -> list[str]:
     """Compare the half in RAM with its own counters, and look for lanes that nobody would ever serve."""
     problems = _Problems()
     counts = crawl.counts

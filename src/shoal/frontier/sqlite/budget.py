@@ -4,13 +4,13 @@ import sqlite3
 from collections.abc import Iterable
 
 from shoal.frontier.sqlite.changes import Changes
-from shoal.frontier.sqlite.state import Crawl
+from shoal.frontier.sqlite.state import CrawlState
 from shoal.model.request import Link
 
 _PREFIX = "brought/"  # of the keys under which the counts lie among the crawl's values
 
 
-def within(crawl: Crawl, links: Iterable[Link], changes: Changes) -> list[Link]:
+def within(crawl: CrawlState, links: Iterable[Link], changes: Changes) -> list[Link]:
     """Keep the links that are known, and of the others as many as their hosts have left."""
     brought, kept = crawl.brought, []
     here: set[int] = set()

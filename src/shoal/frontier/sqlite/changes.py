@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shoal.frontier.sqlite.deferred_deletes import Spent
+from shoal.frontier.sqlite.deferred_deletes import DeferredDeletes
 from shoal.frontier.sqlite.packing import packed
 
 if TYPE_CHECKING:
-    from shoal.frontier.sqlite.host import Host
-    from shoal.frontier.sqlite.state import Batch, Crawl
+    from shoal.frontier.sqlite.host import HostState
+    from shoal.frontier.sqlite.state import Batch, CrawlState
 
 Params = tuple[object, ...]
 
@@ -97,16 +97,16 @@ class Changes:
     purged: list[tuple[int, int]] = field(default_factory=list)  # crawl and id of letters thrown away
     taken_up: list[tuple[int]] = field(default_factory=list)  # pages handed out to be parsed
     seen: dict[int, list[int]] = field(default_factory=dict)  # by id of the crawl
-    hosts: set["Host"] = field(default_factory=set)
+    hosts: set["HostState"] = field(default_factory=set)
     batches: set["Batch"] = field(default_factory=set)
-    crawls: set["Crawl"] = field(default_factory=set)  # whose counts changed
+    crawls: set["CrawlState"] = field(default_factory=set)  # whose counts changed
     checkpoints: list[Params] = field(default_factory=list)
     crawl_state: list[Params] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__slots__)
 
-    def write(self, database: sqlite3.Connection, spent: Spent) -> None:
+    def write(self, database: sqlite3.Connection, spent: DeferredDeletes) -> None:
         """Write everything, inside a transaction of the caller's."""
         spent.write(database, self.removed, sweep=self.sweep)
         many: Sequence[tuple[str, Sequence[Params]]] = (
@@ -138,7 +138,7 @@ class Changes:
                 database.executemany(statement, rows)
 
 
-def _host_row(host: "Host") -> Params:
+def _host_row(host: "HostState") -> Params:
     record = host.record
     return (
         host.id,

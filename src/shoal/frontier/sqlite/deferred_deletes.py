@@ -14,7 +14,7 @@ from shoal.frontier.sqlite.packing import packed, unpacked
 SWEEP_EVERY = 2048  # rows: a few milliseconds' work
 
 
-class Spent:
+class DeferredDeletes:
     def __init__(self, sweep_every: int) -> None:
         self._sweep_every = sweep_every
         self._ids: list[int] = []

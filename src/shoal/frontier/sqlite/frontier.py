@@ -8,7 +8,7 @@ from shoal.frontier.governor import host_view
 from shoal.frontier.results import Added, Committed, HostView, Unparsed, Validator
 from shoal.frontier.sqlite.admit import admit
 from shoal.frontier.sqlite.grant import grant
-from shoal.frontier.sqlite.host import Host
+from shoal.frontier.sqlite.host import HostState
 from shoal.frontier.sqlite.owner import Owner
 from shoal.frontier.sqlite.packing import unpacked_page
 from shoal.frontier.sqlite.reclaim import promote, reclaim
@@ -276,5 +276,5 @@ class SqliteFrontier(Owner):
         return [_view(host) for host in self._state.hosts.values() if host.lanes]
 
 
-def _view(host: Host) -> HostView:
+def _view(host: HostState) -> HostView:
     return host_view(host.name, host, waiting=sum(lane.size for lane in host.lanes))

@@ -6,7 +6,7 @@ from heapq import heappush
 
 from shoal.frontier.sqlite.changes import Changes
 from shoal.frontier.sqlite.lane import Lane
-from shoal.frontier.sqlite.state import Batch, Crawl, Held, Row, State
+from shoal.frontier.sqlite.state import Batch, CrawlState, FrontierState, HeldLease, RequestRow
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Grant, Lease
 from shoal.model.request import unpack
@@ -19,8 +19,8 @@ _ROWS = (
 
 
 def grant(
-    state: State,
-    crawls: Sequence[Crawl],
+    state: FrontierState,
+    crawls: Sequence[CrawlState],
     changes: Changes,
     now: float,
     *,
@@ -57,21 +57,21 @@ def grant(
     return Grant(leases, max(wait, 0.0))
 
 
-def _read(state: State, ids: Sequence[int]) -> dict[int, Row]:
-    rows: dict[int, Row] = {}
+def _read(state: FrontierState, ids: Sequence[int]) -> dict[int, RequestRow]:
+    rows: dict[int, RequestRow] = {}
     for begin in range(0, len(ids), _READ):
         chunk = ids[begin : begin + _READ]
         padded = (*chunk, *(0,) * (_READ - len(chunk)))
         for values in state.database.execute(_ROWS, padded):
-            rows[values[0]] = Row._make(values)
+            rows[values[0]] = RequestRow._make(values)
     if len(rows) < len(ids):
         raise Misconfigured(f"the store is damaged: {len(ids) - len(rows)} queued requests have no row")
     return rows
 
 
-def _hold(state: State, batch: Batch, lane: Lane, row: Row) -> Lease:
+def _hold(state: FrontierState, batch: Batch, lane: Lane, row: RequestRow) -> Lease:
     crawl, host = lane.crawl, lane.host
-    held = Held(row, lane, batch, batch.until, host.interval)
+    held = HeldLease(row, lane, batch, batch.until, host.interval)
     batch.held[row.id] = held
     crawl.out[row.fp] = held
     crawl.counts.waiting -= 1

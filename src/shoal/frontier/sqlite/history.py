@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shoal.frontier.results import HostView, Story, Tried
+from shoal.frontier.results import HostView, RequestHistory, Tried
 from shoal.frontier.rules import HostRecord, applied_pace
 from shoal.frontier.sqlite.deferred_deletes import spent_ids
 from shoal.frontier.sqlite.load import decode_terms, id_range
@@ -15,7 +15,9 @@ from shoal.model.page import PageRecord, PageRef
 from shoal.model.request import unpack
 
 
-def story(database: sqlite3.Connection, crawl_id: int, crawl: str, fp: int, now: float) -> Story | None:
+def story(
+    database: sqlite3.Connection, crawl_id: int, crawl: str, fp: int, now: float
+) -> RequestHistory | None:
     """Find a request, inside a transaction of the caller's; None: the crawl has never accepted it."""
     tried = [
         Tried(at, elapsed, status, FailureClass(kind), reason)
@@ -40,7 +42,7 @@ class _Sought:
     fp: int
     tried: list[Tried]
 
-    def queued(self, now: float) -> Iterator[Story]:
+    def queued(self, now: float) -> Iterator[RequestHistory]:
         spent = spent_ids(self.database)
         leases = {id: (holder, at) for holder, at, ids in _leases(self.database) for id in ids}
         for id, due, blob in self.database.execute(
@@ -52,7 +54,7 @@ class _Sought:
             holder, leased_at = leases.get(id, ("", None))
             state = "leased" if holder else "delayed" if due is not None and due > now else "waiting"
             request = unpack(blob)
-            yield Story(
+            yield RequestHistory(
                 self.crawl,
                 self.fp,
                 state,
@@ -64,13 +66,13 @@ class _Sought:
                 leased_at=leased_at,
             )
 
-    def parsing(self) -> Iterator[Story]:
+    def parsing(self) -> Iterator[RequestHistory]:
         for holder, blob, page in self.database.execute(
             "SELECT holder, request, page FROM parsing WHERE id BETWEEN ? AND ? AND fp = ?",
             (*id_range(self.crawl_id), self.fp),
         ):
             request = unpack(blob)
-            yield Story(
+            yield RequestHistory(
                 self.crawl,
                 self.fp,
                 "parsing",
@@ -81,14 +83,14 @@ class _Sought:
                 holder=holder,
             )
 
-    def dead(self) -> Iterator[Story]:
+    def dead(self) -> Iterator[RequestHistory]:
         for kind, reason, status, died_at, holder, blob, page in self.database.execute(
             "SELECT kind, reason, status, died_at, holder, request, page"
             " FROM dead WHERE id BETWEEN ? AND ? AND fp = ?",
             (*id_range(self.crawl_id), self.fp),
         ):
             request = unpack(blob)
-            yield Story(
+            yield RequestHistory(
                 self.crawl,
                 self.fp,
                 "dead",
@@ -103,7 +105,7 @@ class _Sought:
                 holder=holder,
             )
 
-    def ended(self) -> Iterator[Story]:
+    def ended(self) -> Iterator[RequestHistory]:
         for state, ended_at, rule, reason, found_on, segment, offset, length, *facts in self.database.execute(
             "SELECT state, ended_at, rule, reason, found_on, segment, offset, length,"
             " status, fetched_at, items, links, etag, modified, digest, elapsed, wire_bytes,"
@@ -111,7 +113,7 @@ class _Sought:
             (self.crawl_id, self.fp),
         ):
             page = PageRecord(PageRef(segment, offset, length), *facts) if state == "done" else None
-            yield Story(
+            yield RequestHistory(
                 self.crawl,
                 self.fp,
                 state,

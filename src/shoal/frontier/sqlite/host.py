@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from shoal.frontier.sqlite.lane import Lane
 
 
-class Host(Governor):
+class HostState(Governor):
     __slots__ = ("id", "lanes", "name")
 
     def __init__(self, id: int, name: str, record: HostRecord, *, last: float = -math.inf) -> None:

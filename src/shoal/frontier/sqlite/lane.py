@@ -11,9 +11,9 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shoal.frontier.sqlite.host import Host
+    from shoal.frontier.sqlite.host import HostState
     from shoal.frontier.sqlite.scheduler import Roster, Ticket
-    from shoal.frontier.sqlite.state import Crawl
+    from shoal.frontier.sqlite.state import CrawlState
 
 COMPACT = 1024  # used-up places at the front of a queue that are worth a move of what follows
 
@@ -64,7 +64,7 @@ class Lane:
     )  # fmt: skip
 
     def __init__(
-        self, id: int, crawl: "Crawl", host: "Host", pool: str, roster: "Roster", *, suspect: bool
+        self, id: int, crawl: "CrawlState", host: "HostState", pool: str, roster: "Roster", *, suspect: bool
     ) -> None:
         self.id = id
         self.crawl = crawl

@@ -15,7 +15,7 @@ from shoal.frontier.sqlite.changes import ATTEMPT
 from shoal.frontier.sqlite.deferred_deletes import sweep
 from shoal.frontier.sqlite.packing import unpacked
 from shoal.frontier.sqlite.seen import SeenSet
-from shoal.frontier.sqlite.state import ORDINAL_BITS, Crawl, CrawlTerms, Page, State
+from shoal.frontier.sqlite.state import ORDINAL_BITS, CrawlState, CrawlTerms, FrontierState, ParsingPage
 from shoal.model.failure import Failure
 from shoal.sqlite_database import transaction
 
@@ -106,7 +106,7 @@ def _log(
     )
 
 
-def load(state: State, crawl: Crawl, now: float) -> None:
+def load(state: FrontierState, crawl: CrawlState, now: float) -> None:
     """Rebuild a crawl's half in RAM, in one pass over each of its tables."""
     database = state.database
     crawl.brought = load_brought(database, crawl.id)
@@ -123,7 +123,7 @@ def load(state: State, crawl: Crawl, now: float) -> None:
     for fp, id, strikes in database.execute(
         "SELECT fp, id, strikes FROM parsing WHERE id BETWEEN ? AND ? ORDER BY id", id_range(crawl.id)
     ):
-        crawl.parsing[fp] = Page(id, strikes, taken=False)
+        crawl.parsing[fp] = ParsingPage(id, strikes, taken=False)
     [validators] = database.execute(
         "SELECT EXISTS(SELECT 1 FROM validator WHERE crawl = ?)", (crawl.id,)
     ).fetchone()
@@ -135,7 +135,7 @@ def load(state: State, crawl: Crawl, now: float) -> None:
                 state.scheduler.place(queue, now)
 
 
-def _load_requests(state: State, crawl: Crawl, now: float) -> None:
+def _load_requests(state: FrontierState, crawl: CrawlState, now: float) -> None:
     lanes = {lane.id: lane for lane in crawl.lanes.values()}
     ids = id_range(crawl.id)
     # Most requests have waited since they came. Lane and class as one number and one append a row: two

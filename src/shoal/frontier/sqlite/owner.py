@@ -12,15 +12,15 @@ from typing import Self
 import msgspec
 
 from shoal.frontier.clock import Clock
-from shoal.frontier.results import Audit, Counts, Opened, Robots
+from shoal.frontier.results import Audit, Counts, Opened, StoredRobots
 from shoal.frontier.sqlite.audit import audit_state
 from shoal.frontier.sqlite.changes import Changes
 from shoal.frontier.sqlite.deferred_deletes import SWEEP_EVERY
 from shoal.frontier.sqlite.drop import drop
 from shoal.frontier.sqlite.load import decode_counts, decode_terms, load, recover
-from shoal.frontier.sqlite.reader import Reader
+from shoal.frontier.sqlite.reader import SqliteReader
 from shoal.frontier.sqlite.reclaim import promote, set_back
-from shoal.frontier.sqlite.state import Crawl, CrawlTerms, State
+from shoal.frontier.sqlite.state import CrawlState, CrawlTerms, FrontierState
 from shoal.frontier.sqlite.wal import Checkpointer
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
@@ -39,7 +39,7 @@ ROBOTS_KEPT = 5000  # hosts whose robots.txt is remembered; those that expire fi
 ROBOTS_SWEEP = 64  # rows written between two sweeps
 
 
-class Owner(Reader):
+class Owner(SqliteReader):
     """The process that may write.
 
     Calls change the state in RAM first and then write one transaction. If that fails (a full disk, most
@@ -48,7 +48,7 @@ class Owner(Reader):
     """
 
     def __init__(
-        self, state: State, path: Path, clock: Callable[[], float], checkpointer: Checkpointer
+        self, state: FrontierState, path: Path, clock: Callable[[], float], checkpointer: Checkpointer
     ) -> None:
         super().__init__(state.database, path, clock)
         self._state = state
@@ -78,7 +78,7 @@ class Owner(Reader):
             now = clock()
             with translated(path):
                 life = recover(database, now)
-                state = State(database, opened_at=now, life=life, sweep_every=sweep_every)
+                state = FrontierState(database, opened_at=now, life=life, sweep_every=sweep_every)
             with Checkpointer(path) as checkpointer:
                 yield cls(state, path, clock, checkpointer)
         finally:
@@ -86,13 +86,13 @@ class Owner(Reader):
 
     @classmethod
     @asynccontextmanager
-    async def peek(cls, path: Path, *, clock: Callable[[], float] = time.time) -> AsyncIterator[Reader]:
+    async def peek(cls, path: Path, *, clock: Callable[[], float] = time.time) -> AsyncIterator[SqliteReader]:
         """Read a store without owning it, while its owner goes on."""
         database = connect_for_reading(path)
         try:
             if check(database, path, newest=len(MIGRATIONS)) < len(MIGRATIONS):
                 raise Misconfigured(f"{path} was written by an older Shoal: shoal crawl brings it up to date")
-            yield Reader(database, path, clock)
+            yield SqliteReader(database, path, clock)
         finally:
             database.close()
 
@@ -144,12 +144,12 @@ class Owner(Reader):
                 self._reopen(crawl, terms)
             else:
                 counts = decode_counts(known[2]) if resumed else Counts()
-                crawl = Crawl(id, name, terms, counts, paused=bool(resumed and known[3]))
+                crawl = CrawlState(id, name, terms, counts, paused=bool(resumed and known[3]))
                 self._state.crawls[name] = crawl
                 load(self._state, crawl, self._now())
         return Opened(name, resumed)
 
-    def _reopen(self, crawl: Crawl, terms: CrawlTerms) -> None:
+    def _reopen(self, crawl: CrawlState, terms: CrawlTerms) -> None:
         crawl.terms = terms
         for host in {lane.host for lane in crawl.lanes.values()}:
             host.repace()
@@ -185,12 +185,12 @@ class Owner(Reader):
             if (crawl := self._state.crawls.get(name)) is not None:
                 crawl.paused = paused
 
-    async def robots_get(self, host: str) -> Robots | None:
+    async def robots_get(self, host: str) -> StoredRobots | None:
         """Recall a host's robots.txt; None: not known, or expired."""
         rows = self._rows(
             "SELECT expires, status, body FROM robots WHERE host = ? AND expires > ?", (host, self._clock())
         )
-        return Robots(*rows[0]) if rows else None
+        return StoredRobots(*rows[0]) if rows else None
 
     async def robots_set(self, host: str, *, expires: float, status: int, body: bytes) -> None:
         with self._transaction() as database:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.frontier.results import Audit, Counts, DeadLetter, HostQueue, HostView, Measured, Story
+from shoal.frontier.results import Audit, Counts, DeadLetter, HostQueue, HostView, Measured, RequestHistory
 from shoal.frontier.sqlite.audit import audit
 from shoal.frontier.sqlite.history import host_at_rest, story
 from shoal.frontier.sqlite.load import decode_counts, id_range
@@ -24,7 +24,7 @@ from shoal.sqlite_database import translated
 _CHUNK = 256
 
 
-class Reader:
+class SqliteReader:
     """What can be told of every crawl of a store from its database alone."""
 
     def __init__(self, database: sqlite3.Connection, path: Path, clock: Callable[[], float]) -> None:
@@ -145,7 +145,7 @@ class Reader:
         with self._snapshot():
             return audit(self._database, id, self._clock())
 
-    async def story(self, crawl: str, fingerprint: int) -> Story | None:
+    async def story(self, crawl: str, fingerprint: int) -> RequestHistory | None:
         """Tell what became of one request, by looking through everything; None: it was never accepted."""
         id = self.crawl_id(crawl)
         with self._snapshot():

@@ -5,12 +5,12 @@ from heapq import heapify, heappop, heappush
 from shoal.frontier.rules import OVERRAN, poisoned
 from shoal.frontier.sqlite.changes import Changes
 from shoal.frontier.sqlite.settle import die, first_leased, let_go, note_attempt, put_back
-from shoal.frontier.sqlite.state import Held, State
+from shoal.frontier.sqlite.state import FrontierState, HeldLease
 
 
-def reclaim(state: State, changes: Changes, now: float) -> int:
+def reclaim(state: FrontierState, changes: Changes, now: float) -> int:
     """Take back every lease whose deadline has passed; return how many."""
-    expired: list[Held] = []
+    expired: list[HeldLease] = []
     while state.deadlines and state.deadlines[0][0] <= now:
         _, token, batch = heappop(state.deadlines)
         expired += [held for held in batch.held.values() if held.until <= now]
@@ -22,7 +22,7 @@ def reclaim(state: State, changes: Changes, now: float) -> int:
     return len(expired)
 
 
-def _crash(state: State, held: Held, changes: Changes, now: float) -> None:
+def _crash(state: FrontierState, held: HeldLease, changes: Changes, now: float) -> None:
     """Charge a request whose holder died or overran."""
     row, lane, crawl = held.row, held.lane, held.lane.crawl
     could = lane.host.open
@@ -39,7 +39,7 @@ def _crash(state: State, held: Held, changes: Changes, now: float) -> None:
         state.scheduler.place_all(lane.host, now)
 
 
-def promote(state: State, now: float) -> None:
+def promote(state: FrontierState, now: float) -> None:
     """Let wait what was delayed until now. The rows on disk say since when already."""
     for crawl in state.crawls.values():
         while crawl.delayed and crawl.delayed[0][0] <= now:
@@ -49,7 +49,7 @@ def promote(state: State, now: float) -> None:
             state.scheduler.push(lane, band, id, now)
 
 
-def set_back(state: State, now: float, by: float) -> None:
+def set_back(state: FrontierState, now: float, by: float) -> None:
     """Keep a clock that was set back from holding anything up: nothing is owed for longer than it can be."""
     state.opened_at = min(state.opened_at, now)
     for host in state.hosts.values():

@@ -5,13 +5,13 @@ from collections.abc import Collection
 from shoal.frontier.rules import band, parsed_again
 from shoal.frontier.sqlite.changes import Changes
 from shoal.frontier.sqlite.reader import dead_where
-from shoal.frontier.sqlite.state import Crawl, Page, State
+from shoal.frontier.sqlite.state import CrawlState, FrontierState, ParsingPage
 from shoal.model.failure import FailureClass
 
 
 def replay(
-    state: State,
-    crawl: Crawl,
+    state: FrontierState,
+    crawl: CrawlState,
     changes: Changes,
     now: float,
     *,
@@ -33,7 +33,7 @@ def replay(
         counts.revive(failure)
         if parsed_again(failure, kept=bool(kept)):
             counts.parsing += 1
-            crawl.parsing[fp] = Page(id, 0, taken=False)
+            crawl.parsing[fp] = ParsingPage(id, 0, taken=False)
             changes.reparsed.append((id,))
         else:
             counts.waiting += 1
@@ -45,8 +45,8 @@ def replay(
 
 
 def purge(
-    state: State,
-    crawl: Crawl,
+    state: FrontierState,
+    crawl: CrawlState,
     changes: Changes,
     *,
     kinds: Collection[FailureClass],

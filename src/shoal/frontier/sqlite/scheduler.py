@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
 from shoal.frontier.rules import LINE, next_moment, place_in_line
-from shoal.frontier.sqlite.host import Host
+from shoal.frontier.sqlite.host import HostState
 from shoal.frontier.sqlite.lane import Lane
 
 # What the heap sorts by, the host, the lane's moment (never the same twice), the lane.
@@ -57,7 +57,7 @@ class Scheduler:
             heap[:] = [ticket for ticket in heap if ticket[3].ticket is ticket]
             heapify(heap)
 
-    def place_all(self, host: Host, now: float) -> None:
+    def place_all(self, host: HostState, now: float) -> None:
         """Do the same for all lanes of a host: it may be asked sooner than they think."""
         for lane in host.lanes:
             self.place(lane, now)

@@ -7,7 +7,7 @@ from shoal.frontier.rules import answered, band
 from shoal.frontier.sqlite.changes import Changes
 from shoal.frontier.sqlite.lane import Lane
 from shoal.frontier.sqlite.packing import packed_page
-from shoal.frontier.sqlite.state import Crawl, Held, Page, Row, State
+from shoal.frontier.sqlite.state import CrawlState, FrontierState, HeldLease, ParsingPage, RequestRow
 from shoal.model.failure import Failure
 from shoal.model.outcome import (
     Acknowledgement,
@@ -24,14 +24,16 @@ from shoal.model.outcome import (
 from shoal.model.page import PageRecord
 
 
-def held(state: State, lease: Lease) -> Held | None:
+def held(state: FrontierState, lease: Lease) -> HeldLease | None:
     """Find what a lease holds; None: it was settled or reclaimed."""
     crawl = state.crawls.get(lease.crawl)
     found = crawl.out.get(lease.fingerprint) if crawl is not None else None
     return found if found is not None and found.batch.token == lease.token else None
 
 
-def settle(state: State, settlement: Settlement, held: Held, changes: Changes, now: float) -> None:
+def settle(
+    state: FrontierState, settlement: Settlement, held: HeldLease, changes: Changes, now: float
+) -> None:
     """Apply an outcome to what was held. Its links are the caller's to add."""
     host = held.lane.host
     could, ready = host.open, host.ready
@@ -46,7 +48,9 @@ def settle(state: State, settlement: Settlement, held: Held, changes: Changes, n
         state.scheduler.place_all(host, now)
 
 
-def _apply(state: State, settlement: Settlement, held: Held, changes: Changes, now: float) -> None:
+def _apply(
+    state: FrontierState, settlement: Settlement, held: HeldLease, changes: Changes, now: float
+) -> None:
     row, crawl, host = held.row, held.lane.crawl, held.lane.host
     counts = crawl.counts
     match settlement.outcome:
@@ -58,7 +62,7 @@ def _apply(state: State, settlement: Settlement, held: Held, changes: Changes, n
             counts.parsing += 1
             changes.removed.append(row.id)
             changes.fetched.append(_parsing_row(held, page))
-            crawl.parsing[row.fp] = Page(row.id, 0, taken=True)
+            crawl.parsing[row.fp] = ParsingPage(row.id, 0, taken=True)
         case Gone(status=status):
             counts.gone += 1
             changes.removed.append(row.id)
@@ -98,13 +102,13 @@ def _apply(state: State, settlement: Settlement, held: Held, changes: Changes, n
 
 
 def note_attempt(
-    crawl: Crawl, fp: int, failure: Failure, changes: Changes, now: float, *, elapsed: float
+    crawl: CrawlState, fp: int, failure: Failure, changes: Changes, now: float, *, elapsed: float
 ) -> None:
     """Log an attempt that brought no page."""
     changes.attempts.append((crawl.id, fp, now, elapsed, failure.status, failure.kind.value, failure.reason))
 
 
-def let_go(state: State, held: Held, changes: Changes) -> None:
+def let_go(state: FrontierState, held: HeldLease, changes: Changes) -> None:
     """End a lease, whatever is to become of its request."""
     batch, lane = held.batch, held.lane
     del lane.crawl.out[held.row.fp]
@@ -119,7 +123,7 @@ def let_go(state: State, held: Held, changes: Changes) -> None:
 
 
 def put_back(
-    state: State, lane: Lane, row: Row, changes: Changes | None, now: float, *, delay: float
+    state: FrontierState, lane: Lane, row: RequestRow, changes: Changes | None, now: float, *, delay: float
 ) -> None:
     """Let a request wait again, at once or after `delay`."""
     crawl = lane.crawl
@@ -136,7 +140,7 @@ def put_back(
 
 
 def die(
-    held: Held,
+    held: HeldLease,
     failure: Failure,
     changes: Changes,
     now: float,
@@ -168,7 +172,7 @@ def die(
     )
 
 
-def acknowledge(crawl: Crawl, acknowledgement: Acknowledgement, changes: Changes, now: float) -> bool:
+def acknowledge(crawl: CrawlState, acknowledgement: Acknowledgement, changes: Changes, now: float) -> bool:
     """End a page that was being parsed; False: it was not."""
     page = crawl.parsing.pop(acknowledgement.fingerprint, None)
     if page is None:
@@ -192,11 +196,11 @@ def acknowledge(crawl: Crawl, acknowledgement: Acknowledgement, changes: Changes
     return True
 
 
-def first_leased(held: Held) -> float:
+def first_leased(held: HeldLease) -> float:
     return held.batch.granted_at if held.row.first_at is None else held.row.first_at
 
 
-def _page_row(crawl: Crawl, fp: int, page: PageRecord, now: float) -> tuple[object, ...]:
+def _page_row(crawl: CrawlState, fp: int, page: PageRecord, now: float) -> tuple[object, ...]:
     ref = page.ref
     return (
         crawl.id,
@@ -218,7 +222,7 @@ def _page_row(crawl: Crawl, fp: int, page: PageRecord, now: float) -> tuple[obje
     )
 
 
-def _parsing_row(held: Held, page: PageRecord) -> tuple[object, ...]:
+def _parsing_row(held: HeldLease, page: PageRecord) -> tuple[object, ...]:
     row = held.row
     return (
         row.id,

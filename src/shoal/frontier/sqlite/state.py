@@ -12,8 +12,8 @@ import msgspec
 from shoal.frontier.results import Counts
 from shoal.frontier.rules import HostRecord
 from shoal.frontier.sqlite.changes import Changes
-from shoal.frontier.sqlite.deferred_deletes import SWEEP_EVERY, Spent
-from shoal.frontier.sqlite.host import Host
+from shoal.frontier.sqlite.deferred_deletes import SWEEP_EVERY, DeferredDeletes
+from shoal.frontier.sqlite.host import HostState
 from shoal.frontier.sqlite.lane import Lane
 from shoal.frontier.sqlite.scheduler import Roster, Scheduler
 from shoal.frontier.sqlite.seen import SeenSet
@@ -37,7 +37,7 @@ class CrawlTerms(msgspec.Struct, frozen=True):
         return self.hosts.get(host, self.pace)
 
 
-class Row(NamedTuple):
+class RequestRow(NamedTuple):
     """A request, as read back for a lease."""
 
     id: int
@@ -59,12 +59,12 @@ class Batch:
     granted_at: float
     until: float  # the earliest deadline in it
     extended: bool = False  # its deadlines differ
-    held: dict[int, "Held"] = field(default_factory=dict)  # by id of the request
+    held: dict[int, "HeldLease"] = field(default_factory=dict)  # by id of the request
 
 
 @dataclass(slots=True, eq=False)
-class Held:
-    row: Row
+class HeldLease:
+    row: RequestRow
     lane: Lane
     batch: Batch
     until: float
@@ -73,7 +73,7 @@ class Held:
 
 
 @dataclass(slots=True)
-class Page:
+class ParsingPage:
     """A page that is being parsed, or waits for it."""
 
     id: int
@@ -81,7 +81,7 @@ class Page:
     taken: bool
 
 
-class Crawl:
+class CrawlState:
     """One crawl that was opened."""
 
     def __init__(self, id: int, name: str, terms: CrawlTerms, counts: Counts, *, paused: bool) -> None:
@@ -95,9 +95,9 @@ class Crawl:
         self.lanes: dict[tuple[str, str], Lane] = {}  # by host and pool
         self.rosters: dict[str, Roster] = {}  # by pool
         self.suspects: dict[str, Roster] = {}
-        self.out: dict[int, Held] = {}  # leased, by fingerprint
+        self.out: dict[int, HeldLease] = {}  # leased, by fingerprint
         self.delayed: list[tuple[float, int, int, Lane]] = []  # heap of due, id, band
-        self.parsing: dict[int, Page] = {}  # by fingerprint
+        self.parsing: dict[int, ParsingPage] = {}  # by fingerprint
         self.has_validators = False
 
     @property
@@ -108,19 +108,19 @@ class Crawl:
         return (self.suspects if suspect else self.rosters).setdefault(pool, Roster())
 
 
-class State:
+class FrontierState:
     def __init__(
         self, database: sqlite3.Connection, *, opened_at: float, life: int, sweep_every: int = SWEEP_EVERY
     ) -> None:
         self.database = database
         self.opened_at = opened_at
         self.scheduler = Scheduler()
-        self.crawls: dict[str, Crawl] = {}
-        self.hosts: dict[str, Host] = {}
+        self.crawls: dict[str, CrawlState] = {}
+        self.hosts: dict[str, HostState] = {}
         # A heap; a batch may be listed too early, never too late.
         self.deadlines: list[tuple[float, int, Batch]] = []
         self.with_suspect: set[str] = set()  # holders that have one
-        self.spent = Spent(sweep_every)
+        self.spent = DeferredDeletes(sweep_every)
         self.token = life << 32  # tokens of an earlier life are smaller, those of a later one greater
         self.next_lane = self._after("lane")
         self.next_host = self._after("host")
@@ -129,22 +129,22 @@ class State:
         [last] = self.database.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()  # noqa: S608
         return int(last) + 1
 
-    def crawl(self, name: str) -> Crawl:
+    def crawl(self, name: str) -> CrawlState:
         try:
             return self.crawls[name]
         except KeyError:
             raise Misconfigured(f"no crawl named {name!r} is open") from None
 
-    def host(self, name: str, changes: Changes) -> Host:
+    def host(self, name: str, changes: Changes) -> HostState:
         """Find a host, or make it."""
         if (host := self.find_host(name)) is not None:
             return host
-        host = self.hosts[name] = Host(self.next_host, name, HostRecord())
+        host = self.hosts[name] = HostState(self.next_host, name, HostRecord())
         self.next_host += 1
         changes.hosts.add(host)
         return host
 
-    def find_host(self, name: str) -> Host | None:
+    def find_host(self, name: str) -> HostState | None:
         """Find a host, in RAM or among those that an earlier life knew."""
         if (host := self.hosts.get(name)) is not None:
             return host
@@ -155,14 +155,14 @@ class State:
         ).fetchone()
         return None if known is None else self.take_in(known[0], name, known[1:])
 
-    def take_in(self, id: int, name: str, record: Sequence[Any]) -> Host:
+    def take_in(self, id: int, name: str, record: Sequence[Any]) -> HostState:
         """Take in a host that an earlier life knew: it may have been asked the moment before."""
         known = HostRecord(*record)  # columns in the order of its fields
         known.paused = bool(known.paused)
-        host = self.hosts[name] = Host(id, name, known, last=self.opened_at)
+        host = self.hosts[name] = HostState(id, name, known, last=self.opened_at)
         return host
 
-    def lane(self, crawl: Crawl, host_name: str, pool: str, changes: Changes) -> Lane:
+    def lane(self, crawl: CrawlState, host_name: str, pool: str, changes: Changes) -> Lane:
         """Find the lane of a request, or make it."""
         if (lane := crawl.lanes.get((host_name, pool))) is not None:
             return lane
@@ -172,7 +172,7 @@ class State:
         changes.lanes.append((lane.id, crawl.id, host.id, pool))
         return lane
 
-    def add_lane(self, id: int, crawl: Crawl, host: Host, pool: str) -> Lane:
+    def add_lane(self, id: int, crawl: CrawlState, host: HostState, pool: str) -> Lane:
         lane = Lane(id, crawl, host, pool, crawl.roster(pool, suspect=False), suspect=False)
         crawl.lanes[(host.name, pool)] = lane
         lane.roster.lanes += 1
@@ -209,7 +209,7 @@ class State:
                 heappush(self.deadlines, (until, token, batch))
         return math.inf
 
-    def open_crawls(self, names: Iterable[str] | None) -> list[Crawl]:
+    def open_crawls(self, names: Iterable[str] | None) -> list[CrawlState]:
         """Give the crawls that may be leased from."""
         chosen = self.crawls.values() if names is None else [self.crawl(name) for name in names]
         return [crawl for crawl in chosen if not crawl.paused]

@@ -13,13 +13,13 @@ from shoal.frontier.results import DeadLetter
 from shoal.model.errors import Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.url import canonical
-from shoal.stores.access import Reader, Treatment, Writer, chosen, open_reader, open_writer
+from shoal.stores.access import DeadLetterAction, StoreReader, StoreWriter, chosen, open_reader, open_writer
 
-__all__ = ["Choice", "DeadLetter", "dead_letters", "find_letters", "purge", "replay"]
+__all__ = ["DeadLetter", "DeadLetterFilter", "dead_letters", "find_letters", "purge", "replay"]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class DeadLetterFilter:
     """Which dead letters are meant; as it stands: all of them."""
 
     crawl: str | None = None
@@ -49,7 +49,7 @@ class Choice:
         )
 
 
-async def dead_letters(store: str, choice: Choice) -> list[DeadLetter]:
+async def dead_letters(store: str, choice: DeadLetterFilter) -> list[DeadLetter]:
     """Give the dead letters that are meant, the latest first."""
     found: list[DeadLetter] = []
     async with open_reader(store) as reader:
@@ -79,17 +79,17 @@ async def find_letters(store: str, crawl: str | None, asked: str) -> list[DeadLe
         ]
 
 
-async def replay(store: str, choice: Choice) -> int:
+async def replay(store: str, choice: DeadLetterFilter) -> int:
     """Put dead letters back into the queue; returns how many. Whoever crawls next takes them up."""
     return await _treat(store, choice, lambda frontier: frontier.replay)
 
 
-async def purge(store: str, choice: Choice) -> int:
+async def purge(store: str, choice: DeadLetterFilter) -> int:
     """Throw dead letters away; returns how many. Their requests stay counted as dead."""
     return await _treat(store, choice, lambda frontier: frontier.purge)
 
 
-async def _treat(store: str, choice: Choice, how: Callable[[Writer], Treatment]) -> int:
+async def _treat(store: str, choice: DeadLetterFilter, how: Callable[[StoreWriter], DeadLetterAction]) -> int:
     async with open_reader(store) as reader:  # before owning it, which would make one where there is none
         names = await chosen(reader, choice.crawl)
     count = 0
@@ -109,14 +109,14 @@ async def _treat(store: str, choice: Choice, how: Callable[[Writer], Treatment])
 _NONE = (-1,)  # no request has this fingerprint
 
 
-async def _looked_up(frontier: Reader, crawl: str, choice: Choice) -> tuple[int, ...]:
+async def _looked_up(frontier: StoreReader, crawl: str, choice: DeadLetterFilter) -> tuple[int, ...]:
     """Name the letters that have to be looked at; nothing: all that the store can choose by itself."""
     if not choice.by_looking:
         return ()
     return tuple([letter.fingerprint async for letter in _letters(frontier, crawl, choice)]) or _NONE
 
 
-async def _letters(reader: Reader, crawl: str, choice: Choice) -> AsyncIterator[DeadLetter]:
+async def _letters(reader: StoreReader, crawl: str, choice: DeadLetterFilter) -> AsyncIterator[DeadLetter]:
     now = time.time()
     async for letter in reader.dead_letters(crawl, kinds=choice.kinds, host=choice.host):
         if choice.takes(letter, now):

@@ -29,7 +29,7 @@ from shoal.stores.folder.store import StoreBusy, StoreFolder
 from shoal.stores.reach import reached
 
 if TYPE_CHECKING:
-    from shoal.redis_client import RedisStore
+    from shoal.redis_client import RedisClient
     from shoal.stores.redis.crawls import CrawlRecord
     from shoal.stores.redis.workers import Heartbeat
 
@@ -37,7 +37,7 @@ LET_GO = 30.0  # seconds for workers to let go of a crawl that is paused
 
 
 @dataclass(frozen=True, slots=True)
-class Belongings:
+class CrawlFootprint:
     """What goes with a crawl, and what stays."""
 
     crawl: str
@@ -50,30 +50,30 @@ class Belongings:
     unwritten: int = 0  # pages whose items are not in every output yet
 
 
-class Forgetting(Protocol):
+class DeletableCrawl(Protocol):
     """A crawl that nobody works on."""
 
     @property
-    def belongings(self) -> Belongings: ...
+    def belongings(self) -> CrawlFootprint: ...
     async def forget(self) -> None: ...
 
 
 @asynccontextmanager
-async def forgetting(store: str, crawl: str) -> AsyncIterator[Forgetting]:
+async def forgetting(store: str, crawl: str) -> AsyncIterator[DeletableCrawl]:
     """Look at a crawl that may be forgotten. Raises if it is not there, or if somebody works on it."""
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(reached(store))
         if is_redis(address):
-            from shoal.redis_client import RedisStore
+            from shoal.redis_client import RedisClient
 
-            shared = await stack.enter_async_context(RedisStore.open(address, advise=False))
+            shared = await stack.enter_async_context(RedisClient.open(address, advise=False))
             yield await FleetCrawl.find(shared, crawl)
         else:
             yield await FolderCrawl.find(StoreFolder(Path(address)), crawl)
 
 
 class FolderCrawl:
-    def __init__(self, folder: StoreFolder, belongings: Belongings) -> None:
+    def __init__(self, folder: StoreFolder, belongings: CrawlFootprint) -> None:
         self.belongings = belongings
         self._folder = folder
 
@@ -99,7 +99,7 @@ class FolderCrawl:
 
 
 class FleetCrawl:
-    def __init__(self, store: "RedisStore", belongings: Belongings) -> None:
+    def __init__(self, store: "RedisClient", belongings: CrawlFootprint) -> None:
         from shoal.frontier.redis import RedisFrontier
         from shoal.stores.redis.crawls import Crawls
         from shoal.stores.redis.workers import Workers
@@ -111,7 +111,7 @@ class FleetCrawl:
         self._frontier = RedisFrontier(store)
 
     @classmethod
-    async def find(cls, store: "RedisStore", crawl: str) -> "FleetCrawl":
+    async def find(cls, store: "RedisClient", crawl: str) -> "FleetCrawl":
         from shoal.frontier.redis import RedisFrontier
         from shoal.sinks.fleet.progress import ever_written
         from shoal.stores.redis.backlog import on_their_way
@@ -172,9 +172,9 @@ def attends(crawl: str, workers: "Iterable[Heartbeat]") -> bool:
     )
 
 
-def _belongings(crawl: str, counts: Counts, written: Iterable[str], archive: str) -> Belongings:
+def _belongings(crawl: str, counts: Counts, written: Iterable[str], archive: str) -> CrawlFootprint:
     names = tuple(map(shown, written))
-    return Belongings(crawl, counts.accepted, counts.open, counts.dead, names, archive)
+    return CrawlFootprint(crawl, counts.accepted, counts.open, counts.dead, names, archive)
 
 
 def _archive(crawl: str, record: "CrawlRecord | None") -> str:

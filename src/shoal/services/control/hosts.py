@@ -12,9 +12,9 @@ from shoal.model.spider_versions import Reparse
 from shoal.stores.access import chosen, open_reader, open_writer
 from shoal.stores.address import is_redis
 from shoal.stores.folder.control_socket import (
-    Answer,
     ClearHost,
     Command,
+    ControlReply,
     NoteReparse,
     PauseCrawl,
     SetHost,
@@ -58,7 +58,7 @@ async def note_reparse(store: str, crawl: str, reparse: Reparse) -> None:
     await _steer(store, [NoteReparse(crawl, reparse)], crawls=[crawl] if is_redis(store) else ())
 
 
-async def _steer(store: str, commands: Sequence[Command], crawls: Sequence[str] = ()) -> list[Answer]:
+async def _steer(store: str, commands: Sequence[Command], crawls: Sequence[str] = ()) -> list[ControlReply]:
     try:
         async with open_writer(store, crawls) as frontier:
             return [await obey(frontier, command) for command in commands]

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, ShoalError
 from shoal.model.limits import MIB
-from shoal.redis_client import RedisStore, health, parse
+from shoal.redis_client import RedisClient, health, parse
 from shoal.redis_client import durability as disk
-from shoal.redis_client.inspect import Surveyed, survey
+from shoal.redis_client.inspect import ServerReport, survey
 from shoal.services.doctor.checks import Check, Grade, check
 from shoal.services.inspect.fleet_verify import steady_audit
 from shoal.stores.redis.workers import Workers
@@ -39,7 +39,7 @@ async def examine_fleet(dsn: str) -> list[Check]:
     return checks
 
 
-def judge_server(server: Surveyed, *, of_many: bool = False, replaced: bool = False) -> Iterator[Check]:
+def judge_server(server: ServerReport, *, of_many: bool = False, replaced: bool = False) -> Iterator[Check]:
     """Grade one master; whatever is not fine comes with its fix. `replaced`: it should be, if it dies."""
     told = server.facts
     at = f"{server.where}: " if of_many else ""
@@ -91,7 +91,7 @@ def _memory(used: int, limit: int, at: str) -> Check:
     )
 
 
-def _persistence(server: Surveyed, at: str) -> Check:
+def _persistence(server: ServerReport, at: str) -> Check:
     name = "store persistence"
     if server.facts.get("aof_last_write_status", "ok") != "ok":
         return Check(name, Grade.FAIL, f"{at}the last write to its log has failed", "make room on its disk")
@@ -102,7 +102,7 @@ def _persistence(server: Surveyed, at: str) -> Check:
     return Check(name, Grade.WARN, f"{at}{finding}", " ".join(fix.split()))
 
 
-def _what_it_does_not_tell(server: Surveyed) -> str:
+def _what_it_does_not_tell(server: ServerReport) -> str:
     if health.version(dict(server.facts)) >= disk.SINCE:
         return ""
     return "; before 7.2 Redis does not tell when it is on disk, so a file may repeat items after a crash"
@@ -111,7 +111,7 @@ def _what_it_does_not_tell(server: Surveyed) -> str:
 async def _crawls(dsn: str) -> Check:
     problems: list[str] = []
     try:
-        async with RedisStore.open(dsn, advise=False) as store:
+        async with RedisClient.open(dsn, advise=False) as store:
             frontier, workers = RedisFrontier(store), await Workers(store).all()
             names: Sequence[str] = await frontier.crawls()
             for name in names:

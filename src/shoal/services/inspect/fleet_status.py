@@ -4,27 +4,27 @@ from dataclasses import replace
 
 from shoal.frontier.redis import RedisFrontier
 from shoal.model import crawl_totals as sums
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus, crawl_status
 from shoal.sinks.names import shown
 from shoal.stores.redis.backlog import on_their_way
 from shoal.stores.redis.crawls import Crawls
-from shoal.stores.redis.workers import Heartbeat, OutputAt, Workers
+from shoal.stores.redis.workers import Heartbeat, OutputActivity, Workers
 
-__all__ = ["Heartbeat", "OutputAt", "fleet_status", "look_at"]
+__all__ = ["Heartbeat", "OutputActivity", "fleet_status", "look_at"]
 
 MOST_HOSTS = 10_000  # that one look goes through: each takes the store some 10 µs
 
 
 async def fleet_status(dsn: str, name: str = "") -> StoreStatus:
     """Look at a fleet's store."""
-    async with RedisStore.open(dsn, advise=False) as store:
+    async with RedisClient.open(dsn, advise=False) as store:
         status = await look_at(store, name)
         queues = await RedisFrontier(store).queues(MOST_HOSTS)
         return replace(status, hosts=queues and [queue for queue in queues if queue.queued])
 
 
-async def look_at(store: RedisStore, name: str = "") -> StoreStatus:
+async def look_at(store: RedisClient, name: str = "") -> StoreStatus:
     """Count the requests of every crawl by state, what waits between the stages, and who is at work.
 
     `name` is what people know the store by, where that is not its address.
@@ -39,11 +39,11 @@ async def look_at(store: RedisStore, name: str = "") -> StoreStatus:
 
 async def _crawl(frontier: RedisFrontier, name: str) -> CrawlStatus:
     kept = await frontier.crawl_values(name)
-    parts = [sums.Sums.load(value) for key, value in kept.items() if key.startswith(sums.PART)]
+    parts = [sums.CrawlTotals.load(value) for key, value in kept.items() if key.startswith(sums.PART)]
     return await crawl_status(frontier, name, sums.total(parts))
 
 
-async def _stages(store: RedisStore, crawl: CrawlStatus) -> dict[str, Stage]:
+async def _stages(store: RedisClient, crawl: CrawlStatus) -> dict[str, Stage]:
     counts = crawl.counts
     return {
         "fetch": Stage(counts["waiting"] + counts["delayed"], counts["leased"]),

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.results import Audit
 from shoal.model.errors import Misconfigured
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.services.inspect.verify import REMEDY, CrawlReport, VerifyReport, compare
-from shoal.services.reprocess.fleet_pages import FleetHoldings
-from shoal.sinks.fleet.progress import ever_written, standing
+from shoal.services.reprocess.fleet_pages import FleetPages
+from shoal.sinks.fleet.progress import ever_written, output_progress
 from shoal.sinks.names import shown
 from shoal.stores.access import chosen
 from shoal.stores.redis.crawls import CrawlRecord, Crawls
@@ -29,7 +29,7 @@ ARCHIVE = "pages in the archive: a fleet keeps no record of those that are done;
 
 async def verify_fleet(dsn: str, crawl: str | None, *, deep: bool, repair: bool = False) -> VerifyReport:
     """Check one crawl of a fleet's store, or all; `repair` first puts right what can be."""
-    async with RedisStore.open(dsn, advise=False) as store:
+    async with RedisClient.open(dsn, advise=False) as store:
         frontier = RedisFrontier(store)
         names = await chosen(frontier, crawl)
         repaired = await frontier.repair(names) if repair else None
@@ -37,15 +37,17 @@ async def verify_fleet(dsn: str, crawl: str | None, *, deep: bool, repair: bool 
         return VerifyReport(str(store.dsn), deep, crawls, repaired)
 
 
-async def _verify_crawl(store: RedisStore, frontier: RedisFrontier, crawl: str, *, deep: bool) -> CrawlReport:
+async def _verify_crawl(
+    store: RedisClient, frontier: RedisFrontier, crawl: str, *, deep: bool
+) -> CrawlReport:
     record = await Crawls(store).get(crawl)
     number = await frontier.number(crawl)
     node = os.uname().nodename
     wanted = {shown(one): one for one in (() if record is None else record.outputs)}
-    outputs = {name: await standing(store, number, one, node=node) for name, one in wanted.items()}
+    outputs = {name: await output_progress(store, number, one, node=node) for name, one in wanted.items()}
     for name in await ever_written(store, number):
         if name not in wanted:  # nothing more comes, and what it has counts
-            outputs[name] = replace(await standing(store, number, name, node=node), waiting=0)
+            outputs[name] = replace(await output_progress(store, number, name, node=node), waiting=0)
     items = await frontier.items(crawl)
     at_work = bool(await Workers(store).all())
     audit = await steady_audit(frontier, crawl, at_work=at_work)
@@ -86,9 +88,9 @@ class _Shelf:
     unchecked: str = ""
 
 
-async def _look_through(store: RedisStore, record: CrawlRecord) -> _Shelf:
+async def _look_through(store: RedisClient, record: CrawlRecord) -> _Shelf:
     """Read every archived page, and see that there are as many as are done."""
-    holdings = FleetHoldings(store, record)
+    holdings = FleetPages(store, record)
     try:
         found = await holdings.inventory()
     except Misconfigured as error:

@@ -10,11 +10,11 @@ from functools import partial
 
 from shoal.frontier.results import HostQueue
 from shoal.services.inspect.status import CrawlStatus, StoreStatus, folder_status
-from shoal.stores.access import Reader, open_reader
+from shoal.stores.access import StoreReader, open_reader
 from shoal.stores.address import is_redis, shown_store
 from shoal.stores.reach import reached
 
-__all__ = ["HostQueue", "Overseer", "Overview", "held", "holdup_of", "left", "longest", "overseeing"]
+__all__ = ["HostQueue", "Overview", "StoreMonitor", "held", "holdup_of", "left", "longest", "overseeing"]
 
 HOSTS_EVERY = (1.0, 60.0)  # seconds, at least and at most
 HOSTS_SHARE = 0.02  # of the time may go into looking at hosts: each of them has to be asked for
@@ -31,10 +31,10 @@ class Overview:
     held: Mapping[str, int] = field(default_factory=dict)  # hosts by what keeps them from being asked
 
 
-class Overseer:
+class StoreMonitor:
     """Looks at a store over and over, and remembers what is needed to tell how fast things go."""
 
-    def __init__(self, reader: Reader, look: Callable[[], Awaitable[StoreStatus]]) -> None:
+    def __init__(self, reader: StoreReader, look: Callable[[], Awaitable[StoreStatus]]) -> None:
         self._reader = reader
         self._look = look
         self._before: tuple[float, int] | None = None
@@ -100,17 +100,17 @@ def _ended(crawl: CrawlStatus) -> int:
 
 
 @asynccontextmanager
-async def overseeing(store: str) -> AsyncIterator[Overseer]:
+async def overseeing(store: str) -> AsyncIterator[StoreMonitor]:
     """Watch a store on one connection; raises `Misconfigured` if there is none."""
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(reached(store))
         if is_redis(address):
             from shoal.frontier.redis import RedisFrontier
-            from shoal.redis_client import RedisStore
+            from shoal.redis_client import RedisClient
             from shoal.services.inspect.fleet_status import look_at
 
-            opened = await stack.enter_async_context(RedisStore.open(address, advise=False))
-            yield Overseer(RedisFrontier(opened), partial(look_at, opened, shown_store(store)))
+            opened = await stack.enter_async_context(RedisClient.open(address, advise=False))
+            yield StoreMonitor(RedisFrontier(opened), partial(look_at, opened, shown_store(store)))
         else:
             reader = await stack.enter_async_context(open_reader(address))
-            yield Overseer(reader, partial(folder_status, address, reader))
+            yield StoreMonitor(reader, partial(folder_status, address, reader))

@@ -9,7 +9,7 @@ from shoal.frontier import Counts
 from shoal.frontier.results import HostQueue
 from shoal.model import crawl_totals as sums
 from shoal.model.failure import FailureClass
-from shoal.stores.access import Reader, open_reader
+from shoal.stores.access import StoreReader, open_reader
 from shoal.stores.address import is_redis, shown_store
 from shoal.stores.folder.store import StoreFolder
 from shoal.stores.reach import reached
@@ -29,8 +29,10 @@ class CrawlStatus:
     rejected: int = 0  # items that did not fit their model
     withheld: int = 0  # items of pages that call another address their own
     hook_faults: int = 0  # `on_error` hooks that raised or hung
-    quarantined: Mapping[str, sums.Closed] = field(default_factory=dict)  # by pattern: too many URLs
-    lookalikes: Mapping[str, sums.Closed] = field(default_factory=dict)  # by pattern: too many pages alike
+    quarantined: Mapping[str, sums.ClosedPattern] = field(default_factory=dict)  # by pattern: too many URLs
+    lookalikes: Mapping[str, sums.ClosedPattern] = field(
+        default_factory=dict
+    )  # by pattern: too many pages alike
     paused: bool = False
     mistaken: float = 0.0  # share of new links taken for known ones; 0: links are remembered exactly
 
@@ -72,10 +74,10 @@ async def status(store: str) -> StoreStatus:
             return await folder_status(address, reader)
 
 
-async def folder_status(folder: str, reader: Reader) -> StoreStatus:
+async def folder_status(folder: str, reader: StoreReader) -> StoreStatus:
     """Count the requests in a folder, as one who reads there already."""
     crawls = [
-        await crawl_status(reader, name, sums.Sums.load(await reader.crawl_get(name, sums.KEY)))
+        await crawl_status(reader, name, sums.CrawlTotals.load(await reader.crawl_get(name, sums.KEY)))
         for name in await reader.crawls()
     ]
     return StoreStatus(folder, StoreFolder(Path(folder)).owner(), crawls)
@@ -88,7 +90,7 @@ class Counter(Protocol):
     async def paused(self, crawl: str) -> bool: ...
 
 
-async def crawl_status(reader: Counter, name: str, totals: sums.Sums) -> CrawlStatus:
+async def crawl_status(reader: Counter, name: str, totals: sums.CrawlTotals) -> CrawlStatus:
     """Put together what is counted in a frontier and what is summed up beside it."""
     counts = await reader.counts(name)
     return CrawlStatus(

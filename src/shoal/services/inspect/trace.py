@@ -15,16 +15,16 @@ from shoal.archive.names import file_name
 from shoal.archive.reader import ArchiveReader, StoredPage
 from shoal.archive.registry import segments_in
 from shoal.fetch.http.decode import decode_archived
-from shoal.frontier.results import HostView, Story
+from shoal.frontier.results import HostView, RequestHistory
 from shoal.model.page import PageRecord
 from shoal.model.request import Link, Request
-from shoal.model.spider_versions import KEY, Reparse, Version, Versions
+from shoal.model.spider_versions import KEY, Reparse, SpiderVersion, SpiderVersions
 from shoal.model.url import host_key
-from shoal.services.reprocess.folder_pages import Selection, is_parsed
-from shoal.stores.access import Reader, chosen, open_reader
+from shoal.services.reprocess.folder_pages import PageFilter, is_parsed
+from shoal.stores.access import StoreReader, chosen, open_reader
 from shoal.stores.folder.store import StoreFolder
 
-__all__ = ["FoundOn", "HostView", "Story", "Trace", "Try", "trace"]
+__all__ = ["FoundOn", "HostView", "RequestHistory", "Trace", "Try", "trace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,12 @@ class Try:
 class Trace:
     """One request of one crawl."""
 
-    story: Story
+    story: RequestHistory
     url: str  # empty: only its fingerprint is left
     found_on: FoundOn | None  # None: a seed
     host: HostView | None
     tries: Sequence[Try] = ()  # in order
-    version: Version | None = None  # of the spider that parsed its page; None: not parsed, or forgotten
+    version: SpiderVersion | None = None  # of the spider that parsed its page; None: not parsed, or forgotten
     again: Sequence[Reparse] = ()  # how it was parsed since, into other outputs
 
     @property
@@ -79,13 +79,13 @@ async def trace(store: str, crawl: str | None, asked: str) -> list[Trace]:
         return [await _trace(reader, folder, story, url) for story in stories if story is not None]
 
 
-async def _trace(reader: Reader, store: StoreFolder, story: Story, asked: str) -> Trace:
+async def _trace(reader: StoreReader, store: StoreFolder, story: RequestHistory, asked: str) -> Trace:
     request = _request_of(store, story)
     url = request.url if request is not None else asked
     origin = story.found_on
     if origin is None:
         origin = request.found_on if request is not None else 0
-    versions = Versions.load(await reader.crawl_get(story.crawl, KEY))
+    versions = SpiderVersions.load(await reader.crawl_get(story.crawl, KEY))
     page = story.page
     return Trace(
         story,
@@ -98,7 +98,7 @@ async def _trace(reader: Reader, store: StoreFolder, story: Story, asked: str) -
     )
 
 
-def tries_of(story: Story) -> list[Try]:
+def tries_of(story: RequestHistory) -> list[Try]:
     """Put the attempts that failed and the one that ended the story in order."""
     tries = [
         Try(tried.at - tried.elapsed, tried.elapsed, tried.status, tried.kind.value, tried.reason)
@@ -113,11 +113,11 @@ def tries_of(story: Story) -> list[Try]:
 
 
 def _covers(reparse: Reparse, page: PageRecord, url: str) -> bool:
-    chosen = Selection(reparse.match, reparse.status, reparse.since, reparse.until)
+    chosen = PageFilter(reparse.match, reparse.status, reparse.since, reparse.until)
     return is_parsed(page) and page.fetched_at < reparse.at and chosen.takes(page) and chosen.takes_url(url)
 
 
-async def _found_on(reader: Reader, store: StoreFolder, crawl: str, fingerprint: int) -> FoundOn:
+async def _found_on(reader: StoreReader, store: StoreFolder, crawl: str, fingerprint: int) -> FoundOn:
     origin = await reader.story(crawl, fingerprint)
     if origin is None:
         return FoundOn(fingerprint, "", None)
@@ -125,7 +125,7 @@ async def _found_on(reader: Reader, store: StoreFolder, crawl: str, fingerprint:
     return FoundOn(fingerprint, request.url if request is not None else "", origin.ended_at)
 
 
-def _request_of(store: StoreFolder, story: Story) -> Request | None:
+def _request_of(store: StoreFolder, story: RequestHistory) -> Request | None:
     """Find the request in the store or, of a page that is done, in the archive."""
     if story.request is not None or story.page is None:
         return story.request

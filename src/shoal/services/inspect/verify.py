@@ -19,7 +19,7 @@ from shoal.archive.registry import segments_in
 from shoal.archive.segments import Segments
 from shoal.engine.outputs import rejects_key, sinks_key
 from shoal.fetch.http.decode import decode_archived
-from shoal.frontier.sqlite import Reader
+from shoal.frontier.sqlite import SqliteReader
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Rejected
 from shoal.model.page import PageRecord
@@ -78,7 +78,7 @@ async def verify(store: str, crawl: str | None, *, deep: bool, repair: bool = Fa
             return VerifyReport(store, deep, reports, [] if repair else None)
 
 
-async def _verify_crawl(reader: Reader, store: StoreFolder, crawl: str, deep: bool) -> CrawlReport:
+async def _verify_crawl(reader: SqliteReader, store: StoreFolder, crawl: str, deep: bool) -> CrawlReport:
     audit = await reader.audit(crawl)
     checkpoint = await reader.checkpoint(sinks_key(crawl))
     shelf = _Shelf(segments_in(store.archive / file_name(crawl)), deep=deep)
@@ -89,7 +89,7 @@ async def _verify_crawl(reader: Reader, store: StoreFolder, crawl: str, deep: bo
         shelf.check(fingerprint, page)
     written, lost = _count_outputs(outputs(checkpoint))
     rejects, rejects_lost = _count_outputs(outputs(await reader.checkpoint(rejects_key(crawl))))
-    totals = sums.Sums.load(await reader.crawl_get(crawl, sums.KEY))
+    totals = sums.CrawlTotals.load(await reader.crawl_get(crawl, sums.KEY))
     items += totals.hook_items
     running = store.owner() is not None
     return CrawlReport(

@@ -15,7 +15,7 @@ from shoal.sinks.registry import Sink, open_sink
 BATCH = 4096  # items in memory before they are written
 
 
-class DraftItems:
+class AtomicOutput:
     """Items on their way into a file of any known format."""
 
     def __init__(self, sink: Sink) -> None:
@@ -55,7 +55,7 @@ def drafting(out: str) -> Iterator[Path]:
 
 
 @contextmanager
-def drafting_items(out: str) -> Iterator[DraftItems]:
+def drafting_items(out: str) -> Iterator[AtomicOutput]:
     """Write items to `out`, in the format that its ending says; `-` is standard output.
 
     What has gone to standard output or to a database stays there after an error.
@@ -67,10 +67,10 @@ def drafting_items(out: str) -> Iterator[DraftItems]:
         yield from _filled(open_sink(str(draft)))
 
 
-def _filled(sink: Sink) -> Iterator[DraftItems]:
+def _filled(sink: Sink) -> Iterator[AtomicOutput]:
     try:
         sink.restore(None)
-        yield DraftItems(sink)
+        yield AtomicOutput(sink)
         sink.finish()
     finally:
         sink.close()

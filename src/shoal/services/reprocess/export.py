@@ -20,12 +20,12 @@ from shoal.archive.warc import RecordIds, warcinfo_record
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
 from shoal.services.reprocess.atomic_output import drafting, drafting_items
-from shoal.services.reprocess.folder_pages import FolderHoldings, Kept, Selection, lines_of
-from shoal.services.reprocess.pages import Gathered, open_holdings, refuse_own
+from shoal.services.reprocess.folder_pages import FolderPages, PageEntry, PageFilter, lines_of
+from shoal.services.reprocess.pages import CrawlPages, open_pages, refuse_own
 from shoal.sinks.files import translated
 
 if TYPE_CHECKING:
-    from shoal.services.reprocess.fleet_pages import FleetHoldings
+    from shoal.services.reprocess.fleet_pages import FleetPages
 
 WARC = ".warc.gz"
 _REMEDY = "shoal reparse SPIDER --commit --out PATH makes items again from the archive"
@@ -36,7 +36,7 @@ class ExportPlan:
     store: str
     out: str
     crawl: str = ""  # empty: the only one there is
-    selection: Selection = field(default_factory=Selection)
+    selection: PageFilter = field(default_factory=PageFilter)
 
 
 @dataclass(slots=True)
@@ -50,19 +50,19 @@ class Exported:
 
 async def export(plan: ExportPlan) -> Exported:
     """Write the items of a crawl, or, to a .warc.gz, its pages. Changes nothing in the store."""
-    async with open_holdings(plan.store, plan.crawl) as holdings:
+    async with open_pages(plan.store, plan.crawl) as holdings:
         await refuse_own(holdings, plan.out)
         report = Exported(holdings.crawl, plan.out)
         if plan.out.endswith(WARC):
             await _export_pages(holdings, plan, report)
-        elif isinstance(holdings, FolderHoldings):
+        elif isinstance(holdings, FolderPages):
             await _export_items(holdings, plan, report)
         else:
             await _copy_items(holdings, plan, report)
     return report
 
 
-async def _export_items(holdings: FolderHoldings, plan: ExportPlan, report: Exported) -> None:
+async def _export_items(holdings: FolderPages, plan: ExportPlan, report: Exported) -> None:
     try:
         items = await holdings.items()
     except Misconfigured as error:
@@ -79,9 +79,9 @@ async def _export_items(holdings: FolderHoldings, plan: ExportPlan, report: Expo
                 report.pages += 1
 
 
-async def _copy_items(holdings: "FleetHoldings", plan: ExportPlan, report: Exported) -> None:
+async def _copy_items(holdings: "FleetPages", plan: ExportPlan, report: Exported) -> None:
     """Copy all the items of a fleet: nothing tells which page one of them came from."""
-    if plan.selection != Selection():
+    if plan.selection != PageFilter():
         raise Misconfigured(
             f"a fleet does not keep which page an item came from, so no pages can be chosen; {_REMEDY}"
         )
@@ -96,7 +96,7 @@ async def _copy_items(holdings: "FleetHoldings", plan: ExportPlan, report: Expor
     report.items = count
 
 
-async def _export_pages(holdings: Gathered, plan: ExportPlan, report: Exported) -> None:
+async def _export_pages(holdings: CrawlPages, plan: ExportPlan, report: Exported) -> None:
     fields = [
         ("software", f"Shoal/{__version__}"),
         ("format", "WARC File Format 1.1"),
@@ -115,8 +115,8 @@ async def _export_pages(holdings: Gathered, plan: ExportPlan, report: Exported) 
 
 
 async def _chosen(
-    holdings: Gathered, selection: Selection, report: Exported, items: Path | None, *, reads: bool
-) -> AsyncGenerator[Kept, None]:
+    holdings: CrawlPages, selection: PageFilter, report: Exported, items: Path | None, *, reads: bool
+) -> AsyncGenerator[PageEntry, None]:
     left = selection.limit
     async with aclosing(holdings.pages(selection, items)) as pages:
         async for kept in pages:

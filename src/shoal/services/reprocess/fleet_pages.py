@@ -19,7 +19,7 @@ from pathlib import Path
 from shoal.archive.errors import PageDamaged
 from shoal.archive.read_ahead import ReadAhead
 from shoal.archive.reader import ArchiveReader, Damage
-from shoal.archive.records import Answer, Record, parse_answer
+from shoal.archive.records import ArchivedResponse, WarcRecord, parse_answer
 from shoal.archive.registry import open_segments
 from shoal.archive.request_metadata import read_asked
 from shoal.fetch.http.decode import decode_archived
@@ -28,9 +28,9 @@ from shoal.model.errors import Misconfigured
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.settings import Settings
 from shoal.model.url import fingerprint_of
-from shoal.redis_client import RedisStore
-from shoal.services.reprocess.folder_pages import LINES, Kept, Selection
-from shoal.sinks.fleet.progress import ever_written, standing
+from shoal.redis_client import RedisClient
+from shoal.services.reprocess.folder_pages import LINES, PageEntry, PageFilter
+from shoal.sinks.fleet.progress import ever_written, output_progress
 from shoal.sinks.names import name_of
 from shoal.stores.redis.crawls import CrawlRecord, Crawls
 from shoal.stores.redis.submitted import FOLDER, settings_of
@@ -64,20 +64,20 @@ class Inventory:
 @asynccontextmanager
 async def open_fleet_holdings(
     dsn: str, choose: Callable[[Sequence[str]], str]
-) -> AsyncIterator["FleetHoldings"]:
+) -> AsyncIterator["FleetPages"]:
     """Open what a crawl of a fleet has gathered; `choose` names one of its crawls."""
-    async with RedisStore.open(dsn, advise=False) as store:
+    async with RedisClient.open(dsn, advise=False) as store:
         crawl = choose(await RedisFrontier(store).crawls())
         record = await Crawls(store).get(crawl)
         if record is None:
             raise Misconfigured(f"crawl {crawl!r} was never submitted to the end: shoal submit does that")
-        yield FleetHoldings(store, record)
+        yield FleetPages(store, record)
 
 
-class FleetHoldings:
+class FleetPages:
     """What one crawl of a fleet has gathered; `Gathered` says what its methods do."""
 
-    def __init__(self, store: RedisStore, record: CrawlRecord) -> None:
+    def __init__(self, store: RedisClient, record: CrawlRecord) -> None:
         self.crawl = record.name
         self.record = record
         self.unreadable = 0
@@ -99,7 +99,9 @@ class FleetHoldings:
         written = await ever_written(self._store, await self._frontier.number(self.crawl))
         return {name_of(output) for output in (*self.record.outputs, *written)}
 
-    async def pages(self, selection: Selection, items: Path | None = None) -> AsyncGenerator[Kept, None]:
+    async def pages(
+        self, selection: PageFilter, items: Path | None = None
+    ) -> AsyncGenerator[PageEntry, None]:
         assert items is None, "the items of a fleet belong to no page any more"
         with closing(sqlite3.connect("")) as pages:  # on disk, and nobody else's
             self.unreadable = (await self._list(pages)).unreadable
@@ -109,7 +111,7 @@ class FleetHoldings:
             ):
                 page = PageRecord(PageRef(segment, offset, length), status, fetched_at)
                 if selection.takes(page):
-                    yield Kept(fingerprint, page, None)
+                    yield PageEntry(fingerprint, page, None)
 
     async def inventory(self) -> Inventory:
         """Read every page in the archive, and compare with what the store has settled."""
@@ -150,7 +152,7 @@ class FleetHoldings:
         items = await self._frontier.items(self.crawl)
         why = []
         for output in self.record.outputs:
-            stands = await standing(self._store, number, output, node=os.uname().nodename)
+            stands = await output_progress(self._store, number, output, node=os.uname().nodename)
             if not output.endswith(LINES):
                 why.append(f"{name_of(output)} is no JSONL")
             elif stands.held is None or stands.problem:
@@ -166,7 +168,7 @@ class FleetHoldings:
 
 def _entries(archive: ArchiveReader) -> Iterator[tuple[int, PageRecord] | Damage]:
     """Go through an archive; which request a page answers is told by the record behind it."""
-    answered: tuple[PageRef, Answer] | None = None
+    answered: tuple[PageRef, ArchivedResponse] | None = None
     for found in archive.records():
         if isinstance(found, Damage):
             yield found
@@ -182,6 +184,6 @@ def _entries(archive: ArchiveReader) -> Iterator[tuple[int, PageRecord] | Damage
             yield Damage(ref, str(error))
 
 
-def _fingerprint(answer: Answer, request: Record) -> int:
+def _fingerprint(answer: ArchivedResponse, request: WarcRecord) -> int:
     method = read_asked(answer.url, answer.asked).method
     return fingerprint_of(method, answer.url, request.block.partition(b"\r\n\r\n")[2])

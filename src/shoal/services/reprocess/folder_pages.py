@@ -18,7 +18,7 @@ from shoal.archive.reader import ArchiveReader
 from shoal.archive.registry import segments_in
 from shoal.engine.outputs import sinks_key
 from shoal.fetch.http.decode import decode_archived
-from shoal.frontier.sqlite import Reader
+from shoal.frontier.sqlite import SqliteReader
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.page import PageRecord
@@ -31,7 +31,7 @@ _NO_CONTENT = (204, 205, 206)  # answers that are kept and not parsed
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class PageFilter:
     """Which pages are meant."""
 
     match: str = ""  # regular expression that the URL matches somewhere
@@ -53,7 +53,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class PageEntry:
     fingerprint: int
     page: PageRecord
     items: Sequence[bytes] | None  # as they were written, one JSON object each; None: not asked for
@@ -64,12 +64,12 @@ def is_parsed(page: PageRecord) -> bool:
     return 200 <= page.status < 300 and page.status not in _NO_CONTENT
 
 
-class FolderHoldings:
+class FolderPages:
     """What one crawl of a folder has gathered; `Holdings` says what its methods do."""
 
     unreadable = 0  # each page that is missing is met on the way
 
-    def __init__(self, reader: Reader, store: StoreFolder, crawl: str) -> None:
+    def __init__(self, reader: SqliteReader, store: StoreFolder, crawl: str) -> None:
         self.crawl = crawl
         self.archive = ArchiveReader(segments_in(store.archive / file_name(crawl)), decode_archived)
         self._reader = reader
@@ -84,13 +84,15 @@ class FolderHoldings:
     async def outputs(self) -> Collection[str]:
         return outputs(await self._reader.checkpoint(sinks_key(self.crawl)))
 
-    async def pages(self, selection: Selection, items: Path | None = None) -> AsyncGenerator[Kept, None]:
+    async def pages(
+        self, selection: PageFilter, items: Path | None = None
+    ) -> AsyncGenerator[PageEntry, None]:
         """Give the pages that are chosen by their record; `items` is an output that `items` found."""
         with lines_of(items) as lines:
             async for fingerprint, page in self._reader.pages(self.crawl):
                 before = None if lines is None else [next(lines) for _ in range(page.items)]
                 if selection.takes(page):
-                    yield Kept(fingerprint, page, before)
+                    yield PageEntry(fingerprint, page, before)
 
     async def items(self) -> Path:
         """Find the JSONL output that holds every item; raise `Misconfigured` if there is none."""
@@ -109,7 +111,7 @@ class FolderHoldings:
                         return Path(path)
                 except Rejected:
                     continue  # gone, or changed: perhaps there is another one
-        if made := sums.Sums.load(await self._reader.crawl_get(self.crawl, sums.KEY)).hook_items:
+        if made := sums.CrawlTotals.load(await self._reader.crawl_get(self.crawl, sums.KEY)).hook_items:
             raise Misconfigured(
                 f"{made} items of crawl {self.crawl!r} were made by on_error hooks, from no page: "
                 "the others cannot be told from them"

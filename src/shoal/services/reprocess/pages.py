@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from shoal.archive.reader import ArchiveReader
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import Settings
-from shoal.services.reprocess.folder_pages import FolderHoldings, Kept, Selection
+from shoal.services.reprocess.folder_pages import FolderPages, PageEntry, PageFilter
 from shoal.sinks.names import name_of
 from shoal.stores.access import peeking
 from shoal.stores.address import is_redis
@@ -16,10 +16,10 @@ from shoal.stores.folder.store import StoreFolder
 from shoal.stores.reach import reached
 
 if TYPE_CHECKING:
-    from shoal.services.reprocess.fleet_pages import FleetHoldings
+    from shoal.services.reprocess.fleet_pages import FleetPages
 
 
-class Gathered(Protocol):
+class CrawlPages(Protocol):
     """The part that reading pages again needs."""
 
     @property
@@ -31,13 +31,13 @@ class Gathered(Protocol):
     def settings(self, own: Settings) -> Settings: ...  # those of the crawl, where its store keeps them
     async def hosts(self) -> Sequence[str]: ...  # that are in scope
     async def outputs(self) -> Collection[str]: ...  # that the crawl itself writes, by name
-    def pages(self, selection: Selection, items: Path | None = None) -> AsyncGenerator[Kept, None]: ...
+    def pages(self, selection: PageFilter, items: Path | None = None) -> AsyncGenerator[PageEntry, None]: ...
 
 
 @asynccontextmanager
-async def open_holdings(
+async def open_pages(
     store: str, asked: str, *, spider: str = ""
-) -> AsyncIterator["FolderHoldings | FleetHoldings"]:
+) -> AsyncIterator["FolderPages | FleetPages"]:
     """Open what one crawl of a store has gathered, without owning anything; see `chosen_crawl`."""
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(reached(store))
@@ -49,7 +49,7 @@ async def open_holdings(
         else:
             reader = await stack.enter_async_context(peeking(address))
             crawl = chosen_crawl(await reader.crawls(), asked, spider)
-            yield FolderHoldings(reader, StoreFolder(Path(address)), crawl)
+            yield FolderPages(reader, StoreFolder(Path(address)), crawl)
 
 
 def chosen_crawl(names: Sequence[str], asked: str, spider: str) -> str:
@@ -63,7 +63,7 @@ def chosen_crawl(names: Sequence[str], asked: str, spider: str) -> str:
     )
 
 
-async def refuse_own(holdings: Gathered, out: str) -> None:
+async def refuse_own(holdings: CrawlPages, out: str) -> None:
     """Keep a command that makes an output away from those that the crawl itself goes on writing."""
     if name_of(out) in await holdings.outputs():
         raise Misconfigured(f"output {name_of(out)}: the crawl itself writes there; name another one")

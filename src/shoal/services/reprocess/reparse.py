@@ -31,15 +31,15 @@ from shoal.model.settings import Settings
 from shoal.model.spider_versions import Reparse
 from shoal.parse.pool import ParsePool, Poisoned
 from shoal.services.control.hosts import note_reparse
-from shoal.services.reprocess.atomic_output import DraftItems, drafting_items
+from shoal.services.reprocess.atomic_output import AtomicOutput, drafting_items
 from shoal.services.reprocess.diff import EXAMPLES, Differences
-from shoal.services.reprocess.folder_pages import FolderHoldings, Kept, Selection, is_parsed
-from shoal.services.reprocess.pages import Gathered, open_holdings, refuse_own
+from shoal.services.reprocess.folder_pages import FolderPages, PageEntry, PageFilter, is_parsed
+from shoal.services.reprocess.pages import CrawlPages, open_pages, refuse_own
 from shoal.spider.source import SpiderDescription, SpiderSource
 from shoal.stores.redis.submitted import placed
 
 if TYPE_CHECKING:
-    from shoal.services.reprocess.fleet_pages import FleetHoldings
+    from shoal.services.reprocess.fleet_pages import FleetPages
 
 WINDOW = 256  # pages between reading and comparing
 WINDOW_BYTES = 64 << 20
@@ -51,7 +51,7 @@ class ReparsePlan:
     source: SpiderSource
     settings: Settings
     crawl: str = ""  # empty: the spider's name, or the only crawl there is
-    selection: Selection = field(default_factory=Selection)
+    selection: PageFilter = field(default_factory=PageFilter)
     against: SpiderSource | None = None  # None: what the crawl has written, or its spider as it was submitted
     out: str = ""  # empty: compare only
     overrides: frozenset[str] = frozenset()
@@ -96,7 +96,7 @@ async def reparse(plan: ReparsePlan) -> Reparsed:
     async with AsyncExitStack() as stack:
         new = await _open_pool(stack, plan, plan.source)
         holdings = await stack.enter_async_context(
-            open_holdings(plan.settings.store, plan.crawl, spider=new.description.name)
+            open_pages(plan.settings.store, plan.crawl, spider=new.description.name)
         )
         report = Reparsed(holdings.crawl, out=plan.out)
         old, items = await _compared(stack, holdings, plan, report)
@@ -128,7 +128,7 @@ def _note(plan: ReparsePlan, version: str) -> Reparse:
     )
 
 
-def _take(report: Reparsed, page: _Again, key: Sequence[str], draft: DraftItems | None) -> None:
+def _take(report: Reparsed, page: _Again, key: Sequence[str], draft: AtomicOutput | None) -> None:
     report.pages += 1
     if page.after is None:
         report.fail(page.url, page.fault)
@@ -142,13 +142,13 @@ def _take(report: Reparsed, page: _Again, key: Sequence[str], draft: DraftItems 
 
 
 async def _compared(
-    stack: AsyncExitStack, holdings: "FolderHoldings | FleetHoldings", plan: ReparsePlan, report: Reparsed
+    stack: AsyncExitStack, holdings: "FolderPages | FleetPages", plan: ReparsePlan, report: Reparsed
 ) -> tuple[ParsePool | None, Path | None]:
     """Open what to compare with: another spider, or an output with the crawl's items."""
     if plan.against is not None:
         return await _open_pool(stack, plan, plan.against), None
     try:
-        if isinstance(holdings, FolderHoldings):
+        if isinstance(holdings, FolderPages):
             return None, await holdings.items()
         # Nothing tells which of a fleet's items came from a page; but its spider was kept.
         old = await _open_pool(stack, plan, stack.enter_context(placed(holdings.record)))
@@ -166,7 +166,7 @@ async def _open_pool(stack: AsyncExitStack, plan: ReparsePlan, source: SpiderSou
     return await stack.enter_async_context(ParsePool.open(source, procs=procs, limits=plan.settings.parse))
 
 
-async def _scope(holdings: Gathered, plan: ReparsePlan, spider: SpiderDescription) -> Scope:
+async def _scope(holdings: CrawlPages, plan: ReparsePlan, spider: SpiderDescription) -> Scope:
     """Let no host be in scope, so that no link is looked for; nofollow means what it meant in the crawl.
 
     Where only canonical pages yield items, what they are depends on the hosts of the crawl.
@@ -178,7 +178,7 @@ async def _scope(holdings: Gathered, plan: ReparsePlan, spider: SpiderDescriptio
     return Scope.of(settings.crawl, (), hosts=hosts, limits=settings.links)
 
 
-async def _draft(stack: AsyncExitStack, holdings: Gathered, plan: ReparsePlan) -> DraftItems | None:
+async def _draft(stack: AsyncExitStack, holdings: CrawlPages, plan: ReparsePlan) -> AtomicOutput | None:
     if not plan.out:
         return None
     await refuse_own(holdings, plan.out)
@@ -186,8 +186,8 @@ async def _draft(stack: AsyncExitStack, holdings: Gathered, plan: ReparsePlan) -
 
 
 async def _pages(
-    holdings: Gathered, selection: Selection, report: Reparsed, items: Path | None
-) -> AsyncGenerator[tuple[Kept, StoredPage, Request], None]:
+    holdings: CrawlPages, selection: PageFilter, report: Reparsed, items: Path | None
+) -> AsyncGenerator[tuple[PageEntry, StoredPage, Request], None]:
     left = selection.limit
     async with aclosing(holdings.pages(selection, items)) as pages:
         async for kept in pages:
@@ -207,7 +207,7 @@ async def _pages(
 
 
 async def _parsed(
-    pages: AsyncIterator[tuple[Kept, StoredPage, Request]], new: ParsePool, old: ParsePool | None
+    pages: AsyncIterator[tuple[PageEntry, StoredPage, Request]], new: ParsePool, old: ParsePool | None
 ) -> AsyncGenerator[_Again, None]:
     """Have pages parsed by one or both spiders, and give them back in order."""
     waiting: deque[_Task] = deque()

@@ -24,12 +24,12 @@ from shoal.sinks.names import STDOUT, is_database
 from shoal.sinks.registry import Sink, open_postgres, open_sink
 
 
-class Note(msgspec.Struct, frozen=True):
+class SinkNote(msgspec.Struct, frozen=True):
     owner: str  # which crawl of which store
     positions: dict[int, str]  # by shard: the last entry of its stream that is in the output
 
 
-class NotedSink(Protocol):
+class CheckpointedSink(Protocol):
     """A sink that keeps a note with every flush."""
 
     def kept(self) -> tuple[bytes, bytes] | None: ...
@@ -40,23 +40,23 @@ class NotedSink(Protocol):
     def close(self) -> None: ...
 
 
-def open_noted(output: str, *, fsync: bool = False, overwrite: bool = False) -> NotedSink:
+def open_checkpointed(output: str, *, fsync: bool = False, overwrite: bool = False) -> CheckpointedSink:
     """Choose the sink for an output of a fleet; nothing is touched before `kept`."""
     if output == STDOUT:
         raise Misconfigured("output -: a fleet has no standard output; name a file or a database")
     if is_database(output):
         return open_postgres(output, overwrite=overwrite)
-    return NotedFile(open_sink(output, fsync=fsync, overwrite=overwrite), Path(output), fsync=fsync)
+    return CheckpointedFile(open_sink(output, fsync=fsync, overwrite=overwrite), Path(output), fsync=fsync)
 
 
-def peek(output: str) -> tuple[bytes, Note] | None:
+def peek(output: str) -> tuple[bytes, SinkNote] | None:
     """Read the checkpoint and the note of the last flush beside whoever writes; None: there is none."""
     if is_database(output):
         with closing(open_postgres(output)) as sink:
             kept = sink.kept()
     else:
         kept = _read(_beside(Path(output)))
-    return None if kept is None else (kept[0], msgspec.msgpack.decode(kept[1], type=Note))
+    return None if kept is None else (kept[0], msgspec.msgpack.decode(kept[1], type=SinkNote))
 
 
 def _beside(path: Path) -> Path:
@@ -79,7 +79,7 @@ class _Kept(msgspec.Struct, frozen=True, array_like=True):
     note: bytes
 
 
-class NotedFile:
+class CheckpointedFile:
     """A sink on this machine, with its note beside it."""
 
     def __init__(self, sink: Sink, path: Path, *, fsync: bool) -> None:

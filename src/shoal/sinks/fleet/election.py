@@ -12,7 +12,7 @@ import os
 import time
 from importlib import resources
 
-from shoal.redis_client import RedisStore, Script
+from shoal.redis_client import RedisClient, Script
 from shoal.sinks.names import is_database, shown
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class Election:
     """The place of writer of one output, as one worker sees it."""
 
     def __init__(
-        self, store: RedisStore, crawl: int, output: str, *, holder: str, node: str, term: float = TERM
+        self, store: RedisClient, crawl: int, output: str, *, holder: str, node: str, term: float = TERM
     ) -> None:
         self._store = store
         self._tag = store.tag(crawl % store.shards)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from shoal.model.errors import Rejected, ShoalError
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.checkpointed import peek
 from shoal.sinks.fleet.writer import item_streams
 from shoal.sinks.names import is_database, shown
@@ -21,21 +21,21 @@ _unpack = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class OutputProgress:
     waiting: int  # items on their way
     held: int | None = None  # items counted in it; None: that cannot be done here
     why: str = ""  # it cannot be counted
     problem: str = ""
 
 
-async def ever_written(store: RedisStore, crawl: int) -> list[str]:
+async def ever_written(store: RedisClient, crawl: int) -> list[str]:
     """Name every output that a crawl has had, those included that it was submitted without later."""
     tag = store.tag(crawl % store.shards)
     fields = await store.do(tag, "HKEYS", f"{tag}:writer:{crawl}")
     return sorted(name.decode().removeprefix("name ") for name in fields if name.startswith(b"name "))
 
 
-async def unfinished(store: RedisStore, crawl: int, outputs: Sequence[str], *, node: str) -> bool:
+async def unfinished(store: RedisClient, crawl: int, outputs: Sequence[str], *, node: str) -> bool:
     """Tell whether any output that a machine may write has a writer that has not finished it.
 
     A writer steps down when it has. One that was killed never does: somebody has to finish for it.
@@ -50,32 +50,32 @@ async def unfinished(store: RedisStore, crawl: int, outputs: Sequence[str], *, n
     return False
 
 
-async def standing(store: RedisStore, crawl: int, output: str, *, node: str) -> Standing:
+async def output_progress(store: RedisClient, crawl: int, output: str, *, node: str) -> OutputProgress:
     """Count an output's items again, from a machine that need not be its own."""
     name = shown(output)
     home, owner = await _writer(store, crawl, name)
     if not owner:
-        return Standing(await _waiting(store, crawl, {}), held=0)
+        return OutputProgress(await _waiting(store, crawl, {}), held=0)
     marks = await _marks(store, crawl, name)
     if not is_database(output) and home != node:
-        return Standing(await _waiting(store, crawl, marks), why=f"a file of {home}")
+        return OutputProgress(await _waiting(store, crawl, marks), why=f"a file of {home}")
     try:
         kept = peek(output)
         if kept is None and not marks:
-            return Standing(await _waiting(store, crawl, {}), held=0)
+            return OutputProgress(await _waiting(store, crawl, {}), held=0)
         if kept is None or kept[1].owner != owner:
             raise Rejected(f"output {name} is not what this crawl has left there")
         checkpoint, note = kept
         held = recount(output, checkpoint)
     except Rejected as error:
-        return Standing(await _waiting(store, crawl, marks), problem=str(error))
+        return OutputProgress(await _waiting(store, crawl, marks), problem=str(error))
     except ShoalError as error:
-        return Standing(await _waiting(store, crawl, marks), why=str(error))
+        return OutputProgress(await _waiting(store, crawl, marks), why=str(error))
     waiting = await _waiting(store, crawl, note.positions)
-    return Standing(waiting, held, "" if held is not None else "it cannot be reached from here")
+    return OutputProgress(waiting, held, "" if held is not None else "it cannot be reached from here")
 
 
-async def _writer(store: RedisStore, crawl: int, name: str) -> tuple[str, str]:
+async def _writer(store: RedisClient, crawl: int, name: str) -> tuple[str, str]:
     """Tell the node that an output belongs to and its name in the store (`election`); empty: nobody, none."""
     tag = store.tag(crawl % store.shards)
     found = await store.do(tag, "HMGET", f"{tag}:writer:{crawl}", f"node {name}", f"name {name}")
@@ -83,7 +83,7 @@ async def _writer(store: RedisStore, crawl: int, name: str) -> tuple[str, str]:
     return node.decode(), owner.decode()
 
 
-async def _marks(store: RedisStore, crawl: int, name: str) -> dict[int, str]:
+async def _marks(store: RedisClient, crawl: int, name: str) -> dict[int, str]:
     """Read how far the shards know that an output has come."""
     found = {}
     for shard, tag in enumerate(store.tags()):
@@ -93,7 +93,7 @@ async def _marks(store: RedisStore, crawl: int, name: str) -> dict[int, str]:
     return found
 
 
-async def _waiting(store: RedisStore, crawl: int, after: Mapping[int, str]) -> int:
+async def _waiting(store: RedisClient, crawl: int, after: Mapping[int, str]) -> int:
     streams, count = item_streams(store, crawl), 0
     while entries := await streams.read(after, count=_SLICE):
         count += sum(len(_unpack(entry.fields[b"items"])) for entry in entries)

@@ -47,11 +47,11 @@ import msgspec
 
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import Item
-from shoal.redis_client import RedisStore, Script
+from shoal.redis_client import RedisClient, Script
 from shoal.redis_client.fan_out import together
-from shoal.redis_client.streams import START, Entry, ShardStreams
+from shoal.redis_client.streams import START, ShardStreams, StreamEntry
 from shoal.sinks.files import refuse
-from shoal.sinks.fleet.checkpointed import Note, NotedSink, open_noted
+from shoal.sinks.fleet.checkpointed import CheckpointedSink, SinkNote, open_checkpointed
 from shoal.sinks.fleet.election import TERM, Election
 from shoal.sinks.names import shown
 
@@ -72,7 +72,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class WriterOutput:
     """One of the outputs of a crawl."""
 
     crawl: int  # its number in the store
@@ -82,7 +82,7 @@ class Output:
     overwrite: bool = False
 
 
-class Post(StrEnum):
+class WriterState(StrEnum):
     """What a worker is to an output."""
 
     STANDING_BY = "standing by"  # another worker writes it
@@ -92,7 +92,7 @@ class Post(StrEnum):
     WRITING = "writing"
 
 
-def item_streams(store: RedisStore, crawl: int) -> ShardStreams:
+def item_streams(store: RedisClient, crawl: int) -> ShardStreams:
     """Give the streams of a crawl's items; their length is what the outputs still lack."""
     return ShardStreams(store, f"items:{crawl}")
 
@@ -101,7 +101,7 @@ class OutputWriter:
     """Feeds one output whenever no other worker does."""
 
     def __init__(
-        self, store: RedisStore, output: Output, *, holder: str, node: str, term: float = TERM
+        self, store: RedisClient, output: WriterOutput, *, holder: str, node: str, term: float = TERM
     ) -> None:
         self._store = store
         self._output = output
@@ -114,7 +114,7 @@ class OutputWriter:
         self._told: dict[int, str] = {}  # what the shards know of them
         self._told_to = 0  # so many server processes; another one may have forgotten it
         self._sure: dict[int, str] = {}  # by shard: up to here nothing can be forgotten
-        self._post = Post.STANDING_BY
+        self._post = WriterState.STANDING_BY
         self._fails = ""  # what is not available, since something was written last
         self._written_at = -math.inf  # monotonic
         self._complain_again = -math.inf  # likewise
@@ -132,9 +132,9 @@ class OutputWriter:
             try:
                 wait = 0.0 if self._fails and self._election.holds() else await self._election.stand()
                 if self._election.elsewhere:
-                    self._be(Post.ELSEWHERE, self._election.elsewhere)
+                    self._be(WriterState.ELSEWHERE, self._election.elsewhere)
                 elif wait:
-                    self._be(Post.STANDING_BY)
+                    self._be(WriterState.STANDING_BY)
                 else:
                     await self._serve(stop)
             except Unavailable as error:
@@ -145,10 +145,10 @@ class OutputWriter:
                 return
 
     @property
-    def post(self) -> Post:
+    def post(self) -> WriterState:
         """What this worker is to the output now."""
-        if self._post is Post.WAITING and time.monotonic() - self._written_at < _LATELY:
-            return Post.WRITING
+        if self._post is WriterState.WAITING and time.monotonic() - self._written_at < _LATELY:
+            return WriterState.WRITING
         return self._post
 
     def _complain(self, why: str) -> None:
@@ -157,19 +157,21 @@ class OutputWriter:
             log.warning("output.waits", extra={"output": self._name, "why": why})
             self._complain_again = time.monotonic() + _REMIND
         self._fails = why
-        self._be(Post.FAILING, why)
+        self._be(WriterState.FAILING, why)
 
-    def _be(self, post: Post, why: str = "") -> None:
+    def _be(self, post: WriterState, why: str = "") -> None:
         self._post, self.why = post, why
 
     async def _serve(self, stop: asyncio.Event) -> None:
-        sink = open_noted(self._output.output, fsync=self._output.fsync, overwrite=self._output.overwrite)
+        sink = open_checkpointed(
+            self._output.output, fsync=self._output.fsync, overwrite=self._output.overwrite
+        )
         # One thread, so that whatever ends this, the sink is closed after its last call has returned.
         with ThreadPoolExecutor(1, thread_name_prefix="shoal.output") as thread:
             try:
                 if await self._open(sink, thread):
                     log.info("output.opened", extra={"output": self._name})
-                    self._be(Post.WAITING)
+                    self._be(WriterState.WAITING)
                     await self._write(sink, thread, stop)
             except Misconfigured:
                 if self._election.holds():
@@ -177,16 +179,16 @@ class OutputWriter:
                 log.info("output.lost", extra={"output": self._name})  # found out by the output itself
             finally:
                 thread.submit(sink.close)
-        self._be(Post.STANDING_BY)
+        self._be(WriterState.STANDING_BY)
         if self._election.holds():
             await self._election.step_down()
 
-    async def _open(self, sink: NotedSink, thread: ThreadPoolExecutor) -> bool:
+    async def _open(self, sink: CheckpointedSink, thread: ThreadPoolExecutor) -> bool:
         """Take the output back to its note, or make it this crawl's own; False: another one is to do that."""
         self._told, self._sure = {}, {}
         kept = await _in(thread, sink.kept)
         if kept is not None:
-            note = msgspec.msgpack.decode(kept[1], type=Note)
+            note = msgspec.msgpack.decode(kept[1], type=SinkNote)
             if note.owner == self._election.owner:
                 self._positions = note.positions
                 await _in(thread, partial(sink.restore, kept[0]))
@@ -200,11 +202,11 @@ class OutputWriter:
         await _in(thread, partial(self._begin, sink))
         return True
 
-    def _begin(self, sink: NotedSink) -> None:
+    def _begin(self, sink: CheckpointedSink) -> None:
         sink.restore(None)
         sink.flush(self._note())
 
-    async def _write(self, sink: NotedSink, thread: ThreadPoolExecutor, stop: asyncio.Event) -> None:
+    async def _write(self, sink: CheckpointedSink, thread: ThreadPoolExecutor, stop: asyncio.Event) -> None:
         until = math.inf
         while time.monotonic() < until and await self._keep_place():
             entries = await self._streams.read(self._positions, count=self._count)
@@ -227,9 +229,9 @@ class OutputWriter:
                 continue  # that took so long that somebody else may have been chosen
             self._positions = self._positions | _last(entries)
             items = _items(entries)
-            self._be(Post.WRITING)  # for as long as it takes
+            self._be(WriterState.WRITING)  # for as long as it takes
             await _in(thread, partial(self._put, sink, items))
-            self._be(Post.WAITING)
+            self._be(WriterState.WAITING)
             self.items, self._written_at, self._fails = self.items + len(items), time.monotonic(), ""
             found = Counter(entry.shard for entry in entries)
             if max(found.values()) < self._count:  # that was all
@@ -243,12 +245,12 @@ class OutputWriter:
     async def _keep_place(self) -> bool:
         return self._election.holds() if self._fails else await self._election.keep()
 
-    def _put(self, sink: NotedSink, items: Sequence[Item]) -> None:
+    def _put(self, sink: CheckpointedSink, items: Sequence[Item]) -> None:
         sink.write(items)
         sink.flush(self._note())
 
     def _note(self) -> bytes:
-        return msgspec.msgpack.encode(Note(self._election.owner, self._positions))
+        return msgspec.msgpack.encode(SinkNote(self._election.owner, self._positions))
 
     async def _tell(self, shards: Iterable[int]) -> None:
         """Tell shards what the output has, unless they know."""
@@ -262,7 +264,7 @@ class OutputWriter:
 
         await together(tell(shard) for shard in shards if self._told.get(shard) != self._position(shard))
 
-    async def _make_sure(self, entries: Sequence[Entry]) -> None:
+    async def _make_sure(self, entries: Sequence[StreamEntry]) -> None:
         """Have shards keep what was read, and all that they have, whatever becomes of the store."""
         calls = {
             self._store.tag(shard): self._arguments(shard, last) for shard, last in _last(entries).items()
@@ -272,7 +274,7 @@ class OutputWriter:
             self._sure[shard] = ends[self._store.tag(shard)].decode()
             self._told[shard] = self._position(shard)
 
-    def _are_sure(self, entries: Iterable[Entry]) -> bool:
+    def _are_sure(self, entries: Iterable[StreamEntry]) -> bool:
         return all(
             _halves(last) <= _halves(self._sure.get(shard, START)) for shard, last in _last(entries).items()
         )
@@ -290,7 +292,7 @@ def _next_try(left: float, courtesy: float) -> float:
     return left + courtesy if 0 < left <= _AGAIN else _AGAIN
 
 
-def _last(entries: Iterable[Entry]) -> dict[int, str]:
+def _last(entries: Iterable[StreamEntry]) -> dict[int, str]:
     """Give the last of the entries of each shard; they come in order."""
     return {entry.shard: entry.id for entry in entries}
 
@@ -301,7 +303,7 @@ def _halves(id: str) -> tuple[int, int]:
     return int(ms), int(number)
 
 
-def _items(entries: Iterable[Entry]) -> list[Item]:
+def _items(entries: Iterable[StreamEntry]) -> list[Item]:
     return [item for entry in entries for item in _unpack(entry.fields[b"items"])]
 
 

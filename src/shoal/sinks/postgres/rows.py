@@ -19,7 +19,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ItemRow:
     key: str
     json: str
 
@@ -38,7 +38,7 @@ class Unfit:
         return cls(key, reason, json[:_SHOWN])
 
 
-def row_of(item: Item, *, largest: int = LARGEST) -> Row | Unfit:
+def row_of(item: Item, *, largest: int = LARGEST) -> ItemRow | Unfit:
     """Fit an item into a row. NUL, which PostgreSQL cannot hold, becomes `\\0`."""
     key = row_key(item.key)
     if len(item.json) > largest:
@@ -47,7 +47,7 @@ def row_of(item: Item, *, largest: int = LARGEST) -> Row | Unfit:
         text = (_without_nul(item.json) if _NUL in item.json else item.json).decode()
     except ValueError as error:  # not UTF-8, or no JSON at all
         return Unfit.of(key, item.json, str(error))
-    return Row(key, text)
+    return ItemRow(key, text)
 
 
 def row_key(key: str) -> str:

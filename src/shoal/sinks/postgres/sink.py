@@ -33,7 +33,7 @@ from shoal.model.errors import Misconfigured, Rejected, Unavailable
 from shoal.model.page import Item
 from shoal.sinks.files import refuse, refuse_changed
 from shoal.sinks.names import name_of
-from shoal.sinks.postgres.rows import Row, Unfit, row_of
+from shoal.sinks.postgres.rows import ItemRow, Unfit, row_of
 from shoal.sinks.postgres.session import Connection, Session, Unstorable
 from shoal.sinks.postgres.sql import BATCH, COUNT, ITEMS, PUT, SCHEMA, TAKE_BACK, UPSERT
 
@@ -44,7 +44,7 @@ PATIENCE = 5.0  # seconds for a lost connection, a deadlock or a server that is 
 _LONGEST_NAME = 63  # bytes of an identifier
 
 
-class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
+class PostgresCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     output: bytes
     flushes: int
     items: int = 0  # taken in, those included that replaced another one or were rejected
@@ -70,10 +70,10 @@ class PostgresSink:
         self._items = self._schema + _quoted(self._table)
         self._overwrite = overwrite
         self._session = Session(dsn, name=self._name, patience=patience, first=BATCH)
-        self._state = Checkpoint(b"", 0)
+        self._state = PostgresCheckpoint(b"", 0)
         self._note: bytes | None = None
         self._looked = False  # by `kept`
-        self._seen: Checkpoint | None = None  # what there was then
+        self._seen: PostgresCheckpoint | None = None  # what there was then
         self._pending: list[Item] = []
         self._sending: _Batch | None = None
 
@@ -87,7 +87,7 @@ class PostgresSink:
             if checkpoint is None:
                 self._state = self._session.run(self._start)
             else:
-                self._state = msgspec.msgpack.decode(checkpoint, type=Checkpoint)
+                self._state = msgspec.msgpack.decode(checkpoint, type=PostgresCheckpoint)
                 self._session.run(self._take_back)
         except BaseException:
             self.close()
@@ -95,7 +95,9 @@ class PostgresSink:
 
     def recount(self, checkpoint: bytes) -> int:
         """Count the items of the flushes that a checkpoint knows; raise `Rejected` if rows are missing."""
-        return self._session.run(partial(self._count, msgspec.msgpack.decode(checkpoint, type=Checkpoint)))
+        return self._session.run(
+            partial(self._count, msgspec.msgpack.decode(checkpoint, type=PostgresCheckpoint))
+        )
 
     def write(self, items: Sequence[Item]) -> None:
         """Take items in."""
@@ -120,11 +122,11 @@ class PostgresSink:
         self._session.close()
 
     def _send(self, batch: _Batch) -> None:
-        rows: dict[str, Row] = {}  # of several with the same key the last one counts
+        rows: dict[str, ItemRow] = {}  # of several with the same key the last one counts
         unfit: list[Unfit] = []
         for item in batch.items:
             match row_of(item):
-                case Row() as row:
+                case ItemRow() as row:
                     rows[row.key] = row
                 case Unfit() as refused:
                     unfit.append(refused)
@@ -139,7 +141,7 @@ class PostgresSink:
         self._note = batch.note if batch.note is not None else self._note
         self._sending = None
 
-    def _unstorable(self, rows: Sequence[Row]) -> dict[str, str]:
+    def _unstorable(self, rows: Sequence[ItemRow]) -> dict[str, str]:
         """Find the rows that the server does not take, by halves; each with the reason."""
         try:
             self._session.run(partial(self._try, rows))
@@ -150,7 +152,7 @@ class PostgresSink:
             return self._unstorable(rows[:half]) | self._unstorable(rows[half:])
         return {}
 
-    async def _try(self, rows: Sequence[Row], connection: Connection) -> None:
+    async def _try(self, rows: Sequence[ItemRow], connection: Connection) -> None:
         attempt = connection.transaction()
         await attempt.start()
         try:
@@ -160,8 +162,8 @@ class PostgresSink:
             await attempt.rollback()
 
     async def _put(
-        self, batch: _Batch, rows: Sequence[Row], unfit: Sequence[Unfit], connection: Connection
-    ) -> Checkpoint:
+        self, batch: _Batch, rows: Sequence[ItemRow], unfit: Sequence[Unfit], connection: Connection
+    ) -> PostgresCheckpoint:
         number = self._state.flushes + 1
         async with connection.transaction():
             found = await self._find(connection, "FOR UPDATE")
@@ -187,20 +189,22 @@ class PostgresSink:
                 *(self._table, number, UNDO, batch.attempt, batch.note, len(batch.items)),
             )
         assert put
-        return Checkpoint(*put)
+        return PostgresCheckpoint(*put)
 
-    async def _copy(self, rows: Sequence[Row], connection: Connection) -> None:
+    async def _copy(self, rows: Sequence[ItemRow], connection: Connection) -> None:
         await connection.copy_records_to_table(
             "_shoal_batch", records=[(number, row.key, row.json) for number, row in enumerate(rows)]
         )
 
-    async def _find(self, connection: Connection, lock: str = "") -> tuple[Checkpoint, bytes | None] | None:
+    async def _find(
+        self, connection: Connection, lock: str = ""
+    ) -> tuple[PostgresCheckpoint, bytes | None] | None:
         found = await connection.fetchrow(
             f"SELECT id, flushes, items, rows, attempt FROM {self._schema}_shoal_outputs"  # noqa: S608 (quoted)
             f" WHERE output = $1 {lock}",
             self._table,
         )
-        return None if found is None else (Checkpoint(*found[:4]), found[4])
+        return None if found is None else (PostgresCheckpoint(*found[:4]), found[4])
 
     async def _kept(self, connection: Connection) -> tuple[bytes, bytes] | None:
         self._looked, self._seen = True, None
@@ -215,17 +219,17 @@ class PostgresSink:
         if found is None:
             return None
         note, *state = found
-        self._seen = Checkpoint(*state)
+        self._seen = PostgresCheckpoint(*state)
         return None if note is None else (msgspec.msgpack.encode(self._seen), note)
 
-    def _check_unseen(self, found: tuple[Checkpoint, bytes | None] | None) -> None:
+    def _check_unseen(self, found: tuple[PostgresCheckpoint, bytes | None] | None) -> None:
         if self._looked and self._seen != (found and found[0]):
             raise self._replaced()
 
     def _replaced(self) -> Unavailable:
         return Unavailable(f"output {self._name}: another worker has written to it meanwhile")
 
-    async def _start(self, connection: Connection) -> Checkpoint:
+    async def _start(self, connection: Connection) -> PostgresCheckpoint:
         async with connection.transaction():
             # Of two that start at once one waits: making a table that is being made is an error.
             await connection.execute("SELECT pg_advisory_xact_lock(hashtext('shoal'))")
@@ -269,7 +273,7 @@ class PostgresSink:
                 if done != "UPDATE 1":  # so far back that it is not remembered
                     raise refuse_changed(self._name)
 
-    async def _count(self, kept: Checkpoint, connection: Connection) -> int:
+    async def _count(self, kept: PostgresCheckpoint, connection: Connection) -> int:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             found = None
             if await self._exists(connection, self._items):

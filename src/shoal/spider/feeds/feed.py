@@ -12,7 +12,7 @@ from itertools import chain
 from operator import itemgetter
 
 from shoal.model.failure import Failure, FailureClass
-from shoal.spider.feeds.xml_records import Field, Foreign, Record, records
+from shoal.spider.feeds.xml_records import Field, Foreign, XmlRecord, records
 from shoal.spider.feeds.xml_tokens import Hostile
 from shoal.spider.metadata.dates import moment
 from shoal.spider.text.decoding import decode
@@ -52,7 +52,7 @@ def feed(body: bytes, content_type: str = "") -> Feed:
     """Read a feed. Never raises."""
     entries: list[FeedEntry] = []
     beyond = 0
-    head = Record("channel")
+    head = XmlRecord("channel")
     complete = False
     try:
         for record in records([decode(body, content_type).text], FEED_ROOTS, _RECORDS, FEED_FIELDS):
@@ -70,7 +70,7 @@ def feed(body: bytes, content_type: str = "") -> Feed:
     return Feed(_title(head), _link(head), tuple(entries), beyond, truncated=not complete)
 
 
-def entry_of(record: Record) -> FeedEntry:
+def entry_of(record: XmlRecord) -> FeedEntry:
     """Read one `item` or `entry`."""
     return FeedEntry(
         link=_link(record),
@@ -81,12 +81,12 @@ def entry_of(record: Record) -> FeedEntry:
     )
 
 
-def _title(record: Record) -> str:
+def _title(record: XmlRecord) -> str:
     titles = chain(_texts(record.own("title"), "title"), _texts(record.fields, "title"))
     return " ".join(next(titles, "").split())
 
 
-def _link(record: Record) -> str:
+def _link(record: XmlRecord) -> str:
     """Choose where an entry leads: RSS writes the address as text, Atom as an attribute among other links."""
     for field in record.own("link"):
         if field.text:

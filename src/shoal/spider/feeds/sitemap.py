@@ -16,7 +16,7 @@ from isal import igzip_lib
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, MIB, LinkLimits
 from shoal.spider.feeds.feed import FEED_FIELDS, FEED_RECORDS, FEED_ROOTS, entry_of
-from shoal.spider.feeds.xml_records import Foreign, Record, records
+from shoal.spider.feeds.xml_records import Foreign, XmlRecord, records
 from shoal.spider.feeds.xml_tokens import Hostile
 from shoal.spider.metadata.dates import moment
 from shoal.spider.text.decoding import declared
@@ -171,7 +171,7 @@ def _slices(body: bytes) -> Iterator[bytes]:
     return (body[start : start + _PIECE] for start in range(0, len(body), _PIECE))
 
 
-def _entry_of(record: Record) -> SitemapEntry:
+def _entry_of(record: XmlRecord) -> SitemapEntry:
     if record.name in FEED_RECORDS:
         entry = entry_of(record)
         return SitemapEntry(entry.link, entry.updated or entry.published)

@@ -48,7 +48,7 @@ class Field:
 
 
 @dataclass(slots=True)
-class Record:
+class XmlRecord:
     """An element that was asked for, and its fields."""
 
     name: str  # in lower case, without its prefix
@@ -78,14 +78,14 @@ def _split(tag: str) -> tuple[str, str]:
 
 def records(
     chunks: Iterable[str], roots: Collection[str], names: Collection[str], fields: Collection[str]
-) -> Iterator[Record]:
+) -> Iterator[XmlRecord]:
     """Read the elements called `names`, inner ones first; of their children, those called `fields`.
 
     The outermost element is always a record, the last one, and has to be one of `roots`. What a cut document
     leaves open comes out as it is, without the field that was being read. Raises `Foreign` and `Hostile`.
     """
     around: list[str] = []  # names of the open elements
-    open_records: list[Record] = []
+    open_records: list[XmlRecord] = []
     field: Field | None = None
     for count, (slash, tag, source, text) in enumerate(tokens(chunks)):
         if count > _TOKENS:
@@ -100,7 +100,7 @@ def records(
                 if depth == 1 and name not in roots:
                     raise Foreign(f"its outermost element is {tag[:40]!r}")
                 if depth == 1 or name in names:
-                    open_records.append(Record(name, prefix, depth))
+                    open_records.append(XmlRecord(name, prefix, depth))
                 elif name in fields and depth == open_records[-1].depth + 1:
                     field = Field(name, prefix, source, depth)
         if tag and (slash or source.endswith("/")) and tag in around:

@@ -17,7 +17,7 @@ _WEB = ("http://", "https://")
 _ANYWHERE = ("/", *_WEB)  # what begins so leads from every page of an origin to the same place
 
 
-class Destinations:
+class LinkResolver:
     """What a process has worked out so far. Forgetting costs time, and changes no answer."""
 
     __slots__ = ("_origins",)

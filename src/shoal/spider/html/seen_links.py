@@ -15,7 +15,7 @@ from shoal.model.scope import Scope
 GENERATION = 50_000  # URLs; two generations of 100-byte URLs are some 15 MB
 
 
-class Memory:
+class SeenLinks:
     """A set of URLs of bounded size that keeps those met most recently."""
 
     __slots__ = ("_old", "_scope", "recent")

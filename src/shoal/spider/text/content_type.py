@@ -4,7 +4,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 
-class Kind(StrEnum):
+class ContentKind(StrEnum):
     HTML = "html"
     XML = "xml"
     JSON = "json"
@@ -31,44 +31,44 @@ _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _HEAD = 512  # bytes that are looked at
 
 
-def kind_of(body: bytes, content_type: str) -> Kind:
+def kind_of(body: bytes, content_type: str) -> ContentKind:
     """Tell what can be made of a response."""
     claimed = _claimed(content_type[:200])
-    if claimed is Kind.BINARY:
+    if claimed is ContentKind.BINARY:
         return claimed
     if body.startswith(_MAGIC):
-        return Kind.BINARY
+        return ContentKind.BINARY
     head = body[:_HEAD]
     if 0 in head and not (
         head.lstrip().startswith(b"<") or head.startswith(_UTF16_MARKS) or "utf-16" in content_type.lower()
     ):
-        return Kind.BINARY
+        return ContentKind.BINARY
     return claimed or _sniffed(head)
 
 
 @lru_cache(maxsize=256)
-def _claimed(content_type: str) -> Kind | None:
+def _claimed(content_type: str) -> ContentKind | None:
     mime = content_type.partition(";")[0].strip().lower()
     major, _, minor = mime.partition("/")
     if mime in ("text/html", "application/xhtml+xml"):
-        return Kind.HTML
+        return ContentKind.HTML
     if minor.endswith(("+json", "json")):
-        return Kind.JSON
+        return ContentKind.JSON
     if minor.endswith(("+xml", "xml")):
-        return Kind.XML
+        return ContentKind.XML
     if major == "text" or minor in ("javascript", "x-javascript", "x-ndjson"):
-        return Kind.TEXT
+        return ContentKind.TEXT
     if not minor or mime in ("application/octet-stream", "application/unknown", "unknown/unknown"):
         return None
-    return Kind.BINARY
+    return ContentKind.BINARY
 
 
-def _sniffed(head: bytes) -> Kind:
+def _sniffed(head: bytes) -> ContentKind:
     head = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if head.startswith(b"<?xml"):
-        return Kind.HTML if b"<html" in head.lower() else Kind.XML
+        return ContentKind.HTML if b"<html" in head.lower() else ContentKind.XML
     if head.startswith(b"<"):
-        return Kind.HTML
+        return ContentKind.HTML
     if head.startswith((b"{", b"[")):
-        return Kind.JSON
-    return Kind.BINARY if any(byte < 9 or 14 <= byte < 27 for byte in head) else Kind.TEXT
+        return ContentKind.JSON
+    return ContentKind.BINARY if any(byte < 9 or 14 <= byte < 27 for byte in head) else ContentKind.TEXT

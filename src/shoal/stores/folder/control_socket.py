@@ -17,8 +17,8 @@ import msgspec
 
 from shoal.frontier.results import HostView
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
-from shoal.model.spider_versions import KEY, Reparse, Versions
-from shoal.stores.access import Writer
+from shoal.model.spider_versions import KEY, Reparse, SpiderVersions
+from shoal.stores.access import StoreWriter
 
 log = logging.getLogger(__name__)
 
@@ -62,21 +62,21 @@ class NoteReparse(msgspec.Struct, frozen=True, tag="note_reparse"):
 Command = ShowHost | SetHost | ClearHost | PauseCrawl | NoteReparse
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+class ControlReply(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""  # empty: it was done
     host: HostView | None = None
 
 
 _encode = msgspec.json.Encoder().encode
 _decode_command = msgspec.json.Decoder(Command).decode
-_decode_answer = msgspec.json.Decoder(Answer).decode
+_decode_answer = msgspec.json.Decoder(ControlReply).decode
 
 
-async def obey(frontier: Writer, command: Command) -> Answer:
+async def obey(frontier: StoreWriter, command: Command) -> ControlReply:
     """Carry a command out."""
     match command:
         case ShowHost(host):
-            return Answer(host=await frontier.host_get(host))
+            return ControlReply(host=await frontier.host_get(host))
         case SetHost():
             changed = await frontier.host_set(
                 command.host,
@@ -85,21 +85,21 @@ async def obey(frontier: Writer, command: Command) -> Answer:
                 rest_until=command.rest_until,
                 paused=command.paused,
             )
-            return Answer(host=changed)
+            return ControlReply(host=changed)
         case ClearHost(host):
-            return Answer(host=await frontier.host_clear(host))
+            return ControlReply(host=await frontier.host_clear(host))
         case NoteReparse(crawl, reparse):
-            versions = Versions.load(await frontier.crawl_get(crawl, KEY))
+            versions = SpiderVersions.load(await frontier.crawl_get(crawl, KEY))
             versions.note(reparse)
             await frontier.crawl_set(crawl, KEY, versions.dump())
-            return Answer()
+            return ControlReply()
         case PauseCrawl(crawl, paused):
             await (frontier.pause(crawl) if paused else frontier.resume(crawl))
-            return Answer()
+            return ControlReply()
 
 
 @asynccontextmanager
-async def steerable(folder: Path, frontier: Writer) -> AsyncIterator[None]:
+async def steerable(folder: Path, frontier: StoreWriter) -> AsyncIterator[None]:
     """Take commands for as long as the block runs. The caller owns the store."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -140,19 +140,19 @@ def _bound(folder: Path) -> socket.socket:
     return listener
 
 
-async def _answered(frontier: Writer, line: bytes) -> Answer:
+async def _answered(frontier: StoreWriter, line: bytes) -> ControlReply:
     try:
         command = _decode_command(line)
         answer = await obey(frontier, command)
     except msgspec.MsgspecError:
-        return Answer(error="not a command that this version of Shoal knows")
+        return ControlReply(error="not a command that this version of Shoal knows")
     except ShoalError as error:
-        return Answer(error=str(error))
+        return ControlReply(error=str(error))
     log.warning("crawl.steered", extra={"command": _encode(command).decode()})
     return answer
 
 
-async def ask(folder: Path, command: Command) -> Answer:
+async def ask(folder: Path, command: Command) -> ControlReply:
     """Have the owner of a store carry a command out; raises `Unavailable` if it takes none."""
     try:
         async with asyncio.timeout(PATIENCE):

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.spider.source import SpiderSource
 
 
@@ -37,7 +37,7 @@ class CrawlRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Crawls:
-    def __init__(self, store: RedisStore) -> None:
+    def __init__(self, store: RedisClient) -> None:
         self._store = store
         self._tag = store.fleet_tag
         self._key = f"{self._tag}:crawls"

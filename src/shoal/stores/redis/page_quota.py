@@ -12,13 +12,13 @@ goes on may be in the count or not; it is added to it.
 from collections.abc import Awaitable, Callable
 from importlib import resources
 
-from shoal.redis_client import RedisStore, Script
+from shoal.redis_client import RedisClient, Script
 
 BEYOND = 1.25  # times the length of a lease that a part is good for
 _SCRIPT = Script("allowance", resources.files("shoal.stores.redis").joinpath("page_quota.lua").read_text())
 
 
-class Allowance:
+class SharedPageQuota:
     """The part of one worker in what a crawl may still get.
 
     `lease` is how long a lease lasts, in seconds; `count` says how many pages the crawl has, those included
@@ -27,7 +27,7 @@ class Allowance:
 
     def __init__(
         self,
-        store: RedisStore,
+        store: RedisClient,
         crawl: int,
         *,
         worker: str,

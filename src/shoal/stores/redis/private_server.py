@@ -13,11 +13,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from shoal.child_process import Companion, companion
+from shoal.child_process import ChildProcess, run_child
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.redis_client.connection import Link
+from shoal.redis_client.connection import RedisConnection
 from shoal.redis_client.dsn import Address, Login
-from shoal.redis_client.errors import Failed
+from shoal.redis_client.errors import CallFailed
 from shoal.stores.folder.store import StoreFolder
 from shoal.stores.reach import LOG
 
@@ -49,12 +49,12 @@ async def private_store(folder: Path) -> AsyncIterator[str]:
             "maxmemory-policy": "noeviction",
         }
         spelled = [part for name, value in options.items() for part in (f"--{name}", value)]
-        async with companion([program, *spelled], log=folder / LOG) as server:
+        async with run_child([program, *spelled], log=folder / LOG) as server:
             await _ready(server, socket)
             yield f"redis+unix://{socket}"
 
 
-async def _ready(server: Companion, socket: Path) -> None:
+async def _ready(server: ChildProcess, socket: Path) -> None:
     """Wait until the server has read its data: before, it does not say what it is really like."""
     try:
         async with asyncio.timeout(READY):
@@ -68,12 +68,12 @@ async def _ready(server: Companion, socket: Path) -> None:
 
 async def _answers(socket: Path) -> bool:
     try:
-        link = await Link.open(Address(str(socket), 0), Login(), timeout=READY)
+        link = await RedisConnection.open(Address(str(socket), 0), Login(), timeout=READY)
         try:
             await link.call("PING")
         finally:
             link.close()
-    except Failed:  # it does not listen yet, or is loading
+    except CallFailed:  # it does not listen yet, or is loading
         return False
     return True
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 
 TTL = 15.0  # seconds without a sign of life after which a worker is gone
 EVERY = 5.0
 
 
-class CrawlAt(msgspec.Struct, frozen=True):
+class CrawlActivity(msgspec.Struct, frozen=True):
     """A crawl, as one worker runs it."""
 
     crawl: str
@@ -24,7 +24,7 @@ class CrawlAt(msgspec.Struct, frozen=True):
     parsing: int = 0  # pages that are with its parse processes
 
 
-class OutputAt(msgspec.Struct, frozen=True):
+class OutputActivity(msgspec.Struct, frozen=True):
     """An output, as one worker attends to it."""
 
     crawl: str
@@ -46,13 +46,13 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     beaten_at: float
     doing: str  # "working", "writing", "waiting", "idle", "draining"
     why: str = ""  # it waits: "for the hosts' pace"
-    crawls: tuple[CrawlAt, ...] = ()
-    outputs: tuple[OutputAt, ...] = ()
+    crawls: tuple[CrawlActivity, ...] = ()
+    outputs: tuple[OutputActivity, ...] = ()
     refused: dict[str, str] = {}  # by crawl: why it cannot be served there
 
 
 class Workers:
-    def __init__(self, store: RedisStore) -> None:
+    def __init__(self, store: RedisClient) -> None:
         self._store = store
         self._tag = store.fleet_tag
         self._index = f"{self._tag}:workers"

@@ -6,15 +6,15 @@ import pytest
 from msgspec import structs
 
 from shoal.cli.commands.trace import host_line, trace_json, trace_lines
-from shoal.frontier.results import HostView, Story, Tried
+from shoal.frontier.results import HostView, RequestHistory, Tried
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord, PageRef
-from shoal.model.spider_versions import Reparse, Version
+from shoal.model.spider_versions import Reparse, SpiderVersion
 from shoal.services.inspect.trace import FoundOn, Trace, tries_of
 
 NOW = 1_700_000_000.0
 PAGE = PageRecord(PageRef("seg", 10, 20), 200, NOW, 1, 12, elapsed=0.1, wire_bytes=12_300)
-DONE = Story(
+DONE = RequestHistory(
     "shop",
     1,
     "done",
@@ -44,7 +44,7 @@ TRACE = Trace(
     FoundOn(255, "http://a.test/", NOW),
     HOST,
     tries_of(DONE),
-    Version("0123456789ab", NOW - 60),
+    SpiderVersion("0123456789ab", NOW - 60),
     [Reparse("ba9876543210", NOW + 60, "/new.jsonl"), Reparse("ba9876543210", NOW + 60, "-", limit=7)],
 )
 
@@ -104,7 +104,7 @@ def test_what_ended_a_story_is_one_of_its_attempts_and_none_is_told_twice() -> N
         ),
     ],
 )
-def test_every_state_says_how_it_stands(story: Story, expected: str) -> None:
+def test_every_state_says_how_it_stands(story: RequestHistory, expected: str) -> None:
     lines = list(trace_lines(replace(TRACE, story=story), NOW))
     [standing] = [line for line in lines if line.startswith("  now ")]
     assert expected in standing

@@ -6,7 +6,7 @@ import pytest
 
 from shoal.cli.input.dead_letter_filters import Asked, age, asked_of, on_letters
 from shoal.model.errors import Misconfigured
-from shoal.services.control.dead_letters import Choice
+from shoal.services.control.dead_letters import DeadLetterFilter
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_a_pattern_that_is_none_is_refused() -> None:
 
 
 def test_no_filter_means_all_letters() -> None:
-    assert asked_of().choice == Choice()
+    assert asked_of().choice == DeadLetterFilter()
     assert asked_of(host="Shop.Example").choice.host == "shop.example"
 
 
@@ -42,5 +42,5 @@ def test_a_command_on_letters_gets_what_was_chosen_and_its_own_options() -> None
     given = dict.fromkeys(inspect.signature(asked_of).parameters)
     command(**{**given, "host": "a.test", "store": "s", "json": True}, gently=True)
 
-    assert got == [(Asked("s", Choice(host="a.test"), json=True), True)]
+    assert got == [(Asked("s", DeadLetterFilter(host="a.test"), json=True), True)]
     assert set(inspect.signature(command).parameters) == {*given, "gently"}

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from shoal.cli.process.log_format import Lines, shown, start_logging
+from shoal.cli.process.log_format import LogFormatter, shown, start_logging
 
 
 def line(message: str, **fields: object) -> str:
     record = logging.makeLogRecord(
         {"msg": message, "levelname": "WARNING", "created": 1_700_000_000.9, **fields}
     )
-    return Lines().format(record)
+    return LogFormatter().format(record)
 
 
 def test_a_line_is_time_in_utc_level_event_and_fields(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from shoal.cli.commands.status import status_json, status_lines
 from shoal.cli.views.bottlenecks import holdups
 from shoal.frontier.results import STATES, HostQueue
 from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus
-from shoal.stores.redis.workers import CrawlAt, Heartbeat, OutputAt
+from shoal.stores.redis.workers import CrawlActivity, Heartbeat, OutputActivity
 
 NOW = 1_800_000_000.0
 FILE = "/data/items.jsonl"
@@ -34,8 +34,8 @@ def status(
     return StoreStatus("redis://queue.example", None, [crawl], fleet, hosts)
 
 
-def attending(doing: str, why: str = "") -> tuple[OutputAt, ...]:
-    return (OutputAt("shop", FILE, doing, why),)
+def attending(doing: str, why: str = "") -> tuple[OutputActivity, ...]:
+    return (OutputActivity("shop", FILE, doing, why),)
 
 
 def said(now: StoreStatus) -> list[str]:
@@ -98,7 +98,7 @@ def test_hosts_that_are_not_asked_as_usual_those_with_most_requests_first() -> N
 
 def test_status_tells_what_is_still_to_write_and_who_does_what() -> None:
     sink = worker("sink", roles=("sink",), doing="writing", outputs=attending("writing"))
-    crawls = tuple(CrawlAt(f"c{number}", "0" * 12, 0, 0, 0.0) for number in range(4))
+    crawls = tuple(CrawlActivity(f"c{number}", "0" * 12, 0, 0, 0.0) for number in range(4))
     fetch = worker("fetch", roles=("fetch",), doing="waiting", why="for the hosts' pace", crawls=crawls)
     lines = list(status_lines(status(sink, fetch, fetch=7, sink=3), NOW))
 

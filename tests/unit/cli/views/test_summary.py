@@ -7,7 +7,7 @@ from tests.unit.cli.snapshots import BUSY, snapshot, summary
 
 from shoal.cli.commands.status import status_lines
 from shoal.cli.commands.verify import verify_json, verify_lines
-from shoal.cli.process.exit_codes import MEANING, Exit, code_of
+from shoal.cli.process.exit_codes import MEANING, ExitCode, code_of
 from shoal.cli.views.dead_letters import letter_json, letter_lines
 from shoal.cli.views.output import ClosedPipe
 from shoal.cli.views.summary import again, exit_of, opening_lines, shortcoming, summary_json, summary_lines
@@ -62,20 +62,20 @@ def test_an_ending_has_its_code(ending: Ending, code: int) -> None:
 
 
 def test_more_dead_letters_than_allowed_have_a_code() -> None:
-    assert exit_of(summary(max_dead_exceeded=True), max_dead=1) == Exit.DEAD_LETTERS
+    assert exit_of(summary(max_dead_exceeded=True), max_dead=1) == ExitCode.DEAD_LETTERS
 
 
 def test_not_a_single_page_is_no_success_unless_dead_letters_were_allowed() -> None:
-    assert exit_of(summary(snapshot=NO_PAGE), max_dead=None) == Exit.DEAD_LETTERS
-    assert exit_of(summary(snapshot=NO_PAGE), max_dead=1) == Exit.FINISHED
+    assert exit_of(summary(snapshot=NO_PAGE), max_dead=None) == ExitCode.DEAD_LETTERS
+    assert exit_of(summary(snapshot=NO_PAGE), max_dead=1) == ExitCode.FINISHED
 
 
 def test_interrupted_comes_before_dead_letters_because_there_is_more_to_come() -> None:
-    assert exit_of(summary(Ending.INTERRUPTED, max_dead_exceeded=True), max_dead=1) == Exit.INTERRUPTED
+    assert exit_of(summary(Ending.INTERRUPTED, max_dead_exceeded=True), max_dead=1) == ExitCode.INTERRUPTED
 
 
 def test_programs_get_the_same_figures() -> None:
-    found = json.loads(json.dumps(summary_json(summary(dead_by_class={"dns": 3}), code=Exit.FINISHED)))
+    found = json.loads(json.dumps(summary_json(summary(dead_by_class={"dns": 3}), code=ExitCode.FINISHED)))
 
     assert found["ending"] == "finished"
     assert found["exit_code"] == 0
@@ -202,4 +202,4 @@ def test_an_error_has_the_code_of_its_family(error: ShoalError, code: int) -> No
 
 
 def test_every_code_has_a_meaning() -> None:
-    assert set(MEANING) == set(Exit)
+    assert set(MEANING) == set(ExitCode)

@@ -9,7 +9,7 @@ from shoal.cli.views.top_screen import TopScreen, shares
 from shoal.frontier.results import STATES, HostQueue
 from shoal.services.inspect.monitor import Overview
 from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus
-from shoal.stores.redis.workers import CrawlAt, Heartbeat
+from shoal.stores.redis.workers import CrawlActivity, Heartbeat
 
 NOW = 1_800_000_000.0
 COUNTS = {**dict.fromkeys(STATES, 0), "waiting": 3_000, "leased": 14, "done": 1_234, "dead": 3}
@@ -27,7 +27,7 @@ def worker(number: int = 1, *, silent: float = 1.0, version: str = "0.1.0") -> H
         started_at=NOW - 60,
         beaten_at=NOW - silent,
         doing="working",
-        crawls=(CrawlAt("shop", "0123456789ab", 14, 100, 18.4),),
+        crawls=(CrawlActivity("shop", "0123456789ab", 14, 100, 18.4),),
     )
 
 
@@ -75,7 +75,7 @@ def test_versions_are_named_where_they_are_mixed() -> None:
 
 
 def test_the_version_of_a_spider_is_named_where_workers_differ() -> None:
-    new = msgspec.structs.replace(worker(2), crawls=(CrawlAt("shop", "fedcba987654", 0, 0, 0.0),))
+    new = msgspec.structs.replace(worker(2), crawls=(CrawlActivity("shop", "fedcba987654", 0, 0, 0.0),))
     text = "\n".join(drawn(overview(worker(1), new), width=120))
 
     assert "shop@012345" in text

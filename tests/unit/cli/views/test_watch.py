@@ -7,7 +7,7 @@ import pytest
 from tests.unit.cli.snapshots import snapshot
 
 from shoal.cli.views.crawl_screen import Screen
-from shoal.cli.views.watch import LogLines, Picture, Silence, Watch, choose_watch
+from shoal.cli.views.watch import LiveScreen, LogLines, NoDisplay, Watch, choose_watch
 
 UTF8 = {"TERM": "xterm", "LANG": "en_GB.UTF-8"}
 
@@ -17,7 +17,7 @@ def chosen(*, silent: bool = False, terminal: bool = True, environ: dict[str, st
 
 
 def test_a_terminal_gets_the_picture() -> None:
-    assert chosen() is Picture
+    assert chosen() is LiveScreen
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_terminal_that_cannot_draw_gets_log_lines(environ: dict[str, str]) -> 
 
 def test_no_terminal_gets_log_lines_and_quiet_gets_nothing() -> None:
     assert chosen(terminal=False) is LogLines
-    assert chosen(silent=True) is Silence
+    assert chosen(silent=True) is NoDisplay
 
 
 def test_log_lines_come_every_few_seconds_of_the_crawl(caplog: pytest.LogCaptureFixture) -> None:
@@ -67,7 +67,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drawn() -> str:
-    with redirect_stderr(Terminal()) as terminal, Picture(lambda: None, Screen()) as picture:
+    with redirect_stderr(Terminal()) as terminal, LiveScreen(lambda: None, Screen()) as picture:
         picture.show(snapshot())
         picture.say("resuming [bold]x[/bold]")
     return terminal.getvalue()
@@ -89,7 +89,10 @@ def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_closed_terminal_is_reported_and_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     lost: list[str] = []
-    with redirect_stderr(Terminal()) as terminal, Picture(lambda: lost.append("lost"), Screen()) as picture:
+    with (
+        redirect_stderr(Terminal()) as terminal,
+        LiveScreen(lambda: lost.append("lost"), Screen()) as picture,
+    ):
         monkeypatch.setattr(terminal, "write", _hang_up)
         picture.show(snapshot())
         picture.say("nobody hears this")

@@ -3,12 +3,12 @@
 import random
 from collections import Counter
 
-from shoal.engine.traps.heavy_hitters import Frequent
+from shoal.engine.traps.heavy_hitters import HeavyHitters
 
 
 def test_a_name_that_comes_often_is_counted_among_any_number_that_do_not() -> None:
     rng = random.Random(3)
-    frequent, exact = Frequent(100), Counter[str]()
+    frequent, exact = HeavyHitters(100), Counter[str]()
     for n in range(50_000):
         name = "often" if rng.random() < 0.1 else f"once {n}"
         exact[name] += 4
@@ -19,7 +19,7 @@ def test_a_name_that_comes_often_is_counted_among_any_number_that_do_not() -> No
 
 
 def test_cleared_it_starts_over() -> None:
-    frequent = Frequent(2)
+    frequent = HeavyHitters(2)
     frequent.add("a", 1)
     frequent.clear()
     assert frequent.add("a", 1) == 1

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from shoal.engine.traps.near_duplicates import Lookalikes
-from shoal.model.crawl_totals import Closed
+from shoal.engine.traps.near_duplicates import NearDuplicateTrap
+from shoal.model.crawl_totals import ClosedPattern
 from shoal.model.simhash import SAMPLE
 
 MOST = 10 * SAMPLE
@@ -23,22 +23,24 @@ def nearly(number: int) -> int:
 
 
 def test_after_too_many_pages_alike_further_ones_are_a_trap(caplog: pytest.LogCaptureFixture) -> None:
-    watched: dict[str, Closed] = {}
+    watched: dict[str, ClosedPattern] = {}
     told: list[str] = []
-    lookalikes = Lookalikes(MOST, watched, told.append)
+    lookalikes = NearDuplicateTrap(MOST, watched, told.append)
     with caplog.at_level(logging.WARNING):
         judged = [lookalikes.is_trap(url(number), nearly(number)) for number in range(20)]
 
     # The first page is nobody's double; then `MOST` of them, one page standing for `SAMPLE`, may come.
     assert judged == [False] * 11 + [True] * 9
     assert told == list(watched) == ["a.test/calendar/0"]
-    assert watched["a.test/calendar/0"] == Closed(MOST, url(11))
+    assert watched["a.test/calendar/0"] == ClosedPattern(MOST, url(11))
     assert [record.message for record in caplog.records] == ["pages.lookalike"]
 
 
 def test_pages_that_say_something_else_are_no_trap_even_where_others_are() -> None:
     rng = random.Random(1)
-    lookalikes = Lookalikes(MOST, {"a.test/calendar/0": Closed(MOST, url(0))}, lambda pattern: None)
+    lookalikes = NearDuplicateTrap(
+        MOST, {"a.test/calendar/0": ClosedPattern(MOST, url(0))}, lambda pattern: None
+    )
     assert not lookalikes.is_trap(url(1), SAME)
     assert lookalikes.is_trap(url(2), SAME)
     assert not any(lookalikes.is_trap(url(number), rng.getrandbits(64)) for number in range(100))
@@ -46,5 +48,5 @@ def test_pages_that_say_something_else_are_no_trap_even_where_others_are() -> No
 
 
 def test_without_a_limit_nothing_is_a_trap() -> None:
-    lookalikes = Lookalikes(0, {}, lambda pattern: None)
+    lookalikes = NearDuplicateTrap(0, {}, lambda pattern: None)
     assert not any(lookalikes.is_trap(url(number), SAME) for number in range(1000))

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from shoal.engine.traps.url_patterns import SAMPLE, SPAN, Quarantine
-from shoal.model.crawl_totals import Closed
+from shoal.engine.traps.url_patterns import SAMPLE, SPAN, PatternQuarantine
+from shoal.model.crawl_totals import ClosedPattern
 from shoal.model.request import Link, Request
 
 MOST = 50 * SAMPLE
@@ -25,7 +25,7 @@ class Clock:
 def test_a_pattern_that_brings_too_much_is_closed_told_and_alone_in_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    quarantine = Quarantine(MOST)
+    quarantine = PatternQuarantine(MOST)
     with caplog.at_level(logging.WARNING):
         quarantine.admitted(links("calendar/{}", 0, 3 * MOST))
 
@@ -39,7 +39,7 @@ def test_a_pattern_that_brings_too_much_is_closed_told_and_alone_in_it(
 
 def test_what_comes_slowly_enough_is_never_closed() -> None:
     clock = Clock()
-    quarantine = Quarantine(MOST, clock=clock)
+    quarantine = PatternQuarantine(MOST, clock=clock)
     for hour in range(5):
         clock.now = hour * (SPAN + 1)
         found = links("p/{}", hour * MOST, MOST // 2)
@@ -47,15 +47,15 @@ def test_what_comes_slowly_enough_is_never_closed() -> None:
 
 
 def test_the_same_urls_over_and_over_are_no_more_than_they_are() -> None:
-    quarantine = Quarantine(MOST)
+    quarantine = PatternQuarantine(MOST)
     found = links("p/{}", 0, MOST // 2)
     for _ in range(10):
         assert quarantine.admitted(found) == found
 
 
 def test_what_an_earlier_run_closed_stays_closed_and_is_kept_for_the_next() -> None:
-    closed = {"a.test/calendar/0": Closed(MOST, "https://a.test/calendar/1")}
-    quarantine = Quarantine(MOST, closed)
+    closed = {"a.test/calendar/0": ClosedPattern(MOST, "https://a.test/calendar/1")}
+    quarantine = PatternQuarantine(MOST, closed)
 
     assert not quarantine.admitted(links("calendar/{}", 0, 10))
     quarantine.admitted(links("p/{}", 0, 3 * MOST))
@@ -64,4 +64,4 @@ def test_what_an_earlier_run_closed_stays_closed_and_is_kept_for_the_next() -> N
 
 def test_without_a_limit_nothing_is_looked_at() -> None:
     broken = [Link(0, "a.test", 5, "http", b"not a request")] * 100
-    assert Quarantine(0).admitted(broken) is broken
+    assert PatternQuarantine(0).admitted(broken) is broken

@@ -2,7 +2,7 @@
 
 import time
 
-from shoal.frontier.redis.held_leases import Hand
+from shoal.frontier.redis.held_leases import HeldLeases
 from shoal.frontier.redis.packing import Held, unpack_held
 
 LATER = time.monotonic() + 3600.0
@@ -12,7 +12,7 @@ OTHER: Held = (11, 1, 222)
 
 
 def test_a_lease_is_held_until_it_is_lost_and_used_until_its_deadline() -> None:
-    hand = Hand()
+    hand = HeldLeases()
     hand.take(ONE, PAST)
     assert ONE in hand  # a late settlement may still be accepted
     assert not hand.holds(ONE)
@@ -24,7 +24,7 @@ def test_a_lease_is_held_until_it_is_lost_and_used_until_its_deadline() -> None:
 
 
 def test_a_deadline_never_comes_nearer() -> None:
-    hand = Hand()
+    hand = HeldLeases()
     hand.take(ONE, LATER)
     hand.extend(ONE, PAST)
 
@@ -32,7 +32,7 @@ def test_a_deadline_never_comes_nearer() -> None:
 
 
 def test_leases_that_nobody_settled_are_forgotten_in_time() -> None:
-    hand = Hand()
+    hand = HeldLeases()
     hand.take(ONE, PAST)
     hand.take(OTHER, LATER)
     hand.forget(before=PAST - 60.0)
@@ -43,7 +43,7 @@ def test_leases_that_nobody_settled_are_forgotten_in_time() -> None:
 
 
 def test_a_suspect_counts_beside_every_shard_but_its_own() -> None:
-    hand = Hand()
+    hand = HeldLeases()
     hand.take(ONE, LATER)
     hand.suspect(ONE, "w", "{shoal:01}")
 
@@ -55,7 +55,7 @@ def test_a_suspect_counts_beside_every_shard_but_its_own() -> None:
 
 
 def test_a_shard_is_told_once_what_has_landed() -> None:
-    hand = Hand()
+    hand = HeldLeases()
     hand.land("{shoal:01}", [ONE, OTHER])
     packed = hand.take_landed("{shoal:01}")
 

@@ -15,7 +15,7 @@ from tests.servers.redis import valkey
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.frontier import MOST_LINKS
 from shoal.frontier.redis.seen import Approximate, Bloom, seen_hash
-from shoal.redis_client import RedisStore, Script
+from shoal.redis_client import RedisClient, Script
 
 FRAGMENT = (resources.files("shoal.frontier.redis") / "lua" / "fragments" / "seen.lua").read_text()
 ADDING = """
@@ -50,12 +50,12 @@ fingerprints = st.one_of(st.integers(0, 20), st.integers(0, 2**63 - 1), st.integ
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[RedisStore]:
-    async with valkey(tmp_path) as server, RedisStore.open(server.dsn) as opened:
+async def store(tmp_path: Path) -> AsyncIterator[RedisClient]:
+    async with valkey(tmp_path) as server, RedisClient.open(server.dsn) as opened:
         yield opened
 
 
-async def ask(store: RedisStore, script: Script, crawl: str, fps: Iterable[int]) -> list[int]:
+async def ask(store: RedisClient, script: Script, crawl: str, fps: Iterable[int]) -> list[int]:
     pairs = [part for fp in fps for part in (fp, seen_hash(fp))]
     return [int(fp) for fp in await store.run(script, store.tag(0), [crawl, *pairs])]
 
@@ -65,13 +65,13 @@ def spread(numbers: Iterable[int]) -> list[int]:
     return [number * 0x9E3779B97F4A7C15 % 2**63 for number in numbers]
 
 
-async def meta(store: RedisStore, crawl: str, field: str) -> int:
+async def meta(store: RedisClient, crawl: str, field: str) -> int:
     return int(await store.do(store.tag(0), "HGET", f"{store.tag(0)}:sm:{crawl}", field))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(batches=st.lists(st.lists(fingerprints, max_size=60), max_size=6))
-async def test_it_tells_new_from_seen_as_a_set_does(store: RedisStore, batches: list[list[int]]) -> None:
+async def test_it_tells_new_from_seen_as_a_set_does(store: RedisClient, batches: list[list[int]]) -> None:
     crawl, model = next(crawls), set[int]()
     for batch in batches:
         expected = [fp for number, fp in enumerate(batch) if fp not in model and fp not in batch[:number]]
@@ -83,7 +83,7 @@ async def test_it_tells_new_from_seen_as_a_set_does(store: RedisStore, batches: 
         assert await meta(store, crawl, "size") == len(model)
 
 
-async def test_growing_from_nothing_it_stays_intsets_and_below_ten_bytes_each(store: RedisStore) -> None:
+async def test_growing_from_nothing_it_stays_intsets_and_below_ten_bytes_each(store: RedisClient) -> None:
     rng, tag = random.Random(7), store.tag(0)
     await ask(store, ADD, "another", [0])  # the script itself takes memory, once
     before = await used(store)
@@ -99,7 +99,7 @@ async def test_growing_from_nothing_it_stays_intsets_and_below_ten_bytes_each(st
     assert sum(await store.pipeline(tag, [("SCARD", bucket) for bucket in buckets])) == 250_000
 
 
-async def test_one_call_splits_a_bounded_number_of_buckets(store: RedisStore) -> None:
+async def test_one_call_splits_a_bounded_number_of_buckets(store: RedisClient) -> None:
     await ask(store, ADD_SMALL, "c", spread(range(1000)))
     assert await meta(store, "c", "buckets") == 1 + 8
     await ask(store, ADD_SMALL, "c", spread(range(1000, 1100)))
@@ -107,7 +107,7 @@ async def test_one_call_splits_a_bounded_number_of_buckets(store: RedisStore) ->
     assert await ask(store, HAS, "c", spread(range(1102))) == spread(range(1100))
 
 
-async def test_a_split_that_is_cut_off_leaves_no_hole(store: RedisStore) -> None:
+async def test_a_split_that_is_cut_off_leaves_no_hole(store: RedisClient) -> None:
     """Additions come before removals: whichever command of a split is the last, everything is still seen."""
     rng = random.Random(3)
     fps = [rng.getrandbits(63) for _ in range(100)]
@@ -124,7 +124,7 @@ async def test_a_split_that_is_cut_off_leaves_no_hole(store: RedisStore) -> None
         assert await ask(store, ADD_SMALL, crawl, fps[:90]) == []
 
 
-async def test_a_crawl_is_dropped_in_slices_and_beside_others(store: RedisStore) -> None:
+async def test_a_crawl_is_dropped_in_slices_and_beside_others(store: RedisClient) -> None:
     await ask(store, ADD, "kept", [1, 2, 3])
     before = await store.do(store.tag(0), "DBSIZE")
     for begin in range(0, 100, 25):
@@ -135,7 +135,9 @@ async def test_a_crawl_is_dropped_in_slices_and_beside_others(store: RedisStore)
     assert await ask(store, HAS, "kept", [1, 2, 3, 4]) == [1, 2, 3]
 
 
-async def test_a_filter_knows_everything_it_was_given_and_errs_as_often_as_it_says(store: RedisStore) -> None:
+async def test_a_filter_knows_everything_it_was_given_and_errs_as_often_as_it_says(
+    store: RedisClient,
+) -> None:
     tag, filter_ = store.tag(0), Bloom.for_links(20_000, 0.01)
     await store.do(tag, "HSET", f"{tag}:sm:c", "bits", filter_.bits, "hashes", filter_.hashes)
     rng = random.Random(5)
@@ -160,7 +162,7 @@ def test_an_empty_filter_errs_never_and_an_overfull_one_often() -> None:
     assert filter_.false_positives(10_000) > 0.9
 
 
-async def test_counts_say_how_often_a_crawl_that_remembers_approximately_errs(store: RedisStore) -> None:
+async def test_counts_say_how_often_a_crawl_that_remembers_approximately_errs(store: RedisClient) -> None:
     frontier = RedisFrontier(store)
     await frontier.open_crawl("exact", pace=UNLIMITED)
     await frontier.open_crawl("small", pace=UNLIMITED, approximate=Approximate(links=400, rate=0.01))
@@ -179,6 +181,6 @@ async def test_counts_say_how_often_a_crawl_that_remembers_approximately_errs(st
     assert (await frontier.add("small", links)).new == 0
 
 
-async def used(store: RedisStore) -> int:
+async def used(store: RedisClient) -> int:
     text = (await store.do(store.tag(0), "INFO", "memory")).decode()
     return int(text.split("used_memory:")[1].split()[0])

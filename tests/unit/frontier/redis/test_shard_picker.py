@@ -2,7 +2,7 @@
 
 import math
 
-from shoal.frontier.redis.shard_picker import IDLE_LONGEST, Rota
+from shoal.frontier.redis.shard_picker import IDLE_LONGEST, ShardPicker
 
 
 class Time:
@@ -13,7 +13,7 @@ class Time:
         return self.now
 
 
-def asked_until_none(rota: Rota) -> set[int]:
+def asked_until_none(rota: ShardPicker) -> set[int]:
     asked: set[int] = set()
     while (shard := rota.pick(asked)) is not None:
         asked.add(shard)
@@ -21,12 +21,12 @@ def asked_until_none(rota: Rota) -> set[int]:
 
 
 def test_every_shard_is_asked_once_in_a_call() -> None:
-    assert asked_until_none(Rota(5, Time())) == {0, 1, 2, 3, 4}
+    assert asked_until_none(ShardPicker(5, Time())) == {0, 1, 2, 3, 4}
 
 
 def test_a_shard_that_has_nothing_is_left_alone_until_its_time() -> None:
     time = Time()
-    rota = Rota(3, time)
+    rota = ShardPicker(3, time)
     for shard, wait in ((0, 0.2), (1, math.inf), (2, 0.3)):
         rota.heard(shard, found=0, wait=wait, best=math.inf)
     assert rota.wait == 0.2
@@ -36,7 +36,7 @@ def test_a_shard_that_has_nothing_is_left_alone_until_its_time() -> None:
 
 
 def test_somebody_who_asks_for_work_asks_at_least_one_shard() -> None:
-    rota = Rota(2, Time())
+    rota = ShardPicker(2, Time())
     for shard in (0, 1):
         rota.heard(shard, found=0, wait=math.inf, best=math.inf)
 
@@ -47,7 +47,7 @@ def test_somebody_who_asks_for_work_asks_at_least_one_shard() -> None:
 
 def test_idle_shards_are_looked_at_less_and_less_often_but_always_again() -> None:
     time = Time()
-    rota = Rota(1, time)
+    rota = ShardPicker(1, time)
     looks = []
     for _ in range(12):
         rota.heard(0, found=0, wait=math.inf, best=math.inf)
@@ -60,7 +60,7 @@ def test_idle_shards_are_looked_at_less_and_less_often_but_always_again() -> Non
 
 
 def test_what_happens_in_a_shard_makes_it_due() -> None:
-    rota = Rota(2, Time())
+    rota = ShardPicker(2, Time())
     for shard in (0, 1):
         rota.heard(shard, found=0, wait=60.0, best=math.inf)
     rota.wake(1)
@@ -70,7 +70,7 @@ def test_what_happens_in_a_shard_makes_it_due() -> None:
 
 
 def test_of_two_shards_the_one_with_the_better_request_goes_first() -> None:
-    rota = Rota(2, Time())
+    rota = ShardPicker(2, Time())
     rota.heard(0, found=0, wait=0.0, best=9.0)
     rota.heard(1, found=0, wait=0.0, best=3.0)
 

@@ -17,7 +17,7 @@ from shoal.frontier.redis.records import score_of
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.spill import AVOIDED_FOR, LaneName, Spilling
 from shoal.model.outcome import Gone, Lease, Settlement
-from shoal.redis_client import RedisStore, ScriptArgument
+from shoal.redis_client import RedisClient, ScriptArgument
 
 HOST = "a.test"
 LANE = LaneName(1, "http", HOST)
@@ -48,7 +48,7 @@ class Worker:
 
     def __init__(
         self,
-        store: RedisStore,
+        store: RedisClient,
         chunks: ChunkStore | None,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -100,13 +100,13 @@ def numbered(first: int, last: int) -> list[str]:
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[RedisStore]:
-    async with valkey(tmp_path / "server") as server, RedisStore.open(server.dsn) as opened:
+async def store(tmp_path: Path) -> AsyncIterator[RedisClient]:
+    async with valkey(tmp_path / "server") as server, RedisClient.open(server.dsn) as opened:
         yield opened
 
 
 @pytest.fixture(params=["in a folder", "in the server"])
-async def worker(request: pytest.FixtureRequest, store: RedisStore, tmp_path: Path) -> AsyncIterator[Worker]:
+async def worker(request: pytest.FixtureRequest, store: RedisClient, tmp_path: Path) -> AsyncIterator[Worker]:
     chunks = FolderChunks(tmp_path / "chunks") if request.param == "in a folder" else None
     worker = Worker(store, chunks)
     await worker.frontier.open_crawl("c", pace=UNLIMITED)
@@ -159,7 +159,7 @@ async def test_a_lane_that_is_all_worse_than_its_chunks_gets_the_best_chunk_firs
 
 
 async def test_a_worker_that_dies_between_writing_a_chunk_and_spilling_costs_nothing(
-    store: RedisStore, tmp_path: Path
+    store: RedisClient, tmp_path: Path
 ) -> None:
     class Died(Exception):
         pass
@@ -187,7 +187,7 @@ async def test_a_worker_that_dies_between_writing_a_chunk_and_spilling_costs_not
 
 
 async def test_a_chunk_that_two_workers_bring_back_at_once_comes_back_once(
-    worker: Worker, store: RedisStore, tmp_path: Path
+    worker: Worker, store: RedisClient, tmp_path: Path
 ) -> None:
     other = Worker(store, FolderChunks(tmp_path / "chunks"))
     await worker.add(numbered(0, 100))
@@ -200,7 +200,7 @@ async def test_a_chunk_that_two_workers_bring_back_at_once_comes_back_once(
 
 
 async def test_two_workers_that_spill_one_lane_at_once_lose_nothing(
-    worker: Worker, store: RedisStore
+    worker: Worker, store: RedisClient
 ) -> None:
     patient = Worker(store, worker.chunks)
     patient.frontier = RedisFrontier(store, scripts=SCRIPTS)  # which spills nothing while it adds
@@ -235,7 +235,7 @@ async def test_a_tail_that_was_leased_from_meanwhile_is_left_alone(worker: Worke
     await worker.store.do(worker.tag, "RPUSH", new_links(worker.tag), last)
 
 
-async def test_a_lane_stays_wanted_until_its_chunk_is_back(store: RedisStore, tmp_path: Path) -> None:
+async def test_a_lane_stays_wanted_until_its_chunk_is_back(store: RedisClient, tmp_path: Path) -> None:
     class Broken(FolderChunks):
         async def get(self, name: str) -> bytes:
             raise OSError("the disk is gone")
@@ -261,7 +261,7 @@ def wanted_name() -> bytes:
 
 
 async def test_while_a_place_for_chunks_fails_they_stay_in_the_server(
-    store: RedisStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    store: RedisClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Moody(FolderChunks):
         broken = True
@@ -289,7 +289,9 @@ async def test_while_a_place_for_chunks_fails_they_stay_in_the_server(
     assert (said.message, vars(said)["why"]) == ("frontier.spilled_in_store", "no space left")
 
 
-async def test_the_chunks_of_a_crawl_that_is_dropped_are_collected(store: RedisStore, tmp_path: Path) -> None:
+async def test_the_chunks_of_a_crawl_that_is_dropped_are_collected(
+    store: RedisClient, tmp_path: Path
+) -> None:
     worker = Worker(store, FolderChunks(tmp_path / "chunks"))
     await worker.frontier.open_crawl("c", pace=UNLIMITED)
     await worker.add(numbered(0, 200))

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from shoal.frontier.rules import HostRecord
-from shoal.frontier.sqlite.host import Host
+from shoal.frontier.sqlite.host import HostState
 from shoal.frontier.sqlite.lane import Lane
 from shoal.frontier.sqlite.scheduler import SPARE, Roster, Scheduler
 from shoal.frontier.sqlite.state import CrawlTerms
@@ -20,8 +20,8 @@ class Schedule:
         self.scheduler = Scheduler()
         self._ids = 0
 
-    def lane(self, host: Host | str) -> Lane:
-        host = Host(1, host, HostRecord()) if isinstance(host, str) else host
+    def lane(self, host: HostState | str) -> Lane:
+        host = HostState(1, host, HostRecord()) if isinstance(host, str) else host
         lane = Lane(1, self.crawl, host, "http", self.roster, suspect=False)
         self.roster.lanes += 1
         host.join(lane)
@@ -67,7 +67,7 @@ def test_hosts_that_are_not_due_are_not_looked_at() -> None:
 
 def test_a_host_that_another_lane_has_used_cools_in_its_turn() -> None:
     schedule = Schedule(Pace(10.0, 1, 100))
-    host = Host(1, "a", HostRecord())
+    host = HostState(1, "a", HostRecord())
     one, other = schedule.lane(host), schedule.lane(host)
     schedule.push(one, 2)
     schedule.push(other, 2)

@@ -9,7 +9,7 @@ from tests.unit.services.stores import four_letters
 
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.failure import FailureClass
-from shoal.services.control.dead_letters import Choice, dead_letters, find_letters, purge, replay
+from shoal.services.control.dead_letters import DeadLetterFilter, dead_letters, find_letters, purge, replay
 from shoal.services.inspect.status import status
 from shoal.stores.folder.store import StoreFolder
 
@@ -23,25 +23,28 @@ async def store(tmp_path: Path) -> str:
     return str(folder.path)
 
 
-async def listed(store: str, choice: Choice) -> list[tuple[str, str]]:
+async def listed(store: str, choice: DeadLetterFilter) -> list[tuple[str, str]]:
     return [(letter.crawl, letter.request.url) for letter in await dead_letters(store, choice)]
 
 
 async def test_letters_are_filtered_and_the_latest_comes_first(store: str) -> None:
-    assert await listed(store, Choice(limit=2)) == [("two", "http://a.test/1"), ("one", "http://b.test/")]
-    of_host = Choice("one", kind=TIMEOUT, host="a.test")
+    assert await listed(store, DeadLetterFilter(limit=2)) == [
+        ("two", "http://a.test/1"),
+        ("one", "http://b.test/"),
+    ]
+    of_host = DeadLetterFilter("one", kind=TIMEOUT, host="a.test")
     assert await listed(store, of_host) == [("one", "http://a.test/2")]
-    assert await listed(store, Choice(match=re.compile(r"/\d$"), limit=2)) == [
+    assert await listed(store, DeadLetterFilter(match=re.compile(r"/\d$"), limit=2)) == [
         ("two", "http://a.test/1"),
         ("one", "http://a.test/2"),
     ]
 
 
 async def test_letters_are_chosen_by_age(store: str) -> None:
-    assert len(await listed(store, Choice(newer=3600.0))) == 4
-    assert await listed(store, Choice(older=3600.0)) == []
-    [letter, *_] = await dead_letters(store, Choice())
-    choice = Choice(older=10.0, newer=20.0)
+    assert len(await listed(store, DeadLetterFilter(newer=3600.0))) == 4
+    assert await listed(store, DeadLetterFilter(older=3600.0)) == []
+    [letter, *_] = await dead_letters(store, DeadLetterFilter())
+    choice = DeadLetterFilter(older=10.0, newer=20.0)
     assert [choice.takes(letter, letter.died_at + age) for age in (9.0, 10.0, 20.0, 21.0)] == [
         False,
         True,
@@ -51,7 +54,7 @@ async def test_letters_are_chosen_by_age(store: str) -> None:
 
 
 async def test_a_letter_is_found_by_trace_and_by_url_however_it_is_written(store: str) -> None:
-    [letter] = await dead_letters(store, Choice("one", host="b.test"))
+    [letter] = await dead_letters(store, DeadLetterFilter("one", host="b.test"))
 
     assert await find_letters(store, None, letter.trace) == [letter]
     assert await find_letters(store, None, "HTTP://B.test") == [letter]
@@ -62,17 +65,17 @@ async def test_a_letter_is_found_by_trace_and_by_url_however_it_is_written(store
 @pytest.mark.parametrize("apply", [replay, purge])
 async def test_what_was_chosen_goes_and_no_more_than_the_limit(apply: object, store: str) -> None:
     assert callable(apply)
-    assert await apply(store, Choice(kind=TIMEOUT, limit=2)) == 2
-    assert await apply(store, Choice(older=3600.0)) == 0
-    assert await apply(store, Choice(match=re.compile("a[.]test/1$"), limit=1)) == 1
-    assert await listed(store, Choice()) == [("two", "http://a.test/1")]
-    assert await apply(store, Choice("two")) == 1
-    assert await listed(store, Choice()) == []
+    assert await apply(store, DeadLetterFilter(kind=TIMEOUT, limit=2)) == 2
+    assert await apply(store, DeadLetterFilter(older=3600.0)) == 0
+    assert await apply(store, DeadLetterFilter(match=re.compile("a[.]test/1$"), limit=1)) == 1
+    assert await listed(store, DeadLetterFilter()) == [("two", "http://a.test/1")]
+    assert await apply(store, DeadLetterFilter("two")) == 1
+    assert await listed(store, DeadLetterFilter()) == []
 
 
 async def test_replayed_letters_wait_and_purged_ones_stay_counted(store: str) -> None:
-    await replay(store, Choice("one"))
-    await purge(store, Choice("two"))
+    await replay(store, DeadLetterFilter("one"))
+    await purge(store, DeadLetterFilter("two"))
 
     one, two = (await status(store)).crawls
     assert (one.counts["waiting"], one.counts["dead"]) == (3, 0)
@@ -83,17 +86,17 @@ async def test_replayed_letters_wait_and_purged_ones_stay_counted(store: str) ->
 async def test_nothing_is_changed_while_somebody_has_the_store(apply: object, store: str) -> None:
     assert callable(apply)
     with StoreFolder(Path(store)).owned(), pytest.raises(Unavailable, match="in use by process"):
-        await apply(store, Choice())
+        await apply(store, DeadLetterFilter())
 
 
 async def test_a_store_or_crawl_that_is_not_there_is_not_made(store: str, tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="no store"):
-        await replay(str(tmp_path / "nowhere"), Choice())
+        await replay(str(tmp_path / "nowhere"), DeadLetterFilter())
     assert not (tmp_path / "nowhere").exists()
     with pytest.raises(Misconfigured, match="no crawl named 'three'"):
-        await replay(store, Choice("three"))
+        await replay(store, DeadLetterFilter("three"))
 
 
 def test_a_choice_without_filters_means_everything() -> None:
-    assert Choice() == Choice(limit=None)
-    assert changed(Choice(), host="a.test") != Choice()
+    assert DeadLetterFilter() == DeadLetterFilter(limit=None)
+    assert changed(DeadLetterFilter(), host="a.test") != DeadLetterFilter()

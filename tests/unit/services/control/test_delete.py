@@ -11,7 +11,7 @@ from shoal.model.errors import Misconfigured
 from shoal.services.control.delete import at_work, attends, forgetting
 from shoal.services.inspect.status import status
 from shoal.stores.folder.store import StoreBusy, StoreFolder
-from shoal.stores.redis.workers import CrawlAt, Heartbeat, OutputAt
+from shoal.stores.redis.workers import CrawlActivity, Heartbeat, OutputActivity
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ async def test_a_folder_that_somebody_owns_is_left_alone(folder: StoreFolder) ->
     assert len((await status(str(folder.path))).crawls) == 2
 
 
-def beat(worker: str, *crawls: CrawlAt, outputs: tuple[OutputAt, ...] = ()) -> Heartbeat:
+def beat(worker: str, *crawls: CrawlActivity, outputs: tuple[OutputActivity, ...] = ()) -> Heartbeat:
     return Heartbeat(
         worker=worker,
         host="node",
@@ -85,12 +85,12 @@ def beat(worker: str, *crawls: CrawlAt, outputs: tuple[OutputAt, ...] = ()) -> H
 
 
 def test_a_paused_crawl_is_only_waited_with_unless_something_of_it_is_in_hand() -> None:
-    waiting = beat("waiting", CrawlAt("shop", "", 0, 9, 0.0))
-    fetching = beat("fetching", CrawlAt("shop", "", 1, 9, 0.0))
-    parsing = beat("parsing", CrawlAt("shop", "", 0, 9, 0.0, parsing=2))
-    elsewhere = beat("elsewhere", CrawlAt("other", "", 5, 9, 1.0))
-    writing = beat("writing", outputs=(OutputAt("shop", "shop.jsonl", "writing"),))
-    standing_by = beat("standing by", outputs=(OutputAt("shop", "shop.jsonl", "standing by"),))
+    waiting = beat("waiting", CrawlActivity("shop", "", 0, 9, 0.0))
+    fetching = beat("fetching", CrawlActivity("shop", "", 1, 9, 0.0))
+    parsing = beat("parsing", CrawlActivity("shop", "", 0, 9, 0.0, parsing=2))
+    elsewhere = beat("elsewhere", CrawlActivity("other", "", 5, 9, 1.0))
+    writing = beat("writing", outputs=(OutputActivity("shop", "shop.jsonl", "writing"),))
+    standing_by = beat("standing by", outputs=(OutputActivity("shop", "shop.jsonl", "standing by"),))
     fleet = [waiting, fetching, parsing, elsewhere, writing, standing_by]
 
     assert at_work("shop", fleet, paused=False) == ["waiting", "fetching", "parsing", "writing"]

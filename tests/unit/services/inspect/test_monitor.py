@@ -1,7 +1,7 @@
 """A store looked at over and over."""
 
 from shoal.frontier.results import STATES, HostQueue
-from shoal.services.inspect.monitor import Overseer, held, left, longest
+from shoal.services.inspect.monitor import StoreMonitor, held, left, longest
 from shoal.services.inspect.status import CrawlStatus, StoreStatus
 
 NOW = 1_800_000_000.0
@@ -25,7 +25,7 @@ class Frontier:
 
 async def test_speed_is_told_from_the_second_look_on_and_hosts_are_not_asked_for_each_time() -> None:
     frontier = Frontier()
-    overseer = Overseer(frontier, frontier.status)  # type: ignore[arg-type]  # the part that it uses
+    overseer = StoreMonitor(frontier, frontier.status)  # type: ignore[arg-type]  # the part that it uses
 
     first, second = await overseer.look(), await overseer.look()
 

@@ -6,13 +6,13 @@ import pytest
 
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import Item
-from shoal.sinks.fleet.checkpointed import NotedSink, open_noted
+from shoal.sinks.fleet.checkpointed import CheckpointedSink, open_checkpointed
 
 NAMES = ("out.jsonl", "out.csv", "out.sqlite", "out.parquet")
 
 
-def begun(path: Path, *, fsync: bool = False) -> NotedSink:
-    sink = open_noted(str(path), fsync=fsync)
+def begun(path: Path, *, fsync: bool = False) -> CheckpointedSink:
+    sink = open_checkpointed(str(path), fsync=fsync)
     kept = sink.kept()
     sink.restore(None if kept is None else kept[0])
     return sink
@@ -40,7 +40,7 @@ def test_the_note_of_the_last_flush_comes_back_with_the_output_as_it_was(name: s
 
 def test_a_file_has_one_writer_and_the_next_has_to_wait(tmp_path: Path) -> None:
     first = begun(tmp_path / "out.jsonl")
-    second = open_noted(str(tmp_path / "out.jsonl"))
+    second = open_checkpointed(str(tmp_path / "out.jsonl"))
 
     with pytest.raises(Unavailable, match="a process of this machine is writing it"):
         second.kept()
@@ -51,7 +51,7 @@ def test_a_file_has_one_writer_and_the_next_has_to_wait(tmp_path: Path) -> None:
 
 def test_a_note_that_is_none_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "out.jsonl.shoal").write_text("dear diary")
-    sink = open_noted(str(tmp_path / "out.jsonl"))
+    sink = open_checkpointed(str(tmp_path / "out.jsonl"))
 
     with pytest.raises(Misconfigured, match="not written by Shoal"):
         sink.kept()
@@ -60,4 +60,4 @@ def test_a_note_that_is_none_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_fleet_has_no_standard_output() -> None:
     with pytest.raises(Misconfigured, match="a fleet has no standard output"):
-        open_noted("-")
+        open_checkpointed("-")

@@ -13,7 +13,7 @@ from tests.servers.postgres import PASSWORD, Postgres, ask, postgres
 from shoal.model.errors import Misconfigured, Rejected, Unavailable
 from shoal.model.page import Item
 from shoal.sinks.names import name_of
-from shoal.sinks.postgres.rows import LARGEST, Row, Unfit, row_key, row_of
+from shoal.sinks.postgres.rows import LARGEST, ItemRow, Unfit, row_key, row_of
 from shoal.sinks.postgres.sink import PostgresSink
 from shoal.sinks.recount import recount
 
@@ -130,14 +130,14 @@ def test_keys_longer_than_an_index_takes_stay_different(dsn: str) -> None:
 
 def test_an_item_too_large_for_jsonb_is_told_apart_before_it_is_sent() -> None:
     assert isinstance(row_of(Item("k", bytes(LARGEST + 1))), Unfit)
-    assert row_of(Item("k", b"12345"), largest=5) == Row("k", "12345")
+    assert row_of(Item("k", b"12345"), largest=5) == ItemRow("k", "12345")
     assert isinstance(row_of(Item("k", b"123456"), largest=5), Unfit)
 
 
 def test_nul_is_spelled_wherever_it_stands() -> None:
     row = row_of(Item("k", rb'{"a\u0000": ["\u0000", {"b": "c\u0000d"}], "e": "\\u0000"}'))
 
-    assert isinstance(row, Row)
+    assert isinstance(row, ItemRow)
     assert json.loads(row.json) == {"a\\0": ["\\0", {"b": "c\\0d"}], "e": "\\u0000"}
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from shoal.model.url import join, resolver
 from shoal.spider.html import link_resolver as module
-from shoal.spider.html.link_resolver import Destinations
+from shoal.spider.html.link_resolver import LinkResolver
 
 BASES = [
     "https://a.example/",
@@ -47,14 +47,14 @@ def web(url: str | None) -> str | None:
 @example([("not a url", ["https://b.example/"]), ("file:///x/y", ["https://b.example/"])])
 @example([("https://a.example/", ["https:x"]), ("https://a.example/x/y.html?q=1", ["https:x"])])
 def test_what_was_worked_out_for_other_pages_changes_no_answer(visits: list[tuple[str, list[str]]]) -> None:
-    destinations = Destinations()
+    destinations = LinkResolver()
     for base, links in [*visits, *visits]:
         lead = destinations.of(base, resolver(base))
         assert [lead(href) for href in links] == [web(join(base, href)) for href in links]
 
 
 def test_a_link_that_leads_to_the_same_place_from_everywhere_is_worked_out_once() -> None:
-    destinations, asked = Destinations(), list[str]()
+    destinations, asked = LinkResolver(), list[str]()
 
     def resolve(href: str) -> str:
         asked.append(href)
@@ -69,7 +69,7 @@ def test_a_link_that_leads_to_the_same_place_from_everywhere_is_worked_out_once(
 
 def test_it_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST", 10)
-    destinations = Destinations()
+    destinations = LinkResolver()
     for number in range(100):
         host = f"https://{number % 3}.example/"
         destinations.of(host, resolver(host))(f"/page/{number}")
@@ -78,14 +78,14 @@ def test_it_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_page_cannot_fill_it_beyond_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST", 10)
-    destinations = Destinations()
+    destinations = LinkResolver()
     lead = destinations.of("https://a.example/", resolver("https://a.example/"))
     assert [lead(f"/{n}") for n in range(100)] == [f"https://a.example/{n}" for n in range(100)]
     assert destinations.kept == 10
 
 
 def test_a_long_link_is_not_kept() -> None:
-    destinations = Destinations()
+    destinations = LinkResolver()
     lead = destinations.of("https://a.example/", resolver("https://a.example/"))
     long = "/" + "x" * module.LONGEST
     assert [lead(long), lead("/x")] == [f"https://a.example{long}", "https://a.example/x"]
@@ -93,7 +93,7 @@ def test_a_long_link_is_not_kept() -> None:
 
 
 def test_it_does_not_keep_every_site_of_a_wide_crawl() -> None:
-    destinations = Destinations()
+    destinations = LinkResolver()
     for number in range(1000):
         host = f"https://{number}.example/"
         destinations.of(host, resolver(host))("/")

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from shoal.model.scope import Scope
 from shoal.spider.html import seen_links as module
-from shoal.spider.html.seen_links import Memory
+from shoal.spider.html.seen_links import SeenLinks
 
 
 def test_what_was_noted_is_known_until_the_scope_changes() -> None:
-    memory, scope = Memory(), Scope()
+    memory, scope = SeenLinks(), Scope()
     memory.enter(scope)
     memory.note(["a", "b"])
     memory.enter(scope)
@@ -21,7 +21,7 @@ def test_what_was_noted_is_known_until_the_scope_changes() -> None:
 
 def test_links_in_use_outlive_those_that_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GENERATION", 10)
-    memory = Memory()
+    memory = SeenLinks()
     memory.note(["navigation", "once"])
     for n in range(100):
         memory.note([f"page-{n}"])
@@ -31,7 +31,7 @@ def test_links_in_use_outlive_those_that_are_not(monkeypatch: pytest.MonkeyPatch
 
 @given(st.lists(st.lists(st.integers(0, 50).map(str), max_size=5), max_size=60))
 def test_nothing_is_remembered_that_was_not_noted(groups: list[list[str]]) -> None:
-    memory, noted = Memory(), set[str]()
+    memory, noted = SeenLinks(), set[str]()
     for group in groups:
         assert set(memory.unknown(group)) >= set(group) - noted
         memory.note(group)

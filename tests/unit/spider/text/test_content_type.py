@@ -2,34 +2,34 @@
 
 import pytest
 
-from shoal.spider.text.content_type import Kind, kind_of
+from shoal.spider.text.content_type import ContentKind, kind_of
 
 
 @pytest.mark.parametrize(
     ("content_type", "body", "kind"),
     [
-        ("text/html; charset=utf-8", b"<p>", Kind.HTML),
-        ("application/xhtml+xml", b"<?xml?><html>", Kind.HTML),
-        ("Application/RSS+XML", b"<rss>", Kind.XML),
-        ("text/xml", b"<a/>", Kind.XML),
-        ("application/json", b"{}", Kind.JSON),
-        ("application/ld+json", b"{}", Kind.JSON),
-        ("text/plain", b"<p>", Kind.TEXT),
-        ("application/javascript", b"x", Kind.TEXT),
-        ("image/png", b"whatever", Kind.BINARY),
-        ("application/pdf", b"<p>", Kind.BINARY),
-        ("", b"  <!doctype html>", Kind.HTML),
-        ("", b"\xef\xbb\xbf<html>", Kind.HTML),
-        ("", b'<?xml version="1.0"?><html xmlns="x">', Kind.HTML),
-        ("", b'<?xml version="1.0"?><urlset>', Kind.XML),
-        ("", b' [{"a":1}]', Kind.JSON),
-        ("", b"plain words", Kind.TEXT),
-        ("application/octet-stream", b"\x01\x02\x03", Kind.BINARY),
-        ("", b"", Kind.TEXT),
-        ("nonsense", b"<p>", Kind.HTML),
+        ("text/html; charset=utf-8", b"<p>", ContentKind.HTML),
+        ("application/xhtml+xml", b"<?xml?><html>", ContentKind.HTML),
+        ("Application/RSS+XML", b"<rss>", ContentKind.XML),
+        ("text/xml", b"<a/>", ContentKind.XML),
+        ("application/json", b"{}", ContentKind.JSON),
+        ("application/ld+json", b"{}", ContentKind.JSON),
+        ("text/plain", b"<p>", ContentKind.TEXT),
+        ("application/javascript", b"x", ContentKind.TEXT),
+        ("image/png", b"whatever", ContentKind.BINARY),
+        ("application/pdf", b"<p>", ContentKind.BINARY),
+        ("", b"  <!doctype html>", ContentKind.HTML),
+        ("", b"\xef\xbb\xbf<html>", ContentKind.HTML),
+        ("", b'<?xml version="1.0"?><html xmlns="x">', ContentKind.HTML),
+        ("", b'<?xml version="1.0"?><urlset>', ContentKind.XML),
+        ("", b' [{"a":1}]', ContentKind.JSON),
+        ("", b"plain words", ContentKind.TEXT),
+        ("application/octet-stream", b"\x01\x02\x03", ContentKind.BINARY),
+        ("", b"", ContentKind.TEXT),
+        ("nonsense", b"<p>", ContentKind.HTML),
     ],
 )
-def test_kinds_of_responses(content_type: str, body: bytes, kind: Kind) -> None:
+def test_kinds_of_responses(content_type: str, body: bytes, kind: ContentKind) -> None:
     assert kind_of(body, content_type) is kind
 
 
@@ -46,17 +46,17 @@ def test_kinds_of_responses(content_type: str, body: bytes, kind: Kind) -> None:
     ],
 )
 def test_files_that_are_served_as_pages_are_not_parsed(body: bytes) -> None:
-    assert kind_of(body, "text/html") is Kind.BINARY
+    assert kind_of(body, "text/html") is ContentKind.BINARY
 
 
 @pytest.mark.parametrize("body", [b"<p>a\x00b", "<p>wide".encode("utf-16")])
 def test_zeros_in_markup_do_not_make_it_a_file(body: bytes) -> None:
-    assert kind_of(body, "text/html") is Kind.HTML
+    assert kind_of(body, "text/html") is ContentKind.HTML
 
 
 def test_utf_16_without_a_mark_is_believed_when_announced() -> None:
-    assert kind_of("x<p>".encode("utf-16-le"), "text/html; charset=UTF-16") is Kind.HTML
+    assert kind_of("x<p>".encode("utf-16-le"), "text/html; charset=UTF-16") is ContentKind.HTML
 
 
 def test_an_endless_content_type_costs_nothing() -> None:
-    assert kind_of(b"<p>", "text/html;" + "charset=x;" * 100_000) is Kind.HTML
+    assert kind_of(b"<p>", "text/html;" + "charset=x;" * 100_000) is ContentKind.HTML

@@ -3,7 +3,7 @@
 import msgspec
 
 from shoal.model.settings import Settings
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 from shoal.spider.source import PlainSpider, SpiderFile
 from shoal.stores.redis.crawls import CrawlRecord, Crawls
 
@@ -18,7 +18,7 @@ BOOKS = CrawlRecord(
 PLAIN = CrawlRecord(name="a.test", source=PlainSpider("a.test", ("https://a.test/",)), settings={})
 
 
-async def test_a_crawl_is_read_back_as_it_was_submitted(store: RedisStore) -> None:
+async def test_a_crawl_is_read_back_as_it_was_submitted(store: RedisClient) -> None:
     crawls = Crawls(store)
 
     assert await crawls.submit(BOOKS)
@@ -28,7 +28,7 @@ async def test_a_crawl_is_read_back_as_it_was_submitted(store: RedisStore) -> No
     assert msgspec.convert(BOOKS.settings, Settings) == Settings()
 
 
-async def test_submitting_the_same_again_changes_nothing(store: RedisStore) -> None:
+async def test_submitting_the_same_again_changes_nothing(store: RedisClient) -> None:
     crawls = Crawls(store)
     await crawls.submit(BOOKS)
 
@@ -37,7 +37,7 @@ async def test_submitting_the_same_again_changes_nothing(store: RedisStore) -> N
     assert len(await crawls.all()) == 1
 
 
-async def test_every_submission_is_news(store: RedisStore) -> None:
+async def test_every_submission_is_news(store: RedisClient) -> None:
     crawls = Crawls(store)
     heard = [await crawls.news()]
     for record in (BOOKS, BOOKS, PLAIN):
@@ -47,7 +47,7 @@ async def test_every_submission_is_news(store: RedisStore) -> None:
     assert len(set(heard)) == 4
 
 
-async def test_a_crawl_can_be_forgotten(store: RedisStore) -> None:
+async def test_a_crawl_can_be_forgotten(store: RedisClient) -> None:
     crawls = Crawls(store)
     await crawls.submit(BOOKS)
     await crawls.forget("books")
@@ -55,7 +55,7 @@ async def test_a_crawl_can_be_forgotten(store: RedisStore) -> None:
     assert await crawls.get("books") is None
 
 
-async def test_fields_of_a_newer_shoal_are_no_obstacle(store: RedisStore) -> None:
+async def test_fields_of_a_newer_shoal_are_no_obstacle(store: RedisClient) -> None:
     newer = {**msgspec.msgpack.decode(msgspec.msgpack.encode(BOOKS)), "colour": "red"}
     await store.do(
         store.fleet_tag, "HSET", f"{store.fleet_tag}:crawls", "books", msgspec.msgpack.encode(newer)

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from shoal.redis_client import RedisStore
-from shoal.stores.redis.page_quota import Allowance
+from shoal.redis_client import RedisClient
+from shoal.stores.redis.page_quota import SharedPageQuota
 
 CRAWL, LIMIT = 3, 100
 
@@ -25,11 +25,11 @@ class Pages:
         return total
 
 
-def part(store: RedisStore, worker: str, pages: Pages, *, lease: float = 60.0) -> Allowance:
-    return Allowance(store, CRAWL, worker=worker, limit=LIMIT, lease=lease, count=pages.count)
+def part(store: RedisClient, worker: str, pages: Pages, *, lease: float = 60.0) -> SharedPageQuota:
+    return SharedPageQuota(store, CRAWL, worker=worker, limit=LIMIT, lease=lease, count=pages.count)
 
 
-async def test_parts_of_all_workers_and_the_pages_there_are_stay_within_the_limit(store: RedisStore) -> None:
+async def test_parts_of_all_workers_and_the_pages_there_are_stay_within_the_limit(store: RedisClient) -> None:
     pages = Pages()
     anna, bert = part(store, "anna", pages), part(store, "bert", pages)
 
@@ -43,7 +43,7 @@ async def test_parts_of_all_workers_and_the_pages_there_are_stay_within_the_limi
     assert await bert.take(40, 64) == 50
 
 
-async def test_what_is_let_go_while_somebody_counts_is_not_overlooked(store: RedisStore) -> None:
+async def test_what_is_let_go_while_somebody_counts_is_not_overlooked(store: RedisClient) -> None:
     pages = Pages()
     anna, bert = part(store, "anna", pages), part(store, "bert", pages)
     assert await anna.take(0, LIMIT) == LIMIT
@@ -54,13 +54,13 @@ async def test_what_is_let_go_while_somebody_counts_is_not_overlooked(store: Red
         assert await anna.take(0, LIMIT) == 0
         return count
 
-    late = Allowance(store, CRAWL, worker="bert", limit=LIMIT, lease=60.0, count=counted_too_early)
+    late = SharedPageQuota(store, CRAWL, worker="bert", limit=LIMIT, lease=60.0, count=counted_too_early)
     assert await late.take(0, LIMIT) == 0
     assert await bert.take(0, LIMIT) == 0
 
 
 async def test_the_part_of_a_worker_that_is_gone_goes_to_the_others_when_its_leases_have_run_out(
-    store: RedisStore,
+    store: RedisClient,
 ) -> None:
     pages = Pages()
     await part(store, "anna", pages, lease=0.2).take(0, LIMIT)
@@ -76,7 +76,7 @@ async def test_the_part_of_a_worker_that_is_gone_goes_to_the_others_when_its_lea
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_many_workers_get_the_limit_exactly(store: RedisStore, seed: int) -> None:
+async def test_many_workers_get_the_limit_exactly(store: RedisClient, seed: int) -> None:
     pages, drawn = Pages(), random.Random(seed)
 
     async def work(name: str) -> None:

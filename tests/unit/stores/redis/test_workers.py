@@ -2,8 +2,8 @@
 
 import msgspec
 
-from shoal.redis_client import RedisStore
-from shoal.stores.redis.workers import TTL, CrawlAt, Heartbeat, Workers
+from shoal.redis_client import RedisClient
+from shoal.stores.redis.workers import TTL, CrawlActivity, Heartbeat, Workers
 
 ANNA = Heartbeat(
     worker="anna-1",
@@ -14,12 +14,12 @@ ANNA = Heartbeat(
     started_at=1.0,
     beaten_at=2.0,
     doing="working",
-    crawls=(CrawlAt("books", "abc", 3, 100, 5.5),),
+    crawls=(CrawlActivity("books", "abc", 3, 100, 5.5),),
 )
 BERT = msgspec.structs.replace(ANNA, worker="bert-2", host="bert")
 
 
-async def test_everybody_who_beats_is_listed_with_what_they_do(store: RedisStore) -> None:
+async def test_everybody_who_beats_is_listed_with_what_they_do(store: RedisClient) -> None:
     workers = Workers(store)
     await workers.beat(BERT)
     await workers.beat(ANNA)
@@ -27,7 +27,7 @@ async def test_everybody_who_beats_is_listed_with_what_they_do(store: RedisStore
     assert await workers.all() == [ANNA, BERT]
 
 
-async def test_a_worker_that_falls_silent_is_struck_off(store: RedisStore) -> None:
+async def test_a_worker_that_falls_silent_is_struck_off(store: RedisClient) -> None:
     workers = Workers(store)
     await workers.beat(ANNA)
     key = f"{store.fleet_tag}:worker:anna-1"
@@ -39,7 +39,7 @@ async def test_a_worker_that_falls_silent_is_struck_off(store: RedisStore) -> No
     assert await store.do(store.fleet_tag, "SCARD", f"{store.fleet_tag}:workers") == 0
 
 
-async def test_a_worker_that_leaves_is_gone_at_once(store: RedisStore) -> None:
+async def test_a_worker_that_leaves_is_gone_at_once(store: RedisClient) -> None:
     workers = Workers(store)
     await workers.beat(ANNA)
     await workers.beat(BERT)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from shoal.frontier.redis import keys
 from shoal.frontier.redis.records import unpack_host
-from shoal.frontier.redis.scan import SLICE, Slices
-from shoal.redis_client import RedisStore
+from shoal.frontier.redis.scan import SLICE, ShardScan
+from shoal.redis_client import RedisClient
 
 _BATCH = re.compile(r"l:(\d+)")
 _FRESH = re.compile(r"q:(\d+):(.*?):\d+:(.*)", re.DOTALL)
@@ -36,7 +36,7 @@ class Loose:
         self.lanes: defaultdict[str, set[LooseLane]] = defaultdict(set)  # by host
 
 
-async def look_for_loose(store: RedisStore) -> defaultdict[str, Loose]:
+async def look_for_loose(store: RedisClient) -> defaultdict[str, Loose]:
     """Go through the names of all keys, once for all shards: a server gives them in no order."""
     loose: defaultdict[str, Loose] = defaultdict(Loose)
     gathered: defaultdict[str, list[tuple[str, LooseLane]]] = defaultdict(list)
@@ -54,7 +54,7 @@ async def look_for_loose(store: RedisStore) -> defaultdict[str, Loose]:
             gathered[tag].append((found[4], LooseLane(int(found[2]), found[1] == "x", found[3])))
         elif found := _LINE.fullmatch(name):
             lane = LooseLane(int(found[2]), bool(found[1]), found[3])
-            async for host, _ in Slices(store, tag).sorted(f"{tag}:{name}"):
+            async for host, _ in ShardScan(store, tag).sorted(f"{tag}:{name}"):
                 gathered[tag].append((host.decode(), lane))
         if len(gathered[tag]) >= SLICE:
             await _leave_known(store, tag, gathered.pop(tag), loose[tag])
@@ -64,7 +64,7 @@ async def look_for_loose(store: RedisStore) -> defaultdict[str, Loose]:
 
 
 async def _leave_known(
-    store: RedisStore, tag: str, lanes: Sequence[tuple[str, LooseLane]], loose: Loose
+    store: RedisClient, tag: str, lanes: Sequence[tuple[str, LooseLane]], loose: Loose
 ) -> None:
     """Take in those that their host does not know of."""
     names = list(dict.fromkeys(host for host, _ in lanes))

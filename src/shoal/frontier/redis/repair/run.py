@@ -14,10 +14,10 @@ from shoal.frontier.redis.repair.pages import mend_announcements
 from shoal.frontier.redis.repair.places import Places
 from shoal.frontier.redis.repair.shard import Shard
 from shoal.frontier.redis.scripts import Scripts
-from shoal.redis_client import RedisStore
+from shoal.redis_client import RedisClient
 
 
-async def repair(store: RedisStore, scripts: Scripts, crawls: Mapping[str, int]) -> list[str]:
+async def repair(store: RedisClient, scripts: Scripts, crawls: Mapping[str, int]) -> list[str]:
     """Put every shard right; say what was wrong, a line for each kind. `crawls` are numbers by name."""
     findings, freezer = Findings(), secrets.token_hex(8)
     loose = await look_for_loose(store)

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from shoal.frontier.redis.repair.findings import Findings
-from shoal.frontier.redis.scan import Slices
+from shoal.frontier.redis.scan import ShardScan
 from shoal.frontier.redis.scripts import Scripts
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.redis_client import RedisStore, Script, ScriptArgument
+from shoal.redis_client import RedisClient, Script, ScriptArgument
 from shoal.redis_client.connection import Argument
 
 FROZEN_FOR = 10.0  # seconds, as in frozen.lua
@@ -18,11 +18,11 @@ RENEW_AFTER = 2.0
 
 class Shard:
     def __init__(
-        self, store: RedisStore, scripts: Scripts, tag: str, freezer: str, findings: Findings
+        self, store: RedisClient, scripts: Scripts, tag: str, freezer: str, findings: Findings
     ) -> None:
         self.scripts = scripts
         self.tag = tag
-        self.slices = Slices(store, tag)
+        self.slices = ShardScan(store, tag)
         self.findings = findings
         self.relayed = bool(store.dsn.bus)  # another queue takes the announcements of pages out of the shard
         self._store = store
