@@ -7,8 +7,8 @@ from typing import Protocol
 
 from tests.contract.clock import START, ManualClock
 from tests.contract.redis_frontiers import redis_bench
+from tests.model import MemoryFrontier
 
-from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.failure import Failure, FailureClass

@@ -27,9 +27,9 @@ from msgspec import structs
 from tests.contract.clock import ManualClock
 from tests.contract.frontiers import AnyFrontier, link, page
 from tests.contract.redis_frontiers import MANUAL_CLOCK, redis_bench
+from tests.model import MemoryFrontier
+from tests.model.state import Host
 
-from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.memory.state import Host
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.results import Added, Committed, Unparsed
 from shoal.frontier.rules import HostRecord

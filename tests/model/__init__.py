@@ -5,6 +5,6 @@ answer alike (`tests/contract/test_frontier_model.py`). It is also the store `me
 need not survive their process.
 """
 
-from shoal.frontier.memory.frontier import MemoryFrontier
+from tests.model.frontier import MemoryFrontier
 
 __all__ = ["MemoryFrontier"]

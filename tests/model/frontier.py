@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from contextlib import asynccontextmanager
 
 import msgspec
+from tests.model.reader import MemoryReader
+from tests.model.settle import acknowledge, settle
+from tests.model.state import Crawl, Lane
 
-from shoal.frontier.memory.reader import MemoryReader
-from shoal.frontier.memory.settle import acknowledge, settle
-from shoal.frontier.memory.state import Crawl, Lane
 from shoal.frontier.results import (
     Added,
     Committed,

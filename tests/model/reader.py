@@ -3,8 +3,9 @@
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
+from tests.model.state import Host, State
+
 from shoal.frontier.governor import host_view
-from shoal.frontier.memory.state import Host, State
 from shoal.frontier.results import STATES, Audit, Counts, DeadLetter, HostView, StoredRobots, Validator
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord

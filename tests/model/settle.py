@@ -2,7 +2,8 @@
 
 from typing import assert_never
 
-from shoal.frontier.memory.state import Crawl, Entry, State
+from tests.model.state import Crawl, Entry, State
+
 from shoal.frontier.rules import answered
 from shoal.model.failure import Failure
 from shoal.model.outcome import Dead, Done, Fetched, Filtered, Gone, Released, Retry, Settlement
