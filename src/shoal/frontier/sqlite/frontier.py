@@ -7,12 +7,12 @@ import msgspec
 from shoal.frontier.governor import host_view
 from shoal.frontier.results import Added, Committed, HostView, Unparsed, Validator
 from shoal.frontier.sqlite.admit import admit
-from shoal.frontier.sqlite.grant import grant
+from shoal.frontier.sqlite.dead_letters import purge, replay
 from shoal.frontier.sqlite.host import HostState
+from shoal.frontier.sqlite.leases import grant
 from shoal.frontier.sqlite.owner import Owner
 from shoal.frontier.sqlite.packing import unpacked_page
 from shoal.frontier.sqlite.reclaim import promote, reclaim
-from shoal.frontier.sqlite.replay import purge, replay
 from shoal.frontier.sqlite.settle import acknowledge, held, settle
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement

@@ -15,8 +15,8 @@ from shoal.frontier.clock import Clock
 from shoal.frontier.results import Audit, Counts, Opened, StoredRobots
 from shoal.frontier.sqlite.audit import audit_state
 from shoal.frontier.sqlite.changes import Changes
+from shoal.frontier.sqlite.crawls import drop
 from shoal.frontier.sqlite.deferred_deletes import SWEEP_EVERY
-from shoal.frontier.sqlite.drop import drop
 from shoal.frontier.sqlite.load import decode_counts, decode_terms, load, recover
 from shoal.frontier.sqlite.reader import SqliteReader
 from shoal.frontier.sqlite.reclaim import promote, set_back
