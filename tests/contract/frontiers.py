@@ -140,5 +140,5 @@ async def settle(
 
 async def states(frontier: AnyFrontier, crawl: str = "c") -> dict[str, int]:
     """Name only the states that something is in."""
-    counts = await frontier.counts(crawl)
+    counts = await frontier.reader.counts(crawl)
     return {state: count for state, count in counts.by_state().items() if count}

@@ -1,8 +1,7 @@
-"""The model: the frontier's contract in plain Python, with nothing clever in it.
+"""The model: the frontier's contract in plain Python, without optimisation.
 
-Every answer is worked out by looking at everything, so what it does can be read off. Other backends have to
-answer alike (`tests/contract/test_frontier_model.py`). It is also the store `memory:`, for small crawls that
-need not survive their process.
+Each call looks at everything, so that the code shows what the contract means. The other backends have to
+return the same results (`tests/contract/test_frontier_model.py`).
 """
 
 from tests.model.frontier import MemoryFrontier

@@ -1,49 +1,53 @@
-"""What can be asked of the model without changing it."""
+"""Reading the model."""
 
-import time
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Collection
 
-from tests.model.state import Host, State
+from tests.model.parts import view_of
+from tests.model.state import Crawl, Entry, State
 
-from shoal.frontier.governor import host_view
-from shoal.frontier.results import STATES, Audit, Counts, DeadLetter, HostView, StoredRobots, Validator
+from shoal.frontier.results import (
+    STATES,
+    Audit,
+    Counts,
+    CrawlStats,
+    DeadLetter,
+    HostQueue,
+    HostView,
+    RequestHistory,
+)
+from shoal.frontier.rules import applied_pace
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack
 
 
-class MemoryReader:
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self._read_clock = clock
-        self._state = State(clock)
-        self._validators: dict[str, dict[int, Validator]] = {}
-        self._checkpoints: dict[str, bytes] = {}
-        self._robots: dict[str, StoredRobots] = {}
+class ModelReader:
+    def __init__(self, state: State) -> None:
+        self._state = state
 
     async def crawls(self) -> list[str]:
         return list(self._state.crawls)
 
     async def paused(self, crawl: str) -> bool:
-        """Say whether a crawl is paused."""
         return self._state.known(crawl).paused
 
-    async def crawl_get(self, crawl: str, key: str) -> bytes | None:
+    async def value(self, crawl: str, key: str) -> bytes | None:
         return self._state.known(crawl).values.get(key)
 
     async def checkpoint(self, name: str) -> bytes | None:
-        """Read back what the last commit recorded under `name`."""
-        return self._checkpoints.get(name)
+        """Return what the last commit stored under `name`."""
+        return self._state.checkpoints.get(name)
 
     async def counts(self, crawl: str) -> Counts:
-        """Count the requests of a crawl by state."""
+        """Return the number of requests by state."""
         self._state.promote(self._state.clock.now())
         return self._state.known(crawl).counts.copy()
 
     async def dead_letters(
-        self, crawl: str, *, kinds: Collection[FailureClass] = (), host: str = "", limit: int | None = None
+        self, crawl: str, *, classes: Collection[FailureClass] = (), host: str = "", limit: int | None = None
     ) -> AsyncIterator[DeadLetter]:
-        """Give the dead letters of a crawl, the latest first."""
-        letters = self._state.dead(self._state.known(crawl), kinds, host, ())
+        """Yield the dead letters of a crawl, latest first."""
+        letters = self._state.dead(self._state.known(crawl), classes, host, ())
         letters.sort(key=lambda entry: (entry.died_at, entry.ordinal), reverse=True)
         for entry in letters[:limit]:
             assert entry.failure is not None
@@ -64,53 +68,103 @@ class MemoryReader:
                 page=entry.page,
             )
 
-    async def validators(self, crawl: str, fingerprints: Sequence[int]) -> dict[int, Validator]:
-        """Find what conditional requests for these pages need, if the last generation had them."""
-        self._state.crawl(crawl)
-        known = self._validators.get(crawl, {})
-        return {fp: known[fp] for fp in fingerprints if fp in known}
-
     async def pages(self, crawl: str) -> AsyncIterator[tuple[int, PageRecord]]:
-        """Give every page that the crawl keeps in the archive, with its fingerprint."""
+        """Yield fingerprint and record of every page that the crawl has in the archive."""
         for fp, entry in self._state.known(crawl).requests.items():
             if entry.page is not None:
                 yield fp, entry.page
 
     async def audit(self, crawl: str) -> Audit:
-        """Count every set again and compare."""
+        """Recount every set and compare."""
         within = self._state.known(crawl)
         found = dict.fromkeys(STATES, 0)
         for entry in within.requests.values():
             found[entry.state] += 1
-        told = within.counts.by_state()
+        counted = within.counts.by_state()
         problems = [
-            f"the counter of {state} says {told[state]}, the data {found[state]}"
+            f"the counter of {state} says {counted[state]}, the data {found[state]}"
             for state in STATES
-            if told[state] != found[state]
+            if counted[state] != found[state]
         ]
         queued = [entry for lane in within.lanes.values() for entry in lane.waiting]
         if sorted(map(id, queued)) != sorted(
             id(entry) for entry in within.requests.values() if entry.state == "waiting"
         ):
-            problems.append("what waits is not what the lanes hold")
+            problems.append("the waiting requests are not those in the lanes")
         if within.counts.accepted != len(within.requests):
             problems.append(f"{within.counts.accepted} accepted, {len(within.requests)} seen")
         return Audit(found, problems)
 
-    async def host_get(self, host: str) -> HostView | None:
-        """Show one host; None: nobody has ever heard of it."""
-        known = self._state.hosts.get(host)
-        return None if known is None else self._view(known)
+    async def history(self, crawl: str, fingerprint: int) -> RequestHistory | None:
+        """Return the history of one request, or None if the crawl never accepted it."""
+        self._state.promote(self._state.clock.now())
+        entry = self._state.known(crawl).requests.get(fingerprint)
+        return None if entry is None else _history(crawl, entry)
 
-    async def hosts(self) -> list[HostView]:
-        """Show every host of the crawls that are open."""
-        return [self._view(host) for host in self._state.hosts.values() if host.joined]
+    async def host(self, name: str) -> HostView | None:
+        """Return one host, or None if there is no record of it."""
+        known = self._state.hosts.get(name)
+        return None if known is None else view_of(known)
 
-    def _view(self, host: Host) -> HostView:
-        lanes = [lane for crawl in host.joined for lane in crawl.lanes.values() if lane.host is host]
-        return host_view(host.name, host, waiting=sum(len(lane.waiting) for lane in set(lanes)))
+    async def stats(self, crawl: str) -> CrawlStats:
+        """Return averages over the pages of a crawl, and its queue by host."""
+        within = self._state.known(crawl)
+        done = [entry for entry in within.requests.values() if entry.state == "done"]
+        pages = [entry.page for entry in done if entry.page is not None]
+        return CrawlStats(
+            len(pages),
+            sum(page.elapsed for page in pages) / max(len(pages), 1),
+            sum(page.wire_bytes for page in pages) / max(len(pages), 1),
+            max((entry.ended_at for entry in done), default=0.0)
+            - min((entry.ended_at for entry in done), default=0.0),
+            self._queues(within),
+        )
 
-    async def robots_get(self, host: str) -> StoredRobots | None:
-        """Recall a host's robots.txt; None: not known, or expired."""
-        known = self._robots.get(host)
-        return known if known is not None and known.expires > self._read_clock() else None
+    async def queues(self, max_hosts: int | None = None) -> list[HostQueue]:
+        return [queue for crawl in self._state.crawls.values() for queue in self._queues(crawl)]
+
+    def _queues(self, crawl: Crawl) -> list[HostQueue]:
+        queues = []
+        for host in {lane.host.name: lane.host for lane in crawl.lanes.values()}.values():
+            pace = applied_pace(host.record, [crawl.paces.get(host.name, crawl.pace)], crawl.slowdown)
+            queued = [
+                entry
+                for entry in crawl.requests.values()
+                if entry.link.host == host.name and entry.state in ("waiting", "delayed", "leased")
+            ]
+            record = host.record
+            queues.append(
+                HostQueue(
+                    host.name,
+                    len(queued),
+                    pace.interval,
+                    pace.concurrency,
+                    record.paused,
+                    record.rest_until,
+                    record.crawl_delay,
+                    record.slow,
+                )
+            )
+        return queues
+
+
+def _history(crawl: str, entry: Entry) -> RequestHistory:
+    request, state = unpack(entry.link.packed), entry.state
+    ended = state in ("done", "gone", "filtered")
+    return RequestHistory(
+        crawl,
+        entry.link.fingerprint,
+        state,
+        list(entry.tried),
+        request=None if ended else request,
+        page=entry.page,
+        found_on=None if state == "done" else request.found_on,
+        ended_at=entry.died_at if state == "dead" else entry.ended_at if ended else None,
+        status=entry.status,
+        elapsed=entry.elapsed if ended else 0.0,
+        rule=entry.failure.kind.value if entry.failure is not None else "",
+        reason=entry.failure.reason if entry.failure is not None else "",
+        due=entry.due if state == "delayed" else None,
+        holder=entry.holder if state in ("leased", "parsing", "dead") else "",
+        leased_at=entry.granted_at if state == "leased" else None,
+    )
