@@ -13,6 +13,7 @@ import os
 from dataclasses import dataclass, replace
 
 from shoal.frontier.redis import RedisFrontier
+from shoal.frontier.redis.repair.crawls import repair_crawls
 from shoal.frontier.results import Audit
 from shoal.model.errors import Misconfigured
 from shoal.redis_client import RedisClient
@@ -32,7 +33,7 @@ async def verify_fleet(dsn: str, crawl: str | None, *, deep: bool, repair: bool 
     async with RedisClient.open(dsn, advise=False) as store:
         frontier = RedisFrontier(store)
         names = await chosen(frontier.reader, crawl)
-        repaired = await frontier.repair(names) if repair else None
+        repaired = await repair_crawls(frontier, names) if repair else None
         crawls = [await _verify_crawl(store, frontier, name, deep=deep) for name in names]
         return VerifyReport(str(store.dsn), deep, crawls, repaired)
 
