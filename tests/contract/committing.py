@@ -10,11 +10,10 @@ import random
 import sys
 from pathlib import Path
 
-from tests.contract.frontiers import UNLIMITED, link, page
-
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Acknowledgement, Done, Fetched, Lease, Outcome, Released, Retry, Settlement
+from shoal.testing.contracts.frontier import UNLIMITED, link, page
 
 
 def tell(word: str, numbers: list[int]) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import nats
 import pytest
-from tests.contract.frontiers import UNLIMITED, link, page
 from tests.servers.nats import NatsServer, nats_server
 from tests.servers.redis import RedisServer, cluster, redis7, valkey
 
@@ -21,6 +20,7 @@ from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.outcome import Acknowledgement, Done, Fetched, Settlement
 from shoal.redis_client import RedisClient
 from shoal.redis_client.streams import ShardStreams
+from shoal.testing.contracts.frontier import UNLIMITED, link, page
 
 DEADLINE = 0.5  # seconds of silence; short, so that the tests need not wait
 PATIENCE = 60.0  # for a machine that is busy with other things

@@ -9,8 +9,6 @@ import struct
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.contract.clock import ManualClock
-from tests.contract.frontiers import BROKEN, TIMEOUT, UNLIMITED, link, page, taken
 from tests.contract.redis_frontiers import MANUAL_CLOCK, RedisBench, redis_bench
 
 from shoal.frontier.redis.repair.crawls import repair_crawls
@@ -19,6 +17,7 @@ from shoal.frontier.redis.spill import LaneName, Spilling
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Outcome, Released, Retry, Settlement
 from shoal.model.pace import Pace
 from shoal.redis_client import ScriptFault
+from shoal.testing.contracts.frontier import BROKEN, TIMEOUT, UNLIMITED, ManualClock, link, page, take
 
 CUT_AT = """
 local whole, calls = redis, 0
@@ -63,7 +62,7 @@ async def add(bench: RedisBench) -> object:
 
 
 async def lease(bench: RedisBench) -> object:
-    return await taken(bench.frontier, 8)
+    return await take(bench.frontier, 8)
 
 
 async def settle(bench: RedisBench) -> object:
@@ -144,7 +143,7 @@ async def prepared(bench: RedisBench) -> None:
     """Have some requests waiting, some leased, one delayed, two pages to be parsed and two dead letters."""
     await bench.frontier.crawls.open("c", pace=UNLIMITED, max_crashes=100)
     await bench.frontier.add("c", LINKS)
-    first, second, third, fourth, fifth, *bench.leases = await taken(bench.frontier, 10)
+    first, second, third, fourth, fifth, *bench.leases = await take(bench.frontier, 10)
     outcomes: list[Outcome] = [
         Fetched(page(2)),
         Fetched(page(2)),
@@ -170,7 +169,7 @@ async def worked_off(bench: RedisBench) -> set[int]:
     done: set[int] = set()
     await bench.frontier.hosts.set("1.test", paused=False)
     for _ in range(20):
-        while leases := await taken(bench.frontier, 100, ttl=10.0):
+        while leases := await take(bench.frontier, 100, ttl=10.0):
             await bench.frontier.settle([Settlement(lease, Done(page())) for lease in leases])
             done |= {lease.fingerprint for lease in leases}
         bench.clock.advance(100.0)

@@ -6,9 +6,8 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.contract.frontiers import link
-
 from shoal.frontier.sqlite import SqliteFrontier
+from shoal.testing.contracts.frontier import link
 
 KILLS = 5
 

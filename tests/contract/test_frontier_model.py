@@ -24,12 +24,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec import structs
-from tests.contract.clock import ManualClock
-from tests.contract.frontiers import AnyFrontier, link, page
 from tests.contract.redis_frontiers import MANUAL_CLOCK, redis_bench
 from tests.model import MemoryFrontier
 from tests.model.state import Host
 
+from shoal.frontier.contract import Frontier
 from shoal.frontier.redis.repair.crawls import repair_crawls
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.results import Added, Committed, Unparsed
@@ -52,6 +51,7 @@ from shoal.model.outcome import (
 )
 from shoal.model.pace import Pace
 from shoal.model.request import Link
+from shoal.testing.contracts.frontier import ManualClock, link, page
 
 T = TypeVar("T")
 
@@ -129,7 +129,7 @@ class Sides(RuleBasedStateMachine):
         self.latest = self.clock.now
         self.model = MemoryFrontier(self.clock)
         self.stack = AsyncExitStack()
-        self.other: AnyFrontier
+        self.other: Frontier
         self.leases: list[tuple[Lease, Lease]] = []  # every lease ever given, by the model and by the other
         self.pages: list[tuple[str, int]] = []  # everything that was ever settled as fetched
         self.ended: set[tuple[str, int]] = set()
@@ -494,11 +494,11 @@ def seen(lease: Lease) -> tuple[object, ...]:
     return tuple(getattr(lease, name) for name in Lease.__struct_fields__ if name != "token")
 
 
-async def dead(side: AnyFrontier, crawl: str) -> list[Any]:
+async def dead(side: Frontier, crawl: str) -> list[Any]:
     return [letter async for letter in side.reader.dead_letters(crawl)]
 
 
-async def first_page(side: AnyFrontier, crawl: str) -> Unparsed | None:
+async def first_page(side: Frontier, crawl: str) -> Unparsed | None:
     """Take the next page up that nobody parses, unless it has to wait for another one."""
     pages = side.parsing(crawl)
     try:

@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 import pytest
-from tests.contract.clock import ManualClock
-from tests.contract.frontiers import FLEETS, TIMEOUT, UNLIMITED, link, page, taken
+from tests.contract.frontiers import FLEETS
 from tests.contract.redis_frontiers import RedisBench, redis_bench
-from tests.contract.test_frontier_cut_short import (
+from tests.contract.test_frontier_interrupted_scripts import (
     LINKS,
     SCRIPTS,
     TAIL,
@@ -26,6 +25,7 @@ from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Done, Gone, Outcome, Retry, Settlement
 from shoal.model.pace import Pace
 from shoal.redis_client import RedisClient, ScriptFault
+from shoal.testing.contracts.frontier import TIMEOUT, UNLIMITED, ManualClock, link, page, take
 
 Damage = Callable[[RedisClient, str], Awaitable[object]]
 
@@ -148,13 +148,13 @@ async def test_a_lane_that_ran_empty_asks_for_its_chunks_again(bench: RedisBench
 async def test_a_host_that_was_forgotten_is_not_asked_too_early(bench: RedisBench) -> None:
     await bench.frontier.crawls.open("c", pace=Pace(interval=4.0, burst=2, concurrency=9))
     await bench.frontier.add("c", [link(str(number)) for number in range(9)])
-    assert len(await taken(bench.frontier)) == 2
+    assert len(await take(bench.frontier)) == 2
     await forget_the_hosts(bench.store, bench.store.tag(0))
     await repair_crawls(bench.frontier, ["c"])
 
-    assert await taken(bench.frontier) == []
+    assert await take(bench.frontier) == []
     bench.clock.advance(4.0)
-    assert len(await taken(bench.frontier)) == 1
+    assert len(await take(bench.frontier)) == 1
 
 
 async def advance(bench: RedisBench, seconds: float) -> None:
@@ -194,7 +194,7 @@ async def test_workers_may_be_at_work_and_scripts_be_cut_short_meanwhile() -> No
                 with suppress(ScriptFault):
                     await frontier.add("c", rng.sample(links, 20))
                 with suppress(ScriptFault):
-                    for lease in await taken(frontier, rng.randint(1, 8), holder=holder, ttl=3.0):
+                    for lease in await take(frontier, rng.randint(1, 8), holder=holder, ttl=3.0):
                         outcome = rng.choice(outcomes)
                         if not isinstance(outcome, Retry):
                             done.add(lease.fingerprint)

@@ -11,7 +11,6 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from tests.contract.frontiers import TIMEOUT, UNLIMITED, link, page, paths, states, taken
 
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite.hosts import MAX_ROBOTS, ROBOTS_SWEEP_WRITES
@@ -20,6 +19,7 @@ from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Dead, Done, Fetched, Filtered, Gone, Outcome, Settlement
 from shoal.sqlite_database import open_database
+from shoal.testing.contracts.frontier import TIMEOUT, UNLIMITED, link, page, paths, states, take
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ async def crawled(path: Path) -> None:
     async with SqliteFrontier.open(path) as frontier:
         await frontier.crawls.open("c", pace=UNLIMITED)
         await frontier.add("c", [link(str(number)) for number in range(10)])
-        leases = await taken(frontier, 6)
+        leases = await take(frontier, 6)
         settlements = zip(leases, outcomes, strict=False)
         await frontier.settle([Settlement(lease, outcome) for lease, outcome in settlements])
 
@@ -74,7 +74,7 @@ async def test_after_a_failed_write_everything_is_refused_and_nothing_is_lost(pa
     async with SqliteFrontier.open(path) as frontier:
         await frontier.crawls.open("c", pace=UNLIMITED)
         await frontier.add("c", [link("1"), link("2")])
-        [lease] = await taken(frontier, 1)
+        [lease] = await take(frontier, 1)
         with files_at_most(path.with_name("store.db-wal").stat().st_size + 4096):
             with pytest.raises(Unavailable, match=r"store\.db"):
                 await frontier.add("c", [link(f"too-many-{number}") for number in range(1000)])
@@ -91,7 +91,7 @@ async def test_after_a_failed_write_everything_is_refused_and_nothing_is_lost(pa
         await frontier.crawls.open("c")
         assert (await frontier.reader.audit("c")).problems == []
         assert await states(frontier) == {"waiting": 2}
-        assert paths(await taken(frontier)) == ["a.test/2", "a.test/1"]
+        assert paths(await take(frontier)) == ["a.test/2", "a.test/1"]
         assert (await frontier.add("c", [link("too-many-0")])).new == 1
 
 
@@ -122,7 +122,7 @@ async def test_a_request_without_a_row_is_called_damage(path: Path) -> None:
         await frontier.add("c", [link("1"), link("2")])
         meddle(path, "DELETE FROM request WHERE id IN (SELECT min(id) FROM request)")
         with pytest.raises(Misconfigured, match="damaged: 1 queued request"):
-            await taken(frontier)
+            await take(frontier)
 
 
 async def test_a_store_from_the_future_is_refused(path: Path) -> None:
@@ -160,7 +160,7 @@ async def test_a_reader_sees_the_last_transaction_while_the_owner_goes_on(path: 
     async with SqliteFrontier.open(path) as frontier:
         await frontier.crawls.open("c", pace=UNLIMITED, state={"version": b"1"})
         await frontier.add("c", [link(str(number)) for number in range(4)])
-        first, second, _ = await taken(frontier, 3)
+        first, second, _ = await take(frontier, 3)
         await frontier.commit([Settlement(first, Done(page(1)))], checkpoints={"out": b"7"})
         async with SqliteFrontier.peek(path) as reader:
             assert await reader.crawls() == ["c"]
@@ -240,11 +240,11 @@ async def test_rows_of_ended_requests_are_deleted_in_the_end(path: Path) -> None
         await frontier.crawls.open("c", pace=UNLIMITED)
         await frontier.add("c", [link(str(number)) for number in range(60)])
         for _ in range(6):
-            await frontier.settle([Settlement(lease, Done(page())) for lease in await taken(frontier, 9)])
+            await frontier.settle([Settlement(lease, Done(page())) for lease in await take(frontier, 9)])
         with closing(sqlite3.connect(path)) as database:
             assert database.execute("SELECT count(*) FROM request").fetchone() == (6,)
             assert database.execute("SELECT count(*) FROM spent").fetchone() == (0,)
-        await frontier.settle([Settlement(lease, Gone(404)) for lease in await taken(frontier, 2)])
+        await frontier.settle([Settlement(lease, Gone(404)) for lease in await take(frontier, 2)])
         assert (await frontier.reader.audit("c")).problems == []
     async with SqliteFrontier.open(path) as frontier:
         await frontier.crawls.open("c")

@@ -7,7 +7,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from tests.contract.frontiers import UNLIMITED, link
 from tests.servers.process import free_port, until
 from tests.servers.redis import (
     SERVICE,
@@ -21,6 +20,7 @@ from tests.servers.redis import (
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.redis_client import RedisClient, Script
+from shoal.testing.contracts.frontier import UNLIMITED, link
 
 COUNT = Script("count", "return redis.call('HINCRBY', KEYS[1], 'count', 1)")
 SERVERS = {"valkey": valkey, "redis7": redis7}

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from tests.contract.frontiers import UNLIMITED, link
 from tests.servers.redis import valkey
 
 from shoal.frontier.redis import RedisFrontier, keys
@@ -18,6 +17,7 @@ from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.spill import AVOIDED_FOR, LaneName, Spilling
 from shoal.model.outcome import Gone, Lease, Settlement
 from shoal.redis_client import RedisClient, ScriptArgument
+from shoal.testing.contracts.frontier import UNLIMITED, link
 
 HOST = "a.test"
 LANE = LaneName(1, "http", HOST)
