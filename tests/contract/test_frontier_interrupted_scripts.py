@@ -9,15 +9,15 @@ import struct
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.contract.clock import ManualClock
-from tests.contract.frontiers import BROKEN, TIMEOUT, UNLIMITED, link, page, taken
 from tests.contract.redis_frontiers import MANUAL_CLOCK, RedisBench, redis_bench
 
+from shoal.frontier.redis.repair.crawls import repair_crawls
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.spill import LaneName, Spilling
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Outcome, Released, Retry, Settlement
 from shoal.model.pace import Pace
 from shoal.redis_client import ScriptFault
+from shoal.testing.contracts.frontier import BROKEN, TIMEOUT, UNLIMITED, ManualClock, link, page, take
 
 CUT_AT = """
 local whole, calls = redis, 0
@@ -62,7 +62,7 @@ async def add(bench: RedisBench) -> object:
 
 
 async def lease(bench: RedisBench) -> object:
-    return await taken(bench.frontier, 8)
+    return await take(bench.frontier, 8)
 
 
 async def settle(bench: RedisBench) -> object:
@@ -99,15 +99,15 @@ async def acknowledge(bench: RedisBench) -> object:
 
 
 async def replay(bench: RedisBench) -> object:
-    return await bench.frontier.replay("c")
+    return await bench.frontier.dead_letters.replay("c")
 
 
 async def purge(bench: RedisBench) -> object:
-    return await bench.frontier.purge("c")
+    return await bench.frontier.dead_letters.purge("c")
 
 
 async def stop_a_host(bench: RedisBench) -> object:
-    return await bench.frontier.host_set("1.test", paused=True, concurrency=2)
+    return await bench.frontier.hosts.set("1.test", paused=True, concurrency=2)
 
 
 async def take_turns(bench: RedisBench) -> object:
@@ -115,12 +115,12 @@ async def take_turns(bench: RedisBench) -> object:
 
 
 async def slow_down(bench: RedisBench) -> object:
-    return await bench.frontier.open_crawl("c", pace=Pace(interval=0.5, burst=2, concurrency=3))
+    return await bench.frontier.crawls.open("c", pace=Pace(interval=0.5, burst=2, concurrency=3))
 
 
 async def look(bench: RedisBench) -> object:
     bench.clock.advance(7.0)  # a delay has ended
-    return await bench.frontier.counts("c")
+    return await bench.frontier.reader.counts("c")
 
 
 def spilling(bench: RedisBench) -> Spilling:
@@ -141,9 +141,9 @@ def pack_lane(lane: LaneName) -> bytes:
 
 async def prepared(bench: RedisBench) -> None:
     """Have some requests waiting, some leased, one delayed, two pages to be parsed and two dead letters."""
-    await bench.frontier.open_crawl("c", pace=UNLIMITED, max_crashes=100)
+    await bench.frontier.crawls.open("c", pace=UNLIMITED, max_crashes=100)
     await bench.frontier.add("c", LINKS)
-    first, second, third, fourth, fifth, *bench.leases = await taken(bench.frontier, 10)
+    first, second, third, fourth, fifth, *bench.leases = await take(bench.frontier, 10)
     outcomes: list[Outcome] = [
         Fetched(page(2)),
         Fetched(page(2)),
@@ -167,13 +167,13 @@ async def prepared_to_spill(bench: RedisBench) -> None:
 async def worked_off(bench: RedisBench) -> set[int]:
     """Work off whatever is there; return the fingerprints that have come to an end."""
     done: set[int] = set()
-    await bench.frontier.host_set("1.test", paused=False)
+    await bench.frontier.hosts.set("1.test", paused=False)
     for _ in range(20):
-        while leases := await taken(bench.frontier, 100, ttl=10.0):
+        while leases := await take(bench.frontier, 100, ttl=10.0):
             await bench.frontier.settle([Settlement(lease, Done(page())) for lease in leases])
             done |= {lease.fingerprint for lease in leases}
         bench.clock.advance(100.0)
-    done |= {letter.fingerprint async for letter in bench.frontier.dead_letters("c")}
+    done |= {letter.fingerprint async for letter in bench.frontier.reader.dead_letters("c")}
     return done | {found.fingerprint async for found in bench.frontier.parsing("c")}
 
 
@@ -192,8 +192,8 @@ async def cut_short(bench: RedisBench, step: Step, call: int) -> bool:
 
 async def wrong(bench: RedisBench) -> list[str]:
     """Name what does not add up."""
-    counts = await bench.frontier.counts("c")
-    problems = [*(await bench.frontier.audit("c")).problems]
+    counts = await bench.frontier.reader.counts("c")
+    problems = [*(await bench.frontier.reader.audit("c")).problems]
     return problems if counts.accepted == sum(counts.by_state().values()) else [*problems, str(counts)]
 
 
@@ -212,9 +212,9 @@ async def test_nothing_is_lost_by_a_script_that_was_cut_short(step: Step) -> Non
             # Of what a step has ended as done, nothing is left but a number.
             ended = await worked_off(bench) | {*bench.pages, bench.leases[0].fingerprint}
             assert {one.fingerprint for one in (*LINKS, *MORE)} == ended, f"cut at call {call}"
-            left = (await bench.frontier.audit("c")).counts
+            left = (await bench.frontier.reader.audit("c")).counts
             assert left["waiting"] + left["delayed"] + left["leased"] == 0, f"cut at call {call}"
-            await bench.frontier.repair(["c"])
+            await repair_crawls(bench.frontier, ["c"])
             assert await wrong(bench) == [], f"cut at call {call}"
         if whole:
             break
@@ -231,9 +231,9 @@ async def test_what_was_cut_short_can_be_put_right(step: Step) -> None:
             await (prepared_to_spill(bench) if step in (spill, refill) else prepared(bench))
             whole = await cut_short(bench, step, call)
 
-            found = await bench.frontier.repair(["c"])
+            found = await repair_crawls(bench.frontier, ["c"])
             assert await wrong(bench) == [], f"cut at call {call}"
-            assert await bench.frontier.repair(["c"]) == [], f"cut at call {call}"
+            assert await repair_crawls(bench.frontier, ["c"]) == [], f"cut at call {call}"
             if whole:
                 assert found == [], "of a sound store nothing is changed"
 
