@@ -74,7 +74,7 @@ class RedisCrawls(RedisReader):
             await self._values(name, number, state or {})
             # Of two that begin the same crawl at the same time, the second takes up the first one's.
             # Read back, because an answer that got lost makes the call again: then the first one is our own.
-            await self._store.do(self._home, "HSETNX", keys.crawls(self._home), name, number, promised=True)
+            await self._store.do(self._home, "HSETNX", keys.crawls(self._home), name, number, replicated=True)
             if (await self._numbers()).get(name) != number:
                 await self._sweep(number)
                 return await self.open_crawl(
@@ -101,7 +101,7 @@ class RedisCrawls(RedisReader):
         self, tag: str, number: int, name: str, given: Given, named: bytes = b"", *, may_be_new: bool = True
     ) -> None:
         arguments = [number, name, int(may_be_new), *given, named]
-        changed = await self._store.run(self._scripts.terms_set, tag, arguments, promised=True)
+        changed = await self._store.run(self._scripts.terms_set, tag, arguments, replicated=True)
         cursor: bytes | None = b"0" if changed == 1 else None
         while cursor is not None:
             cursor = await self._store.run(self._scripts.repace, tag, [cursor, SLICE])
@@ -168,7 +168,7 @@ class RedisCrawls(RedisReader):
         if values:
             tag = self._store.tag_of(crawl)
             pairs = [part for pair in values.items() for part in pair]
-            await self._store.do_always(tag, "HSET", keys.values(tag, number), *pairs, promised=True)
+            await self._store.do_always(tag, "HSET", keys.values(tag, number), *pairs, replicated=True)
 
 
 def _given(
