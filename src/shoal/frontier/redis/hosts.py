@@ -17,7 +17,7 @@ class RedisHosts(RedisDeadLetters):
     def __init__(self, store: RedisClient, scripts: Scripts, rota: ShardPicker) -> None:
         super().__init__(store, scripts, rota)
         self._hand = HeldLeases()
-        self._turns = RateTickets(store, scripts.turn)
+        self._turns = RateTickets(store, scripts.rate_ticket)
 
     async def host_set(
         self,

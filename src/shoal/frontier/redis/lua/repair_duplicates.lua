@@ -1,4 +1,4 @@
--- mend_twice.lua: leave a request in one place that was found in several.
+-- repair_duplicates.lua: leave a request in one place that was found in several.
 --
 -- ARGV     for each place, the best first: its kind (`hash`, `sorted` or `list`), key, and member
 -- returns  from how many it was removed

@@ -1,4 +1,4 @@
--- forgetting.lua: hosts that nothing is left to be known of. A store that has crawled millions must not keep them all.
+-- idle_hosts.lua: hosts that nothing is left to be known of. A store that has crawled millions must not keep them all.
 --
 -- A host is forgotten when nothing waits there, nothing is out, nobody has set anything by hand, it does not rest, its
 -- bucket is full again (at `tat`, and not when it could be asked next: that would give a spent burst back), and it was

@@ -1,4 +1,4 @@
--- mend_hosts.lua: set right what hosts say of their lanes and of requests on the wire, and where lanes stand in line.
+-- repair_hosts.lua: set right what hosts say of their lanes and of requests on the wire, and where lanes stand in line.
 --
 -- ARGV     who has frozen the shard; for each host its name, how many of its requests are on the wire, and lanes that
 --          it may not know of: >IBBc0 crawl, 1 if of suspects, s1 pool, repeated

@@ -1,4 +1,4 @@
--- mend_leases.lua: give every batch of leases its deadline and its head, and take away what is left of none.
+-- repair_leases.lua: give every batch of leases its deadline and its head, and take away what is left of none.
 --
 -- ARGV     who has frozen the shard; tokens
 -- returns  the tokens of which something was wrong

@@ -1,4 +1,4 @@
--- drop_rest.lua: sweep away what is left of a crawl that has no lanes any more, a slice at a time.
+-- delete_rest.lua: sweep away what is left of a crawl that has no lanes any more, a slice at a time.
 --
 -- ARGV     crawl
 -- returns  0 once there is nothing left

@@ -1,4 +1,4 @@
--- turn.lua: let requests to hosts leave, now.
+-- rate_ticket.lua: let requests to hosts leave, now.
 --
 -- ARGV     epoch of the server process; for each request its host, seconds that have to lie between two requests at
 --          least, seconds that this one may take to leave

@@ -1,4 +1,4 @@
--- frozen.lua: for scripts that put a shard right: only who has frozen it may, and for as long as it stays frozen.
+-- require_frozen.lua: for scripts that put a shard right: only who has frozen it may, and for as long as it stays frozen.
 --
 -- ARGV[1]  who that is
 -- returns  nothing where it is not so any more

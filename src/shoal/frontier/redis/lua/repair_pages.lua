@@ -1,4 +1,4 @@
--- mend_pages.lua: announce pages again that nobody would be told of.
+-- repair_pages.lua: announce pages again that nobody would be told of.
 --
 -- ARGV     who has frozen the shard; crawl; fingerprints
 -- returns  how many there were

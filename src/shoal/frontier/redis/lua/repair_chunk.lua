@@ -1,4 +1,4 @@
--- mend_chunk.lua: strike a chunk off whose members wait in their lane as well.
+-- repair_chunk.lua: strike a chunk off whose members wait in their lane as well.
 --
 -- ARGV     crawl, pool, host, chunk id, its members
 -- returns  1 if it was

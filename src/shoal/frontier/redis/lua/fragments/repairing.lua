@@ -1,4 +1,4 @@
--- mending.lua: lanes after a script was cut short, looked at as they really are.
+-- repairing.lua: lanes after a script was cut short, looked at as they really are.
 
 -- Set right what a lane is said to hold; say whether it was wrong.
 local function look_into(lane)

@@ -1,4 +1,4 @@
--- mend_order.lua: let new links of a lane that are out of the order of their list wait among what came back.
+-- repair_order.lua: let new links of a lane that are out of the order of their list wait among what came back.
 --
 -- ARGV     crawl, pool, host, band of the list, entries
 -- returns  how many of them were there

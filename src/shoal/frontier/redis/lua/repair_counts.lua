@@ -1,4 +1,4 @@
--- mend_counts.lua: write down what a recount has found.
+-- repair_counts.lua: write down what a recount has found.
 --
 -- ARGV     who has frozen the shard; crawl; size of its seen-set ("": as it is); counters and their values, by turns
 -- returns  1

@@ -1,4 +1,4 @@
--- repace.lua: let hosts follow terms that have changed, a slice at a time.
+-- refresh_hosts.lua: let hosts follow terms that have changed, a slice at a time.
 --
 -- ARGV     cursor ("0": from the beginning), how many to look at
 -- returns  the next cursor ("0": that was all)

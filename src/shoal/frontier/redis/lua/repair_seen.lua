@@ -1,4 +1,4 @@
--- mend_seen.lua: take in what waits, is out or has died, and was forgotten to have been seen.
+-- repair_seen.lua: take in what waits, is out or has died, and was forgotten to have been seen.
 --
 -- ARGV     crawl; for each its fingerprint in decimal, and its hash (seen.lua)
 -- returns  how many were taken in

@@ -1,4 +1,4 @@
--- terms.lua: what a crawl asks for. TERMS of keys.py, kept in every shard.
+-- crawl_options.lua: what a crawl asks for. TERMS of keys.py, kept in every shard.
 
 local TERMS = '>dHHHIBBddHHddBc0'
 local terms_known = {}  -- crawl -> its terms; false: it was dropped

@@ -1,4 +1,4 @@
--- drop.lua: take a crawl's lanes off its hosts, a slice at a time.
+-- delete_lanes.lua: take a crawl's lanes off its hosts, a slice at a time.
 --
 -- ARGV     crawl, cursor ("0": from the beginning), how many hosts to look at
 -- returns  the next cursor ("0": that was all)

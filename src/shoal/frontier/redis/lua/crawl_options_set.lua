@@ -1,4 +1,4 @@
--- terms_set.lua: write down what a crawl asks for; what is not given stays as it was.
+-- crawl_options_set.lua: write down what a crawl asks for; what is not given stays as it was.
 --
 -- ARGV     crawl, its name, 1 if it may be new here; then interval, burst, concurrency, crashes that kill, budget,
 --          paused, and the rules for slowing down: threshold, reach, at least, window, floor, ceiling (each "": not
