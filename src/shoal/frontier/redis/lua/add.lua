@@ -19,8 +19,8 @@ local entries = {}  -- of the run in hand
 local function crawl_of(id)
   local crawl = crawls[id]
   if crawl == nil then
-    local terms = terms_of(id)
-    crawl = terms and {id = id, budget = terms.budget, seen = seen_of(tag, id), brought = {}, new = 0, duplicate = 0}
+    local options = options_of(id)
+    crawl = options and {id = id, budget = options.budget, seen = seen_of(tag, id), brought = {}, new = 0, duplicate = 0}
     crawls[id] = crawl
   end
   return crawl
@@ -60,7 +60,7 @@ local function read_run(crawl, host, links)
 end
 
 local function read_runs()
-  local homeless = 0
+  local without_crawl = 0
   for _ = 1, runs do
     local id, host, pool, band, links
     id, host, pool, band, links, position = parse('>IHBc0BH', frame, position)
@@ -73,11 +73,11 @@ local function read_runs()
         opening[#opening + 1] = {id, name, pool, band, latest + first, unpack(entries, 1, waiting)}
       end
     else
-      homeless = homeless + links
+      without_crawl = without_crawl + links
       for _ = 1, links do _, _, _, _, position = parse('>HIBc0Ic0', frame, position) end
     end
   end
-  return homeless
+  return without_crawl
 end
 
 -- Open lists for the runs that found none. A lane that was empty gets its moment by its first link, as if links were
@@ -85,16 +85,16 @@ end
 local function open_lists()
   local names = {}
   for i, run in ipairs(opening) do names[i] = run[2] end
-  peek_hosts(names)
+  prefetch_hosts(names)
   for _, run in ipairs(opening) do
     local id, name, pool, band, moment = unpack(run, 1, 5)
-    local lane = lane_of(host_of(name), id, pool, false)
-    for i = 6, #run do wait_fresh(lane, band, run[i], moment) end
+    local lane = ensure_lane(host_of(name), id, pool, false)
+    for i = 6, #run do enqueue_fresh(lane, band, run[i], moment) end
   end
 end
 
 local function add()
-  local homeless, new, duplicate = read_runs(), 0, 0
+  local without_crawl, new, duplicate = read_runs(), 0, 0
   meta.ordinal, meta.moment = ordinal + number, math.max(meta.moment, latest + number)
   open_lists()
   for id, crawl in pairs(crawls) do
@@ -108,7 +108,7 @@ local function add()
   end
   save()
   seen_save()
-  return {new, duplicate, homeless}
+  return {new, duplicate, without_crawl}
 end
 
 -- What is seen and does not wait would be lost. So a call that is cut short forgets what it has seen, and a link may
@@ -118,6 +118,6 @@ if whole then
   seen_grow()
   return answer
 end
-call('HSET', KEYS[1], 'ordinal', printed(ordinal + number))
-for i = 1, size, 3 do seen_forget(fresh[i], fresh[i + 1], fresh[i + 2]) end
+call('HSET', KEYS[1], 'ordinal', format_int(ordinal + number))
+for i = 1, size, 3 do seen_remove(fresh[i], fresh[i + 1], fresh[i + 2]) end
 error(answer)

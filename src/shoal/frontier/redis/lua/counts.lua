@@ -5,8 +5,8 @@
 --          and hashes of its seen-set (seen.lua)
 
 local crawl = tonumber(ARGV[1])
-if terms_of(crawl) then
-  promote(crawl, 64)
+if options_of(crawl) then
+  promote_delayed(crawl, 64)
   save()
 end
 return {

@@ -6,19 +6,19 @@
 -- Without its terms a crawl takes part in nothing any more: what is still to be swept away can wait.
 
 local crawl = tonumber(ARGV[1])
-if call('HDEL', tag .. ':c', crawl) == 1 then
+if call('HDEL', tag .. CRAWL_OPTIONS_KEY, crawl) == 1 then
   meta.version = meta.version + 1  -- its pace has no say any more
   call('HSET', KEYS[1], 'version', meta.version)
 end
 local cursor, found = unpack(call('HSCAN', tag .. ':h', ARGV[2], 'COUNT', ARGV[3]))
 for i = 1, #found, 2 do
   local host = unpack_host(found[i], found[i + 1])
-  for _, lane in ipairs(host[STRAYS] or {}) do
+  for _, lane in ipairs(host[ORPHANS] or {}) do
     if lane[CRAWL] == crawl then
-      call('UNLINK', returned_of(lane), line_of(lane), chunks_of(lane))
+      call('UNLINK', returned_of(lane), schedule_of(lane), chunks_of(lane))
       for band = 0, LOWEST_BAND do call('UNLINK', fresh_of(lane, band)) end
-      call('ZREM', tag .. ':rf', wanted_name(lane))
-      touch(host)
+      call('ZREM', tag .. ':rf', lane_name(lane))
+      mark_dirty(host)
     end
   end
 end
@@ -29,6 +29,6 @@ if #names > 0 then
   for i, packed in ipairs(call('HMGET', tag .. ':h', unpack(names))) do
     if packed then left[#left + 1], left[#left + 2] = names[i], packed end
   end
-  forget(left)
+  delete_idle(left)
 end
 return cursor

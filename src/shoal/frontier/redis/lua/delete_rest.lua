@@ -6,10 +6,12 @@
 local crawl = tonumber(ARGV[1])
 local pages = tag .. ':pg:' .. crawl
 local found = call('HRANDFIELD', pages, 100, 'WITHVALUES')  -- HSCAN may find nothing although there is something
-for i = 1, #found, 2 do withdraw(crawl, found[i], unpack_page(found[i + 1])) end
-save_withdrawals()
+for i = 1, #found, 2 do remove_page(crawl, found[i], unpack_page(found[i + 1])) end
+save_page_removals()
 if #found > 0 or seen_drop(tag, crawl, 64) > 0 then return 1 end
-for _, name in ipairs({'n', 'b', 'hc', 'dl', 'pg', 'items', 'written', 'writer', 'allowance', 'd', 'dz', 'spb'}) do
-  call('UNLINK', tag .. ':' .. name .. ':' .. crawl)
+for _, key in ipairs({
+  ':n:', ':b:', ':hc:', ':dl:', ':pg:', ITEMS_KEY, WRITTEN_KEY, WRITER_KEY, PAGE_QUOTA_KEY, ':d:', ':dz:', ':spb:',
+}) do
+  call('UNLINK', tag .. key .. crawl)
 end
 return 0

@@ -5,7 +5,7 @@
 -- returns  as host_get.lua
 
 local name = ARGV[1]
-land(ARGV[8])
+mark_landed(ARGV[8])
 local host = host_of(name)
 local interval, burst, concurrency, crawl_delay = overrides_of(host)
 local given = {}
@@ -18,6 +18,6 @@ if given[2] or given[3] or given[4] or given[5] then
 end
 if given[6] then host[REST_UNTIL] = given[6] + meta.offset end
 if given[7] then host[FLAGS] = with_flag(host[FLAGS], PAUSED, given[7] == 1) end
-follow(host)
+apply_pace(host)
 save()
 return view_of(host)

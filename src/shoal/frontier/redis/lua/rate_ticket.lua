@@ -8,25 +8,25 @@
 -- it may have another one to send first, such as for robots.txt, or be late. So a request takes its turn here as
 -- it leaves, in place of the one that the latest lease has taken and nobody has used.
 
-notice(ARGV[1])
+check_epoch(ARGV[1])
 
-local function take_turn(host, interval, leeway)
+local function take_ticket(host, interval, leeway)
   local tat, its_interval = host[TAT], host[INTERVAL]
   if host[TOKEN] > 0 then tat = tat - its_interval end  -- the lease's own
   local ready = math.max(tat - (host[BURST] - 1) * its_interval, host[REST_UNTIL])
-  if ready > now then return exact(ready - now) end
+  if ready > now then return format_double(ready - now) end
   host[TAT] = math.max(tat, now) + math.max(interval, its_interval) + leeway
   host[LAST], host[TOKEN] = now, 0
-  aim(host)
-  touch(host)
+  update_ready(host)
+  mark_dirty(host)
   return '0'
 end
 
 local names, answers = {}, {}
 for i = 2, #ARGV, 3 do names[#names + 1] = ARGV[i] end
-peek_hosts(names)
+prefetch_hosts(names)
 for i, name in ipairs(names) do
-  answers[i] = take_turn(host_of(name), tonumber(ARGV[3 * i]), tonumber(ARGV[3 * i + 1]))
+  answers[i] = take_ticket(host_of(name), tonumber(ARGV[3 * i]), tonumber(ARGV[3 * i + 1]))
 end
-if #touched > 0 then save() end
+if #dirty_hosts > 0 then save() end
 return answers

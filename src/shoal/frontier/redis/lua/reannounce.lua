@@ -8,12 +8,12 @@
 
 local crawl, again = tonumber(ARGV[1]), 0
 local found = call('HSCAN', tag .. ':pg:' .. crawl, ARGV[2], 'COUNT', 100)
-if not terms_of(crawl) then return {'0', 0} end
+if not options_of(crawl) then return {'0', 0} end
 for i = 1, #found[2], 2 do
   local page = unpack_page(found[2][i + 1])
-  if #call('XRANGE', tag .. ':pages', page.id, page.id) == 0 then
+  if #call('XRANGE', tag .. PAGES_KEY, page.id, page.id) == 0 then
     local _, _, _, entry = unpack_record(page.record)
-    tell_of(crawl, unpack_entry(entry), page.record, page.page, page.holder)
+    add_page(crawl, unpack_entry(entry), page.record, page.page, page.holder)
     again = again + 1
   end
 end

@@ -4,7 +4,7 @@
 -- returns  the leases that were taken back (>dc12 token and id), at most a few batches; none: there are
 --          no more
 
-land(ARGV[1])
+mark_landed(ARGV[1])
 local lost = reclaim(64)
 save()
 save_batches()

@@ -7,66 +7,66 @@
 local WIRE, UNKNOWN, HOLDS, LINE_UP, CHUNK = 'wire', 'unknown', 'holds', 'line', 'chunk'
 local wrong = {}
 
-local function note(host, pool, what)
+local function report(host, pool, what)
   local size = #wrong
   wrong[size + 1], wrong[size + 2], wrong[size + 3] = host[NAME], pool, what
-  touch(host)
+  mark_dirty(host)
 end
 
 -- Take a lane in that its host does not know of, if there is anything to it.
-local function find_out(host, crawl, suspect, pool)
-  if find_lane(host, crawl, pool, suspect) or not terms_of(crawl) then return end
+local function adopt_lane(host, crawl, suspect, pool)
+  if find_lane(host, crawl, pool, suspect) or not options_of(crawl) then return end
   local lane = {host, false, false, false, 0, false, 0, false, 0, crawl, suspect and SUSPECT or 0, EMPTY, 0, 0, pool}
-  if look_into(lane) or call('ZSCORE', line_of(lane), host[NAME]) then
-    lane_of(host, crawl, pool, suspect)
+  if rescan_lane(lane) or call('ZSCORE', schedule_of(lane), host[NAME]) then
+    ensure_lane(host, crawl, pool, suspect)
     if host[NEW] then  -- nobody knows when it was last asked
       host[LAST] = now
-      spend(host)
-      aim(host)
+      spend_burst(host)
+      update_ready(host)
     end
-    note(host, pool, UNKNOWN)
+    report(host, pool, UNKNOWN)
   end
 end
 
-local function mend_line(host, lane)
-  local score, flags = call('ZSCORE', line_of(lane), host[NAME]), lane[LANE_FLAGS]
-  local stands = score and true or false
+local function repair_schedule(host, lane)
+  local score, flags = call('ZSCORE', schedule_of(lane), host[NAME]), lane[LANE_FLAGS]
+  local is_scheduled = score and true or false
   local wanted = is_open(host) and lane[BAND] ~= EMPTY
-  local place_of_its_own = lane[BAND] * LINE + due(host[SHOWN], lane[MOMENT])
-  if has_flag(flags, IN_LINE) ~= stands or wanted ~= stands or wanted and tonumber(score) ~= place_of_its_own then
-    lane[LANE_FLAGS], lane[CHANGED] = with_flag(flags, IN_LINE, stands), true
-    note(host, lane[POOL], LINE_UP)
+  local expected = lane[BAND] * SCHEDULE_BAND + due_step(host[SCHEDULED_READY], lane[MOMENT])
+  if has_flag(flags, SCHEDULED) ~= is_scheduled or wanted ~= is_scheduled or wanted and tonumber(score) ~= expected then
+    lane[LANE_FLAGS], lane[CHANGED] = with_flag(flags, SCHEDULED, is_scheduled), true
+    report(host, lane[POOL], LINE_UP)
   end
 end
 
 -- A lane that runs short of what is not in chunks has to ask for one, or nobody will.
-local function mend_chunks(host, lane)
-  if not has_flag(lane[LANE_FLAGS], SPILLED) or not wants_chunk(lane) then return end
-  if call('ZADD', tag .. ':rf', 'NX', now, wanted_name(lane)) == 1 then note(host, lane[POOL], CHUNK) end
+local function request_missing_chunk(host, lane)
+  if not has_flag(lane[LANE_FLAGS], SPILLED) or not needs_chunk(lane) then return end
+  if call('ZADD', tag .. ':rf', 'NX', now, lane_name(lane)) == 1 then report(host, lane[POOL], CHUNK) end
 end
 
 local names = {}
 for i = 2, #ARGV, 3 do names[#names + 1] = ARGV[i] end
-peek_hosts(names)
+prefetch_hosts(names)
 for i = 2, #ARGV, 3 do
   local host, inflight, others, position = host_of(ARGV[i]), tonumber(ARGV[i + 1]), ARGV[i + 2], 1
   if host[INFLIGHT] ~= inflight then
     host[INFLIGHT] = inflight
-    note(host, '', WIRE)
+    report(host, '', WIRE)
   end
   while position <= #others do
     local crawl, suspect, pool
     crawl, suspect, pool, position = parse('>IBBc0', others, position)
-    find_out(host, crawl, suspect == 1, pool)
+    adopt_lane(host, crawl, suspect == 1, pool)
   end
-  for _, lane in ipairs(host[OWN_LANES]) do
-    if look_into(lane) then
+  for _, lane in ipairs(host[LANES]) do
+    if rescan_lane(lane) then
       lane[CHANGED] = true
-      note(host, lane[POOL], HOLDS)
+      report(host, lane[POOL], HOLDS)
     end
-    mend_line(host, lane)
-    mend_chunks(host, lane)
+    repair_schedule(host, lane)
+    request_missing_chunk(host, lane)
   end
 end
-if #touched > 0 then save() end
+if #dirty_hosts > 0 then save() end
 return wrong

@@ -8,7 +8,7 @@ if not lane then return 0 end
 local key, moved = fresh_of(lane, tonumber(ARGV[4])), {}
 for i = 5, #ARGV do
   if call('LPOS', key, ARGV[i]) then
-    wait(lane, ARGV[i])
+    enqueue(lane, ARGV[i])
     moved[#moved + 1] = ARGV[i]
   end
 end

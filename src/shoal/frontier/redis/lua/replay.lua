@@ -23,7 +23,7 @@ local function revive(fp, letter, parsed_again)
     announce(crawl, entry, letter.record, letter.page, letter.holder)
   else
     entry.attempts, entry.crashes, entry.rests, entry.first_at = 0, 0, 0, nil
-    put_back(host_of(name), crawl, pool, entry, 0)
+    requeue(host_of(name), crawl, pool, entry, 0)
   end
   dates[#dates + 1] = pack('>d', entry.ordinal) .. fp
   count(crawl, 'dead', -1)
@@ -31,7 +31,7 @@ local function revive(fp, letter, parsed_again)
 end
 
 local revived = {}
-if terms_of(crawl) then
+if options_of(crawl) then
   number, position = parse('>H', frame, position)
   for _ = 1, number do
     local fp, again

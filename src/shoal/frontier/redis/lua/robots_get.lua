@@ -6,5 +6,5 @@
 local kept = call('GET', tag .. ':r:' .. ARGV[1])
 if not kept then return false end
 local expires, status, position = parse('>dI', kept)
-if expires <= told(now) then return false end
-return {exact(expires), status, sub(kept, position)}
+if expires <= server_time(now) then return false end
+return {format_double(expires), status, sub(kept, position)}

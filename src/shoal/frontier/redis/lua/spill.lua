@@ -11,7 +11,7 @@ local lane = find_lane(host_of(ARGV[3]), crawl, pool, false)
 if not lane then return 0 end
 local members = {unpack(ARGV, 8)}
 if call('ZSCORE', chunks_of(lane), id) then return #members end
-if number_before(lane, best) < WANTED_BELOW then return 0 end
+if count_before(lane, best) < REFILL_BELOW then return 0 end
 
 -- Some stay in either case, so that the lane need not be told that there are none.
 local function are_there()
@@ -34,12 +34,12 @@ if not are_there() then return 0 end
 call('HSET', tag .. ':spb:' .. crawl, id, ARGV[5])
 call('ZADD', chunks_of(lane), best, id)
 lane[LANE_FLAGS] = with_flag(lane[LANE_FLAGS], SPILLED, true)
-touch(lane[OF_HOST])
+mark_dirty(lane[OF_HOST])
 if band then
   save()
   call('RPOP', fresh_of(lane, band), #members)
 else
-  for _, member in ipairs(members) do push(removed, returned_of(lane), member) end
+  for _, member in ipairs(members) do push(zset_removals, returned_of(lane), member) end
   save()
 end
 return #members

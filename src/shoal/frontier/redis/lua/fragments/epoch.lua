@@ -1,7 +1,7 @@
 -- epoch.lua: which server process the shard lives in.
 
 -- Another one may have lost the last turns that hosts took: each of them rests for an interval.
-local function notice(epoch)
+local function check_epoch(epoch)
   local known = call('HGET', KEYS[1], 'epoch')
   if known == epoch then return end
   if known then

@@ -44,7 +44,7 @@ local function lease_id(crawl, entry)
 end
 
 -- Read some requests of a batch, in one call.
-local function load_leased(token, ids)
+local function load_leases(token, ids)
   local batch = batch_of(token)
   local found = call('HMGET', batch.key, '_', unpack(ids))
   read_head(batch, found[1])
@@ -114,54 +114,54 @@ end
 
 -- --- what becomes of a request ---------------------------------------------------------------------
 
-local function let_go(host, lease)
+local function release_slot(host, lease)
   if lease[LANDED] == 0 then
     host[INFLIGHT] = math.max(host[INFLIGHT] - 1, 0)
-    touch(host)
+    mark_dirty(host)
   end
 end
 
 -- Let a request wait again, at once or after `delay`.
-local function put_back(host, crawl, pool, entry, delay)
+local function requeue(host, crawl, pool, entry, delay)
   local packed = pack_entry(entry)
   if delay > 0 then
-    push(added, tag .. ':dl:' .. crawl, now + delay, pack_record(crawl, host[NAME], pool, packed))
+    push(zset_adds, tag .. ':dl:' .. crawl, now + delay, pack_record(crawl, host[NAME], pool, packed))
     count(crawl, 'delayed', 1)
   else
-    wait(lane_of(host, crawl, pool, entry.crashes > 0), packed)
+    enqueue(ensure_lane(host, crawl, pool, entry.crashes > 0), packed)
     count(crawl, 'waiting', 1)
   end
 end
 
 -- Give a request up. LETTER of keys.py.
-local function die(crawl, entry, record, letter)
+local function add_dead_letter(crawl, entry, record, letter)
   local page, holder, reason = letter.page or '', sub(letter.holder, 1, 255), letter.reason
-  local packed = pack('>dHIc0Bc0Bc0Hc0', told(now), letter.status, #page, page, #holder, holder,
+  local packed = pack('>dHIc0Bc0Bc0Hc0', server_time(now), letter.status, #page, page, #holder, holder,
     #letter.class, letter.class, #reason, reason) .. record
-  push(written, tag .. ':d:' .. crawl, entry.fp, packed)  -- after its date: who lists letters goes by dates
-  push(added, tag .. ':dz:' .. crawl, told(now), pack('>d', entry.ordinal) .. entry.fp)
+  push(hash_writes, tag .. ':d:' .. crawl, entry.fp, packed)  -- after its date: who lists letters goes by dates
+  push(zset_adds, tag .. ':dz:' .. crawl, server_time(now), pack('>d', entry.ordinal) .. entry.fp)
   count(crawl, 'dead', 1)
   count(crawl, 'dead.' .. letter.class, 1)
 end
 
 -- Charge a request whose holder died or overran.
-local function crash(lease)
+local function charge_crash(lease)
   local holder, crawl, pool = lease[BATCH].holder, lease[HELD_CRAWL], lease[HELD_POOL]
-  local host, terms, entry = host_of(lease[HELD_HOST]), terms_of(crawl), unpack_entry(entry_in(lease))
+  local host, options, entry = host_of(lease[HELD_HOST]), options_of(crawl), unpack_entry(entry_in(lease))
   end_lease(lease)
-  let_go(host, lease)
+  release_slot(host, lease)
   if entry.crashes > 0 then hold_suspect(holder, -1) end
-  if not terms then return end  -- dropped
+  if not options then return end  -- dropped
   entry.first_at = entry.first_at or lease[GRANTED_AT]
-  entry.attempts = math.min(entry.attempts + 1, MOST_ATTEMPTS)
-  entry.crashes = math.min(entry.crashes + 1, MOST_CRASHES)
+  entry.attempts = math.min(entry.attempts + 1, MAX_ATTEMPTS)
+  entry.crashes = math.min(entry.crashes + 1, MAX_CRASHES)
   count(crawl, 'leased', -1)
   count(crawl, 'crashes', 1)
-  if entry.crashes < terms.max_crashes then
-    put_back(host, crawl, pool, entry, 0)
+  if entry.crashes < options.max_crashes then
+    requeue(host, crawl, pool, entry, 0)
     return
   end
-  die(crawl, entry, pack_record(crawl, host[NAME], pool, pack_entry(entry)), {
+  add_dead_letter(crawl, entry, pack_record(crawl, host[NAME], pool, pack_entry(entry)), {
     status = 0, class = 'poison', holder = holder,
     reason = 'its holder died or overran ' .. entry.crashes .. ' times',
   })
@@ -181,9 +181,9 @@ local function reclaim(limit)
     for id, record in pairs(batch.records) do
       if deadline_of(record) <= now then
         local lease = unpack_leased(batch, id, record)
-        local terms = terms_of(lease[HELD_CRAWL])
+        local options = options_of(lease[HELD_CRAWL])
         expired[#expired + 1] = {
-          lease = lease, ordinal = ordinal_of(entry_in(lease)), name = terms and terms.name or '',
+          lease = lease, ordinal = ordinal_of(entry_in(lease)), name = options and options.name or '',
         }
       end
     end
@@ -193,7 +193,7 @@ local function reclaim(limit)
       return one.ordinal < other.ordinal
     end)
     for _, one in ipairs(expired) do
-      crash(one.lease)
+      charge_crash(one.lease)
       lost[#lost + 1] = pack('>dc12', token, one.lease[ID])
     end
     if #expired == 0 then  -- a script was cut short: what is due would wait behind such as these
@@ -207,31 +207,31 @@ local function reclaim(limit)
 end
 
 -- Let wait what was delayed until now.
-local function promote(crawl, limit)
+local function promote_delayed(crawl, limit)
   local key = tag .. ':dl:' .. crawl
   for _, record in ipairs(call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, limit)) do
     local _, name, pool, packed = unpack_record(record)
-    wait(lane_of(host_of(name), crawl, pool, is_suspect(packed)), packed)
-    push(removed, key, record)
+    enqueue(ensure_lane(host_of(name), crawl, pool, is_suspect(packed)), packed)
+    push(zset_removals, key, record)
     count(crawl, 'delayed', -1)
     count(crawl, 'waiting', 1)
   end
 end
 
 -- Note that requests are off the wire although their leases are not settled: >dc12 token and id, repeated.
-local function land(frame)
+local function mark_landed(frame)
   local ids = {}
   for position = 1, #frame, 20 do
     local token, id = parse('>dc12', frame, position)
     push(ids, token, id)
   end
   for token, several in pairs(ids) do
-    local batch, landed = load_leased(token, several), {}
+    local batch, landed = load_leases(token, several), {}
     for _, id in ipairs(several) do
       local record = batch.records[id]
       if record and byte(record, LANDED_AT) == 0 then
         local lease = unpack_leased(batch, id, record)
-        let_go(host_of(lease[HELD_HOST]), lease)
+        release_slot(host_of(lease[HELD_HOST]), lease)
         record = sub(record, 1, LANDED_AT - 1) .. '\1' .. sub(record, LANDED_AT + 1)
         batch.records[id] = record
         landed[#landed + 1], landed[#landed + 2] = id, record

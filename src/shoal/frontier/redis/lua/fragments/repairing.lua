@@ -1,7 +1,7 @@
 -- repairing.lua: lanes after a script was cut short, looked at as they really are.
 
 -- Set right what a lane is said to hold; say whether it was wrong.
-local function look_into(lane)
+local function rescan_lane(lane)
   local suspect, fresh, best = lane[LANE_FLAGS] % 2 == SUSPECT, 0, EMPTY
   for band = suspect and -1 or LOWEST_BAND, 0, -1 do  -- suspects are in no list
     if call('EXISTS', fresh_of(lane, band)) == 1 then fresh, best = fresh + 2 ^ band, band end

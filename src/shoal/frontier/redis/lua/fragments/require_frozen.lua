@@ -3,6 +3,6 @@
 -- ARGV[1]  who that is
 -- returns  nothing where it is not so any more
 
-local FROZEN_FOR = 10  -- seconds; whoever recounts comes again much sooner, or has died
+local FROZEN_S = 10  -- seconds; whoever recounts comes again much sooner, or has died
 if meta.frozen <= now or call('HGET', KEYS[1], 'freezer') ~= ARGV[1] then return false end
-call('HSET', KEYS[1], 'frozen', now + FROZEN_FOR)
+call('HSET', KEYS[1], 'frozen', now + FROZEN_S)

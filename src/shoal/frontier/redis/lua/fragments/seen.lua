@@ -21,11 +21,11 @@
 local SEEN_MEAN = 200
 local SEEN_SPLITS = 8  -- per call; 0.1 ms each
 
-local seen_known = {}  -- crawl -> its seen-set as far as this call has come
+local seen_cache = {}  -- crawl -> its seen-set as far as this call has come
 
 -- Give a crawl's seen-set.
 local function seen_of(tag, crawl)
-  if seen_known[crawl] then return seen_known[crawl] end
+  if seen_cache[crawl] then return seen_cache[crawl] end
   local meta = tag .. ':sm:' .. crawl
   local size, buckets, bits, hashes = unpack(call('HMGET', meta, 'size', 'buckets', 'bits', 'hashes'))
   local seen = {meta = meta, size = tonumber(size) or 0, grown = false, waiting = {}}
@@ -35,7 +35,7 @@ local function seen_of(tag, crawl)
     seen.prefix, seen.buckets, seen.whole = tag .. ':s:' .. crawl .. ':', tonumber(buckets) or 1, 1
     while seen.whole * 2 <= seen.buckets do seen.whole = seen.whole * 2 end
   end
-  seen_known[crawl] = seen
+  seen_cache[crawl] = seen
   return seen
 end
 
@@ -107,14 +107,14 @@ local function seen_add(seen, fp, hash)
 end
 
 -- Undo `seen_add`, wherever the fingerprint is by now.
-local function seen_forget(seen, fp, hash)
+local function seen_remove(seen, fp, hash)
   if seen.buckets then call('SREM', seen_bucket(seen, hash), fp) end
 end
 
 -- Split buckets that have become too large, some of them.
 local function seen_grow()
   local splits = 0
-  for _, seen in pairs(seen_known) do
+  for _, seen in pairs(seen_cache) do
     while seen.grown and seen.buckets and seen.size > SEEN_MEAN * seen.buckets and splits < SEEN_SPLITS do
       seen_split(seen)
       splits = splits + 1
@@ -124,7 +124,7 @@ end
 
 -- Write down how much this call has added, and in a filter what: it cannot forget. To be called last.
 local function seen_save()
-  for _, seen in pairs(seen_known) do
+  for _, seen in pairs(seen_cache) do
     for fp in pairs(seen.waiting) do seen_bits(seen, fp, 'SET', 1) end
     if seen.grown then call('HSET', seen.meta, 'size', seen.size) end
   end
@@ -133,7 +133,7 @@ end
 -- Forget a crawl's seen-set, at most `limit` buckets at a time; return how many are left.
 local function seen_drop(tag, crawl, limit)
   local seen = seen_of(tag, crawl)
-  seen_known[crawl] = nil
+  seen_cache[crawl] = nil
   local left = math.max((seen.buckets or 0) - limit, 0)
   for bucket = left, (seen.buckets or 0) - 1 do call('UNLINK', seen.prefix .. bucket) end
   if left > 0 then

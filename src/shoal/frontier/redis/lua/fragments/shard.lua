@@ -10,8 +10,8 @@ local byte, format, sub = string.byte, string.format, string.sub
 local tag = sub(KEYS[1], 1, -3)  -- KEYS[1] is T:m
 local RANK = 4398046511104  -- 2^42: a score is a band times this, plus a number in the order of its queue
 -- A place in line is a band times LINE, plus the step at which the lane is due: 2^18 steps to a second, from 2020 on.
-local LINE, STEPS, FIRST_STEP_AT = 562949953421312, 262144, 1577836800
-local SET_BACK = 1.0  -- seconds; a clock that steps back by less stands still until time has caught up
+local SCHEDULE_BAND, STEPS, FIRST_STEP_AT = 562949953421312, 262144, 1577836800
+local CLOCK_SLACK_S = 1.0  -- seconds; a clock that steps back by less stands still until time has caught up
 
 local meta = {}
 do
@@ -30,7 +30,7 @@ end
 -- The shard's own time never goes back: where the server's clock is set back, it goes on from where it was.
 -- Otherwise every host would have to be looked at, or some would wait for as long as the clock was off.
 local now = read_clock() + meta.offset
-if now < meta.latest - SET_BACK then
+if now < meta.latest - CLOCK_SLACK_S then
   meta.offset = meta.offset + meta.latest - now
   now = meta.latest
 end
@@ -46,17 +46,17 @@ local function next_moment()
 end
 
 -- What an instant of the shard is by the server's clock: what callers are told.
-local function told(instant)
+local function server_time(instant)
   return instant - meta.offset
 end
 
 -- Lua prints 14 digits of a number, and truncates it in a reply.
-local function exact(number)
+local function format_double(number)
   return format('%.17g', number)
 end
 
 -- Print a whole number, in a third of the time that the server takes for any number that it is given.
-local function printed(score)
+local function format_int(score)
   return format('%d', score)
 end
 
@@ -81,23 +81,23 @@ local function push(lists, key, one, other)
   if other then list[size + 2] = other end
 end
 
-local placed, added, removed = {}, {}, {}  -- key of a sorted set -> arguments of ZADD, and of ZREM
-local pushed, popped = {}, {}  -- key of a list -> what joins at its end; how many have left its beginning
-local written = {}  -- key of a hash -> arguments of HSET
-local counted = {}  -- crawl -> counter -> by how much
+local schedule_adds, zset_adds, zset_removals = {}, {}, {}  -- key of a sorted set -> arguments of ZADD, and of ZREM
+local list_pushes, list_pops = {}, {}  -- key of a list -> what joins at its end; how many have left its beginning
+local hash_writes = {}  -- key of a hash -> arguments of HSET
+local counter_changes = {}  -- crawl -> counter -> by how much
 
 local function count(crawl, counter, by)
-  local changes = counted[crawl]
+  local changes = counter_changes[crawl]
   if not changes then
     changes = {}
-    counted[crawl] = changes
+    counter_changes[crawl] = changes
   end
   changes[counter] = (changes[counter] or 0) + by
 end
 
 -- All counters of a crawl change in one command: half of them would be worse than none.
 local function save_counts()
-  for crawl, changes in pairs(counted) do
+  for crawl, changes in pairs(counter_changes) do
     local counters, values = {}, {}
     for counter in pairs(changes) do counters[#counters + 1] = counter end
     local before = call('HMGET', tag .. ':n:' .. crawl, unpack(counters))
@@ -107,31 +107,31 @@ local function save_counts()
     end
     call('HSET', tag .. ':n:' .. crawl, unpack(values))
   end
-  counted = {}
+  counter_changes = {}
 end
 
 -- Write what was gathered: where a lane stands, then what waits in it. A lane that stands somewhere and is empty is
 -- found and taken away; one that waits and stands nowhere would never be served. For the same reason what is leased
 -- leaves its list before the host is told that the list may be gone: new links join whatever list there is.
-local function save_places()
-  for key, number in pairs(popped) do
+local function save_schedules()
+  for key, number in pairs(list_pops) do
     if number == 1 then call('LPOP', key) else call('LPOP', key, number) end
   end
-  for key, arguments in pairs(placed) do call_with('ZADD', key, arguments) end
-  popped, placed = {}, {}
+  for key, arguments in pairs(schedule_adds) do call_with('ZADD', key, arguments) end
+  list_pops, schedule_adds = {}, {}
 end
 
 local function save_additions()
-  for key, arguments in pairs(added) do call_with('ZADD', key, arguments) end
-  for key, arguments in pairs(pushed) do call_with('RPUSH', key, arguments) end
-  for key, arguments in pairs(written) do call_with('HSET', key, arguments) end
-  added, pushed, written = {}, {}, {}
+  for key, arguments in pairs(zset_adds) do call_with('ZADD', key, arguments) end
+  for key, arguments in pairs(list_pushes) do call_with('RPUSH', key, arguments) end
+  for key, arguments in pairs(hash_writes) do call_with('HSET', key, arguments) end
+  zset_adds, list_pushes, hash_writes = {}, {}, {}
 end
 
 local function save_removals()
   save_counts()
-  call('HSET', KEYS[1], 'latest', now, 'offset', meta.offset == 0 and '0' or meta.offset, 'token', printed(meta.token),
-    'moment', printed(meta.moment), 'ordinal', printed(meta.ordinal))
-  for key, arguments in pairs(removed) do call_with('ZREM', key, arguments) end
-  removed = {}
+  call('HSET', KEYS[1], 'latest', now, 'offset', meta.offset == 0 and '0' or meta.offset, 'token', format_int(meta.token),
+    'moment', format_int(meta.moment), 'ordinal', format_int(meta.ordinal))
+  for key, arguments in pairs(zset_removals) do call_with('ZREM', key, arguments) end
+  zset_removals = {}
 end
