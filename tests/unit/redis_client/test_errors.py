@@ -25,7 +25,7 @@ WORDS = {
     "NOSCRIPT": ("NOSCRIPT No matching script. Please use EVAL.", Remedy.LOAD),
     "LOADING": ("LOADING Redis is loading the dataset in memory", Remedy.WAIT),
     "BUSY": ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or", Remedy.WAIT),
-    "FROZEN": ("FROZEN the shard is being recounted", Remedy.WAIT),  # open.lua
+    "FROZEN": ("FROZEN the shard is being repaired", Remedy.WAIT),  # reject_frozen.lua
     "ASK": ("ASK 3999 127.0.0.1:6381", Remedy.WAIT),
     "TRYAGAIN": ("TRYAGAIN Multiple keys request during rehashing of slot", Remedy.WAIT),
     "MOVED": ("MOVED 3999 127.0.0.1:6381", Remedy.REDISCOVER),

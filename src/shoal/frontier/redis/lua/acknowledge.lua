@@ -1,11 +1,12 @@
--- acknowledge.lua: end pages that were settled as fetched, each with what it brought.
+-- acknowledge.lua: end pages that were settled as fetched, each with the items of its page.
 --
--- ARGV     one frame: >H number, each >I crawl, 8 bytes fingerprint, s1 consumer ("": whoever has it), >B outcome
---          (1 done, 5 dead); if dead >H status, s1 class, >H reason, >I page (empty: as it was); >I items
--- returns  a `1` for each that was accepted, a `0` for each that was not being parsed, or not by this consumer
+-- KEYS[1]  T:m
+-- ARGV     one frame: >H number, each >I crawl, 8 bytes fingerprint, s1 consumer ("": any consumer), >B outcome
+--          (1 done, 5 dead); if dead >H status, s1 class, >H reason, >I page (empty: unchanged); >I items
+-- returns  a `1` for each that was accepted, a `0` for each that is not being parsed, or not by this consumer
 --
--- A page is parsed once: whoever is second finds it gone. A consumer whose page was given to another because it
--- took too long is refused, even where the other one has not finished yet.
+-- A page is acknowledged once: the second acknowledgement finds it gone. A consumer whose page was redelivered to
+-- another because it took too long is rejected, even if the other has not finished yet.
 
 local DEAD = 5
 local frame, position, number = ARGV[1], 1

@@ -1,9 +1,10 @@
--- crawl_options_set.lua: write down what a crawl asks for; what is not given stays as it was.
+-- crawl_options_set.lua: store the options of a crawl; what is not passed stays unchanged.
 --
+-- KEYS[1]  T:m
 -- ARGV     crawl, its name, 1 if it may be new here; then interval, burst, concurrency, crashes that kill, budget,
---          paused, and the rules for slowing down: threshold, reach, at least, window, floor, ceiling (each "": not
---          given); hosts that have another pace: >H number, each s1 host, >dHH interval, burst, concurrency
--- returns  1 if hosts have to follow a change, 0 if not, -1 if there is no such crawl
+--          paused, and the rules for slowing down: threshold, reach, at least, window, floor, ceiling (each "":
+--          unchanged); hosts that have another pace: >H number, each s1 host, >dHH interval, burst, concurrency
+-- returns  1 if hosts have to be refreshed (refresh_hosts.lua), 0 if not, -1 if there is no such crawl
 
 local crawl = tonumber(ARGV[1])
 local DEFAULTS = {
@@ -28,7 +29,7 @@ local function merge(into, names, first, concerns)
   end
 end
 
--- Replace the hosts that have another pace: the new ones first, then the others are struck off.
+-- Replace the hosts that have another pace: add the new ones first, then delete the others.
 local function name_hosts(frame)
   local key = tag .. ':hc:' .. crawl
   local others, named, number, position = {}, {}, parse('>H', frame)

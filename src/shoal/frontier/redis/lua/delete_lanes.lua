@@ -1,13 +1,14 @@
--- delete_lanes.lua: take a crawl's lanes off its hosts, a slice at a time.
+-- delete_lanes.lua: delete a crawl's lanes from its hosts, in batches.
 --
--- ARGV     crawl, cursor ("0": from the beginning), how many hosts to look at
--- returns  the next cursor ("0": that was all)
+-- KEYS[1]  T:m
+-- ARGV     crawl, cursor ("0": from the start), number of hosts to look at
+-- returns  the next cursor ("0": finished)
 --
--- Without its terms a crawl takes part in nothing any more: what is still to be swept away can wait.
+-- Without its options a crawl takes part in nothing any more, so the rest of it can be deleted later.
 
 local crawl = tonumber(ARGV[1])
 if call('HDEL', tag .. CRAWL_OPTIONS_KEY, crawl) == 1 then
-  meta.version = meta.version + 1  -- its pace has no say any more
+  meta.version = meta.version + 1  -- hosts recompute their pace without it
   call('HSET', KEYS[1], 'version', meta.version)
 end
 local cursor, found = unpack(call('HSCAN', tag .. ':h', ARGV[2], 'COUNT', ARGV[3]))

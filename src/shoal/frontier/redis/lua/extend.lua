@@ -1,7 +1,8 @@
--- extend.lua: move deadlines on, never nearer.
+-- extend.lua: move deadlines of leases to later, never to earlier.
 --
--- ARGV     seconds, one frame of >dc12 token and id, repeated; what has landed (leases.lua)
--- returns  for each its new deadline, "" if the lease is lost; the leases that were taken back
+-- KEYS[1]  T:m
+-- ARGV     seconds, one frame of >dc12 token and id, repeated; landed requests (leases.lua)
+-- returns  the new deadline of each, "" if the lease is lost; the leases that were reclaimed
 
 local seconds, frame = tonumber(ARGV[1]), ARGV[2]
 local MAX_CHORES = 64

@@ -1,7 +1,8 @@
 -- host_get.lua: show one host.
 --
--- ARGV     host, what has landed (leases.lua)
--- returns  its view (views.lua); nothing if nobody has heard of it, or for long (forgetting.lua)
+-- KEYS[1]  T:m
+-- ARGV     host, landed requests (leases.lua)
+-- returns  its view (views.lua); nil if the host is unknown, or was deleted as idle (idle_hosts.lua)
 
 mark_landed(ARGV[2])
 save()

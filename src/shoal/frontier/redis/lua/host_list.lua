@@ -1,7 +1,8 @@
--- host_list.lua: show hosts, a slice at a time.
+-- host_list.lua: show the hosts of a shard, in batches.
 --
--- ARGV     cursor ("0": from the beginning), how many to look at, what has landed (leases.lua)
--- returns  the next cursor ("0": that was all), views (views.lua) of the hosts that have a lane
+-- KEYS[1]  T:m
+-- ARGV     cursor ("0": from the start), number of hosts to look at, landed requests (leases.lua)
+-- returns  the next cursor ("0": finished), views (views.lua) of the hosts that have a lane
 
 mark_landed(ARGV[3])
 save()

@@ -1,8 +1,9 @@
--- host_set.lua: give a host a pace of its own, a rest or a pause; what is not given stays as it is.
+-- host_set.lua: set a host's pace, rest or pause; what is not passed stays unchanged.
 --
--- ARGV     host, interval, burst, concurrency, Crawl-delay, rest until, paused (each "": not given), what has
---          landed (leases.lua)
--- returns  as host_get.lua
+-- KEYS[1]  T:m
+-- ARGV     host, interval, burst, concurrency, Crawl-delay, rest until, paused (each "": unchanged), landed requests
+--          (leases.lua)
+-- returns  the view of the host (views.lua)
 
 local name = ARGV[1]
 mark_landed(ARGV[8])

@@ -1,5 +1,6 @@
--- purge.lua: throw dead letters away; their requests stay dead and seen.
+-- purge.lua: delete dead letters; their requests stay dead and seen.
 --
+-- KEYS[1]  T:m
 -- ARGV     crawl, one frame of >dc8 ordinal and fingerprint, repeated
 -- returns  how many there were
 

@@ -1,9 +1,10 @@
--- refill.lua: put the members of a chunk back into their lane.
+-- refill.lua: return the members of a chunk to their lane.
 --
+-- KEYS[1]  T:m
 -- ARGV     crawl, pool, host, chunk id, its members
--- returns  how many came back, and 1 if the next chunk is wanted too. 0: somebody else was faster.
+-- returns  how many were returned, and 1 if the next chunk is needed too. 0: another worker was faster.
 --
--- Only the call that finds the chunk registered adds its members, and strikes it off: exactly once.
+-- Only the call that finds the chunk registered adds its members, and unregisters it: exactly once.
 
 local crawl, pool, id = tonumber(ARGV[1]), ARGV[2], ARGV[4]
 local lane = find_lane(host_of(ARGV[3]), crawl, pool, false)

@@ -1,8 +1,9 @@
--- repair_hosts.lua: set right what hosts say of their lanes and of requests on the wire, and where lanes stand in line.
+-- repair_hosts.lua: correct what hosts record of their lanes and of requests in flight, and schedule their lanes.
 --
--- ARGV     who has frozen the shard; for each host its name, how many of its requests are on the wire, and lanes that
---          it may not know of: >IBBc0 crawl, 1 if of suspects, s1 pool, repeated
--- returns  host, pool and what was wrong, by turns (repair/hosts.py)
+-- KEYS[1]  T:m
+-- ARGV     name that froze the shard; for each host its name, how many of its requests are in flight, and lanes that
+--          it may not have: >IBBc0 crawl, 1 if of suspects, s1 pool, repeated
+-- returns  host, pool and fault (FAULTS of repair/fixes.py), alternating
 
 local WIRE, UNKNOWN, HOLDS, LINE_UP, CHUNK = 'wire', 'unknown', 'holds', 'line', 'chunk'
 local wrong = {}
@@ -13,13 +14,13 @@ local function report(host, pool, what)
   mark_dirty(host)
 end
 
--- Take a lane in that its host does not know of, if there is anything to it.
+-- Add a lane that its host does not have, if it has requests or is scheduled.
 local function adopt_lane(host, crawl, suspect, pool)
   if find_lane(host, crawl, pool, suspect) or not options_of(crawl) then return end
   local lane = {host, false, false, false, 0, false, 0, false, 0, crawl, suspect and SUSPECT or 0, EMPTY, 0, 0, pool}
   if rescan_lane(lane) or call('ZSCORE', schedule_of(lane), host[NAME]) then
     ensure_lane(host, crawl, pool, suspect)
-    if host[NEW] then  -- nobody knows when it was last asked
+    if host[NEW] then  -- the time of its last request is unknown
       host[LAST] = now
       spend_burst(host)
       update_ready(host)
@@ -39,7 +40,7 @@ local function repair_schedule(host, lane)
   end
 end
 
--- A lane that runs short of what is not in chunks has to ask for one, or nobody will.
+-- Request a chunk for a lane that runs short, if it has no request yet.
 local function request_missing_chunk(host, lane)
   if not has_flag(lane[LANE_FLAGS], SPILLED) or not needs_chunk(lane) then return end
   if call('ZADD', tag .. ':rf', 'NX', now, lane_name(lane)) == 1 then report(host, lane[POOL], CHUNK) end

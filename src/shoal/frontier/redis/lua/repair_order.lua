@@ -1,5 +1,6 @@
--- repair_order.lua: let new links of a lane that are out of the order of their list wait among what came back.
+-- repair_order.lua: move new links that are out of the order of their list to the lane's returned requests.
 --
+-- KEYS[1]  T:m
 -- ARGV     crawl, pool, host, band of the list, entries
 -- returns  how many of them were there
 

@@ -1,5 +1,6 @@
--- replay.lua: put dead letters back with a clean slate.
+-- replay.lua: requeue dead letters with their attempts reset.
 --
+-- KEYS[1]  T:m
 -- ARGV     crawl, one frame: >H number, each 8 bytes fingerprint and >B 1 if its page is parsed again
 -- returns  how many there were
 
@@ -14,7 +15,7 @@ local function unpack_letter(packed)
   return letter
 end
 
-local dates = {}  -- of the letters that are put back
+local dates = {}  -- of the letters that are requeued
 
 local function revive(fp, letter, parsed_again)
   local _, name, pool, packed = unpack_record(letter.record)

@@ -1,7 +1,8 @@
--- robots_get.lua: recall a robots.txt.
+-- robots_get.lua: return a stored robots.txt.
 --
+-- KEYS[1]  T:m
 -- ARGV     origin
--- returns  when it expires, its status, its text; nothing if it is not known any more
+-- returns  when it expires, its status, its text; nil if none is stored or it has expired
 
 local kept = call('GET', tag .. ':r:' .. ARGV[1])
 if not kept then return false end

@@ -1,6 +1,8 @@
--- robots_set.lua: remember a robots.txt until it expires.
+-- robots_set.lua: store a robots.txt until it expires.
 --
+-- KEYS[1]  T:m
 -- ARGV     origin, when it expires, its status, its text
+-- returns  nil
 
 local expires = tonumber(ARGV[2])
 local seconds = expires - server_time(now)

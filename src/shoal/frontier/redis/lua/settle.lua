@@ -1,5 +1,6 @@
--- settle.lua: end attempts, each with what its page brought.
+-- settle.lua: end attempts, each with the items of its page.
 --
+-- KEYS[1]  T:m
 -- ARGV     one frame: >H runs of one batch, each >d token, >H number; then for each settlement >B outcome, >B flags
 --          (1 blocked, 2 sent, 4 the host answered), >I items (empty: none), and by outcome
 --            fetched   >I page
@@ -7,8 +8,10 @@
 --            dead      >H status, s1 class, >H reason, >I page (empty: none)
 --            retry     >d delay, >B charged, >d rest of the host
 --            released  >d delay
---          then the ids of all of them (leases.lua), none twice
--- returns  a `1` for each that was accepted, a `0` for each that came too late
+--          then the ids of all of them (leases.lua), without duplicates
+-- returns  a `1` for each that was accepted, a `0` for each whose lease is lost
+--
+-- The same rules are in `frontier/sqlite/settle.py` and in the model of the tests; `packing.py` packs the frame.
 
 local DONE, FETCHED, GONE, FILTERED, DEAD, RETRY, RELEASED = 1, 2, 3, 4, 5, 6, 7
 local BLOCKED, SENT, ANSWERED = 1, 2, 4
@@ -24,7 +27,7 @@ local PAYLOAD = {
 local frame = ARGV[1]
 local runs, position = parse('>H', frame)
 
--- Read what belongs to an outcome.
+-- Read the payload of an outcome.
 local function read_payload(outcome)
   local payload, wanted = {}, PAYLOAD[outcome]
   local values = {parse(wanted[1], frame, position)}
@@ -33,7 +36,7 @@ local function read_payload(outcome)
   return payload
 end
 
--- Read the leases, in one call for each run, and then their hosts.
+-- Read the leases, with one command per run, and then their hosts.
 local function read_leases()
   local leases, names, first = {}, {}, 2
   for _ = 1, runs do
@@ -56,7 +59,7 @@ local function read_leases()
   return leases
 end
 
--- What is left of a request once its attempt has ended; most leave nothing but a number.
+-- Record the outcome of a request; most outcomes only change a counter.
 local function apply_outcome(outcome, payload, lease)
   local crawl, pool, name = lease[HELD_CRAWL], lease[HELD_POOL], lease[HELD_HOST]
   if outcome == DONE then
@@ -97,9 +100,9 @@ local function apply_outcome(outcome, payload, lease)
   end
 end
 
--- Tell the host that its request has ended.
+-- Record on the host that its request has ended.
 local function release(outcome, flags, lease)
-  local plain = flags == SENT + ANSWERED and outcome <= FILTERED  -- no failure of the host
+  local plain = flags == SENT + ANSWERED and outcome <= FILTERED  -- the host did not fail
   if plain and patch_settled(lease[HELD_HOST], lease[LANDED]) then return end
   local host = host_of(lease[HELD_HOST])
   release_slot(host, lease)
@@ -111,14 +114,14 @@ local function release(outcome, flags, lease)
   end
 end
 
-local ended = {}  -- crawl -> how many attempts
+local ended = {}  -- crawl -> number of attempts
 
 local function settle(outcome, flags, payload, items, lease)
   local crawl = lease[HELD_CRAWL]
   end_lease(lease)
   release(outcome, flags, lease)
   if byte(lease[HELD], lease[ENTRY_AT] + CRASHES_AT - 1) > 0 then hold_suspect(lease[BATCH].holder, -1) end
-  if not options_of(crawl) then return false end  -- dropped
+  if not options_of(crawl) then return false end  -- the crawl was deleted
   ended[crawl] = (ended[crawl] or 0) + 1
   apply_outcome(outcome, payload, lease)
   if items ~= '' then append_items(crawl, sub(lease[ID], 5), items) end

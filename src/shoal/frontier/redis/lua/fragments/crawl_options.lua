@@ -1,25 +1,25 @@
--- crawl_options.lua: what a crawl asks for. TERMS of keys.py, kept in every shard.
+-- crawl_options.lua: the options of a crawl. CRAWL_OPTIONS of keys.py, stored in every shard.
 
 local CRAWL_OPTIONS = '>dHHHIBBddHHddBc0'
-local options_cache = {}  -- crawl -> its terms; false: it was dropped
+local options_cache = {}  -- crawl -> its options; false: it was deleted
 
 local function unpack_options(packed)
   local options = {rules = {}}
   local rules = options.rules
   options.interval, options.burst, options.concurrency, options.max_crashes, options.budget, options.paused,
-    options.named, rules.threshold, rules.reach, rules.at_least, rules.window, rules.floor, rules.ceiling, options.name =
-    parse(CRAWL_OPTIONS, packed)
+    options.named, rules.threshold, rules.reach, rules.at_least, rules.window, rules.floor, rules.ceiling,
+    options.name = parse(CRAWL_OPTIONS, packed)
   return options
 end
 
 local function pack_options(options)
   local rules = options.rules
   return pack(CRAWL_OPTIONS, options.interval, options.burst, options.concurrency, options.max_crashes, options.budget,
-    options.paused, options.named, rules.threshold, rules.reach, rules.at_least, rules.window, rules.floor, rules.ceiling,
-    #options.name, options.name)
+    options.paused, options.named, rules.threshold, rules.reach, rules.at_least, rules.window, rules.floor,
+    rules.ceiling, #options.name, options.name)
 end
 
--- Give interval, burst and concurrency that a crawl asks for on a host.
+-- Return interval, burst and concurrency of a crawl on a host.
 local function pace_of(crawl, options, host)
   local packed = options.named == 1 and call('HGET', tag .. ':hc:' .. crawl, host)
   if packed then return parse('>dHH', packed) end

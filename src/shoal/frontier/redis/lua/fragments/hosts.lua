@@ -1,10 +1,10 @@
--- hosts.lua: the governor of each host, and where that puts its lanes.
+-- hosts.lua: the governor of each host, and the schedule of its lanes.
 --
--- One HMGET reads all hosts of a call and one HSET writes them back. The arithmetic is that of
--- `model/pace.py` and `frontier/governor.py`, step by step, in the same units.
+-- One HMGET reads all hosts of a call and one HSET writes them back. The arithmetic is that of `model/pace.py` and
+-- `frontier/governor.py`, step by step, in the same units.
 --
--- Hosts and lanes are arrays: what `struct.unpack` gives goes into one without a name being looked up. First what
--- the call itself notes, then the packed fields in their order.
+-- Hosts and lanes are arrays: the values of `struct.unpack` go into one without a field lookup. First come the fields
+-- that only this call uses, then the packed fields in their order.
 
 local NAME, READY, SCHEDULED_READY, DIRTY, LANES, ORPHANS, RESPONSES, NEW = 1, 2, 3, 4, 5, 6, 7, 8
 local TAT, LAST, REST_UNTIL, TOKEN, INTERVAL, SLOW, BURST, CONCURRENCY = 9, 10, 11, 12, 13, 14, 15, 16
@@ -13,19 +13,19 @@ local HOST = '>ddddddHHHIIHBB'
 local PAUSED, HAS_OVERRIDES, HAS_RESPONSES = 1, 2, 4
 
 local OF_HOST, CHANGED, READ, READ_KEY, READ_BAND, UNREAD, TAKEN, BACK, BACK_TAKEN = 1, 2, 3, 4, 5, 6, 7, 8, 9
-local CRAWL, LANE_FLAGS, BAND, FRESH, MOMENT, POOL = 10, 11, 12, 13, 14, 15  -- READ and on: lease.lua
+local CRAWL, LANE_FLAGS, BAND, FRESH, MOMENT, POOL = 10, 11, 12, 13, 14, 15  -- READ to BACK_TAKEN: lease.lua
 local LANE = '>IBBHdBc0'
 local SUSPECT, SPILLED, SCHEDULED, RETURNED = 1, 2, 4, 8
 local EMPTY = 255
 local MAX_CLEAR = 65535
 
-local SLOW_ON, SLOW_AT = '>dHHHIIHB', 41  -- from the slow factor on, without the number of lanes
+local SLOW_ON, SLOW_AT = '>dHHHIIHB', 41  -- the fields from SLOW to FLAGS
 local INFLIGHT_AT, FLAGS_AT = 53, 65
 
-local hosts = {}  -- name -> host, as far as this call has come
-local prefetched = {}  -- name -> state as it was read, or false if there is none; hosts may know better
-local dirty_hosts = {}  -- those that have to be written back, in the order in which they changed
-local patched_states = {}  -- name and state, by turns: to be written back, and never unpacked
+local hosts = {}  -- name -> host, with the changes of this call
+local prefetched = {}  -- name -> packed state as read, false: not stored; `hosts` may be newer
+local dirty_hosts = {}  -- to be written back, in the order in which they changed
+local patched_states = {}  -- name and packed state, alternating: to be written back, never unpacked
 
 local function has_flag(flags, bit)
   return flags % (2 * bit) >= bit
@@ -50,10 +50,10 @@ end
 local function update_ready(host)
   local ready, burst, rest_until = host[TAT], host[BURST], host[REST_UNTIL]
   if burst > 1 then ready = ready - (burst - 1) * host[INTERVAL] end
-  host[READY] = ready < rest_until and rest_until or ready  -- a call of math.max takes four times as long
+  host[READY] = ready < rest_until and rest_until or ready  -- math.max takes four times as long
 end
 
--- A change leaves no credit: as if the whole burst had been spent with the latest request.
+-- Leave no credit after a change of pace: as if the latest request had spent the whole burst.
 local function spend_burst(host)
   host[TAT] = host[LAST] + host[BURST] * host[INTERVAL]
   host[TOKEN] = 0
@@ -62,7 +62,8 @@ end
 local function slowdown_rules(host)
   local first = host[LANES][1]
   local options = first and options_of(first[CRAWL])
-  return options and options.rules or {threshold = 0.02, reach = 9, at_least = 20, window = 100, floor = 0.1, ceiling = 60}
+  return options and options.rules
+    or {threshold = 0.02, reach = 9, at_least = 20, window = 100, floor = 0.1, ceiling = 60}
 end
 
 local function overrides_of(host)
@@ -71,7 +72,7 @@ local function overrides_of(host)
   return parse('>dhhd', packed)
 end
 
--- Apply the slowest of all paces that have a say: those of its crawls or its own, Crawl-delay, slow-down.
+-- Apply the slowest pace: those of the host's crawls or its override, Crawl-delay, slow-down.
 local function apply_pace(host)
   local interval, burst, concurrency
   for _, lane in ipairs(host[LANES]) do
@@ -114,7 +115,7 @@ local function read_lanes(host, packed)
     if options_cache[crawl] or options_of(crawl) then
       own[#own + 1] = lane
     else
-      host[ORPHANS] = host[ORPHANS] or {}  -- of a crawl that was dropped
+      host[ORPHANS] = host[ORPHANS] or {}  -- of a crawl that was deleted
       table.insert(host[ORPHANS], lane)
     end
   end
@@ -131,7 +132,7 @@ local function unpack_host(name, packed)
   end
   hosts[name] = host
   update_ready(host)
-  host[SCHEDULED_READY] = host[READY]  -- by which its lanes stand in line
+  host[SCHEDULED_READY] = host[READY]  -- by which its lanes are scheduled
   local version = host[VERSION]
   if version ~= meta.version then
     if version < meta.rested_version then
@@ -143,7 +144,7 @@ local function unpack_host(name, packed)
   return host
 end
 
--- Read hosts that are likely to be wanted, in one call, and leave them packed.
+-- Read hosts that are likely to be needed with one command, and leave them packed.
 local function prefetch_hosts(names, first)
   for from = first or 1, #names, 2000 do
     local last = math.min(from + 1999, #names)
@@ -160,8 +161,8 @@ local function host_of(name)
   return unpack_host(name, packed)
 end
 
--- Note that a request has ended and its host answered as it should, without unpacking the host; say whether that
--- could be done. It can where no lane goes elsewhere by it and nothing is to be learned, as mostly.
+-- Record a request that ended with a normal response without unpacking its host; return whether that was possible. It
+-- is possible if no lane has to be rescheduled and the slow-down does not change, which is the usual case.
 local function patch_settled(name, landed)
   local packed = not hosts[name] and prefetched[name]
   if not packed then return false end
@@ -176,7 +177,7 @@ local function patch_settled(name, landed)
   return true
 end
 
--- Let one request go.
+-- Take a turn for one request.
 local function charge_turn(host, token)
   local tat = host[TAT]
   host[INFLIGHT] = host[INFLIGHT] + 1
@@ -186,7 +187,7 @@ local function charge_turn(host, token)
   mark_dirty(host)
 end
 
--- Take back the turn of a request that never left, unless a later one was taken or the pace changed.
+-- Refund the turn of a request that never left, unless a later one was taken or the pace changed.
 local function refund_turn(host, token, interval)
   if token == host[TOKEN] then
     host[TAT] = host[TAT] - interval
@@ -201,7 +202,7 @@ local function rest_host(host, until_instant)
   mark_dirty(host)
 end
 
--- Learn from an answer; the pace follows the slow factor.
+-- Record a response and update the slow factor, which changes the pace.
 local function record_response(host, blocked)
   local responses = host[RESPONSES]
   if not has_flag(host[FLAGS], HAS_RESPONSES) then
@@ -216,7 +217,7 @@ local function record_response(host, blocked)
   local rules = slowdown_rules(host)
   responses = sub(responses .. (blocked and '1' or '0'), -rules.window)
   host[RESPONSES], host[FLAGS] = responses, with_flag(host[FLAGS], HAS_RESPONSES, true)
-  if #responses < rules.at_least then return end  -- too few to say anything
+  if #responses < rules.at_least then return end  -- too few for a block rate
   local _, blocks = string.gsub(responses, '1', '')
   local slow = 1
   if blocks > 0 then slow = 1 + rules.reach * (1 - math.exp(-(blocks / #responses) / rules.threshold)) end
@@ -227,9 +228,9 @@ local function record_response(host, blocked)
   end
 end
 
--- --- the line --------------------------------------------------------------------------------------
+-- --- schedules -------------------------------------------------------------------------------------
 
-local lane_keys_cache = {}  -- crawl -> pool -> names of keys: the same few are wanted for every lane
+local lane_keys_cache = {}  -- crawl -> pool -> names of keys: every lane needs the same few
 
 local function lane_keys(crawl, pool)
   local pools = lane_keys_cache[crawl]
@@ -240,8 +241,8 @@ local function lane_keys(crawl, pool)
   local keys = pools[pool]
   if not keys then
     local ending = ':' .. crawl .. ':' .. pool
-    keys = {schedule = tag .. ':li' .. ending, suspect_schedule = tag .. ':xli' .. ending, fresh = tag .. ':q' .. ending .. ':',
-      returned = tag .. ':w' .. ending .. ':', suspects = tag .. ':x' .. ending .. ':', bands = {}}
+    keys = {schedule = tag .. ':li' .. ending, suspect_schedule = tag .. ':xli' .. ending,
+      fresh = tag .. ':q' .. ending .. ':', returned = tag .. ':w' .. ending .. ':', suspects = tag .. ':x' .. ending .. ':', bands = {}}
     pools[pool] = keys
   end
   return keys
@@ -252,16 +253,15 @@ local function schedule_of(lane)
   return lane[LANE_FLAGS] % 2 == SUSPECT and keys.suspect_schedule or keys.schedule
 end
 
--- When it is the turn of a lane, in steps: in the one in which its host is due, and not before those that were there
--- before it.
+-- Return the step at which a lane is due: that of its host, but not before the moment of the lane.
 local function due_step(ready, moment)
   local first = math.floor((ready - FIRST_STEP_AT) * STEPS)
   if first < moment then first = moment end
   return first < SCHEDULE_BAND and first or SCHEDULE_BAND - 1
 end
 
--- Put the lanes of a host in line, or take them out: those that are empty, and all while the host has as many
--- requests out as it may, or is paused.
+-- Schedule the lanes of a host, or unschedule them: empty lanes, and all lanes while the host is paused or has as many
+-- requests in flight as it may.
 local function schedule_lanes(host)
   local open, ready, own = is_open(host), host[READY], host[LANES]
   local moved = ready ~= host[SCHEDULED_READY]
@@ -271,7 +271,8 @@ local function schedule_lanes(host)
     local is_scheduled = flags % RETURNED >= SCHEDULED
     if open and band ~= EMPTY then
       if moved or lane[CHANGED] or not is_scheduled then
-        push(schedule_adds, schedule_of(lane), format('%d', band * SCHEDULE_BAND + due_step(ready, lane[MOMENT])), host[NAME])
+        local score = format('%d', band * SCHEDULE_BAND + due_step(ready, lane[MOMENT]))
+        push(schedule_adds, schedule_of(lane), score, host[NAME])
         if not is_scheduled then lane[LANE_FLAGS] = flags + SCHEDULED end
       end
     elseif is_scheduled then
@@ -297,7 +298,7 @@ local function pack_host(host)
   return packed
 end
 
--- Write back what has changed, and everything that was gathered in sets and counters with it.
+-- Write the changed hosts, and all pending changes of sets, lists, hashes and counters.
 local function save()
   local states, size, responses = patched_states, #patched_states, {}
   for i = 1, #dirty_hosts do

@@ -1,15 +1,15 @@
--- idle_hosts.lua: hosts that nothing is left to be known of. A store that has crawled millions must not keep them all.
+-- idle_hosts.lua: delete hosts that have no state worth keeping. A store that has crawled millions must not keep all.
 --
--- A host is forgotten when nothing waits there, nothing is out, nobody has set anything by hand, it does not rest, its
--- bucket is full again (at `tat`, and not when it could be asked next: that would give a spent burst back), and it was
--- last asked long ago. So it is as polite to begin with it as with one that was never heard of.
+-- A host is deleted when nothing is waiting or in flight there, the operator has set nothing, it is not resting, its
+-- bucket is full again (at `tat`, not when the next request is due: that would refund a spent burst), and the last
+-- request was long ago. So starting it anew is as polite as with a host that was never asked.
 
-local IDLE_AFTER_S = 600  -- seconds; a change of pace counts from the latest request, and no pace is as slow
--- What a host has answered, and asks for in its robots.txt, is remembered until the latter has to be read again.
+local IDLE_AFTER_S = 600  -- a change of pace counts from the latest request, and no pace is this slow
+-- Responses and the Crawl-delay of a host are kept until its robots.txt has to be fetched again.
 local KEEP_STATE_S = 90000
-local SWEEP_EVERY_S, HOSTS_PER_SWEEP = 1, 100  -- seconds; hosts
+local SWEEP_EVERY_S, HOSTS_PER_SWEEP = 1, 100
 
--- Say whether a host can be forgotten, by its packed state.
+-- Return whether a host can be deleted, from its packed state.
 local function is_idle(name, packed)
   local tat, last, rest_until, _, _, slow, _, _, inflight, _, _, _, flags, number, position = parse(HOST, packed)
   if inflight > 0 or flags % 2 == PAUSED or tat > now or rest_until > now or last + IDLE_AFTER_S > now then
@@ -29,7 +29,7 @@ local function is_idle(name, packed)
   return interval < 0 and burst < 0 and concurrency < 0
 end
 
--- Forget those of some hosts that can be: names and packed states, by turns.
+-- Delete the idle ones of some hosts: names and packed states, alternating.
 local function delete_idle(found)
   local gone = {}
   for i = 1, #found, 2 do
@@ -39,10 +39,11 @@ local function delete_idle(found)
   for _, key in ipairs({':hw', ':ho', ':h'}) do call_with('HDEL', tag .. key, gone) end
 end
 
--- Look at the next few hosts, once a second in every shard, whoever asks it for work.
+-- Check the next few hosts, once a second per shard, as part of any lease call.
 local function sweep_idle_hosts()
   if meta.swept > now then return end
-  local cursor, found = unpack(call('HSCAN', tag .. ':h', call('HGET', KEYS[1], 'sweep') or '0', 'COUNT', HOSTS_PER_SWEEP))
+  local from = call('HGET', KEYS[1], 'sweep') or '0'
+  local cursor, found = unpack(call('HSCAN', tag .. ':h', from, 'COUNT', HOSTS_PER_SWEEP))
   call('HSET', KEYS[1], 'sweep', cursor, 'swept', now + SWEEP_EVERY_S)
   delete_idle(found)
 end

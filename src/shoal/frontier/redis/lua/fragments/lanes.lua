@@ -1,8 +1,8 @@
--- lanes.lua: requests that wait, and the two packed forms in which they do. ENTRY and RECORD of keys.py.
+-- lanes.lua: waiting requests, and the two packed forms that they have. ENTRY and RECORD of keys.py.
 --
--- New links wait in lists, one for each band, in the order in which they were accepted. Whatever comes back (a retry,
--- a request that was released or replayed, a chunk that was spilled) has its place in the middle of that order, and
--- waits in a sorted set beside them; so do suspects.
+-- New links wait in lists, one per band, in the order in which they were accepted. A request that returns (a retry, a
+-- released or replayed request, a refilled chunk) belongs in the middle of that order and waits in a sorted set beside
+-- the lists; so do suspects.
 
 local LOWEST_BAND = 15
 local ENTRY = '>I6HBHBc8'
@@ -44,28 +44,28 @@ local function pack_record(crawl, host, pool, entry)
   return pack(RECORD, crawl, #host, host, #pool, pool) .. entry
 end
 
--- Give crawl, host, pool and entry; the entry is still packed.
+-- Return crawl, host, pool and the packed entry.
 local function unpack_record(record)
   local crawl, host, pool, position = parse(RECORD, record)
   return crawl, host, pool, sub(record, position)
 end
 
--- Name the list of new links of one band.
+-- Return the key of the list of new links of one band.
 local function fresh_key(crawl, pool, band, host)
   local keys = lane_keys(crawl, pool)
-  local beginning = keys.bands[band]
-  if not beginning then
-    beginning = keys.fresh .. band .. ':'
-    keys.bands[band] = beginning
+  local prefix = keys.bands[band]
+  if not prefix then
+    prefix = keys.fresh .. band .. ':'
+    keys.bands[band] = prefix
   end
-  return beginning .. host
+  return prefix .. host
 end
 
 local function fresh_of(lane, band)
   return fresh_key(lane[CRAWL], lane[POOL], band, lane[OF_HOST][NAME])
 end
 
--- Name the sorted set of what came back.
+-- Return the key of the sorted set of returned requests.
 local function returned_of(lane)
   local keys = lane_keys(lane[CRAWL], lane[POOL])
   return (lane[LANE_FLAGS] % 2 == SUSPECT and keys.suspects or keys.returned) .. lane[OF_HOST][NAME]
@@ -79,7 +79,7 @@ local function find_lane(host, crawl, pool, suspect)
   end
 end
 
--- The first request of a crawl on a host makes the crawl's pace count there.
+-- Return a lane, and create it if needed. The first request of a crawl on a host makes the crawl's pace apply there.
 local function ensure_lane(host, crawl, pool, suspect)
   local lane = find_lane(host, crawl, pool, suspect)
   if not lane then
@@ -95,7 +95,7 @@ local function set_moment(lane, moment)
   mark_dirty(lane[OF_HOST])
 end
 
--- Note that something of a band waits in a lane; the moment is the lane's if nothing did.
+-- Record that a request of a band is waiting in a lane; a lane that was empty gets the moment.
 local function note_waiting(lane, band, moment)
   if lane[BAND] == EMPTY then
     lane[BAND] = band
@@ -106,7 +106,7 @@ local function note_waiting(lane, band, moment)
   end
 end
 
--- Let a request wait in its lane: one class lower for every attempt it has cost.
+-- Enqueue a returned request in its lane: one band lower for every attempt.
 local function enqueue(lane, entry)
   local band = band_of(entry)
   push(zset_adds, returned_of(lane), format_int(band * RANK + ordinal_of(entry)), entry)
@@ -118,7 +118,7 @@ local function enqueue(lane, entry)
   note_waiting(lane, band)
 end
 
--- Let a new link wait.
+-- Enqueue a new link.
 local function enqueue_fresh(lane, band, entry, moment)
   push(list_pushes, fresh_of(lane, band), entry)
   if not has_flag(lane[FRESH], 2 ^ band) then
@@ -128,7 +128,7 @@ local function enqueue_fresh(lane, band, entry, moment)
   note_waiting(lane, band, moment)
 end
 
--- Count what waits in a lane, but for its chunks.
+-- Count the requests that are waiting in a lane, without its chunks.
 local function length_of(lane)
   local number = has_flag(lane[LANE_FLAGS], RETURNED) and call('ZCARD', returned_of(lane)) or 0
   for band = 0, LOWEST_BAND do

@@ -1,6 +1,6 @@
--- pages.lua: pages that are fetched and still to be parsed, and what they bring. PAGE of keys.py.
+-- pages.lua: pages that are fetched and not parsed yet, and the items of pages. PAGE of keys.py.
 
--- How many items there are, by the header of their msgpack array: unpacking them would cost more than the rest.
+-- Return the number of items from the header of their msgpack array: unpacking them would cost more than the rest.
 local function item_count(items)
   local first = byte(items)
   if first == 0xdc then return (parse('>H', items, 2)) end
@@ -21,7 +21,7 @@ local function add_page(crawl, entry, record, page, holder)
     pack('>HIc0c0Bc0', #id, #page, id, page, #name, name) .. record)
 end
 
--- Announce a page to the parse stage: in the same step as its state changes, so neither is without the other.
+-- Announce a page to the parse stage, in the same atomic step as its state changes.
 local function announce(crawl, entry, record, page, holder)
   add_page(crawl, entry, record, page, holder)
   count(crawl, 'parsing', 1)
@@ -39,13 +39,13 @@ end
 
 local removed_pages = {}
 
--- A page has come to its end.
+-- End a page.
 local function remove_page(crawl, fp, page)
   removed_pages[#removed_pages + 1] = {crawl = crawl, fp = fp, id = page.id}
   count(crawl, 'parsing', -1)
 end
 
--- Take pages back from the stream; to be called last.
+-- Delete ended pages from the stream; to be called last.
 local function save_page_removals()
   for _, page in ipairs(removed_pages) do
     call('XACK', tag .. PAGES_KEY, PARSE_GROUP, page.id)

@@ -1,3 +1,3 @@
--- reject_frozen.lua: nothing changes in a shard while somebody recounts it (`repair`). Whoever comes meanwhile asks again.
+-- reject_frozen.lua: reject every call while a repair has frozen the shard. The client retries (FROZEN).
 
-if meta.frozen > now then return redis.error_reply('FROZEN the shard is being recounted') end
+if meta.frozen > now then return redis.error_reply('FROZEN the shard is being repaired') end

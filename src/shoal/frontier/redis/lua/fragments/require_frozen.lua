@@ -1,8 +1,8 @@
--- require_frozen.lua: for scripts that put a shard right: only who has frozen it may, and for as long as it stays frozen.
+-- require_frozen.lua: for scripts that repair a shard: only the caller that froze it may, while it stays frozen.
 --
--- ARGV[1]  who that is
--- returns  nothing where it is not so any more
+-- ARGV[1]  name of the caller
+-- returns  nil from the script if the shard is not frozen by it any more
 
-local FROZEN_S = 10  -- seconds; whoever recounts comes again much sooner, or has died
+local FROZEN_S = 10  -- a repair that is alive renews it much sooner
 if meta.frozen <= now or call('HGET', KEYS[1], 'freezer') ~= ARGV[1] then return false end
 call('HSET', KEYS[1], 'frozen', now + FROZEN_S)

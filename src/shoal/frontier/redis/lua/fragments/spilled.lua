@@ -1,13 +1,13 @@
--- spilled.lua: lanes whose tail lies outside the server, and when a chunk of it is wanted back.
+-- spilled.lua: lanes whose tail is stored outside the server, and requests to bring a chunk of it back.
 --
--- A lane with chunks hands out what it has. Before that runs out, or gets worse than the best chunk, the lane is
--- put into T:rf, and stays there until the chunk is back: a worker that was asked for it and died is followed by
--- another, also when the lane is empty by then and no lease would come across it.
+-- A lane with chunks serves the requests that it has. Before they run out, or are worse than the best chunk, the lane
+-- is added to T:rf, and stays there until the chunk is back: if the worker that was asked for it dies, another one is
+-- asked, also when the lane is empty by then and no lease reads it.
 
--- Requests better than the best chunk: so many leases can be granted while a worker gets the chunk.
+-- Requests that are better than the best chunk: that many leases can be granted while a worker fetches the chunk.
 local REFILL_BELOW = 1000
-local REQUEST_AGAIN_S = 5.0  -- seconds until another worker is asked
-local REQUESTS_PER_CALL = 4  -- lanes per call
+local REQUEST_AGAIN_S = 5.0  -- then another worker is asked
+local REQUESTS_PER_CALL = 4  -- lanes
 
 local function chunks_of(lane)
   return tag .. ':sp:' .. lane[CRAWL] .. ':' .. lane[POOL] .. ':' .. lane[OF_HOST][NAME]
@@ -17,7 +17,7 @@ local function lane_name(lane)
   return pack('>IBc0', lane[CRAWL], #lane[POOL], lane[POOL]) .. lane[OF_HOST][NAME]
 end
 
--- Count the requests of a lane that are in chunks: each says in its name how many.
+-- Count the requests of a lane that are in chunks: the id of a chunk starts with its size.
 local function count_spilled(lane)
   local number = 0
   if not has_flag(lane[LANE_FLAGS], SPILLED) then return number end
@@ -38,7 +38,7 @@ local function count_fresh_before(lane, band, ordinal)
   return low
 end
 
--- Count the requests in the server that go before a score.
+-- Count the requests in the server that are served before a score.
 local function count_before(lane, score)
   local number, its_band = call('ZCOUNT', returned_of(lane), '-inf', '(' .. score), math.floor(score / RANK)
   for band = 0, its_band do
@@ -48,18 +48,18 @@ local function count_before(lane, score)
   return number
 end
 
--- Say whether the best chunk of a lane should be fetched; `leaving`: how many are about to leave it.
+-- Return whether the best chunk of a lane should be fetched; `leaving`: requests that are about to leave the lane.
 local function needs_chunk(lane, leaving)
   local best = call('ZRANGE', chunks_of(lane), 0, 0, 'WITHSCORES')[2]
   return best and count_before(lane, best) - (leaving or 0) < REFILL_BELOW
 end
 
--- Note that a lane runs short; for every lane with chunks that was served.
+-- Request a chunk if the lane runs short; for every served lane that has chunks.
 local function request_chunk(lane, leaving)
   if needs_chunk(lane, leaving) then call('ZADD', tag .. ':rf', 'NX', now, lane_name(lane)) end
 end
 
--- Name lanes whose best chunk the caller is asked to bring back.
+-- Return the names of lanes whose best chunk the caller is asked to bring back.
 local function due_chunk_requests()
   local names = {}
   for _, name in ipairs(call('ZRANGEBYSCORE', tag .. ':rf', '-inf', now, 'LIMIT', 0, REQUESTS_PER_CALL)) do
@@ -67,7 +67,7 @@ local function due_chunk_requests()
     if call('EXISTS', tag .. ':sp:' .. crawl .. ':' .. pool .. ':' .. sub(name, position)) == 1 then
       call('ZADD', tag .. ':rf', now + REQUEST_AGAIN_S, name)
       names[#names + 1] = name
-    else  -- it is back, and a script was cut short: nobody would ever strike it off
+    else  -- it is back, but a script was aborted before it removed the request
       call('ZREM', tag .. ':rf', name)
     end
   end
