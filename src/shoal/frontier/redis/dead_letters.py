@@ -83,7 +83,7 @@ class RedisDeadLetters:
         number, changed = self._client.opened_number(crawl), 0
         for tag, letters in selected.items():
             for chunk in chunks(letters, MAX_LETTERS):
-                changed += await self._client.store.run(script, tag, [number, pack(chunk)], promised=True)
+                changed += await self._client.store.run(script, tag, [number, pack(chunk)], replicated=True)
         return changed
 
 

@@ -4,7 +4,7 @@ from shoal.frontier.redis.packing import fitting
 from shoal.frontier.redis.shard_client import ShardClient
 from shoal.frontier.redis.views import view_of, views_in
 from shoal.frontier.results import HostView, StoredRobots
-from shoal.redis_client.fan_out import together
+from shoal.redis_client.fan_out import fan_out
 
 NOT_SET = -1  # instead of an interval, burst or concurrency: the crawls' pace applies
 
@@ -23,7 +23,7 @@ class RedisHosts:
 
     async def all(self) -> list[HostView]:
         """Return every host of the crawls that are open."""
-        shards = await together(self._all_in(tag) for tag in self._store.tags())
+        shards = await fan_out(self._all_in(tag) for tag in self._store.tags())
         return [view for views in shards for view in views]
 
     async def _all_in(self, tag: str) -> list[HostView]:
@@ -62,7 +62,7 @@ class RedisHosts:
             self._scripts.host_set,
             tag,
             [host, *arguments, self._client.held.take_landed(tag)],
-            promised=True,
+            replicated=True,
         )
         self._client.picker.wake(self._store.shard_of(host))
         return view_of(reply, self._client.names)

@@ -22,7 +22,7 @@ from shoal.frontier.results import (
 )
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord
-from shoal.redis_client.fan_out import together
+from shoal.redis_client.fan_out import fan_out
 
 ITEMS = "items"  # a counter
 _NOT_IN_COUNTS = ("purged", ITEMS)  # counters that are not fields of `Counts`
@@ -69,7 +69,7 @@ class RedisReader:
     async def counts(self, crawl: str) -> Counts:
         """Return the number of requests by state, summed over all shards."""
         number = await self.number(crawl)
-        answers = await together(
+        answers = await fan_out(
             self._store.run(self._scripts.counts, tag, [number]) for tag in self._store.tags()
         )
         counts = Counts(mistaken=mistaken([seen for *_, seen in answers]))
@@ -83,7 +83,7 @@ class RedisReader:
     async def items(self, crawl: str) -> int:
         """Return the number of items from pages and hooks, written to an output or not."""
         number = await self.number(crawl)
-        found = await together(
+        found = await fan_out(
             self._store.do(tag, "HGET", keys.counters(tag, number), ITEMS) for tag in self._store.tags()
         )
         return sum(int(count or 0) for count in found)
@@ -142,13 +142,13 @@ class RedisReader:
         """
         tags = self._store.tags()
         if max_hosts is not None:
-            known = await together(self._store.do(tag, "HLEN", keys.hosts(tag)) for tag in tags)
+            known = await fan_out(self._store.do(tag, "HLEN", keys.hosts(tag)) for tag in tags)
             if sum(map(int, known)) > max_hosts:
                 return None
         return await self._queues(set((await self._client.numbers()).values()))
 
     async def _queues(self, numbers: Collection[int]) -> list[HostQueue]:
-        views = await together(
+        views = await fan_out(
             views_in(self._store, self._scripts, tag, numbers) for tag in self._store.tags()
         )
         return [
