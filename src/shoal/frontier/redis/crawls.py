@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import astuple
 
 from shoal.frontier.redis import keys
-from shoal.frontier.redis.packing import fitting, pack_paces
+from shoal.frontier.redis.packing import clamp_int16, pack_paces
 from shoal.frontier.redis.reader import SLICE, RedisReader
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.seen import Approximate
@@ -176,7 +176,7 @@ def _given(
 ) -> Given:
     paced: Given = ["", "", ""]
     if pace is not None:
-        paced = [pace.interval, fitting(pace.burst), fitting(pace.concurrency)]
+        paced = [pace.interval, clamp_int16(pace.burst), clamp_int16(pace.concurrency)]
     rules: Given = [""] * _RULES if slowdown is None else list(astuple(slowdown))
     return [*paced, _or_nothing(max_crashes), _or_nothing(host_budget), "", *rules]
 

@@ -74,7 +74,7 @@ class RedisFrontier(RedisHosts):
             new, duplicate = new + counted[0], duplicate + counted[1]
             if counted[2]:
                 raise Misconfigured("the crawl was dropped meanwhile")
-        await self._spilling.added(
+        await self._spilling.check_lanes(
             tag, Counter(LaneName(crawl, link.pool, link.host) for crawl, link in links)
         )
         self._rota.wake(self._store.shard_of(links[0][1].host))
@@ -109,19 +109,19 @@ class RedisFrontier(RedisHosts):
     ) -> list[Lease]:
         tag = self._store.tag(shard)
         deadline = time.monotonic() + ttl  # before asking: never later than the store's own
-        self._hand.forget(before=time.monotonic() - ttl)
-        suspect = not self._hand.has_suspect(holder, beside=tag)
+        self._hand.drop_expired(before=time.monotonic() - ttl)
+        suspect = not self._hand.has_suspect(holder, outside=tag)
         arguments: list[ScriptArgument] = [holder, next(self._calls), limit, ttl, EPOCH, int(suspect)]
         token, leased_until, wait, best, granted, lost, short = await self._store.run(
             self._scripts.lease, tag, [*arguments, *wanted, self._hand.take_landed(tag)]
         )
         self._lose(lost)
-        self._rota.heard(shard, found=len(granted), wait=float(wait), best=float(best or "inf"))
+        self._rota.record(shard, found=len(granted), wait=float(wait), best=float(best or "inf"))
         leases = list(stored.unpack_grants(granted, int(token), float(leased_until), self._names))
         for lease in leases:
             self._hand.take(self._id(lease), deadline)
             if lease.crashes:
-                self._hand.suspect(self._id(lease), holder, tag)
+                self._hand.add_suspect(self._id(lease), holder, tag)
         if short and await self._spilling.refill(tag, short):
             self._rota.wake(shard)
         return leases
@@ -275,7 +275,7 @@ class RedisFrontier(RedisHosts):
         The shard learns it with the next call that concerns leases or hosts.
         """
         for tag, several in by_shard(self._store, leases, lambda lease: lease.host).items():
-            self._hand.land(tag, filter(self._hand.__contains__, map(self._id, several)))
+            self._hand.add_landed(tag, filter(self._hand.__contains__, map(self._id, several)))
             self._rota.wake(self._store.shard_of(several[0].host))
 
     async def extend(self, leases: Sequence[Lease], ttl: float) -> list[Lease]:

@@ -2,7 +2,7 @@
 
 from shoal.frontier.redis.dead_letters import RedisDeadLetters
 from shoal.frontier.redis.held_leases import HeldLeases
-from shoal.frontier.redis.packing import fitting
+from shoal.frontier.redis.packing import clamp_int16
 from shoal.frontier.redis.rate_tickets import RateTickets
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.shard_picker import ShardPicker
@@ -32,7 +32,7 @@ class RedisHosts(RedisDeadLetters):
     ) -> HostView:
         """Give a host a pace of its own, a rest or a pause; what is not given stays as it is."""
         stopped = None if paused is None else int(paused)
-        several = [None if number is None else fitting(number) for number in (burst, concurrency)]
+        several = [None if number is None else clamp_int16(number) for number in (burst, concurrency)]
         return await self._host_set(host, interval, *several, crawl_delay, rest_until, stopped)
 
     async def host_clear(self, host: str) -> HostView:

@@ -9,7 +9,7 @@ from shoal.frontier.redis.history import HistorySearch
 from shoal.frontier.redis.records import unpack_fp, unpack_letter, unpack_parsing
 from shoal.frontier.redis.scan import ShardScan
 from shoal.frontier.redis.scripts import Scripts
-from shoal.frontier.redis.seen import mistaken
+from shoal.frontier.redis.seen import false_positive_share
 from shoal.frontier.redis.views import view_of, views_in
 from shoal.frontier.results import (
     Audit,
@@ -62,7 +62,7 @@ class RedisReader:
     async def paused(self, crawl: str) -> bool:
         """Say whether a crawl is paused."""
         tag = self._store.tag_of(crawl)
-        terms = await self._store.do(tag, "HGET", keys.terms(tag), await self.number(crawl))
+        terms = await self._store.do(tag, "HGET", keys.crawl_options(tag), await self.number(crawl))
         return terms is not None and bool(terms[keys.PAUSED_AT])
 
     async def crawl_get(self, crawl: str, key: str) -> bytes | None:
@@ -87,7 +87,7 @@ class RedisReader:
         answers = await self._everywhere(
             self._store.run(self._scripts.counts, tag, [number]) for tag in self._store.tags()
         )
-        counts = Counts(mistaken=mistaken([seen for *_, seen in answers]))
+        counts = Counts(mistaken=false_positive_share([seen for *_, seen in answers]))
         for counters, ended_delays, _ in answers:
             for name, count in zip(counters[::2], counters[1::2], strict=True):
                 _count(counts, name.decode(), int(count))
@@ -128,7 +128,7 @@ class RedisReader:
         seen: set[bytes] = set()
         while True:
             found = await self._store.do(
-                tag, "ZRANGE", keys.dates(tag, number), end, "-inf", "BYSCORE", "REV",
+                tag, "ZRANGE", keys.dead_letter_dates(tag, number), end, "-inf", "BYSCORE", "REV",
                 "LIMIT", 0, len(seen) + SLICE, "WITHSCORES",
             )  # fmt: skip
             rows = [(member, score) for member, score in zip(found[::2], found[1::2], strict=True)]
@@ -136,7 +136,7 @@ class RedisReader:
             if not fresh:
                 return
             fps = [member[8:] for member, _ in fresh]
-            packed = await self._store.do(tag, "HMGET", keys.letters(tag, number), *fps)
+            packed = await self._store.do(tag, "HMGET", keys.dead_letters(tag, number), *fps)
             for letter in packed:
                 if letter is not None:
                     yield unpack_letter(crawl, letter)
@@ -164,7 +164,7 @@ class RedisReader:
             return b"0-0"
         for group in await self._store.do(tag, "XINFO", "GROUPS", keys.pages(tag)):
             told = dict(zip(group[::2], group[1::2], strict=True))
-            if told[b"name"].decode() == keys.PARSERS:
+            if told[b"name"].decode() == keys.PARSE_GROUP:
                 return bytes(told[b"last-delivered-id"])
         return b"0-0"
 
