@@ -37,15 +37,15 @@ async def bench(request: pytest.FixtureRequest) -> AsyncIterator[RedisBench]:
 
 
 async def forget_the_line(store: RedisClient, tag: str) -> object:
-    return await store.do(tag, "DEL", keys.line(tag, 1, "http", suspect=False))
+    return await store.do(tag, "DEL", keys.schedule(tag, 1, "http", suspect=False))
 
 
 async def jump_the_queue(store: RedisClient, tag: str) -> object:
-    return await store.do(tag, "ZADD", keys.line(tag, 1, "http", suspect=False), 1, "1.test")
+    return await store.do(tag, "ZADD", keys.schedule(tag, 1, "http", suspect=False), 1, "1.test")
 
 
 async def stand_in_line_without_a_lane(store: RedisClient, tag: str) -> object:
-    return await store.do(tag, "ZADD", keys.line(tag, 1, "http", suspect=False), 1, "nobody.test")
+    return await store.do(tag, "ZADD", keys.schedule(tag, 1, "http", suspect=False), 1, "nobody.test")
 
 
 async def forget_the_hosts(store: RedisClient, tag: str) -> object:
@@ -139,7 +139,7 @@ async def test_a_lane_that_ran_empty_asks_for_its_chunks_again(bench: RedisBench
     spilled = sum(int(id.partition(b"-")[0]) for id in await bench.store.do(tag, "HKEYS", f"{tag}:spb:1"))
 
     lines = await repair_crawls(bench.frontier, ["c"])
-    assert any("did not ask for its next chunk" in line for line in lines)
+    assert any("had not requested its next chunk" in line for line in lines)
     assert await wrong(bench) == []
     before = len(await worked_off(bench) & {one.fingerprint for one in TAIL})
     assert before == spilled > 0

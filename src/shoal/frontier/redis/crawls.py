@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import astuple
 
 from shoal.frontier.redis import keys
-from shoal.frontier.redis.packing import fitting, pack_paces
+from shoal.frontier.redis.packing import clamp_int16, pack_paces
 from shoal.frontier.redis.seen import Approximate
 from shoal.frontier.redis.shard_client import ShardClient
 from shoal.frontier.results import Opened
@@ -181,7 +181,7 @@ def _terms(
 ) -> Terms:
     paced: Terms = ["", "", ""]
     if pace is not None:
-        paced = [pace.interval, fitting(pace.burst), fitting(pace.concurrency)]
+        paced = [pace.interval, clamp_int16(pace.burst), clamp_int16(pace.concurrency)]
     rules: Terms = [""] * _RULES if slowdown is None else list(astuple(slowdown))
     return [*paced, _or_empty(max_crashes), _or_empty(host_budget), "", *rules]
 

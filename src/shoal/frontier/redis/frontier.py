@@ -87,7 +87,7 @@ class RedisFrontier:
             new, duplicate = new + counted[0], duplicate + counted[1]
             if counted[2]:
                 raise Misconfigured("the crawl was deleted meanwhile")
-        await self._spilling.added(
+        await self._spilling.check_lanes(
             tag, Counter(LaneName(crawl, link.pool, link.host) for crawl, link in links)
         )
         self._picker.wake(self._store.shard_of(links[0][1].host))
@@ -122,19 +122,19 @@ class RedisFrontier:
     ) -> list[Lease]:
         tag = self._store.tag(shard)
         deadline = time.monotonic() + ttl  # taken before the call: never later than the store's deadline
-        self._held.forget(before=time.monotonic() - ttl)
-        suspect = not self._held.has_suspect(holder, beside=tag)
+        self._held.drop_expired(before=time.monotonic() - ttl)
+        suspect = not self._held.has_suspect(holder, outside=tag)
         arguments: list[ScriptArgument] = [holder, next(self._calls), limit, ttl, EPOCH, int(suspect)]
         token, leased_until, wait, best, granted, lost, short = await self._store.run(
             self._scripts.lease, tag, [*arguments, *crawls_and_pools, self._held.take_landed(tag)]
         )
         self._lose(lost)
-        self._picker.heard(shard, found=len(granted), wait=float(wait), best=float(best or "inf"))
+        self._picker.record(shard, found=len(granted), wait=float(wait), best=float(best or "inf"))
         leases = list(records.unpack_grants(granted, int(token), float(leased_until), self.client.names))
         for lease in leases:
             self._held.take(self._id(lease), deadline)
             if lease.crashes:
-                self._held.suspect(self._id(lease), holder, tag)
+                self._held.add_suspect(self._id(lease), holder, tag)
         if short and await self._spilling.refill(tag, short):
             self._picker.wake(shard)
         return leases
@@ -269,7 +269,7 @@ class RedisFrontier:
             return b"0-0"
         for group in await self._store.do(tag, "XINFO", "GROUPS", keys.pages(tag)):
             facts = dict(zip(group[::2], group[1::2], strict=True))
-            if facts[b"name"].decode() == keys.PARSERS:
+            if facts[b"name"].decode() == keys.PARSE_GROUP:
                 return bytes(facts[b"last-delivered-id"])
         return b"0-0"
 
@@ -318,7 +318,7 @@ class RedisFrontier:
         The next call about leases or hosts of the shard reports it.
         """
         for tag, several in by_shard(self._store, leases, lambda lease: lease.host).items():
-            self._held.land(tag, filter(self._held.__contains__, map(self._id, several)))
+            self._held.add_landed(tag, filter(self._held.__contains__, map(self._id, several)))
             self._picker.wake(self._store.shard_of(several[0].host))
 
     async def extend(self, leases: Sequence[Lease], ttl: float) -> list[Lease]:

@@ -1,6 +1,6 @@
 """Hosts on Redis: their pace, rests and pauses, and their robots.txt."""
 
-from shoal.frontier.redis.packing import fitting
+from shoal.frontier.redis.packing import clamp_int16
 from shoal.frontier.redis.shard_client import ShardClient
 from shoal.frontier.redis.views import view_of, views_in
 from shoal.frontier.results import HostView, StoredRobots
@@ -47,7 +47,7 @@ class RedisHosts:
         paused: bool | None = None,
     ) -> HostView:
         """Override the pace of a host, rest it or pause it. What is None stays unchanged."""
-        limits = [None if number is None else fitting(number) for number in (burst, concurrency)]
+        limits = [None if number is None else clamp_int16(number) for number in (burst, concurrency)]
         flag = None if paused is None else int(paused)
         return await self._set(host, interval, *limits, crawl_delay, rest_until, flag)
 

@@ -8,7 +8,7 @@ from shoal.frontier.redis.dead_letters import Ordered, letters_in
 from shoal.frontier.redis.history import HistorySearch
 from shoal.frontier.redis.records import unpack_fp, unpack_parsing
 from shoal.frontier.redis.scan import ShardScan
-from shoal.frontier.redis.seen import mistaken
+from shoal.frontier.redis.seen import false_positive_share
 from shoal.frontier.redis.shard_client import ShardClient
 from shoal.frontier.redis.views import view_of, views_in
 from shoal.frontier.results import (
@@ -46,7 +46,7 @@ class RedisReader:
 
     async def paused(self, crawl: str) -> bool:
         tag = self._store.tag_of(crawl)
-        terms = await self._store.do(tag, "HGET", keys.terms(tag), await self.number(crawl))
+        terms = await self._store.do(tag, "HGET", keys.crawl_options(tag), await self.number(crawl))
         return terms is not None and bool(terms[keys.PAUSED_AT])
 
     async def value(self, crawl: str, key: str) -> bytes | None:
@@ -72,7 +72,7 @@ class RedisReader:
         answers = await fan_out(
             self._store.run(self._scripts.counts, tag, [number]) for tag in self._store.tags()
         )
-        counts = Counts(mistaken=mistaken([seen for *_, seen in answers]))
+        counts = Counts(mistaken=false_positive_share([seen for *_, seen in answers]))
         for counters, ended_delays, _ in answers:
             for name, count in zip(counters[::2], counters[1::2], strict=True):
                 _count(counts, name.decode(), int(count))
