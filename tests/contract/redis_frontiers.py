@@ -42,12 +42,12 @@ class ClockedStore(RedisClient):
     written: dict[str, float]  # tag -> the time that was last written
 
     async def run(
-        self, script: Script, tag: str, args: Sequence[ScriptArgument], *, promised: bool = False
+        self, script: Script, tag: str, args: Sequence[ScriptArgument], *, replicated: bool = False
     ) -> Any:
         if self.written.get(tag) != self.clock():
             self.written[tag] = self.clock()
             await self.do(tag, "SET", f"{tag}:clock", repr(self.clock()))
-        return await super().run(script, tag, args, promised=promised)
+        return await super().run(script, tag, args, replicated=replicated)
 
 
 class Servers:

@@ -10,7 +10,7 @@ import pytest
 from tests.contract.redis_frontiers import SCRIPTS, RedisBench, redis_bench
 
 from shoal.frontier.redis import keys, packing
-from shoal.frontier.redis.keys import PARSERS
+from shoal.frontier.redis.keys import PARSE_GROUP
 from shoal.frontier.redis.records import unpack_fp
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Gone, Grant, Outcome, Retry, Settlement
@@ -229,9 +229,9 @@ async def test_only_the_consumer_that_has_a_page_can_acknowledge_it(bench: Redis
     await settle(bench.frontier, lease, Fetched(page(1)))
     tag = bench.store.tag(0)
     stream = keys.pages(tag)
-    await bench.store.do(tag, "XGROUP", "CREATE", stream, PARSERS, "0")
-    await bench.store.do(tag, "XREADGROUP", "GROUP", PARSERS, "first", "STREAMS", stream, ">")
-    await bench.store.do(tag, "XAUTOCLAIM", stream, PARSERS, "second", 0, "0")
+    await bench.store.do(tag, "XGROUP", "CREATE", stream, PARSE_GROUP, "0")
+    await bench.store.do(tag, "XREADGROUP", "GROUP", PARSE_GROUP, "first", "STREAMS", stream, ">")
+    await bench.store.do(tag, "XAUTOCLAIM", stream, PARSE_GROUP, "second", 0, "0")
 
     def ended_by(consumer: str) -> Acknowledgement:
         items = [Item(consumer, b"{}")]
@@ -243,7 +243,7 @@ async def test_only_the_consumer_that_has_a_page_can_acknowledge_it(bench: Redis
     assert (await bench.frontier.acknowledge([second])).refused == []
     assert await items_of(bench) == ["second"]
     assert await announced(bench) == []
-    assert (await bench.store.do(tag, "XPENDING", stream, PARSERS))[0] == 0
+    assert (await bench.store.do(tag, "XPENDING", stream, PARSE_GROUP))[0] == 0
 
 
 async def test_a_deleted_crawl_leaves_no_keys(bench: RedisBench) -> None:

@@ -20,7 +20,7 @@ from tests.contract.test_frontier_interrupted_scripts import (
 )
 
 from shoal.frontier.redis import RedisFrontier, keys
-from shoal.frontier.redis.repair.crawls import repair_crawls
+from shoal.frontier.redis.repair import repair_crawls
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Done, Gone, Outcome, Retry, Settlement
 from shoal.model.pace import Pace
@@ -37,15 +37,15 @@ async def bench(request: pytest.FixtureRequest) -> AsyncIterator[RedisBench]:
 
 
 async def delete_the_line(store: RedisClient, tag: str) -> object:
-    return await store.do(tag, "DEL", keys.line(tag, 1, "http", suspect=False))
+    return await store.do(tag, "DEL", keys.schedule(tag, 1, "http", suspect=False))
 
 
 async def move_a_host_to_the_front(store: RedisClient, tag: str) -> object:
-    return await store.do(tag, "ZADD", keys.line(tag, 1, "http", suspect=False), 1, "1.test")
+    return await store.do(tag, "ZADD", keys.schedule(tag, 1, "http", suspect=False), 1, "1.test")
 
 
 async def queue_a_host_without_a_lane(store: RedisClient, tag: str) -> object:
-    return await store.do(tag, "ZADD", keys.line(tag, 1, "http", suspect=False), 1, "unknown.test")
+    return await store.do(tag, "ZADD", keys.schedule(tag, 1, "http", suspect=False), 1, "unknown.test")
 
 
 async def delete_the_hosts(store: RedisClient, tag: str) -> object:
@@ -126,7 +126,7 @@ async def test_leases_that_end_during_the_scan_are_not_damage(bench: RedisBench)
     await prepare(bench)
     tag = bench.store.tag(0)
     assert await bench.store.run(SCRIPTS.freeze, tag, ["me", 10]) == 1
-    assert await bench.store.run(SCRIPTS.mend_leases, tag, ["me", "17"]) == []
+    assert await bench.store.run(SCRIPTS.repair_leases, tag, ["me", "17"]) == []
     await bench.store.run(SCRIPTS.freeze, tag, ["me", 0])
 
 
@@ -139,7 +139,7 @@ async def test_an_empty_lane_requests_its_chunks_again(bench: RedisBench) -> Non
     spilled = sum(int(id.partition(b"-")[0]) for id in await bench.store.do(tag, "HKEYS", f"{tag}:spb:1"))
 
     lines = await repair_crawls(bench.frontier, ["c"])
-    assert any("did not ask for its next chunk" in line for line in lines)
+    assert any("had not requested its next chunk" in line for line in lines)
     assert await find_problems(bench) == []
     before = len(await finish_all(bench) & {one.fingerprint for one in TAIL})
     assert before == spilled > 0
@@ -168,7 +168,7 @@ async def test_workers_wait_while_a_shard_is_recounted() -> None:
         await bench.frontier.crawls.open("c", pace=UNLIMITED)
         tag, scripts = bench.store.tag(0), SCRIPTS
         assert await bench.store.run(scripts.freeze, tag, ["another", 10]) == 1
-        with pytest.raises(Misconfigured, match="somebody else"):
+        with pytest.raises(Misconfigured, match="another process"):
             await repair_crawls(bench.frontier, ["c"])
 
         adding = asyncio.create_task(bench.frontier.add("c", [link("1")]))
@@ -176,7 +176,7 @@ async def test_workers_wait_while_a_shard_is_recounted() -> None:
         assert not adding.done()
         await advance(bench, 10.0)  # the process that froze it died
         assert (await adding).new == 1
-        assert await bench.store.run(scripts.mend_counts, tag, ["another", 1, 0, "waiting", 9]) is None
+        assert await bench.store.run(scripts.repair_counts, tag, ["another", 1, 0, "waiting", 9]) is None
         assert await repair_crawls(bench.frontier, ["c"]) == []
 
 
