@@ -31,7 +31,7 @@ end
 """
 LOW = 4  # requests in a lane before a chunk of it is wanted back
 SMALLER = {
-    "spilled": ("WANTED_BELOW = 1000", f"WANTED_BELOW = {LOW}"),
+    "spilled": ("REFILL_BELOW = 1000", f"REFILL_BELOW = {LOW}"),
     "seen": ("SEEN_MEAN = 200", "SEEN_MEAN = 2"),  # a handful of links makes buckets split
 }
 

@@ -384,16 +384,16 @@ class ForgetfulScripts(Scripts):
 
     def fragment(self, name: str) -> str:
         text = super().fragment(name)
-        for usual, soon in FORGOTTEN if name == "forgetting" else ():
+        for usual, soon in FORGOTTEN if name == "idle_hosts" else ():
             assert usual in text
             text = text.replace(usual, soon)
         return text
 
 
 FORGOTTEN = (
-    ("FORGET_AFTER = 600", "FORGET_AFTER = 21"),
-    ("REMEMBER = 90000", "REMEMBER = 40"),
-    ("SWEEP_EVERY, SWEPT_AT_ONCE = 1,", "SWEEP_EVERY, SWEPT_AT_ONCE = 0,"),
+    ("IDLE_AFTER_S = 600", "IDLE_AFTER_S = 21"),
+    ("KEEP_STATE_S = 90000", "KEEP_STATE_S = 40"),
+    ("SWEEP_EVERY_S, HOSTS_PER_SWEEP = 1,", "SWEEP_EVERY_S, HOSTS_PER_SWEEP = 0,"),
 )
 FORGETFUL = ForgetfulScripts(clock=MANUAL_CLOCK)
 

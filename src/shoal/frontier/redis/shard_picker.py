@@ -28,7 +28,7 @@ class ShardPicker:
         self._overtaken = [OVERTAKEN_FIRST_S] * shards
 
     def pick(self, asked: Collection[int]) -> int | None:
-        """Return the shard to ask, not one of `asked`; None: no other is due. The first choice is never None."""
+        """Return the shard to ask, not one of `asked`; None: no other is due. The first is never None."""
         now = self._clock()
         due = [shard for shard in self._shards if self._poll_at[shard] <= now and shard not in asked]
         if due:
