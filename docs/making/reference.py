@@ -9,6 +9,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_origin
 
+from docs.making.api import api
 from typer.core import TyperGroup
 
 from shoal.cli.app import command
@@ -106,8 +107,11 @@ def pages() -> dict[Path, str]:
     return {
         FOLDER / "settings.md": _page("src/shoal/model/settings.py", _SETTINGS, *settings()),
         FOLDER / "failures.md": _page("src/shoal/model/failure.py", _FAILURES, *failures()),
-        FOLDER / "store-failures.md": _page("src/shoal/stores/redis/failures.py", _STORE, *store_failures()),
-        FOLDER / "exit-codes.md": _page("src/shoal/cli/exits.py", _EXITS, *exits(), _AFTER_EXITS),
+        FOLDER / "store-failures.md": _page("src/shoal/redis_client/errors.py", _STORE, *store_failures()),
+        FOLDER / "exit-codes.md": _page(
+            "src/shoal/cli/process/exit_codes.py", _EXITS, *exits(), _AFTER_EXITS
+        ),
+        FOLDER / "api.md": _page("the docstrings of `shoal` and `shoal.testing`", *api()),
     }
 
 
