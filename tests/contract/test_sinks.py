@@ -23,7 +23,7 @@ from tests.servers.postgres import ask, postgres
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
 from shoal.sinks import MultiSink, Sink, open_sink
-from shoal.sinks.csv_safety import harmless
+from shoal.sinks.csv_safety import escape_formulas
 from shoal.sinks.parquet import ParquetSink
 
 Row = tuple[int, str]
@@ -107,7 +107,7 @@ class Format:
 
 FORMATS = {
     "jsonl": Format("out.jsonl", read_jsonl),
-    "csv": Format("out.csv", read_csv, text=harmless),
+    "csv": Format("out.csv", read_csv, text=escape_formulas),
     "sqlite": Format("out.sqlite", read_sqlite),
     "parquet": Format("out.parquet", read_parquet),
     "postgres": Format("out.postgres", read_postgres, text=lambda text: text.replace("\0", "\\0")),

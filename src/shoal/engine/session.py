@@ -49,7 +49,7 @@ from shoal.model.spider_versions import SpiderVersions
 from shoal.model.url import host_key
 from shoal.parse.pool import ParsePool
 from shoal.sinks import MultiSink
-from shoal.sinks.names import shown
+from shoal.sinks.names import public_name
 from shoal.spider.source import SpiderDescription
 from shoal.spider.spider import listing
 from shoal.stores.folder.control_socket import steerable
@@ -143,7 +143,7 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
             totals=totals,
             version=version,
             border=border,
-            outputs=tuple(map(shown, outputs)),
+            outputs=tuple(map(public_name, outputs)),
             store=str(store.path),
             archive=segments.path,
             rejects=rejects_file(store, name),

@@ -21,7 +21,7 @@ from shoal.engine.outputs import archive_key, rejects_file, rejects_key, sinks_k
 from shoal.frontier.results import Counts
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.sinks.names import shown
+from shoal.sinks.names import public_name
 from shoal.sinks.recount import outputs
 from shoal.stores.access import chosen, peeking
 from shoal.stores.address import is_redis
@@ -118,7 +118,7 @@ class FleetCrawl:
         from shoal.stores.redis.crawls import Crawls
 
         frontier, record = RedisFrontier(store), await Crawls(store).get(crawl)
-        written = [] if record is None else list(map(shown, record.outputs))
+        written = [] if record is None else list(map(public_name, record.outputs))
         if record is None:
             await chosen(frontier, crawl)
         counts, unwritten = Counts(), 0
@@ -173,7 +173,7 @@ def attends(crawl: str, workers: "Iterable[Heartbeat]") -> bool:
 
 
 def _belongings(crawl: str, counts: Counts, written: Iterable[str], archive: str) -> CrawlFootprint:
-    names = tuple(map(shown, written))
+    names = tuple(map(public_name, written))
     return CrawlFootprint(crawl, counts.accepted, counts.open, counts.dead, names, archive)
 
 

@@ -31,7 +31,7 @@ from shoal.model.url import fingerprint_of
 from shoal.redis_client import RedisClient
 from shoal.services.reprocess.folder_pages import LINES, PageEntry, PageFilter
 from shoal.sinks.fleet.progress import ever_written, output_progress
-from shoal.sinks.names import name_of
+from shoal.sinks.names import canonical_name
 from shoal.stores.redis.crawls import CrawlRecord, Crawls
 from shoal.stores.redis.submitted import FOLDER, settings_of
 
@@ -97,7 +97,7 @@ class FleetPages:
 
     async def outputs(self) -> Collection[str]:
         written = await ever_written(self._store, await self._frontier.number(self.crawl))
-        return {name_of(output) for output in (*self.record.outputs, *written)}
+        return {canonical_name(output) for output in (*self.record.outputs, *written)}
 
     async def pages(
         self, selection: PageFilter, items: Path | None = None
@@ -154,7 +154,7 @@ class FleetPages:
         for output in self.record.outputs:
             stands = await output_progress(self._store, number, output, node=os.uname().nodename)
             if not output.endswith(LINES):
-                why.append(f"{name_of(output)} is no JSONL")
+                why.append(f"{canonical_name(output)} is no JSONL")
             elif stands.held is None or stands.problem:
                 why.append(stands.problem or f"{output}: {stands.why}")
             elif stands.waiting or stands.held != items:
