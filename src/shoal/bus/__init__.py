@@ -35,7 +35,7 @@ restart everything that was announced is still delivered. A server of a queue of
 nothing, or loses what it had, is noticed by the relay: what it lost is announced again.
 """
 
-from shoal.bus.delivery import Bus, Delivery, Lag, Reannounce
+from shoal.bus.contract import Bus, Delivery, Lag, Reannounce
 from shoal.bus.registry import open_bus
 
 __all__ = ["Bus", "Delivery", "Lag", "Reannounce", "open_bus"]

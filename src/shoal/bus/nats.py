@@ -37,7 +37,7 @@ from nats.aio.msg import Msg
 from nats.js.api import ConsumerConfig, RetentionPolicy, StorageType, StreamConfig
 from nats.js.client import JetStreamContext
 
-from shoal.bus.delivery import DEADLINE, Delivery, Lag, Reannounce
+from shoal.bus.contract import DEADLINE, Delivery, Lag, Reannounce
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack

@@ -27,7 +27,7 @@ from itertools import groupby
 
 import msgspec
 
-from shoal.bus.delivery import DEADLINE, Delivery, Lag
+from shoal.bus.contract import DEADLINE, Delivery, Lag
 from shoal.model.errors import Unavailable
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack

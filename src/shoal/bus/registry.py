@@ -2,7 +2,7 @@
 
 from contextlib import AbstractAsyncContextManager
 
-from shoal.bus.delivery import DEADLINE, Bus, Reannounce
+from shoal.bus.contract import DEADLINE, Bus, Reannounce
 from shoal.model.errors import Misconfigured
 from shoal.redis_client import RedisClient
 
