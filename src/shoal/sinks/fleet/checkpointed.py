@@ -67,7 +67,7 @@ def check_fleet_output(output: str) -> str:
 
 
 def read_position(resolved: ResolvedOutput) -> tuple[bytes, WriterPosition] | None:
-    """Read checkpoint and position of the last flush without disturbing a writer; None: there was none."""
+    """Read checkpoint and position of the last flush, without locking; None: there is no flush yet."""
     if resolved.factory.open_checkpointed is not None:
         with closing(open_checkpointed(resolved)) as sink:
             last = sink.last_flush()
@@ -110,7 +110,7 @@ class CheckpointedFile:
         self._lock = -1
 
     def last_flush(self) -> LastFlush | None:
-        """Lock the output, and return checkpoint and position of the last flush; None: there was none."""
+        """Lock the output, and return its last flush; None: there is no flush yet."""
         if self._lock < 0:
             self._take_lock()
         return _read(self._path)

@@ -83,7 +83,7 @@ class PostgresSink:
         self._sending: _Batch | None = None
 
     def last_flush(self) -> LastFlush | None:
-        """Return checkpoint and position of the last flush that had a position; None: there was none."""
+        """Return checkpoint and position of the last flush with a position; None: there is no such flush."""
         return self._session.run(self._last_flush)
 
     def restore(self, checkpoint: bytes | None) -> None:
