@@ -42,12 +42,12 @@ class ClockedStore(RedisClient):
     told: dict[str, float]  # tag -> what time it was when the shard was last told
 
     async def run(
-        self, script: Script, tag: str, args: Sequence[ScriptArgument], *, promised: bool = False
+        self, script: Script, tag: str, args: Sequence[ScriptArgument], *, replicated: bool = False
     ) -> Any:
         if self.told.get(tag) != self.clock():
             self.told[tag] = self.clock()
             await self.do(tag, "SET", f"{tag}:clock", repr(self.clock()))
-        return await super().run(script, tag, args, promised=promised)
+        return await super().run(script, tag, args, replicated=replicated)
 
 
 class Servers:

@@ -125,7 +125,7 @@ async def test_leases_that_end_while_keys_are_looked_at_are_no_damage(bench: Red
     await prepared(bench)
     tag = bench.store.tag(0)
     assert await bench.store.run(SCRIPTS.freeze, tag, ["me", 10]) == 1
-    assert await bench.store.run(SCRIPTS.mend_leases, tag, ["me", "17"]) == []
+    assert await bench.store.run(SCRIPTS.repair_leases, tag, ["me", "17"]) == []
     await bench.store.run(SCRIPTS.freeze, tag, ["me", 0])
 
 
@@ -175,7 +175,7 @@ async def test_while_a_shard_is_counted_others_wait() -> None:
         assert not adding.done()
         await advance(bench, 10.0)  # they died over it
         assert (await adding).new == 1
-        assert await bench.store.run(scripts.mend_counts, tag, ["somebody", 1, 0, "waiting", 9]) is None
+        assert await bench.store.run(scripts.repair_counts, tag, ["somebody", 1, 0, "waiting", 9]) is None
         assert await bench.frontier.repair(["c"]) == []
 
 

@@ -44,8 +44,8 @@ from shoal.bus.contract import DEADLINE_S, BusBacklog, BusFactory, Delivery, Rea
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack
-from shoal.redis_client import RedisClient
-from shoal.redis_client.fan_out import together
+from shoal.redis_client import RedisClient, key_names
+from shoal.redis_client.fan_out import fan_out
 from shoal.redis_client.streams import ShardStreams, StreamEntry
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class NatsBus:
         self._client = client
         self._jetstream = client.jetstream(timeout=_CONFIRM_TIMEOUT_S)
         self._store = store
-        self._streams = ShardStreams(store, "pages")
+        self._streams = ShardStreams(store, key_names.pages)
         self._consumer = consumer
         self._reannounce = reannounce
         self._deadline = deadline
@@ -167,7 +167,7 @@ class NatsBus:
         """
         try:
             with _translate_errors():
-                await together(map(self._requeue, deliveries))
+                await fan_out(map(self._requeue, deliveries))
         except Unavailable as error:
             log.warning("bus.unavailable", extra={"why": str(error)})
 
@@ -269,7 +269,7 @@ class NatsBus:
 
     async def _is_relay(self) -> bool:
         """Become or stay the relay for a term. Two at once, if one was suspended, only do needless work."""
-        tag, key = self._store.fleet_tag, f"{self._store.fleet_tag}:relay"
+        tag, key = self._store.fleet_tag, key_names.relay(self._store.fleet_tag)
         term_ms = int(RELAY_TERM_S * 1000)
         holder = await self._store.do_always(tag, "SET", key, self._consumer, "NX", "GET", "PX", term_ms)
         if holder == self._consumer.encode():
@@ -282,7 +282,7 @@ class NatsBus:
             try:
                 if not entries and time.monotonic() - self._counted_at > self._deadline:
                     await self._announce_if_empty()
-                await together(map(self._publish, entries))
+                await fan_out(map(self._publish, entries))
             except (nats.js.errors.NotFoundError, nats.js.errors.NoStreamResponseError):
                 await self._make_queue()
                 return
@@ -328,8 +328,8 @@ async def _log_error(error: Exception) -> None:
 
 async def _queue_name(store: RedisClient) -> str:
     """Return the name of the store's queue, with an id that the store keeps."""
-    key = f"{store.fleet_tag}:id"
-    await store.do_always(store.fleet_tag, "SET", key, os.urandom(4).hex(), "NX", promised=True)
+    key = key_names.store_id(store.fleet_tag)
+    await store.do_always(store.fleet_tag, "SET", key, os.urandom(4).hex(), "NX", replicated=True)
     id = await store.do(store.fleet_tag, "GET", key)
     return re.sub(r"[^A-Za-z0-9_-]", "_", store.namespace) + f"-{id.decode()}"
 

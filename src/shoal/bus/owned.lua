@@ -1,8 +1,7 @@
-#!lua flags=allow-oom
 -- Extend, release or finish the pages that still belong to a consumer.
 -- ARGV: group, consumer, action, deadline in ms, ids. Returns the ids that belonged to it.
 
-local pages = string.sub(KEYS[1], 1, -3) .. ':pages'
+local pages = string.sub(KEYS[1], 1, -3) .. PAGES_KEY
 local group, consumer, action, deadline_ms = unpack(ARGV, 1, 4)
 local own = {}
 for n = 5, #ARGV do

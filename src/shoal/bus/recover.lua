@@ -1,10 +1,9 @@
-#!lua flags=allow-oom
 -- Move the oldest expired delivery of the shard to a consumer.
 -- ARGV: group, consumer, deadline in ms, ms after which an inactive consumer without pages is deleted. Returns id,
 -- fields and number of the delivery, or nothing.
 
 local tag = string.sub(KEYS[1], 1, -3)
-local pages = tag .. ':pages'
+local pages = tag .. PAGES_KEY
 
 -- A consumer that was killed leaves its name. One with pending pages stays: they have to be claimed first. If a deleted
 -- consumer is alive after all, Redis creates it again with its next page.
@@ -23,7 +22,7 @@ end
 local claimed = redis.call('XAUTOCLAIM', pages, ARGV[1], ARGV[2], ARGV[3], '0', 'COUNT', 1)[2]
 if #claimed == 0 then
   -- There may be thousands of consumers: only one of them checks the names in each deadline.
-  if redis.call('SET', tag .. ':rollcall', 1, 'NX', 'PX', ARGV[3]) then drop_dead_consumers() end
+  if redis.call('SET', tag .. CONSUMER_GC_KEY, 1, 'NX', 'PX', ARGV[3]) then drop_dead_consumers() end
   return false
 end
 local id, fields = unpack(claimed[1])

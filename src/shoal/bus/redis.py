@@ -21,7 +21,6 @@ import struct
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from importlib import resources
 from itertools import groupby
 
 import msgspec
@@ -30,11 +29,12 @@ from shoal.bus.contract import DEADLINE_S, BusBacklog, BusFactory, Delivery, Rea
 from shoal.model.errors import Unavailable
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack
-from shoal.redis_client import RedisClient, Script, ScriptFault
-from shoal.redis_client.fan_out import together
+from shoal.redis_client import RedisClient, ScriptFault, key_names
+from shoal.redis_client.fan_out import fan_out
+from shoal.redis_client.script import load_script
 from shoal.redis_client.streams import ShardStreams, StreamEntry
 
-GROUP = "parse"
+GROUP = key_names.PARSE_GROUP
 _POLL_SHARDS = 4  # shards of a cluster that an idle consumer polls at once
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.05, 2.0
 _LEAVE_TIMEOUT_S = 2.0
@@ -43,11 +43,9 @@ _CONSUMER_TTL_DEADLINES = 10  # a live consumer normally visits every shard with
 _unpack_page = msgspec.msgpack.Decoder(PageRecord).decode
 
 
-def _script(name: str) -> Script:
-    return Script(name, resources.files("shoal.bus").joinpath(f"{name}.lua").read_text())
-
-
-_JOIN, _LEAVE, _RECOVER, _OWNED = map(_script, ("join", "leave", "recover", "owned"))
+_JOIN, _LEAVE, _RECOVER, _OWNED = (
+    load_script("shoal.bus", name) for name in ("join", "leave", "recover", "owned")
+)
 
 
 class RedisBus:
@@ -55,7 +53,7 @@ class RedisBus:
 
     def __init__(self, store: RedisClient, *, consumer: str, deadline: float = DEADLINE_S) -> None:
         self._store = store
-        self._streams = ShardStreams(store, "pages")
+        self._streams = ShardStreams(store, key_names.pages)
         self._consumer = consumer
         self._deadline = deadline
         self._shards = list(range(store.shards))
@@ -112,7 +110,7 @@ class RedisBus:
 
     async def backlog(self) -> BusBacklog:
         """Count pages."""
-        summaries = await together(
+        summaries = await fan_out(
             self._store.do(self._store.tag(shard), "XPENDING", self._streams.key(shard), GROUP)
             for shard in self._shards
         )
@@ -120,13 +118,13 @@ class RedisBus:
         return BusBacklog(await self._streams.length() - delivered, delivered)
 
     async def _join(self) -> None:
-        await together(self._store.run(_JOIN, tag, [GROUP], promised=True) for tag in self._store.tags())
+        await fan_out(self._store.run(_JOIN, tag, [GROUP], replicated=True) for tag in self._store.tags())
 
     async def _leave(self) -> None:
         """Delete this consumer from the group; if the store does not respond, other consumers do it later."""
         with suppress(Unavailable, TimeoutError):
             async with asyncio.timeout(_LEAVE_TIMEOUT_S):
-                await together(
+                await fan_out(
                     self._store.run(_LEAVE, tag, [GROUP, self._consumer]) for tag in self._store.tags()
                 )
 
@@ -150,7 +148,7 @@ class RedisBus:
             self._suspect = ""
 
     async def _recover(self) -> Delivery | None:
-        """Claim an expired delivery of one shard; the next call looks there again, for there are often more."""
+        """Claim an expired delivery of one shard; there are often more, so the next call tries it again."""
         shard = self._shards[0]
         deadline_ms = int(self._deadline * 1000)
         arguments = (GROUP, self._consumer, deadline_ms, deadline_ms * _CONSUMER_TTL_DEADLINES)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from shoal.bus import Delivery, BusBacklog
+from shoal.bus import BusBacklog, Delivery
 from shoal.model.outcome import Acknowledgement, Done
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.request import Request

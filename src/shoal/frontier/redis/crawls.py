@@ -15,7 +15,7 @@ from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
 from shoal.redis_client import RedisClient
 
-Given = list[float | str]  # terms in the order of terms_set.lua; "": not given
+Given = list[float | str]  # terms in the order of crawl_options_set.lua; "": not given
 
 _RULES = 6  # fields of SlowdownRules
 
@@ -74,7 +74,7 @@ class RedisCrawls(RedisReader):
             await self._values(name, number, state or {})
             # Of two that begin the same crawl at the same time, the second takes up the first one's.
             # Read back, because an answer that got lost makes the call again: then the first one is our own.
-            await self._store.do(self._home, "HSETNX", keys.crawls(self._home), name, number, promised=True)
+            await self._store.do(self._home, "HSETNX", keys.crawls(self._home), name, number, replicated=True)
             if (await self._numbers()).get(name) != number:
                 await self._sweep(number)
                 return await self.open_crawl(
@@ -101,10 +101,10 @@ class RedisCrawls(RedisReader):
         self, tag: str, number: int, name: str, given: Given, named: bytes = b"", *, may_be_new: bool = True
     ) -> None:
         arguments = [number, name, int(may_be_new), *given, named]
-        changed = await self._store.run(self._scripts.terms_set, tag, arguments, promised=True)
+        changed = await self._store.run(self._scripts.crawl_options_set, tag, arguments, replicated=True)
         cursor: bytes | None = b"0" if changed == 1 else None
         while cursor is not None:
-            cursor = await self._store.run(self._scripts.repace, tag, [cursor, SLICE])
+            cursor = await self._store.run(self._scripts.refresh_hosts, tag, [cursor, SLICE])
             cursor = None if cursor == b"0" else cursor
 
     async def drop_crawl(self, name: str, *, forget: Collection[str] = (), entirely: bool = False) -> bool:
@@ -138,10 +138,10 @@ class RedisCrawls(RedisReader):
     async def _sweep_shard(self, tag: str, number: int) -> None:
         cursor = b"0"
         while True:
-            cursor = await self._store.run(self._scripts.drop, tag, [number, cursor, SLICE])
+            cursor = await self._store.run(self._scripts.delete_lanes, tag, [number, cursor, SLICE])
             if cursor == b"0":
                 break
-        while await self._store.run(self._scripts.drop_rest, tag, [number]):
+        while await self._store.run(self._scripts.delete_rest, tag, [number]):
             pass
 
     async def pause(self, crawl: str) -> None:
@@ -168,7 +168,7 @@ class RedisCrawls(RedisReader):
         if values:
             tag = self._store.tag_of(crawl)
             pairs = [part for pair in values.items() for part in pair]
-            await self._store.do_always(tag, "HSET", keys.values(tag, number), *pairs, promised=True)
+            await self._store.do_always(tag, "HSET", keys.values(tag, number), *pairs, replicated=True)
 
 
 def _given(

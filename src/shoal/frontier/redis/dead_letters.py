@@ -79,7 +79,7 @@ class RedisDeadLetters(RedisCrawls):
         number, there = self._opened_number(crawl), 0
         for tag, letters in chosen.items():
             for chunk in chunks(letters, MOST_LETTERS):
-                there += await self._store.run(script, tag, [number, packed(chunk)], promised=True)
+                there += await self._store.run(script, tag, [number, packed(chunk)], replicated=True)
         return there
 
 

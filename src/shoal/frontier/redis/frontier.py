@@ -70,7 +70,7 @@ class RedisFrontier(RedisHosts):
     async def _add_to(self, tag: str, script: Script, links: Sequence[tuple[int, Link]]) -> Added:
         new = duplicate = 0
         for chunk in chunks(links, MOST_LINKS):
-            counted = await self._store.run(script, tag, packing.pack_links(chunk), promised=True)
+            counted = await self._store.run(script, tag, packing.pack_links(chunk), replicated=True)
             new, duplicate = new + counted[0], duplicate + counted[1]
             if counted[2]:
                 raise Misconfigured("the crawl was dropped meanwhile")
@@ -151,7 +151,7 @@ class RedisFrontier(RedisHosts):
         if checkpoints:
             pairs = [part for pair in checkpoints.items() for part in pair]
             await self._store.do_always(
-                self._home, "HSET", keys.checkpoints(self._home), *pairs, promised=True
+                self._home, "HSET", keys.checkpoints(self._home), *pairs, replicated=True
             )
         for crawl, number, kept in values:
             await self._values(crawl, number, kept)
@@ -186,7 +186,7 @@ class RedisFrontier(RedisHosts):
         stale = []
         for chunk in chunks(settlements, MOST_LEASES):
             arguments = packing.pack_settlements([(self._opened[one.lease.crawl], one) for one in chunk])
-            answers = await self._store.run(self._scripts.settle, tag, arguments, promised=True)
+            answers = await self._store.run(self._scripts.settle, tag, arguments, replicated=True)
             for settlement, accepted in zip(chunk, answers.decode(), strict=True):
                 self._hand.lose(self._id(settlement.lease))
                 if accepted != "1":
@@ -230,7 +230,7 @@ class RedisFrontier(RedisHosts):
         accepted = []
         for chunk in chunks(acknowledgements, MOST_LEASES):
             frame = packing.pack_acknowledgements([(self._opened[one.crawl], one) for one in chunk])
-            answers = await self._store.run(self._scripts.acknowledge, tag, [frame], promised=True)
+            answers = await self._store.run(self._scripts.acknowledge, tag, [frame], replicated=True)
             accepted += [one for one, done in zip(chunk, answers.decode(), strict=True) if done == "1"]
         return accepted
 
@@ -247,7 +247,7 @@ class RedisFrontier(RedisHosts):
         again, cursor = 0, b"0"
         while True:
             asked = (crawl, cursor)
-            cursor, number = await self._store.run(self._scripts.reannounce, tag, asked, promised=True)
+            cursor, number = await self._store.run(self._scripts.reannounce, tag, asked, replicated=True)
             again += int(number)
             if cursor == b"0":
                 return again

@@ -17,7 +17,7 @@ class RedisHosts(RedisDeadLetters):
     def __init__(self, store: RedisClient, scripts: Scripts, rota: ShardPicker) -> None:
         super().__init__(store, scripts, rota)
         self._hand = HeldLeases()
-        self._turns = RateTickets(store, scripts.turn)
+        self._turns = RateTickets(store, scripts.rate_ticket)
 
     async def host_set(
         self,
@@ -43,7 +43,7 @@ class RedisHosts(RedisDeadLetters):
         tag = self._store.tag_of(host)
         arguments = ["" if one is None else one for one in given]
         told = await self._store.run(
-            self._scripts.host_set, tag, [host, *arguments, self._hand.take_landed(tag)], promised=True
+            self._scripts.host_set, tag, [host, *arguments, self._hand.take_landed(tag)], replicated=True
         )
         self._rota.wake(self._store.shard_of(host))
         return view_of(told, self._names)

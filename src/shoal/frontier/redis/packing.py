@@ -177,7 +177,7 @@ def pack_names(names: Iterable[str]) -> bytes:
 
 
 def pack_paces(paces: Mapping[str, Pace]) -> bytes:
-    """Pack the hosts that have a pace of their own within a crawl, for terms_set.lua."""
+    """Pack the hosts that have a pace of their own within a crawl, for crawl_options_set.lua."""
     packed = bytearray(struct.pack(">H", len(paces)))
     for host, pace in paces.items():
         packed += _short(host) + struct.pack(

@@ -28,7 +28,7 @@ from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack
 from shoal.redis_client import RedisClient
-from shoal.redis_client.fan_out import together
+from shoal.redis_client.fan_out import fan_out
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ class RedisReader:
         return sum(int(count or 0) for count in found)
 
     async def _everywhere(self, calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-        return await together(calls)
+        return await fan_out(calls)
 
     # --- requests --------------------------------------------------------------------------------
 

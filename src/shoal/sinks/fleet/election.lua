@@ -1,13 +1,12 @@
-#!lua flags=allow-oom
 -- Elect a worker as the writer of an output for a term, renew its term, or end it.
 -- ARGV: number of the crawl, output, holder, term in ms (0: end it), node ('': any), an id for the output if it is new.
 -- Returns ms to wait (0: the holder is the writer; -1: the output belongs to another node; -2: the crawl was deleted)
 -- and the id of the output, or the name of the other node.
 
 local tag = string.sub(KEYS[1], 1, -3)
-local writers = tag .. ':writer:' .. ARGV[1]
+local writers = tag .. WRITER_KEY .. ARGV[1]
 -- A writer that does not know yet that the crawl was deleted must not create keys for it.
-if redis.call('HEXISTS', tag .. ':c', ARGV[1]) == 0 then
+if redis.call('HEXISTS', tag .. CRAWL_OPTIONS_KEY, ARGV[1]) == 0 then
   return {-2, ''}
 end
 local NODE, NAME, HOLDER, DEADLINE = 'node ' .. ARGV[2], 'name ' .. ARGV[2], 'holder ' .. ARGV[2], 'until ' .. ARGV[2]

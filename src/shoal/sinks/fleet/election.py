@@ -12,9 +12,9 @@ name.
 import logging
 import os
 import time
-from importlib import resources
 
-from shoal.redis_client import RedisClient, Script
+from shoal.redis_client import RedisClient
+from shoal.redis_client.script import load_script
 from shoal.sinks.registry import ResolvedOutput
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 TERM_S = 15.0  # after which another worker is elected for an output whose writer has died
 _ELSEWHERE_RETRY_S = 60.0  # a file rarely moves to another machine, and a deleted crawl stays deleted
 _DELETED = -2  # election.lua
-_SCRIPT = Script("election", resources.files("shoal.sinks.fleet").joinpath("election.lua").read_text())
+_SCRIPT = load_script("shoal.sinks.fleet", "election")
 
 
 class Election:
@@ -48,15 +48,15 @@ class Election:
         self._until = 0.0  # monotonic
         self.owner = ""  # the id of the output in the store; another store or crawl has another one
         self.elsewhere = ""  # the machine that the output belongs to, if it is another one
-        self.line = f"output {crawl} {self._output}"  # name of the connection for calls that block
+        self.connection = f"output {crawl} {self._output}"  # name of the connection for calls that block
 
-    async def acquire(self, *, lasting: bool = False) -> float:
+    async def acquire(self, *, durable: bool = False) -> float:
         """Become the writer, or stay it; return 0, or the seconds after which to try again.
 
-        `lasting`: return only when the store cannot lose the id of the output any more.
+        `durable`: return only when the store cannot lose the id of the output any more.
         """
         started = time.monotonic()
-        wait = await self._ask(self._term_s, lasting=lasting)
+        wait = await self._ask(self._term_s, durable=durable)
         # Counted from before the call, so that the term here never ends later than in the store.
         self._until = started + self._term_s if not wait else 0.0
         return wait
@@ -80,7 +80,7 @@ class Election:
         self._until = 0.0
         await self._ask(0.0)
 
-    async def _ask(self, term_s: float, *, lasting: bool = False) -> float:
+    async def _ask(self, term_s: float, *, durable: bool = False) -> float:
         arguments = (
             self._crawl,
             self._output,
@@ -89,8 +89,10 @@ class Election:
             self._node,
             os.urandom(8).hex(),
         )
-        if lasting:
-            answers = await self._store.run_lasting(_SCRIPT, {self._tag: arguments}, line=self.line)
+        if durable:
+            answers = await self._store.run_durable(
+                _SCRIPT, {self._tag: arguments}, connection=self.connection
+            )
             wait_ms, answer = answers[self._tag]
         else:
             wait_ms, answer = await self._store.run(_SCRIPT, self._tag, arguments)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from shoal.model.errors import Rejected, ShoalError
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, key_names
 from shoal.sinks.fleet.checkpointed import read_position
 from shoal.sinks.fleet.writer import item_streams
 from shoal.sinks.names import public_name
@@ -32,7 +32,7 @@ class OutputProgress:
 async def ever_written(store: RedisClient, crawl: int) -> list[str]:
     """Return every output that a crawl has had, including those that a later submit has left out."""
     tag = store.tag(crawl % store.shards)
-    fields = await store.do(tag, "HKEYS", f"{tag}:writer:{crawl}")
+    fields = await store.do(tag, "HKEYS", key_names.writer(tag, crawl))
     return sorted(name.decode().removeprefix("name ") for name in fields if name.startswith(b"name "))
 
 
@@ -45,7 +45,7 @@ async def unfinished(store: RedisClient, crawl: int, outputs: Sequence[str], *, 
     for output in outputs:
         name = public_name(output)
         fields = (f"holder {name}", f"node {name}")
-        holder, home = await store.do(tag, "HMGET", f"{tag}:writer:{crawl}", *fields)
+        holder, home = await store.do(tag, "HMGET", key_names.writer(tag, crawl), *fields)
         if holder is not None and home in (None, node.encode()):  # None: a shared output
             return True
     return False
@@ -82,7 +82,7 @@ async def output_progress(store: RedisClient, crawl: int, output: str, *, node: 
 async def _writer(store: RedisClient, crawl: int, name: str) -> tuple[str, str]:
     """Return the node that an output belongs to (empty: shared) and its id in the store (empty: none yet)."""
     tag = store.tag(crawl % store.shards)
-    found = await store.do(tag, "HMGET", f"{tag}:writer:{crawl}", f"node {name}", f"name {name}")
+    found = await store.do(tag, "HMGET", key_names.writer(tag, crawl), f"node {name}", f"name {name}")
     node, owner = (b"" if value is None else value for value in found)
     return node.decode(), owner.decode()
 
@@ -91,7 +91,7 @@ async def _marks(store: RedisClient, crawl: int, name: str) -> dict[int, str]:
     """Return, by shard, the position of an output that the store has."""
     found = {}
     for shard, tag in enumerate(store.tags()):
-        mark = await store.do(tag, "HGET", f"{tag}:written:{crawl}", name)
+        mark = await store.do(tag, "HGET", key_names.written(tag, crawl), name)
         if mark is not None:
             found[shard] = mark.decode()
     return found

@@ -43,15 +43,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from importlib import resources
 from typing import TypeVar
 
 import msgspec
 
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import Item
-from shoal.redis_client import RedisClient, Script
-from shoal.redis_client.fan_out import together
+from shoal.redis_client import RedisClient, key_names
+from shoal.redis_client.fan_out import fan_out
+from shoal.redis_client.script import load_script
 from shoal.redis_client.streams import START, ShardStreams, StreamEntry
 from shoal.sinks.contract import CheckpointedSink
 from shoal.sinks.files import foreign_output
@@ -70,7 +70,7 @@ HANDOVER_FRACTION = 1 / 5  # of a term, in which a writer that has failed lets s
 _LOG_INTERVAL_S = 60.0  # between two log lines about the same failure
 STOP_GRACE_S = 5.0  # for writing the remaining items when the writer is asked to stop
 _RECENT_S = 5.0  # after the last item, during which the state still is WRITING
-_SCRIPT = Script("written", resources.files("shoal.sinks.fleet").joinpath("written.lua").read_text())
+_SCRIPT = load_script("shoal.sinks.fleet", "written")
 _unpack = msgspec.msgpack.Decoder(list[Item]).decode
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ class WriterState(StrEnum):
 
 def item_streams(store: RedisClient, crawl: int) -> ShardStreams:
     """Return the item streams of a crawl; their entries are what some output does not have yet."""
-    return ShardStreams(store, f"items:{crawl}")
+    return ShardStreams(store, partial(key_names.items, crawl=crawl))
 
 
 class OutputWriter:
@@ -205,7 +205,7 @@ class OutputWriter:
                 raise foreign_output(self._name)
         # The position will contain the id of the output: if the store lost the id, the output would be
         # foreign.
-        if await self._election.acquire(lasting=True):
+        if await self._election.acquire(durable=True):
             return False
         self._positions = {}
         await _in(thread, partial(self._start, sink))
@@ -271,16 +271,14 @@ class OutputWriter:
             await self._store.run(_SCRIPT, self._store.tag(shard), self._arguments(shard))
             self._sent[shard] = position
 
-        await together(
-            send(shard) for shard in shards if self._sent.get(shard) != self._shard_position(shard)
-        )
+        await fan_out(send(shard) for shard in shards if self._sent.get(shard) != self._shard_position(shard))
 
     async def _make_durable(self, entries: Sequence[StreamEntry]) -> None:
         """Wait until the shards cannot lose the entries, nor any other that they have now."""
         calls = {
             self._store.tag(shard): self._arguments(shard, last) for shard, last in _last(entries).items()
         }
-        ends = await self._store.run_lasting(_SCRIPT, calls, line=self._election.line)
+        ends = await self._store.run_durable(_SCRIPT, calls, connection=self._election.connection)
         for shard in _last(entries):
             self._durable[shard] = ends[self._store.tag(shard)].decode()
             self._sent[shard] = self._shard_position(shard)

@@ -1,4 +1,3 @@
-#!lua flags=allow-oom
 -- Store the position of an output in this shard, and drop the entries that every output of the crawl has.
 -- ARGV: number of the crawl, output, position, an entry that is about to be written ('': none), all outputs of the
 -- crawl. Positions never decrease. Returns the last entry of the stream; 0-0 if the stream is empty, or if the entry
@@ -7,11 +6,11 @@
 
 local tag = string.sub(KEYS[1], 1, -3)
 -- A deleted crawl has no keys, and must not get new ones.
-if redis.call('HEXISTS', tag .. ':c', ARGV[1]) == 0 then
+if redis.call('HEXISTS', tag .. CRAWL_OPTIONS_KEY, ARGV[1]) == 0 then
   return '0-0'
 end
-local items = tag .. ':items:' .. ARGV[1]
-local marks = tag .. ':written:' .. ARGV[1]
+local items = tag .. ITEMS_KEY .. ARGV[1]
+local marks = tag .. WRITTEN_KEY .. ARGV[1]
 
 local function id_parts(id)
   local ms, seq = string.match(id, '^(%d+)-(%d+)$')

@@ -35,8 +35,8 @@ class SmallScripts(Scripts):
     def fragment(self, name: str) -> str:
         text = super().fragment(name)
         if name == "spilled":
-            assert "WANTED_BELOW = 1000" in text
-            return text.replace("WANTED_BELOW = 1000", f"WANTED_BELOW = {LOW}")
+            assert "REFILL_BELOW = 1000" in text
+            return text.replace("REFILL_BELOW = 1000", f"REFILL_BELOW = {LOW}")
         return text
 
 

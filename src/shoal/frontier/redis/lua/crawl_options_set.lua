@@ -1,22 +1,23 @@
--- terms_set.lua: write down what a crawl asks for; what is not given stays as it was.
+-- crawl_options_set.lua: store the options of a crawl; what is not passed stays unchanged.
 --
+-- KEYS[1]  T:m
 -- ARGV     crawl, its name, 1 if it may be new here; then interval, burst, concurrency, crashes that kill, budget,
---          paused, and the rules for slowing down: threshold, reach, at least, window, floor, ceiling (each "": not
---          given); hosts that have another pace: >H number, each s1 host, >dHH interval, burst, concurrency
--- returns  1 if hosts have to follow a change, 0 if not, -1 if there is no such crawl
+--          paused, and the rules for slowing down: threshold, reach, at least, window, floor, ceiling (each "":
+--          unchanged); hosts that have another pace: >H number, each s1 host, >dHH interval, burst, concurrency
+-- returns  1 if hosts have to be refreshed (refresh_hosts.lua), 0 if not, -1 if there is no such crawl
 
 local crawl = tonumber(ARGV[1])
-local USUAL = {
+local DEFAULTS = {
   name = ARGV[2], interval = 0.5, burst = 1, concurrency = 4, max_crashes = 3, budget = 0, paused = 0, named = 0,
   rules = {threshold = 0.02, reach = 9, at_least = 20, window = 100, floor = 0.1, ceiling = 60},
 }
-local TERMS_GIVEN = {'interval', 'burst', 'concurrency', 'max_crashes', 'budget', 'paused'}
-local RULES_GIVEN = {'threshold', 'reach', 'at_least', 'window', 'floor', 'ceiling'}
+local OPTION_NAMES = {'interval', 'burst', 'concurrency', 'max_crashes', 'budget', 'paused'}
+local RULE_NAMES = {'threshold', 'reach', 'at_least', 'window', 'floor', 'ceiling'}
 local PACE = {interval = true, burst = true, concurrency = true}
 
-local known = terms_of(crawl)
+local known = options_of(crawl)
 if not known and ARGV[3] ~= '1' then return -1 end
-local terms, changed = known or USUAL, false
+local options, changed = known or DEFAULTS, false
 
 local function merge(into, names, first, concerns)
   for i, name in ipairs(names) do
@@ -28,7 +29,7 @@ local function merge(into, names, first, concerns)
   end
 end
 
--- Replace the hosts that have another pace: the new ones first, then the others are struck off.
+-- Replace the hosts that have another pace: add the new ones first, then delete the others.
 local function name_hosts(frame)
   local key = tag .. ':hc:' .. crawl
   local others, named, number, position = {}, {}, parse('>H', frame)
@@ -44,13 +45,13 @@ local function name_hosts(frame)
   for host in pairs(others) do gone[#gone + 1] = host end
   call_with('HDEL', key, gone)
   changed = changed or #named + #gone > 0
-  terms.named = #named > 0 and 1 or 0
+  options.named = #named > 0 and 1 or 0
 end
 
 if ARGV[16] ~= '' then name_hosts(ARGV[16]) end
-merge(terms, TERMS_GIVEN, 3, function(name) return PACE[name] end)
-merge(terms.rules, RULES_GIVEN, 9, function() return true end)
-call('HSET', tag .. ':c', crawl, pack_terms(terms))
+merge(options, OPTION_NAMES, 3, function(name) return PACE[name] end)
+merge(options.rules, RULE_NAMES, 9, function() return true end)
+call('HSET', tag .. CRAWL_OPTIONS_KEY, crawl, pack_options(options))
 if not known or not changed then return 0 end
 call('HSET', KEYS[1], 'version', meta.version + 1)
 return 1

@@ -1,7 +1,8 @@
--- mend_leases.lua: give every batch of leases its deadline and its head, and take away what is left of none.
+-- repair_leases.lua: restore the deadline and the head of every batch of leases, and delete the rest of empty batches.
 --
--- ARGV     who has frozen the shard; tokens
--- returns  the tokens of which something was wrong
+-- KEYS[1]  T:m
+-- ARGV     name that froze the shard; tokens
+-- returns  the tokens that had a fault
 
 local wrong = {}
 for i = 2, #ARGV do
@@ -11,7 +12,7 @@ for i = 2, #ARGV do
   local first, mixed = earliest(batch), false
   for _, record in pairs(batch.records) do mixed = mixed or deadline_of(record) ~= first end
   if first == math.huge then
-    -- One that was settled since its name was read leaves neither.
+    -- A batch that was settled since its token was read has neither.
     if call('DEL', batch.key) + call('ZREM', tag .. ':lx', member) > 0 then wrong[#wrong + 1] = member end
   elseif not headed or tonumber(deadline or 0) ~= first or mixed and not batch.mixed then
     call('HSET', batch.key, '_', (mixed and '1' or '0') .. batch.holder)

@@ -1,10 +1,11 @@
--- mend_chunk.lua: strike a chunk off whose members wait in their lane as well.
+-- repair_chunk.lua: unregister a chunk whose members are waiting in their lane as well.
 --
+-- KEYS[1]  T:m
 -- ARGV     crawl, pool, host, chunk id, its members
--- returns  1 if it was
+-- returns  1 if it was unregistered
 --
--- A chunk is spilled and brought back as a whole. So where one of its members waits, either all of them have yet to be
--- removed, or all of them are back; those that are missing have been leased since.
+-- A chunk is spilled and refilled as a whole. So if one of its members is waiting, either none has been removed yet, or
+-- all of them are back; those that are missing have been leased since.
 
 local crawl, id = tonumber(ARGV[1]), ARGV[4]
 local lane = find_lane(host_of(ARGV[3]), crawl, ARGV[2], false)

@@ -1,6 +1,7 @@
--- mend_counts.lua: write down what a recount has found.
+-- repair_counts.lua: write the result of a recount.
 --
--- ARGV     who has frozen the shard; crawl; size of its seen-set ("": as it is); counters and their values, by turns
+-- KEYS[1]  T:m
+-- ARGV     name that froze the shard; crawl; size of its seen-set ("": unchanged); counters and values alternating
 -- returns  1
 
 if ARGV[3] ~= '' then call('HSET', tag .. ':sm:' .. ARGV[2], 'size', ARGV[3]) end

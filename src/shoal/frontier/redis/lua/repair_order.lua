@@ -1,5 +1,6 @@
--- mend_order.lua: let new links of a lane that are out of the order of their list wait among what came back.
+-- repair_order.lua: move new links that are out of the order of their list to the lane's returned requests.
 --
+-- KEYS[1]  T:m
 -- ARGV     crawl, pool, host, band of the list, entries
 -- returns  how many of them were there
 
@@ -8,7 +9,7 @@ if not lane then return 0 end
 local key, moved = fresh_of(lane, tonumber(ARGV[4])), {}
 for i = 5, #ARGV do
   if call('LPOS', key, ARGV[i]) then
-    wait(lane, ARGV[i])
+    enqueue(lane, ARGV[i])
     moved[#moved + 1] = ARGV[i]
   end
 end

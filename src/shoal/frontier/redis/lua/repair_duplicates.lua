@@ -1,10 +1,11 @@
--- mend_twice.lua: leave a request in one place that was found in several.
+-- repair_duplicates.lua: keep a request in one place that was found in several.
 --
+-- KEYS[1]  T:m
 -- ARGV     for each place, the best first: its kind (`hash`, `sorted` or `list`), key, and member
 -- returns  from how many it was removed
 --
--- What was found may have moved on meanwhile: only where it really is in two places is anything removed. Neither hosts
--- nor counters are told; whoever calls this looks after them next.
+-- A request may have moved since it was found: something is removed only if the request really is in two places.
+-- Hosts and counters are not updated; the caller repairs them next.
 
 local PLACES = {
   hash = {'HEXISTS', 'HDEL'},

@@ -1,7 +1,8 @@
--- mend_seen.lua: take in what waits, is out or has died, and was forgotten to have been seen.
+-- repair_seen.lua: add requests to the seen-set that are waiting, leased or dead, and missing there.
 --
+-- KEYS[1]  T:m
 -- ARGV     crawl; for each its fingerprint in decimal, and its hash (seen.lua)
--- returns  how many were taken in
+-- returns  how many were added
 
 local number, seen = 0, seen_of(tag, tonumber(ARGV[1]))
 for i = 2, #ARGV, 2 do

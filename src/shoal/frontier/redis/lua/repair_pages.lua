@@ -1,6 +1,7 @@
--- mend_pages.lua: announce pages again that nobody would be told of.
+-- repair_pages.lua: announce pages again that have no stream entry.
 --
--- ARGV     who has frozen the shard; crawl; fingerprints
+-- KEYS[1]  T:m
+-- ARGV     name that froze the shard; crawl; fingerprints
 -- returns  how many there were
 
 local crawl = tonumber(ARGV[2])

@@ -1,9 +1,9 @@
--- mending.lua: lanes after a script was cut short, looked at as they really are.
+-- repairing.lua: compare a lane with the data, after a script was aborted.
 
--- Set right what a lane is said to hold; say whether it was wrong.
-local function look_into(lane)
+-- Correct what the host records of a lane; return whether it was wrong.
+local function rescan_lane(lane)
   local suspect, fresh, best = lane[LANE_FLAGS] % 2 == SUSPECT, 0, EMPTY
-  for band = suspect and -1 or LOWEST_BAND, 0, -1 do  -- suspects are in no list
+  for band = suspect and -1 or LOWEST_BAND, 0, -1 do  -- suspects are never in lists
     if call('EXISTS', fresh_of(lane, band)) == 1 then fresh, best = fresh + 2 ^ band, band end
   end
   local back = call('ZRANGE', returned_of(lane), 0, 0)[1]
