@@ -22,7 +22,7 @@ import msgspec
 
 from shoal.archive.names import file_name
 from shoal.archive.reader import ArchiveReader
-from shoal.archive.registry import place_segments
+from shoal.archive.registry import choose_location
 from shoal.archive.retention import expire
 from shoal.archive.writer import ArchiveWriter, WriteRules
 from shoal.engine.crawl_options import frontier_options
@@ -89,7 +89,7 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
         rejects = MultiSink(rejected, fsync=settings.crawl.fsync, overwrite=plan.fresh)
         stack.callback(rejects.close)
         rejects.restore(await frontier.checkpoint(rejects_key(name)))
-        segments = place_segments(store.archive / file_name(name), settings.archive.location, name)
+        segments = choose_location(store.archive / file_name(name), settings.archive.location, name)
         if settings.archive.keep_days:
             expire(segments, keep_days=settings.archive.keep_days, today=datetime.now(UTC).date())
         rules = write_rules(name, settings)

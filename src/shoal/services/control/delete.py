@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from shoal.archive.names import file_name
-from shoal.archive.registry import place_below, place_in
+from shoal.archive.registry import crawl_location, folder_location
 from shoal.engine.outputs import archive_key, rejects_file, rejects_key, sinks_key
 from shoal.frontier.results import Counts
 from shoal.frontier.sqlite import SqliteFrontier
@@ -86,7 +86,7 @@ class FolderCrawl:
         if (owner := folder.owner()) is not None:
             raise StoreBusy(f"{folder.path} is in use by {owner}")
         rejects = [str(path)] if (path := rejects_file(folder, crawl)).exists() else []
-        archive = place_in(folder.archive / file_name(crawl))
+        archive = folder_location(folder.archive / file_name(crawl))
         return cls(folder, _belongings(crawl, counts, [*written, *rejects], archive))
 
     async def forget(self) -> None:
@@ -183,7 +183,7 @@ def _archive(crawl: str, record: "CrawlRecord | None") -> str:
     from shoal.stores.redis.submitted import FOLDER
 
     location = _location(record)
-    return place_below(location, crawl) if location else f"{FOLDER}/archive/{file_name(crawl)}"
+    return crawl_location(location, crawl) if location else f"{FOLDER}/archive/{file_name(crawl)}"
 
 
 def _location(record: "CrawlRecord") -> str:

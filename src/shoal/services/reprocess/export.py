@@ -109,7 +109,7 @@ async def _export_pages(holdings: CrawlPages, plan: ExportPlan, report: Exported
         chosen = _chosen(holdings, plan.selection, report, None, reads=True)
         async with aclosing(chosen):
             async for kept in chosen:
-                file.write(holdings.archive.packed(kept.page.ref))
+                file.write(holdings.archive.raw_records(kept.page.ref))
                 report.pages += 1
     report.unreadable += holdings.unreadable
 

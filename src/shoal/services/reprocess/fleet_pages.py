@@ -19,9 +19,9 @@ from pathlib import Path
 from shoal.archive.errors import PageDamaged
 from shoal.archive.read_ahead import ReadAhead
 from shoal.archive.reader import ArchiveReader, Damage
-from shoal.archive.records import ArchivedResponse, WarcRecord, parse_answer
+from shoal.archive.records import ArchivedResponse, WarcRecord, parse_response
 from shoal.archive.registry import open_segments
-from shoal.archive.request_metadata import read_asked
+from shoal.archive.request_metadata import parse_metadata
 from shoal.fetch.http.decode import decode_archived
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured
@@ -176,7 +176,7 @@ def _entries(archive: ArchiveReader) -> Iterator[tuple[int, PageRecord] | Damage
         ref, record = found
         try:
             if record.kind in ("response", "revisit"):
-                answered = ref, parse_answer(record)
+                answered = ref, parse_response(record)
             elif record.kind == "request" and answered is not None:
                 (at, answer), answered = answered, None
                 yield _fingerprint(answer, record), PageRecord(at, answer.status, answer.fetched_at)
@@ -185,5 +185,5 @@ def _entries(archive: ArchiveReader) -> Iterator[tuple[int, PageRecord] | Damage
 
 
 def _fingerprint(answer: ArchivedResponse, request: WarcRecord) -> int:
-    method = read_asked(answer.url, answer.asked).method
+    method = parse_metadata(answer.url, answer.request_metadata).method
     return fingerprint_of(method, answer.url, request.block.partition(b"\r\n\r\n")[2])
