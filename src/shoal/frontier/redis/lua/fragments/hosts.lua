@@ -242,7 +242,8 @@ local function lane_keys(crawl, pool)
   if not keys then
     local ending = ':' .. crawl .. ':' .. pool
     keys = {schedule = tag .. ':li' .. ending, suspect_schedule = tag .. ':xli' .. ending,
-      fresh = tag .. ':q' .. ending .. ':', returned = tag .. ':w' .. ending .. ':', suspects = tag .. ':x' .. ending .. ':', bands = {}}
+      fresh = tag .. ':q' .. ending .. ':', returned = tag .. ':w' .. ending .. ':',
+      suspects = tag .. ':x' .. ending .. ':', bands = {}}
     pools[pool] = keys
   end
   return keys
