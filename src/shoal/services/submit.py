@@ -24,14 +24,13 @@ from shoal.frontier.redis.chunks import open_chunks
 from shoal.frontier.redis.scripts import SCRIPTS
 from shoal.frontier.redis.seen import Approximate
 from shoal.frontier.redis.spill import Spilling
-from shoal.model.errors import Misconfigured
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
 from shoal.redis_client import RedisClient
 from shoal.services.backpressure import Backpressure, BackpressuredFrontier
-from shoal.sinks.names import STDOUT, is_database, shown
-from shoal.sinks.registry import check
+from shoal.sinks.fleet.checkpointed import check_fleet_output
+from shoal.sinks.names import public_name
 from shoal.spider.source import SpiderDescription, SpiderFile, SpiderSource
 from shoal.stores.redis.crawls import CrawlRecord, Crawls
 from shoal.stores.redis.submitted import FOLDER
@@ -91,7 +90,7 @@ class _Submission:
         self._jar = CookieJar()
         self._jar.put(cookies_of(self._settings.crawl, self._seeds), time.time())
         outputs = plan.outputs or (f"{FOLDER}/items/{file_name(self._name)}.jsonl",)
-        self._outputs = tuple(map(_output, outputs))
+        self._outputs = tuple(map(check_fleet_output, outputs))
         self._crawls = Crawls(store)
         # The tail of a long list goes where workers put theirs.
         spilling = Spilling(store, SCRIPTS, open_chunks(self._settings.archive.location))
@@ -115,7 +114,7 @@ class _Submission:
             self._changed,
             new,
             known,
-            tuple(map(shown, self._outputs)),
+            tuple(map(public_name, self._outputs)),
             self._spider.version,
         )
 
@@ -178,11 +177,3 @@ def _portable(plan: CrawlPlan) -> SpiderSource:
 
 def _text(plan: CrawlPlan) -> bytes:
     return Path(plan.source.path).read_bytes() if isinstance(plan.source, SpiderFile) else b""
-
-
-def _output(output: str) -> str:
-    """Spell a file so that it is the same one from every folder."""
-    if output == STDOUT:
-        raise Misconfigured("output -: a fleet has no standard output; name a file or a database")
-    check(output)
-    return output if is_database(output) else str(Path(output).absolute())
