@@ -6,10 +6,11 @@ import typer
 import typer.main
 
 from shoal import __version__
-from shoal.cli import demo
+
 from shoal.cli.commands import (
     crawl,
     delete,
+    demo,
     dlq,
     doctor,
     export,
