@@ -1,18 +1,18 @@
-"""`shoal demo`: a shop to crawl, on this machine, while you watch."""
+"""`shoal demo`: crawl a small shop on this machine and watch."""
 
 from shoal.cli.input.options import Json, Quiet, examples
 
 EXAMPLES = examples(
     ("Watch", "shoal demo"),
-    ("Look at what it made", "shoal status --store shoal-demo"),
+    ("Inspect the result", "shoal status --store shoal-demo"),
 )
 
 
 def command(quiet: Quiet = False, json: Json = False) -> int:
     """Crawl a small shop on this machine, and watch.
 
-    Takes about 15 seconds; nothing leaves your computer. What it makes is in ./shoal-demo, afresh each time.
+    Takes about 15 seconds and sends nothing beyond this machine. Replaces ./shoal-demo.
     """
-    from shoal.cli.demo.visit import visit
+    from shoal.cli.demo.visit import crawl_shop
 
-    return visit(quiet=quiet, json=json)
+    return crawl_shop(quiet=quiet, json=json)
