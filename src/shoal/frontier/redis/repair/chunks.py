@@ -16,7 +16,7 @@ async def mend_chunks(shard: Shard, crawl: int, known: set[int]) -> None:
             for id in await shard.do("ZRANGE", keys.chunks(shard.tag, crawl, lane.pool, host.name), 0, -1):
                 members = await _members(shard, crawl, id)
                 if _has_any(members, known) and await shard.run(
-                    shard.scripts.mend_chunk, crawl, lane.pool, host.name, id, *members
+                    shard.scripts.repair_chunk, crawl, lane.pool, host.name, id, *members
                 ):
                     shard.findings.note(
                         "a chunk whose requests wait in their lane as well", f"{host.name} {lane.pool}"

@@ -16,7 +16,7 @@ async def mend_counters(shard: Shard, name: str, crawl: int) -> None:
     changes = corrected(told, found)
     size: int | str = "" if found.seen is None else found.seen
     pairs = [part for pair in changes.items() for part in pair]
-    await shard.run_frozen(shard.scripts.mend_counts, crawl, size, *pairs)
+    await shard.run_frozen(shard.scripts.repair_counts, crawl, size, *pairs)
     for counter, count in changes.items():
         shard.findings.note_counter(name, counter, by=count - told.get(counter, 0))
 

@@ -43,6 +43,6 @@ async def _mend(
         for name in some:
             lanes = b"".join(lane.packed() for lane in loose.get(name, ()))
             arguments += [name, wire.get(name, 0), lanes]
-        wrong = await shard.run_frozen(shard.scripts.mend_hosts, *arguments)
+        wrong = await shard.run_frozen(shard.scripts.repair_hosts, *arguments)
         for host, pool, what in zip(wrong[::3], wrong[1::3], wrong[2::3], strict=True):
             shard.findings.note(WRONG[what.decode()], f"{host.decode()} {pool.decode()}".strip())

@@ -16,7 +16,7 @@ async def mend_leases(shard: Shard, tokens: set[str]) -> Counter[str]:
     dated = {token.decode() async for token, _ in shard.slices.sorted(keys.deadlines(shard.tag))}
     every = sorted(dated | tokens, key=int)
     for some in chunks(every, BATCHES_AT_ONCE):
-        wrong = await shard.run_frozen(shard.scripts.mend_leases, *some)
+        wrong = await shard.run_frozen(shard.scripts.repair_leases, *some)
         shard.findings.note(
             "a batch of leases without its deadline, or a deadline without its batch", number=len(wrong)
         )

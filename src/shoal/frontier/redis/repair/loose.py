@@ -23,7 +23,7 @@ class LooseLane(NamedTuple):
     pool: str
 
     def packed(self) -> bytes:
-        """Pack it for mend_hosts.lua."""
+        """Pack it for repair_hosts.lua."""
         pool = self.pool.encode()
         return struct.pack(">IBB", self.crawl, self.suspect, len(pool)) + pool
 

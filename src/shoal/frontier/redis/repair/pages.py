@@ -18,7 +18,7 @@ async def mend_announcements(shard: Shard, name: str, crawl: int) -> None:
     announced = await _take_back_others(shard, name, held)
     untold = [fp for fp, id in held.items() if id not in announced]
     for some in chunks(untold, PAGES_AT_ONCE):
-        await shard.run_frozen(shard.scripts.mend_pages, crawl, *some)
+        await shard.run_frozen(shard.scripts.repair_pages, crawl, *some)
         shard.findings.note("a page to be parsed that nobody would be told of", number=len(some))
 
 

@@ -22,7 +22,7 @@ DEAD, PARSING, LEASED, DELAYED, RETURNED, FRESH = range(6)  # the best place fir
 class Place(NamedTuple):
     fingerprint: int
     rank: tuple[int, int]
-    kind: str  # as mend_twice.lua has it
+    kind: str  # as repair_duplicates.lua has it
     key: str
     member: bytes
 
@@ -60,10 +60,10 @@ class Places:
         arguments: list[ScriptArgument] = [self._crawl]
         for fp in fingerprints:
             arguments += [str(fp), seen_hash(fp)]
-        return int(await self._shard.run(self._shard.scripts.mend_seen, *arguments))
+        return int(await self._shard.run(self._shard.scripts.repair_seen, *arguments))
 
     async def _reorder(self) -> int:
-        reordered, script = 0, self._shard.scripts.mend_order
+        reordered, script = 0, self._shard.scripts.repair_order
         for (host, pool, band), entries in self._disorder.items():
             for some in chunks(entries, MOVED_AT_ONCE):
                 reordered += await self._shard.run(script, self._crawl, pool, host, band, *some)
@@ -82,7 +82,7 @@ class Places:
             arguments: list[ScriptArgument] = []
             for place in sorted(places, key=lambda one: one.rank):
                 arguments += [place.kind, place.key, place.member]
-            removed += await self._shard.run(self._shard.scripts.mend_twice, *arguments)
+            removed += await self._shard.run(self._shard.scripts.repair_duplicates, *arguments)
         return removed
 
     async def _all(self) -> AsyncIterator[Place]:
