@@ -31,9 +31,8 @@ class PluginGroup(TyperGroup):
         """Return a command by name; raise `Misconfigured` if its package cannot be loaded."""
         if cmd_name in self.commands:
             return self.commands[cmd_name]
-        for entry in find_entry_points(name=cmd_name):
-            return load_command(entry)
-        return None
+        found = next((entry for entry in find_entry_points() if entry.name == cmd_name), None)
+        return None if found is None else load_command(found)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help with the commands of other packages in a separate panel."""
@@ -48,10 +47,10 @@ class PluginGroup(TyperGroup):
         super().format_help(ctx, formatter)
 
 
-def find_entry_points(**selection: str) -> "Iterable[EntryPoint]":
+def find_entry_points() -> "Iterable[EntryPoint]":
     from importlib.metadata import entry_points  # here, because most commands do not need it
 
-    return entry_points(group=GROUP, **selection)
+    return entry_points(group=GROUP)
 
 
 def load_command(entry: "EntryPoint") -> TyperCommand | TyperGroup:
