@@ -95,7 +95,7 @@ def test_the_help_warns_once_about_each_command_that_cannot_be_used(site: Path) 
         "shoal: command number of package shoal-broken",
     ]
     assert "cannot be loaded: ModuleNotFoundError: No module named 'a_module_that" in warnings[0]
-    assert "is ignored: Shoal has a command of that name" in warnings[1]
+    assert "is ignored: another command has that name" in warnings[1]
     assert "not a function or a typer.Typer" in warnings[3]
 
 

@@ -38,7 +38,7 @@ class PluginGroup(TyperGroup):
         """Print the help with the commands of other packages in a separate panel."""
         for entry in sorted(find_entry_points(), key=lambda one: one.name):
             if entry.name in self.commands:
-                print_message(f"{describe(entry)} is ignored: Shoal has a command of that name")
+                print_message(f"{describe(entry)} is ignored: another command has that name")
                 continue
             try:
                 self.add_command(load_command(entry), entry.name)
