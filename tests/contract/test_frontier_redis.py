@@ -246,7 +246,7 @@ async def test_only_whom_a_page_was_given_to_can_end_it(bench: RedisBench) -> No
     assert (await bench.store.do(tag, "XPENDING", stream, PARSE_GROUP))[0] == 0
 
 
-async def test_a_dropped_crawl_leaves_nothing_behind(bench: RedisBench) -> None:
+async def test_a_deleted_crawl_leaves_nothing_behind(bench: RedisBench) -> None:
     before = set(await bench.store.do(bench.store.tag(0), "KEYS", f"{bench.store.tag(0)}:*"))
     worker = await bench.another()
     await worker.crawls.open("d", pace=UNLIMITED, host_budget=1000, hosts={"a.test": Pace()})
@@ -271,7 +271,7 @@ async def test_a_dropped_crawl_leaves_nothing_behind(bench: RedisBench) -> None:
     after = set(await bench.store.do(bench.store.tag(0), "KEYS", f"{bench.store.tag(0)}:*"))
     kept = {b"h", b"clock", b"pages", b"crawls"}  # hosts keep their pace; a stream keeps its last id
     assert {key.rpartition(b"}:")[2] for key in after - before} <= kept | {b"ca:w"}
-    with pytest.raises(Misconfigured, match="dropped"):
+    with pytest.raises(Misconfigured, match="deleted"):
         await worker.add("d", [link("new")])
 
 
