@@ -2,7 +2,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.contract.frontiers import BACKENDS, FLEETS, UNLIMITED, AnyFrontier, Bench
+from tests.contract.frontiers import BACKENDS, FLEETS, SEVERAL_SERVERS, UNLIMITED, AnyFrontier, Bench
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -10,7 +10,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "bench" in metafunc.fixturenames and not hasattr(metafunc.module, "bench"):
         embedded = metafunc.definition.get_closest_marker("embedded")
         meant = BACKENDS.keys() - FLEETS if embedded else BACKENDS.keys()
-        metafunc.parametrize("bench", sorted(meant), indirect=True)
+        several = pytest.mark.needs_cluster  # servers, of which only the name is known to the test
+        kinds = [
+            pytest.param(kind, marks=several if kind in SEVERAL_SERVERS else ()) for kind in sorted(meant)
+        ]
+        metafunc.parametrize("bench", kinds, indirect=True)
 
 
 @pytest.fixture

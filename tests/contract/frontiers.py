@@ -89,6 +89,7 @@ def fleet(kind: str) -> Callable[[Path], AbstractAsyncContextManager[Bench]]:
     return lambda _: redis_bench(kind, ManualClock())
 
 
+SEVERAL_SERVERS = ("sentinel", "cluster")
 FLEETS = ("valkey", "redis", "sentinel", "cluster")  # without an owner, whose death would be an event
 BACKENDS: dict[str, Callable[[Path], AbstractAsyncContextManager[Bench]]] = {
     "memory": memory,

@@ -4,24 +4,19 @@ Servers serve all tests of a process; each test has a namespace of its own. The 
 in place of clock.lua, written before a script runs: nothing that is shipped can be told what time it is.
 """
 
-import asyncio
-import atexit
 import itertools
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from pathlib import Path
-from tempfile import mkdtemp
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 from tests.contract.clock import ManualClock
-from tests.servers.redis import RedisServer, cluster, redis_program, sentinels, valkey_program
+from tests.servers.shared import shared_redis
 
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.scripts import Scripts
 from shoal.model.outcome import Lease
 from shoal.redis_client import RedisClient, Script, ScriptArgument
-from shoal.redis_client.errors import CallFailed
 
 MANUAL_CLOCK = """
 local function read_clock()
@@ -29,9 +24,7 @@ local function read_clock()
 end
 """
 SCRIPTS = Scripts(clock=MANUAL_CLOCK)
-T = TypeVar("T")
 
-_servers: dict[str, "Servers"] = {}
 _namespaces = (f"test{number}" for number in itertools.count())
 
 
@@ -48,75 +41,6 @@ class ClockedStore(RedisClient):
             self.told[tag] = self.clock()
             await self.do(tag, "SET", f"{tag}:clock", repr(self.clock()))
         return await super().run(script, tag, args, promised=promised)
-
-
-class Servers:
-    """Servers of one kind that all tests of this process share."""
-
-    def __init__(self, dsn: str, masters: Callable[[], Awaitable[Sequence[RedisServer]]]) -> None:
-        self.dsn = dsn
-        self._masters = masters
-
-    async def ask(self, *command: str | int) -> None:
-        """Send a command to whichever master it concerns."""
-        for master in await self._masters():
-            with suppress(CallFailed):  # MOVED: another one's
-                await master.ask(*command)
-
-    async def flush(self) -> None:
-        for master in await self._masters():
-            await master.ask("FLUSHALL")
-
-
-async def servers(kind: str) -> Servers:
-    if kind not in _servers:
-        # In a loop that is never closed: the end of a test must not be the end of the servers.
-        _servers[kind] = await asyncio.to_thread(_forever.run_until_complete, STARTERS[kind]())
-    return _servers[kind]
-
-
-async def _one(program: Callable[[], str]) -> Servers:
-    started = RedisServer(program(), Path(mkdtemp(prefix="shoal-redis-")))
-    atexit.register(started.kill)
-    await started.begin()
-
-    async def masters() -> Sequence[RedisServer]:
-        return [started]
-
-    return Servers(started.dsn, masters)
-
-
-async def _sentinels() -> Servers:
-    found = await _entered(sentinels(Path(mkdtemp(prefix="shoal-sentinel-"))))
-
-    async def masters() -> Sequence[RedisServer]:
-        return [await found.master()]
-
-    for server in (*found.servers, *found.sentinels):
-        atexit.register(server.kill)
-    return Servers(found.dsn, masters)
-
-
-async def _cluster() -> Servers:
-    found = await _entered(cluster(Path(mkdtemp(prefix="shoal-cluster-"))))
-    for server in found.servers:
-        atexit.register(server.kill)
-    return Servers(found.dsn, found.masters)
-
-
-async def _entered(manager: AbstractAsyncContextManager[T]) -> T:
-    _managers.append(manager)
-    return await manager.__aenter__()
-
-
-_forever = asyncio.new_event_loop()
-_managers: list[AbstractAsyncContextManager[Any]] = []  # kept, or they would be left when they are collected
-STARTERS: dict[str, Callable[[], Coroutine[Any, Any, Servers]]] = {
-    "valkey": lambda: _one(valkey_program),
-    "redis": lambda: _one(redis_program),
-    "sentinel": _sentinels,
-    "cluster": _cluster,
-}
 
 
 class RedisBench:
@@ -142,7 +66,7 @@ class RedisBench:
 
     async def another(self) -> RedisFrontier:
         """Let one more worker come, with a connection and knowledge of its own."""
-        found = await servers(self._kind)
+        found = await shared_redis(self._kind)
         await found.ask("HSETNX", f"{{{self._namespace}}}:meta", "shards", self._shards)
         store = await self._stack.enter_async_context(
             ClockedStore.open(f"{found.dsn}?namespace={self._namespace}")
@@ -184,4 +108,4 @@ async def redis_bench(
         yield bench
     finally:
         await bench.close()
-        await (await servers(kind)).flush()
+        await (await shared_redis(kind)).flush()

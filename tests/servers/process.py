@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.corpora.apt import apt_get
-from tests.corpora.packages import missing
+from tests.needs import missing
 
 READY = 30.0  # seconds; every server here takes less than one, on a machine with nothing else to do
 

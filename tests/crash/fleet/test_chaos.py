@@ -112,7 +112,7 @@ async def test_workers_and_the_store_are_killed_and_started_again(
         await play(Scenario("restarts", malice, sized(20_000), drawn(seed)), server.dsn, folder, restart)
 
 
-@pytest.mark.chaos
+@pytest.mark.full_size
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", seeds("power"))
 async def test_the_store_loses_power_under_a_fleet(seed: int | None, tmp_path: Path, folder: Path) -> None:
@@ -127,7 +127,7 @@ async def test_the_store_loses_power_under_a_fleet(seed: int | None, tmp_path: P
         print(f"power: {power.lost} bytes of the log were lost")
 
 
-@pytest.mark.chaos
+@pytest.mark.full_size
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", seeds("failover"))
 async def test_sentinels_replace_the_master_under_a_fleet(
@@ -141,7 +141,7 @@ async def test_sentinels_replace_the_master_under_a_fleet(
         await play(Scenario("failover", FAILOVER, PAGES, drawn(seed)), servers.dsn, folder, lose_the_master)
 
 
-@pytest.mark.chaos
+@pytest.mark.full_size
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", seeds("cluster"))
 async def test_a_cluster_replaces_a_master_under_a_fleet(
