@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.servers.postgres import ask, postgres
+from tests.servers.postgres import ask
+from tests.servers.shared import shared_database
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
@@ -117,8 +118,8 @@ FORMATS = {
 @pytest.fixture(scope="module")
 def database() -> Iterator[None]:
     """A server for the formats that need one; where it is, processes learn from their environment."""
-    with postgres() as server, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TEST_POSTGRES", server.dsn)
+    with shared_database() as dsn, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TEST_POSTGRES", dsn)
         yield
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, TypeVar
 
-from tests.servers.postgres import Postgres, ask, postgres
+from tests.servers.postgres import PASSWORD, Postgres, ask, postgres
 from tests.servers.redis import RedisCluster, RedisServer, SentinelSet, cluster, redis7, sentinels, valkey
 from tests.servers.s3 import S3Server, s3_server
 
@@ -153,6 +153,7 @@ def shared_database() -> Iterator[str]:
 @contextmanager
 def _postgres(_: Path) -> Iterator[Postgres]:
     with postgres() as server:
+        ask(server.dsn, f"CREATE ROLE asked LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
         yield server
 
 

@@ -18,9 +18,9 @@ from tests.crash.fleet.seeds import SIZE, drawn, kept_if_it_fails, seeds
 from tests.e2e.command import records
 from tests.fleet_crawl import CONCURRENCY, Fleet
 from tests.graph_crawl import serving_graph
-from tests.servers.postgres import postgres
 from tests.servers.power import Power
 from tests.servers.redis import cluster, sentinels, valkey
+from tests.servers.shared import shared_database
 from tests.site.graph import Shape
 
 RATE = 1.0  # requests per second and host: no crawl is over before its largest host is
@@ -72,8 +72,8 @@ async def play(scenario: Scenario, dsn: str, folder: Path, strike: Strike) -> No
     rng = random.Random(scenario.seed)
     # Innocent pages are in hand of workers that are killed more often than a page that kills them may be.
     settings = {"SHOAL_CRAWL_MAX_CRASHES": "200"}
-    with kept_if_it_fails(scenario.name, scenario.seed), postgres() as database:
-        table = f"{database.dsn}?table=chaos"
+    with kept_if_it_fails(scenario.name, scenario.seed), shared_database() as database:
+        table = f"{database}?table=chaos"
         async with serving_graph(scenario.shape) as (site, graph):
             with Fleet(dsn, folder, lease=LEASE, settings=settings) as fleet:
                 submitted = fleet.submit(graph.start, "--rate", str(RATE), "--out", table)

@@ -11,7 +11,8 @@ from tests.e2e.command import records
 from tests.fleet_crawl import CONCURRENCY, Fleet
 from tests.graph_crawl import serving_graph
 from tests.servers.redis import valkey
-from tests.servers.s3 import BUCKET, s3_server
+from tests.servers.s3 import BUCKET
+from tests.servers.shared import shared_s3
 from tests.servers.weather import Sky, weather
 from tests.site.graph import Shape
 
@@ -26,7 +27,7 @@ async def test_an_object_store_that_is_away_for_longer_than_leases_costs_no_page
     folder = tmp_path / "work"
     folder.mkdir()
     async with valkey(tmp_path / "server") as server, serving_graph(SHAPE) as (site, graph):
-        with s3_server(tmp_path / "s3") as s3, weather(int(s3.endpoint.rpartition(":")[2])) as between:
+        with shared_s3() as s3, weather(int(s3.endpoint.rpartition(":")[2])) as between:
             settings = {
                 **s3.environment,
                 "AWS_ENDPOINT_URL": f"http://127.0.0.1:{between.port}",
