@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from tests.contract.clock import ManualClock
 from tests.servers.shared import shared_redis
 
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.scripts import Scripts
 from shoal.model.outcome import Lease
 from shoal.redis_client import RedisClient, Script, ScriptArgument
+from shoal.testing.contracts.frontier import ManualClock
 
 MANUAL_CLOCK = """
 local function read_clock()
