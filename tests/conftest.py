@@ -32,3 +32,5 @@ def pytest_sessionfinish() -> None:
     """End the servers that this process has shared between its tests."""
     if shared := sys.modules.get("tests.servers.shared"):
         shared.SHARED.close()
+    if commands := sys.modules.get("tests.e2e.command_server"):
+        commands.SERVER.close()

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.command_server import FIXED_AT_START, SERVER
+
 SHOAL = (sys.executable, "-m", "shoal")
 QUICK = ("--allow-private", "--rate", "0", "--per-host", "16")
 HASTY = {"SHOAL_RETRY_BASE": "0.01"}  # retry failed pages at once
@@ -52,10 +54,13 @@ def surroundings(extra: Mapping[str, str] = {}) -> dict[str, str]:
 
 def shoal(*arguments: str, cwd: Path, env: Mapping[str, str] = {}, timeout: float = TIMEOUT) -> Ran:
     """Run a command to its end."""
+    environment = surroundings(env)
+    if not any(name.startswith(FIXED_AT_START) for name in env):
+        return Ran(*SERVER.run(arguments, cwd=cwd, env=environment, timeout=timeout))
     done = subprocess.run(
         [*SHOAL, *arguments],
         cwd=cwd,
-        env=surroundings(env),
+        env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
