@@ -40,8 +40,10 @@ FOLDERS = {
     "hostile": {"process"},
     "crash": {"process", "chaos"},
 }
-# Tests of these folders need nothing but Python: `make quick` runs them before every commit.
-BARE_FOLDERS: tuple[str, ...] = ()
+# Tests of these folders start no server. Those that start a short process or read published packages are marked,
+# and `make quick` leaves them out.
+FOLDERS_WITHOUT_SERVERS = ("unit",)
+NOT_A_SERVER = {"process", "needs_packages"}
 
 _LOOKED_INTO = ("tests.", "docs.")
 
@@ -54,13 +56,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         needed = markers_of(item)
         for marker in needed:
             item.add_marker(marker)
-        if needed and folder_of(item) in BARE_FOLDERS:
+        if needed - NOT_A_SERVER and folder_of(item) in FOLDERS_WITHOUT_SERVERS:
             misplaced.append(f"{item.nodeid} ({', '.join(sorted(needed))})")
     if misplaced:
         listed = "\n  ".join(misplaced)
-        raise pytest.UsageError(
-            f"tests that start servers or processes belong in tests/integration:\n  {listed}"
-        )
+        raise pytest.UsageError(f"tests that start servers belong in tests/integration:\n  {listed}")
 
 
 def markers_of(item: pytest.Item) -> set[str]:

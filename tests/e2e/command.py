@@ -1,4 +1,4 @@
-"""The `shoal` command as a separate process, as a person or a script would run it."""
+"""The `shoal` command as a separate process, as a user or a script runs it."""
 
 import json
 import os
@@ -36,14 +36,14 @@ class Ran:
 
     @property
     def complaint(self) -> str:
-        """The one line on standard error, without its prefix."""
+        """Return the one line on standard error."""
         [line] = self.err.splitlines()
         assert line.startswith("shoal: "), line
         return line.removeprefix("shoal: ")
 
 
 def surroundings(extra: Mapping[str, str] = {}) -> dict[str, str]:
-    """Return this process's environment without settings that change what commands do."""
+    """Return an environment without the settings of the user who runs the tests."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -72,7 +72,7 @@ def shoal(*arguments: str, cwd: Path, env: Mapping[str, str] = {}, timeout: floa
 
 @contextmanager
 def started(*arguments: str, cwd: Path, env: Mapping[str, str] = {}) -> Iterator[subprocess.Popen[str]]:
-    """Run a command in the background; kill it at the end of the block if it still runs."""
+    """Run a command in the background; it is killed at the end of the block."""
     process = subprocess.Popen(
         [*SHOAL, *arguments],
         cwd=cwd,
