@@ -11,7 +11,8 @@ from pathlib import Path
 import nats
 import pytest
 from tests.servers.nats import NatsServer, nats_server
-from tests.servers.redis import RedisServer, cluster, redis7, valkey
+from tests.servers.redis import RedisServer, redis7, valkey
+from tests.servers.shared import shared_cluster
 
 from shoal.bus import Bus, BusBacklog, Delivery, open_bus
 from shoal.bus.redis import _RECOVER, GROUP, RedisBus
@@ -454,9 +455,9 @@ async def test_consumers_with_nothing_to_do_ask_nothing_of_the_store(tmp_path: P
     assert after - before < len(crowd) * 2
 
 
-async def test_a_cluster_delivers_all_the_same(tmp_path: Path) -> None:
+async def test_a_cluster_delivers_all_the_same() -> None:
     names = [f"p{n}" for n in range(20)]
-    async with cluster(tmp_path) as servers, RedisClient.open(servers.dsn) as store:
+    async with shared_cluster() as servers, RedisClient.open(servers.dsn) as store:
         bench = Bench(store, RedisFrontier(store), "", servers.servers[0], exact=True)
         await bench.frontier.crawls.open("c", pace=UNLIMITED)
         await bench.announce(*names)

@@ -555,4 +555,8 @@ TestSentinel = SentinelSides.TestCase
 TestSentinel.settings = examples(10)
 TestCluster = ClusterSides.TestCase
 TestCluster.settings = examples(10)
+for one in (TestSentinel, TestCluster):
+    pytest.mark.needs_cluster(one)
+for one in (TestValkey, TestRedis):
+    pytest.mark.needs_redis(one)
 pytestmark = pytest.mark.slow

@@ -12,9 +12,10 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 from tests.contract.writing import TERM_S, WriterProcess, eventually, numbers_in, running, writer_of
-from tests.servers.postgres import ask, postgres
+from tests.servers.postgres import ask
 from tests.servers.process import free_port
-from tests.servers.redis import RedisServer, cluster, valkey
+from tests.servers.redis import RedisServer, valkey
+from tests.servers.shared import shared_cluster, shared_database
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
@@ -42,8 +43,8 @@ async def store(server: RedisServer) -> AsyncIterator[RedisClient]:
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[str]:
-    with postgres() as server:
-        yield server.dsn
+    with shared_database() as dsn:
+        yield dsn
 
 
 async def begin(store: RedisClient) -> None:
@@ -231,7 +232,7 @@ async def test_an_idle_writer_asks_nothing_of_the_server(
 
 async def test_a_cluster_feeds_an_output_all_the_same(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    async with cluster(tmp_path / "cluster") as servers, RedisClient.open(servers.dsn) as store:
+    async with shared_cluster() as servers, RedisClient.open(servers.dsn) as store:
         await begin(store)
         for number in range(100):
             await settle_page(store, [number])
@@ -315,7 +316,8 @@ async def test_a_writer_that_cannot_reach_its_table_makes_way_for_one_that_can(
     store: RedisClient, database: str
 ) -> None:
     """The same output to both, and two ways to get there."""
-    way = f"postgresql:///postgres?user=postgres&host=127.0.0.1&table=reached&port={urlsplit(database).port}"
+    place = urlsplit(database)
+    way = f"postgresql://{place.path}?user=postgres&host=127.0.0.1&table=reached&port={place.port}"
     nowhere = f"{way.rpartition('=')[0]}={free_port()}"
     term = RETRY_S + 3.0  # longer than a try, so that it could be kept from try to try
     lost, found = (writer_of(store, CRAWL, dsn, holder=dsn, term_s=term) for dsn in (nowhere, way))

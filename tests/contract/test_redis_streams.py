@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.servers.redis import cluster, valkey
+from tests.servers.redis import valkey
+from tests.servers.shared import shared_cluster
 
 from shoal.redis_client import RedisClient
 from shoal.redis_client.streams import ShardStreams
@@ -13,7 +14,7 @@ from shoal.redis_client.streams import ShardStreams
 
 @pytest.fixture(params=["valkey", "cluster"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RedisClient]:
-    async with (valkey if request.param == "valkey" else cluster)(tmp_path) as server:
+    async with (valkey if request.param == "valkey" else shared_cluster)(tmp_path) as server:
         async with RedisClient.open(server.dsn) as opened:
             yield opened
 
