@@ -11,9 +11,10 @@ from pathlib import Path
 import nats
 import pytest
 from tests.servers.nats import NatsServer, nats_server
-from tests.servers.redis import RedisServer, cluster, redis7, valkey
+from tests.servers.redis import RedisServer, redis7, valkey
+from tests.servers.shared import shared_cluster
 
-from shoal.bus import Bus, Delivery, Lag, open_bus
+from shoal.bus import Bus, BusBacklog, Delivery, open_bus
 from shoal.bus.redis import _RECOVER, GROUP, RedisBus
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, Unavailable
@@ -168,20 +169,20 @@ async def test_a_page_that_is_acknowledged_and_done_never_comes_again(bench: Ben
 
 
 async def test_lag_is_what_waits_and_what_is_being_parsed(bench: Bench) -> None:
-    async def comes_to(expected: Lag) -> None:
+    async def comes_to(expected: BusBacklog) -> None:
         async with asyncio.timeout(PATIENCE):
-            while await bus.lag() != expected:  # noqa: ASYNC110 (pages may be on their way into the queue)
+            while await bus.backlog() != expected:  # noqa: ASYNC110 (pages may be on their way into the queue)
                 await asyncio.sleep(0.02)
 
     async with bench.consumer("w", 60.0) as bus:
-        await comes_to(Lag(0, 0))
+        await comes_to(BusBacklog(0, 0))
         await bench.announce("a", "b", "c")
-        await comes_to(Lag(3, 0))
+        await comes_to(BusBacklog(3, 0))
         found = await collect(bus, 1, limit=1)
-        await comes_to(Lag(2, 1))
+        await comes_to(BusBacklog(2, 1))
         await bench.acknowledge(*found)
         await bus.done(found)
-        await comes_to(Lag(2, 0))
+        await comes_to(BusBacklog(2, 0))
 
 
 async def test_a_page_that_is_extended_stays_where_it_is(bench: Bench) -> None:
@@ -424,7 +425,7 @@ async def test_a_consumer_that_has_pages_is_not_forgotten_however_silent_it_is(t
         await bench.announce("a")
         holder = RedisBus(bench.store, consumer="holder")
         [held] = await collect(holder, 1)
-        shard, _, id = held.place.partition("/")
+        shard, _, id = held.message_id.partition("/")
         tag = bench.store.tag(int(shard))
         await asyncio.sleep(0.05)
         for forgotten_after in (1, 60_000):  # ms
@@ -454,9 +455,9 @@ async def test_consumers_with_nothing_to_do_ask_nothing_of_the_store(tmp_path: P
     assert after - before < len(crowd) * 2
 
 
-async def test_a_cluster_delivers_all_the_same(tmp_path: Path) -> None:
+async def test_a_cluster_delivers_all_the_same() -> None:
     names = [f"p{n}" for n in range(20)]
-    async with cluster(tmp_path) as servers, RedisClient.open(servers.dsn) as store:
+    async with shared_cluster() as servers, RedisClient.open(servers.dsn) as store:
         bench = Bench(store, RedisFrontier(store), "", servers.servers[0], exact=True)
         await bench.frontier.crawls.open("c", pace=UNLIMITED)
         await bench.announce(*names)
@@ -475,9 +476,9 @@ async def test_a_cluster_delivers_all_the_same(tmp_path: Path) -> None:
 async def test_a_bus_that_is_not_there_is_said_to_be_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.bus.nats._CONNECT", 0.3)
+    monkeypatch.setattr("shoal.bus.nats._CONNECT_TIMEOUT_S", 0.3)
     async with on_streams(tmp_path) as bench:
-        with pytest.raises(Misconfigured, match="nothing here speaks 'kafka'"):
+        with pytest.raises(Misconfigured, match="no bus for the scheme 'kafka'"):
             open_bus(
                 "kafka://user:secret@127.0.0.1",
                 bench.store,

@@ -11,17 +11,18 @@ from urllib.parse import urlsplit
 import msgspec
 import pyarrow.parquet as pq
 import pytest
-from tests.contract.writing import TERM, WriterProcess, eventually, numbers_in, running, writer_of
-from tests.servers.postgres import ask, postgres
+from tests.contract.writing import TERM_S, WriterProcess, eventually, numbers_in, running, writer_of
+from tests.servers.postgres import ask
 from tests.servers.process import free_port
-from tests.servers.redis import RedisServer, cluster, valkey
+from tests.servers.redis import RedisServer, valkey
+from tests.servers.shared import shared_cluster, shared_database
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
 from shoal.redis_client import RedisClient, key_names
 from shoal.sinks.fleet.progress import unfinished
 from shoal.sinks.fleet.writer import OutputWriter, WriterOutput, WriterState, item_streams
-from shoal.sinks.postgres.sink import PATIENCE
+from shoal.sinks.postgres.sink import RETRY_S
 
 CRAWL = 7
 
@@ -42,8 +43,8 @@ async def store(server: RedisServer) -> AsyncIterator[RedisClient]:
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[str]:
-    with postgres() as server:
-        yield server.dsn
+    with shared_database() as dsn:
+        yield dsn
 
 
 async def begin(store: RedisClient) -> None:
@@ -216,7 +217,7 @@ async def test_an_idle_writer_asks_nothing_of_the_server(
 
     described = WriterOutput(CRAWL, str(tmp_path / "out.jsonl"), [str(tmp_path / "out.jsonl")])
     stop = asyncio.Event()
-    task = asyncio.create_task(OutputWriter(store, described, holder="w", node="here", term=60.0).run(stop))
+    task = asyncio.create_task(OutputWriter(store, described, holder="w", node="here", term_s=60.0).run(stop))
 
     async def is_waiting() -> bool:
         return int((await server.info())["blocked_clients"]) == 1
@@ -231,7 +232,7 @@ async def test_an_idle_writer_asks_nothing_of_the_server(
 
 async def test_a_cluster_feeds_an_output_all_the_same(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    async with cluster(tmp_path / "cluster") as servers, RedisClient.open(servers.dsn) as store:
+    async with shared_cluster() as servers, RedisClient.open(servers.dsn) as store:
         await begin(store)
         for number in range(100):
             await settle_page(store, [number])
@@ -278,7 +279,7 @@ async def test_a_writer_that_was_stopped_cannot_write_into_its_successors_work(
         for _ in range(30):
             await settle_page(store, [count])
             count += 1
-        await asyncio.sleep(TERM * 2)  # another one is elected
+        await asyncio.sleep(TERM_S * 2)  # another one is elected
         stopped.send_signal(signal.SIGCONT)
     await drained(store)
     for worker in workers:
@@ -298,7 +299,7 @@ async def test_a_table_gets_every_item_once_from_writers_that_are_stopped_and_ki
         for _ in range(30):
             await settle_page(store, [count])
             count += 1
-        await asyncio.sleep(TERM * 2)
+        await asyncio.sleep(TERM_S * 2)
         victim.process.send_signal(signal.SIGCONT)
         if turn > 1:
             await victim.kill()
@@ -315,15 +316,16 @@ async def test_a_writer_that_cannot_reach_its_table_makes_way_for_one_that_can(
     store: RedisClient, database: str
 ) -> None:
     """The same output to both, and two ways to get there."""
-    way = f"postgresql:///postgres?user=postgres&host=127.0.0.1&table=reached&port={urlsplit(database).port}"
+    place = urlsplit(database)
+    way = f"postgresql://{place.path}?user=postgres&host=127.0.0.1&table=reached&port={place.port}"
     nowhere = f"{way.rpartition('=')[0]}={free_port()}"
-    term = PATIENCE + 3.0  # longer than a try, so that it could be kept from try to try
-    lost, found = (writer_of(store, CRAWL, dsn, holder=dsn, term=term) for dsn in (nowhere, way))
+    term = RETRY_S + 3.0  # longer than a try, so that it could be kept from try to try
+    lost, found = (writer_of(store, CRAWL, dsn, holder=dsn, term_s=term) for dsn in (nowhere, way))
     for number in range(20):
         await settle_page(store, [number])
 
     async def fails() -> bool:
-        return lost.post is WriterState.FAILING
+        return lost.state is WriterState.FAILING
 
     async with running(lost):
         await eventually(fails)
@@ -345,7 +347,7 @@ async def test_a_writer_leaves_nothing_of_a_crawl_that_was_dropped(
         for tag in store.tags():  # as sweeping does
             await store.do(tag, "HDEL", f"{tag}:c", CRAWL)
             await store.do(tag, "DEL", *(f"{tag}:{name}:{CRAWL}" for name in ("items", "written", "writer")))
-        await asyncio.sleep(TERM * 2)  # so that it has had to say again that it is the writer
+        await asyncio.sleep(TERM_S * 2)  # so that it has had to say again that it is the writer
 
     assert [await store.do(tag, "KEYS", f"{tag}:*:{CRAWL}") for tag in store.tags()] == [[]] * store.shards
     assert numbers_in(out) == [1]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from bench.web_server import serving
-from tests.corpora.packages import missing
 from tests.corpora.trees import OPENJDK, POSTGRESQL, WHOLE
 from tests.corpora.walk import walk
 from tests.e2e.command import records, shoal
+from tests.needs import missing
 
 TREE, LEAST = (OPENJDK, 10_000) if WHOLE else (POSTGRESQL, 1_000)
 LONGEST_RUN = 1500.0  # seconds, on a machine that is busy with other things

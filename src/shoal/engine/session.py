@@ -22,7 +22,7 @@ import msgspec
 
 from shoal.archive.names import file_name
 from shoal.archive.reader import ArchiveReader
-from shoal.archive.registry import place_segments
+from shoal.archive.registry import choose_location
 from shoal.archive.retention import expire
 from shoal.archive.writer import ArchiveWriter, WriteRules
 from shoal.engine.crawl_options import frontier_options
@@ -33,7 +33,7 @@ from shoal.engine.page_quota import EmbeddedPageQuota
 from shoal.engine.pages import Pages
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.scope_state import ScopeState
-from shoal.engine.seeding import add_given, add_listed, origins_matter
+from shoal.engine.seeding import add_given, add_listed, origins_matter, warn_without_contact
 from shoal.engine.stations import Stations
 from shoal.fetch.cookies import Cookie, CookieJar
 from shoal.fetch.given_cookies import for_seeds, from_file
@@ -49,7 +49,7 @@ from shoal.model.spider_versions import SpiderVersions
 from shoal.model.url import host_key
 from shoal.parse.pool import ParsePool
 from shoal.sinks import MultiSink
-from shoal.sinks.names import shown
+from shoal.sinks.names import public_name
 from shoal.spider.source import SpiderDescription
 from shoal.spider.spider import listing
 from shoal.stores.folder.control_socket import steerable
@@ -72,6 +72,7 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
         settings = with_wishes(plan.settings, spider, plan.overrides)
         name = plan.name or spider.name
         seeds = seeds_of(plan, spider)
+        warn_without_contact(name, settings.crawl, seeds, plan.listed)
         cookies = cookies_of(settings.crawl, seeds)
         store = stack.enter_context(StoreFolder(Path(settings.store)).owned())
         frontier = await stack.enter_async_context(
@@ -89,7 +90,7 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
         rejects = MultiSink(rejected, fsync=settings.crawl.fsync, overwrite=plan.fresh)
         stack.callback(rejects.close)
         rejects.restore(await frontier.reader.checkpoint(rejects_key(name)))
-        segments = place_segments(store.archive / file_name(name), settings.archive.location, name)
+        segments = choose_location(store.archive / file_name(name), settings.archive.location, name)
         if settings.archive.keep_days:
             expire(segments, keep_days=settings.archive.keep_days, today=datetime.now(UTC).date())
         rules = write_rules(name, settings)
@@ -143,7 +144,7 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
             totals=totals,
             version=version,
             border=border,
-            outputs=tuple(map(shown, outputs)),
+            outputs=tuple(map(public_name, outputs)),
             store=str(store.path),
             archive=segments.path,
             rejects=rejects_file(store, name),

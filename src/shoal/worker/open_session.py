@@ -37,7 +37,7 @@ from shoal.parse.pool import ParsePool
 from shoal.redis_client import RedisClient
 from shoal.services.submit import open_in
 from shoal.sinks import MultiSink
-from shoal.sinks.names import shown
+from shoal.sinks.names import public_name
 from shoal.stores.redis.crawls import CrawlRecord
 from shoal.stores.redis.page_quota import SharedPageQuota
 from shoal.stores.redis.submitted import placed, settings_of
@@ -100,7 +100,7 @@ async def join_crawl(
             parser=parser,
             totals=totals,
             border=border,
-            outputs=tuple(map(shown, record.outputs)),
+            outputs=tuple(map(public_name, record.outputs)),
             store=str(store.dsn),
             archive=segments.path,
             rejects=rejects_file,

@@ -33,7 +33,7 @@ async def test_an_archive_that_does_not_answer_is_waited_for(monkeypatch: pytest
     answers = [Unavailable("away"), Unavailable("still away"), "the page"]
 
     class Reader:
-        async def read_aside(self, ref: PageRef) -> object:
+        async def read_async(self, ref: PageRef) -> object:
             answer = answers.pop(0)
             if isinstance(answer, Exception):
                 raise answer
@@ -47,9 +47,9 @@ async def test_an_archive_that_does_not_answer_is_waited_for(monkeypatch: pytest
 
 async def test_a_segment_that_is_not_there_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
     class Reader:
-        place = "/elsewhere"
+        location = "/elsewhere"
 
-        async def read_aside(self, ref: PageRef) -> object:
+        async def read_async(self, ref: PageRef) -> object:
             raise PageMissing("there is no such segment")
 
     reader: Any = Reader()

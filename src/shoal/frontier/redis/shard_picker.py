@@ -28,7 +28,7 @@ class ShardPicker:
         self._overtaken = [OVERTAKEN_FIRST_S] * shards
 
     def pick(self, asked: Collection[int]) -> int | None:
-        """Return a shard to ask that is not in `asked`, or None if no other is due. The first is not None."""
+        """Return a shard that is due and not in `asked`, or None. With an empty `asked` it is never None."""
         now = self._clock()
         due = [shard for shard in self._shards if self._poll_at[shard] <= now and shard not in asked]
         if due:
