@@ -1,4 +1,4 @@
-"""Items straight into PostgreSQL, from the command line."""
+"""Items written to PostgreSQL by the command line."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from tests.e2e.command import HASTY, PAGES, QUICK, records, shoal
 from tests.servers.postgres import PASSWORD, ask, postgres
 
 
-def test_a_crawl_into_a_database_can_be_proved_and_shows_no_password(shop: str, tmp_path: Path) -> None:
+def test_a_crawl_into_a_database_can_be_verified_and_shows_no_password(shop: str, tmp_path: Path) -> None:
     with postgres() as server:
         ask(server.dsn, f"CREATE ROLE asked LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
         secret = PASSWORD.replace(" ", "%20")
