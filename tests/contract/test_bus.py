@@ -11,7 +11,8 @@ from pathlib import Path
 import nats
 import pytest
 from tests.servers.nats import NatsServer, nats_server
-from tests.servers.redis import RedisServer, cluster, redis7, valkey
+from tests.servers.redis import RedisServer, redis7, valkey
+from tests.servers.shared import shared_cluster
 
 from shoal.bus import Bus, BusBacklog, Delivery, open_bus
 from shoal.bus.redis import _RECOVER, GROUP, RedisBus
@@ -456,9 +457,9 @@ async def test_idle_consumers_send_no_commands(tmp_path: Path) -> None:
     assert after - before < len(crowd) * 2
 
 
-async def test_a_cluster_delivers_every_page(tmp_path: Path) -> None:
+async def test_a_cluster_delivers_every_page() -> None:
     names = [f"p{n}" for n in range(20)]
-    async with cluster(tmp_path) as servers, RedisClient.open(servers.dsn) as store:
+    async with shared_cluster() as servers, RedisClient.open(servers.dsn) as store:
         bench = Bench(store, RedisFrontier(store), "", servers.servers[0], exact=True)
         await bench.frontier.crawls.open("c", pace=UNLIMITED)
         await bench.announce(*names)

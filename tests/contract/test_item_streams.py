@@ -12,9 +12,10 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 from tests.contract.writing import TERM_S, WriterProcess, eventually, numbers_in, running, writer_of
-from tests.servers.postgres import ask, postgres
+from tests.servers.postgres import ask
 from tests.servers.process import free_port
-from tests.servers.redis import RedisServer, cluster, valkey
+from tests.servers.redis import RedisServer, valkey
+from tests.servers.shared import shared_cluster, shared_database
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
@@ -42,8 +43,8 @@ async def store(server: RedisServer) -> AsyncIterator[RedisClient]:
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[str]:
-    with postgres() as server:
-        yield server.dsn
+    with shared_database() as dsn:
+        yield dsn
 
 
 async def begin(store: RedisClient) -> None:
@@ -233,7 +234,7 @@ async def test_an_idle_writer_sends_no_commands(
 
 async def test_items_of_a_cluster_reach_the_output_once(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    async with cluster(tmp_path / "cluster") as servers, RedisClient.open(servers.dsn) as store:
+    async with shared_cluster() as servers, RedisClient.open(servers.dsn) as store:
         await begin(store)
         for number in range(100):
             await settle_page(store, [number])
@@ -313,7 +314,8 @@ async def test_suspended_and_killed_writers_write_every_item_once_to_a_table(
 
 async def test_a_writer_that_cannot_reach_its_table_hands_over(store: RedisClient, database: str) -> None:
     """The same output for both, with two addresses."""
-    way = f"postgresql:///postgres?user=postgres&host=127.0.0.1&table=reached&port={urlsplit(database).port}"
+    place = urlsplit(database)
+    way = f"postgresql://{place.path}?user=postgres&host=127.0.0.1&table=reached&port={place.port}"
     nowhere = f"{way.rpartition('=')[0]}={free_port()}"
     term = RETRY_S + 3.0  # longer than one attempt, so that it could be renewed between attempts
     lost, found = (writer_of(store, CRAWL, dsn, holder=dsn, term_s=term) for dsn in (nowhere, way))

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from bench.web_server import serving
-from tests.corpora.packages import missing
 from tests.corpora.trees import OPENJDK, POSTGRESQL, WHOLE
 from tests.corpora.walk import walk
 from tests.e2e.command import records, shoal
+from tests.servers.process import program
 
 TREE, LEAST = (OPENJDK, 10_000) if WHOLE else (POSTGRESQL, 1_000)
 LONGEST_RUN = 1500.0  # seconds, on a machine that is busy with other things
@@ -38,9 +38,9 @@ AFTER = SPIDER % '"title": title + "!", "first": page.css("p::text").get()'
 def test_a_real_site_is_crawled_whole_and_parsed_again_without_a_request(tmp_path: Path) -> None:
     (tmp_path / "spider.py").write_text(BEFORE)
     (tmp_path / "changed.py").write_text(AFTER)
+    program("nginx", "nginx-light", folders="usr/sbin")
     with serving(TREE.root(), core=max(os.sched_getaffinity(0))) as server:
-        if server.name != "nginx":
-            missing("a real site needs a real server: install nginx")
+        assert server.name == "nginx"
         start = f"{server.url}index.html"
         options = ("--allow-private", "--rate", "0", "--per-host", "16", "--out", "pages.jsonl", "--quiet")
         crawl = shoal("crawl", "spider.py", start, *options, cwd=tmp_path, timeout=LONGEST_RUN)

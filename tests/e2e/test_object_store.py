@@ -9,14 +9,15 @@ from tests.e2e import spilling_worker
 from tests.e2e.command import HASTY, PAGES, QUICK, Ran, records, shoal
 from tests.fleet_crawl import Fleet
 from tests.servers.redis import RedisServer, valkey
-from tests.servers.s3 import BUCKET, SECRET, S3Server, s3_server
+from tests.servers.s3 import BUCKET, SECRET, S3Server
+from tests.servers.shared import shared_s3
 
 from shoal.frontier.redis.keys import chunk_bodies
 from shoal.redis_client import RedisClient
 
 
 def test_pages_on_an_object_store_can_be_verified_and_exported(shop: str, tmp_path: Path) -> None:
-    with s3_server(tmp_path / "s3") as server:
+    with shared_s3() as server:
         crawling = {**HASTY, **server.environment, "SHOAL_ARCHIVE_LOCATION": f"s3://{BUCKET}/archive"}
         ran = shoal("crawl", shop, *QUICK, "--out", "x.jsonl", "--crawl", "shop", cwd=tmp_path, env=crawling)
         assert ran.code == 0, ran.err
@@ -34,7 +35,7 @@ def test_pages_on_an_object_store_can_be_verified_and_exported(shop: str, tmp_pa
 
 
 async def test_a_machine_parses_pages_that_another_one_has_fetched(shop: str, tmp_path: Path) -> None:
-    with s3_server(tmp_path / "s3") as server:
+    with shared_s3() as server:
         async with valkey(tmp_path / "valkey") as store:
             settings = {**HASTY, **server.environment, "SHOAL_ARCHIVE_LOCATION": f"s3://{BUCKET}/fleet"}
             folders = [tmp_path / "fetching", tmp_path / "parsing"]
@@ -58,7 +59,7 @@ async def test_a_machine_parses_pages_that_another_one_has_fetched(shop: str, tm
 
 async def test_the_tail_of_a_queue_goes_to_the_object_store_and_comes_back(shop: str, tmp_path: Path) -> None:
     program = (sys.executable, spilling_worker.__file__)
-    with s3_server(tmp_path / "s3") as server:
+    with shared_s3() as server:
         async with valkey(tmp_path / "valkey") as store:
             settings = {**HASTY, **server.environment, "SHOAL_ARCHIVE_LOCATION": f"s3://{BUCKET}/fleet"}
             with Fleet(store.dsn, tmp_path, settings=settings) as fleet:
@@ -89,7 +90,7 @@ def submitted(dsn: str, folder: Path, settings: dict[str, str]) -> Ran:
 async def test_a_list_that_is_submitted_goes_to_the_object_store_as_what_workers_add_does(
     tmp_path: Path,
 ) -> None:
-    with s3_server(tmp_path / "s3") as server:
+    with shared_s3() as server:
         async with valkey(tmp_path / "valkey", "--appendonly", "yes") as store:
             ran = submitted(store.dsn, tmp_path, server.environment)
             bodies = await in_server(store)
@@ -101,8 +102,7 @@ async def test_a_list_that_is_submitted_goes_to_the_object_store_as_what_workers
 
 
 async def test_a_list_stays_in_the_store_where_the_object_store_cannot_be_reached(tmp_path: Path) -> None:
-    with s3_server(tmp_path / "s3") as server:
-        gone = server.environment
+    gone = S3Server(tmp_path / "never started").environment
     async with valkey(tmp_path / "valkey", "--appendonly", "yes") as store:
         ran = submitted(store.dsn, tmp_path, gone)
         bodies = await in_server(store)

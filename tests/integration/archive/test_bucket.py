@@ -6,7 +6,8 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from tests.servers.s3 import BUCKET, SECRET, S3Server, s3_server
+from tests.servers.s3 import BUCKET, SECRET, S3Server
+from tests.servers.shared import shared_s3
 from tests.unit.archive.pages import DAY, NOON, append, decode, text
 
 from shoal.archive import (
@@ -27,8 +28,8 @@ from shoal.model.errors import Misconfigured, Unavailable
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as running:
+def server() -> Iterator[S3Server]:
+    with shared_s3() as running:
         yield running
 
 
