@@ -54,6 +54,7 @@ NOT_CLEAN_YET: tuple[str, ...] = (
     "bench",
     "tests/contract",
     "tests/e2e",
+    "tests/integration/stores",
     "tests/model",
     "tests/unit",
 )

@@ -295,10 +295,10 @@ def test_rows_are_counted_as_far_as_a_checkpoint_reaches(dsn: str) -> None:
 
 
 def test_a_database_that_does_not_answer_is_not_counted() -> None:
-    assert recount("postgresql://nobody@127.0.0.1:9/none", msgspec.msgpack.encode([b"", 0])) is None
+    assert recount("postgresql://user@127.0.0.1:9/none", msgspec.msgpack.encode([b"", 0])) is None
 
 
-def test_a_table_that_somebody_else_made_is_never_overwritten(dsn: str) -> None:
+def test_a_table_that_shoal_did_not_create_is_never_overwritten(dsn: str) -> None:
     asked(dsn, f"CREATE TABLE {table_of(dsn)} (dear int)")
 
     with pytest.raises(Misconfigured, match="not written"):
@@ -321,7 +321,7 @@ def test_tables_are_named_with_care(server: Postgres) -> None:
             PostgresSink(f"{server.dsn}?table={table}")
 
 
-def test_nobody_gets_to_see_a_password(server: Postgres, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_message_shows_a_password(server: Postgres, caplog: pytest.LogCaptureFixture) -> None:
     place = f"127.0.0.1:{server.port}/postgres"
     wrong = f"postgres://asked:hunter2@{place}?table=t"
     with caplog.at_level(logging.DEBUG), pytest.raises(Misconfigured, match="password") as caught:
@@ -345,9 +345,9 @@ def test_a_password_can_come_from_the_environment(
     assert numbers(dsn) == [1]
 
 
-def test_an_address_that_nobody_answers_is_unavailable() -> None:
+def test_an_address_that_does_not_answer_is_unavailable() -> None:
     with pytest.raises(Unavailable):
-        PostgresSink("postgresql://nobody@127.0.0.1:9/none", retry_s=0.2).restore(None)
+        PostgresSink("postgresql://user@127.0.0.1:9/none", retry_s=0.2).restore(None)
 
 
 @pytest.mark.parametrize("overwrite", [False, True], ids=["kept", "fresh"])

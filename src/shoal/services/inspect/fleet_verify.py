@@ -13,7 +13,7 @@ import os
 from dataclasses import dataclass, replace
 
 from shoal.frontier.redis import RedisFrontier
-from shoal.frontier.redis.repair.crawls import repair_crawls
+from shoal.frontier.redis.repair import repair_crawls
 from shoal.frontier.results import Audit
 from shoal.model.errors import Misconfigured
 from shoal.redis_client import RedisClient
