@@ -294,11 +294,11 @@ def test_rows_are_counted_up_to_a_checkpoint(dsn: str) -> None:
         recount(dsn, committed)
 
 
-def test_an_unavailable_database_is_not_counted() -> None:
-    assert recount("postgresql://me@127.0.0.1:9/none", msgspec.msgpack.encode([b"", 0])) is None
+def test_a_database_that_does_not_answer_is_not_counted() -> None:
+    assert recount("postgresql://user@127.0.0.1:9/none", msgspec.msgpack.encode([b"", 0])) is None
 
 
-def test_a_table_of_another_program_is_never_overwritten(dsn: str) -> None:
+def test_a_table_that_shoal_did_not_create_is_never_overwritten(dsn: str) -> None:
     asked(dsn, f"CREATE TABLE {table_of(dsn)} (dear int)")
 
     with pytest.raises(Misconfigured, match="not written"):
@@ -321,7 +321,7 @@ def test_table_names_are_quoted(server: Postgres) -> None:
             PostgresSink(f"{server.dsn}?table={table}")
 
 
-def test_a_password_is_never_shown(server: Postgres, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_message_shows_a_password(server: Postgres, caplog: pytest.LogCaptureFixture) -> None:
     place = f"127.0.0.1:{server.port}/postgres"
     wrong = f"postgres://asked:hunter2@{place}?table=t"
     with caplog.at_level(logging.DEBUG), pytest.raises(Misconfigured, match="password") as caught:
@@ -345,9 +345,9 @@ def test_a_password_can_come_from_the_environment(
     assert numbers(dsn) == [1]
 
 
-def test_a_server_that_does_not_run_is_unavailable() -> None:
+def test_an_address_that_does_not_answer_is_unavailable() -> None:
     with pytest.raises(Unavailable):
-        PostgresSink("postgresql://me@127.0.0.1:9/none", retry_s=0.2).restore(None)
+        PostgresSink("postgresql://user@127.0.0.1:9/none", retry_s=0.2).restore(None)
 
 
 @pytest.mark.parametrize("overwrite", [False, True], ids=["kept", "fresh"])
