@@ -8,7 +8,7 @@ import typer
 from shoal.cli.input.options import Config, Json, Quiet, Verbose, examples, option
 
 if TYPE_CHECKING:
-    from shoal.engine.worker_stats import CrawlStats
+    from shoal.engine.snapshot import CrawlStats
     from shoal.redis_client import Dsn
     from shoal.worker.worker import WorkerPlan
 
@@ -37,6 +37,10 @@ Metrics = Annotated[
     str | None,
     option("--metrics", "HOST:PORT", "Tell Prometheus how it goes, here; and /readyz, /healthz."),
 ]
+Pools = Annotated[
+    str | None,
+    option("--pools", "LIST", "Pools whose requests to take, comma-separated.", default="http"),
+]
 UntilDone = Annotated[bool, option("--until-done", "", "End when no crawl has work left.")]
 
 
@@ -44,6 +48,7 @@ def command(
     *,
     store: Store = None,
     roles: Roles = None,
+    pools: Pools = None,
     concurrency: Concurrency = 64,
     until_done: UntilDone = False,
     metrics: Metrics = None,
@@ -73,7 +78,13 @@ def command(
     start_logging(verbose=verbose if silent else verbose + 1, quiet=silent)
     # A page that is only parsed takes less than half of what a request may take.
     deadline = settings.crawl.lease / 2
-    plan = WorkerPlan(roles=wanted, concurrency=concurrency, deadline=deadline, until_done=until_done)
+    plan = WorkerPlan(
+        roles=wanted,
+        pools=_pools(pools),
+        concurrency=concurrency,
+        deadline=deadline,
+        until_done=until_done,
+    )
     return uvloop.run(_work(dsn, plan, metrics, json=json))
 
 
@@ -85,6 +96,15 @@ def _roles(text: str | None) -> frozenset[str]:
     if unknown := wanted - set(ROLES):
         raise Misconfigured(f"--roles: there is no role {min(unknown)!r}; known: {', '.join(ROLES)}")
     return wanted
+
+
+def _pools(text: str | None) -> tuple[str, ...]:
+    from shoal.model.errors import Misconfigured
+
+    chosen = tuple(dict.fromkeys(pool.strip() for pool in (text or "http").split(",")))
+    if "" in chosen:
+        raise Misconfigured(f"--pools {text!r}: name pools, comma-separated, such as http,browser")
+    return chosen
 
 
 async def _work(dsn: "Dsn", plan: "WorkerPlan", metrics: str | None, *, json: bool) -> int:
@@ -109,7 +129,7 @@ async def _work(dsn: "Dsn", plan: "WorkerPlan", metrics: str | None, *, json: bo
             from shoal.worker.http_endpoint import Endpoint
 
             await stack.enter_async_context(
-                Endpoint.listening(metrics, worker.figures, partial(look_at, store))
+                Endpoint.listening(metrics, worker.stats, partial(look_at, store))
             )
         with stopped_by_signals(stop, tell, resume=again(sys.argv[1:])):
             await worker.run()
@@ -121,7 +141,7 @@ async def _work(dsn: "Dsn", plan: "WorkerPlan", metrics: str | None, *, json: bo
                 "ending": "interrupted" if stop.drain.is_set() else "finished",
                 "exit_code": int(code),
                 "elapsed_s": round(time.monotonic() - began, 3),
-                "crawls": {name: _json(done) for name, done in worker.figures().done.items()},
+                "crawls": {name: _json(done) for name, done in worker.stats().done.items()},
                 "store": str(dsn),
             }
         )

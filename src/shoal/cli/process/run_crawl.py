@@ -11,10 +11,8 @@ from shoal.cli.process.signals import stopped_by_signals
 from shoal.cli.views.output import json_text, put, tell
 from shoal.cli.views.summary import exit_of, opening_lines, shortcoming, summary_json, summary_lines
 from shoal.cli.views.watch import Watch, choose_watch
-from shoal.engine.embedded import crawl
-from shoal.engine.plan import CrawlPlan, Stop
-from shoal.engine.snapshot import Opening, Summary
 from shoal.services.control.dead_letters import DeadLetter, DeadLetterFilter, dead_letters
+from shoal.services.crawl import CrawlPlan, Opening, Stop, Summary, run_crawl
 from shoal.stores.address import is_redis
 
 
@@ -78,11 +76,7 @@ async def _watched(plan: CrawlPlan, shown: Shown, resume: str) -> tuple[Summary,
 
     with watch, stopped_by_signals(stop, watch.say, resume=resume):
         show = None if shown.silent else watch.show
-        if is_redis(plan.settings.store):
-            from shoal.services.crawl_on_redis import crawl_on_fleet
-
-            return await crawl_on_fleet(plan, stop=stop, opened=announce, watch=show), []
-        summary = await crawl(plan, stop=stop, opened=announce, watch=show)
-    if summary.snapshot.counts.get("done"):
+        summary = await run_crawl(plan, stop=stop, opened=announce, watch=show)
+    if is_redis(plan.settings.store) or summary.snapshot.counts.get("done"):
         return summary, []
     return summary, await dead_letters(summary.store, DeadLetterFilter(summary.snapshot.crawl, limit=1))

@@ -1,5 +1,6 @@
 """What can be asked of the frontier on Redis without changing what is queued."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -34,6 +35,8 @@ T = TypeVar("T")
 
 SLICE = 200  # letters or pages that one call looks at
 ITEMS = "items"  # a counter
+POOL = "pool"  # begins the counters of what waits in pools other than HTTP
+HTTP = "http"
 _NO_STATES = ("purged", ITEMS)  # counters that are no part of `Counts`
 
 
@@ -94,6 +97,25 @@ class RedisReader:
             counts.delayed -= ended_delays
             counts.waiting += ended_delays
         return counts
+
+    async def waiting_by_pool(self, crawl: str) -> dict[str, int]:
+        """Count the requests that wait for their turn or for a retry, by pool; pools without any are left
+        out.
+        """
+        number = await self.number(crawl)
+        found = await self._everywhere(
+            self._store.do(tag, "HGETALL", keys.counters(tag, number)) for tag in self._store.tags()
+        )
+        waiting: Counter[str] = Counter()
+        for counters in found:
+            for name, count in zip(counters[::2], counters[1::2], strict=True):
+                state, dot, pool = name.decode().partition(".")
+                if state == POOL and dot:
+                    waiting[pool] += int(count)
+                    waiting[HTTP] -= int(count)
+                elif name in (b"waiting", b"delayed"):
+                    waiting[HTTP] += int(count)
+        return dict(+waiting)
 
     async def items(self, crawl: str) -> int:
         """Count the items that pages and hooks have brought, whether or not an output has them yet."""
@@ -260,6 +282,8 @@ async def _merged(
 
 def _count(counts: Counts, name: str, count: int) -> None:
     family, dot, which = name.partition(".")
+    if family == POOL:
+        return
     if not dot:
         if name not in _NO_STATES:
             setattr(counts, name, getattr(counts, name) + count)

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from importlib.resources import files
@@ -211,6 +212,17 @@ class Owner(SqliteReader):
             return await super().counts(crawl)
         promote(self._state, self._now())
         return known.counts.copy()
+
+    async def waiting_by_pool(self, crawl: str) -> dict[str, int]:
+        """Count the requests that wait for their turn or for a retry, by pool; pools without any are left
+        out.
+        """
+        known = self._state.crawl(crawl)
+        waiting: Counter[str] = Counter()
+        for lane in known.lanes.values():
+            waiting[lane.pool] += lane.size + (lane.suspects.size if lane.suspects is not None else 0)
+        waiting.update(lane.pool for _, _, _, lane in known.delayed)
+        return dict(+waiting)
 
     async def audit(self, crawl: str) -> Audit:
         """Count every set again from the data, on disk and in RAM, and compare."""

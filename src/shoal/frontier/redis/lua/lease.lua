@@ -207,6 +207,7 @@ local function hand_out(host, lane, id, entry)
     .. entry
   records[2 * number - 1], records[2 * number], granted[number] = id, record, record
   numbers[crawl] = (numbers[crawl] or 0) + 1
+  count_pool(crawl, pool, -1)
   take(host, token)
   lane[MOMENT], lane[CHANGED] = next_moment(), true
   local flags = lane[LANE_FLAGS] % IN_LINE
@@ -225,6 +226,7 @@ local function grant(host, lane)
   local id = lease_id(lane[CRAWL], entry)
   if out[id] then  -- it waited twice, since a script was cut short
     count(lane[CRAWL], 'waiting', -1)
+    count_pool(lane[CRAWL], lane[POOL], -1)
     touch(host)
   else
     out[id] = true
