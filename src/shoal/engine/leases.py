@@ -53,8 +53,7 @@ class Ownership(Protocol):
 
 
 class Leases:
-    """Stands between the loops of a crawl and its frontier: every lease is granted and settled through here.
-    """
+    """Stands between the loops of a crawl and its frontier: every lease is granted and settled through here."""
 
     def __init__(
         self,

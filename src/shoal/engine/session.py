@@ -67,7 +67,7 @@ class OpenCrawl:
     totals: CrawlTotals
     jar: CookieJar
     scope: Scope
-    outputs: Sequence[str]  # of the crawl, whichever process writes them
+    outputs: Sequence[str]  # of the crawl; in a fleet an elected worker writes them
     sinks: SinkFiles = SinkFiles(())  # those that this process writes
     rejects: SinkFiles
     rejects_file: Path

@@ -73,7 +73,7 @@ class Summary:
     snapshot: Snapshot
     resumed: bool
     outputs: Sequence[str] = ()
-    rejects: str = ""  # where the rejected items of all runs are; empty: there are none
+    rejects: str = ""  # where the rejected items of all runs are; empty: nothing was rejected
     archive: str = ""
     store: str = ""
     dead_by_class: Mapping[str, int] = field(default_factory=dict)

@@ -117,7 +117,7 @@ def _loaded_at_use(pool: str, load: Callable[[], FetcherFactory]) -> FetcherFact
 
 
 def find_factory(factories: Mapping[str, FetcherFactory], pool: str) -> FetcherFactory | None:
-    """Return the factory that serves a pool on this machine; None: there is none."""
+    """Return the factory that serves a pool on this machine; None: no fetcher does."""
     if pool in factories:
         return factories[pool]
     return factories[HTTP] if pool.startswith(HTTP) else None

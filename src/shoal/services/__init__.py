@@ -1,6 +1,6 @@
 """What commands, a dashboard or another program calls.
 
-crawl        run a crawl here, on whichever store its settings name
+crawl        run a crawl here, on the store that its settings name
 submit       put a crawl into a store that workers share
 worker       serve the crawls of such a store
 local_fleet  a store, several workers and one crawl, all on this machine

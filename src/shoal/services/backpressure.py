@@ -1,7 +1,7 @@
 """Waiting for space in a store that is full.
 
 A full store takes no new crawls and start URLs. Workers still process what it holds, which frees space. So a
-submission waits as long as there is work that frees space when it is done. If there is none, waiting would
+submission waits as long as there is work that frees space when it is done. Without such work, waiting would
 not end, and the submission fails at once.
 """
 

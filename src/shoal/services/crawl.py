@@ -1,4 +1,4 @@
-"""Run a planned crawl to its end, on whichever kind of store its settings name."""
+"""Run a planned crawl to its end, on the store that its settings name."""
 
 from collections.abc import Callable
 

@@ -36,8 +36,7 @@ class WorkerEnd:
 
 
 def pause_before(deaths: int) -> float | None:
-    """Return the seconds before the next start, after `deaths` early deaths in a row; None: no more starts.
-    """
+    """Return the seconds before the next start, after `deaths` early deaths in a row; None: no more starts."""
     if deaths >= MAX_DEATHS:
         return None
     return FIRST_PAUSE_S * float(2**deaths)
@@ -98,9 +97,7 @@ class Supervisor:
                     f" see {worker.log}"
                 )
                 return WorkerEnd(code, worker.log, given_up=True)
-            self._say(
-                f"{what}; restarting it in {pause:g} s. Other workers take over; see {worker.log}"
-            )
+            self._say(f"{what}; restarting it in {pause:g} s. Other workers take over; see {worker.log}")
             await self._pause(pause)
             if self._stop.drain.is_set():
                 return WorkerEnd(code, worker.log)
