@@ -14,7 +14,6 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, TypeVar
 
-from tests.contract.clock import ManualClock
 from tests.servers.redis import RedisServer, cluster, redis_program, sentinels, valkey_program
 
 from shoal.frontier.redis import RedisFrontier
@@ -22,6 +21,7 @@ from shoal.frontier.redis.scripts import Scripts
 from shoal.model.outcome import Lease
 from shoal.redis_client import RedisClient, Script, ScriptArgument
 from shoal.redis_client.errors import CallFailed
+from shoal.testing.contracts.frontier import ManualClock
 
 MANUAL_CLOCK = """
 local function read_clock()

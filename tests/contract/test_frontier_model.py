@@ -24,12 +24,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec import structs
-from tests.contract.clock import ManualClock
-from tests.contract.frontiers import AnyFrontier, link, page
 from tests.contract.redis_frontiers import MANUAL_CLOCK, redis_bench
+from tests.model import MemoryFrontier
+from tests.model.state import Host
 
-from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.memory.state import Host
+from shoal.frontier.contract import Frontier
+from shoal.frontier.redis.repair.crawls import repair_crawls
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.results import Added, Committed, Unparsed
 from shoal.frontier.rules import HostRecord
@@ -51,6 +51,7 @@ from shoal.model.outcome import (
 )
 from shoal.model.pace import Pace
 from shoal.model.request import Link
+from shoal.testing.contracts.frontier import ManualClock, link, page
 
 T = TypeVar("T")
 
@@ -128,7 +129,7 @@ class Sides(RuleBasedStateMachine):
         self.latest = self.clock.now
         self.model = MemoryFrontier(self.clock)
         self.stack = AsyncExitStack()
-        self.other: AnyFrontier
+        self.other: Frontier
         self.leases: list[tuple[Lease, Lease]] = []  # every lease ever given, by the model and by the other
         self.pages: list[tuple[str, int]] = []  # everything that was ever settled as fetched
         self.ended: set[tuple[str, int]] = set()
@@ -157,7 +158,7 @@ class Sides(RuleBasedStateMachine):
         await self.connect()
         for side in (self.model, self.other):
             for crawl, pace in PACES.items():
-                await side.open_crawl(crawl, pace=pace, max_crashes=2, slowdown=SLOWDOWN)
+                await side.crawls.open(crawl, pace=pace, max_crashes=2, slowdown=SLOWDOWN)
 
     def teardown(self) -> None:
         self.run(self.stack.aclose())
@@ -449,7 +450,7 @@ class RedisSides(Sides):
 
     @rule()
     def repair(self) -> None:
-        assert self.run(self.bench.frontier.repair(CRAWLS)) == []
+        assert self.run(repair_crawls(self.bench.frontier, CRAWLS)) == []
 
     async def succeed(self) -> None:
         await self.bench.kill()
@@ -457,7 +458,7 @@ class RedisSides(Sides):
         state = self.model._state
         state.crash(list(state.leased()), state.clock.now())
         for crawl in CRAWLS:
-            await self.other.open_crawl(crawl)
+            await self.other.crawls.open(crawl)
 
     async def settle_model(self, settlements: list[Settlement]) -> Committed:
         """Bring links first, as a fleet does: they go to the shards of their hosts, the settlement to its own."""
@@ -493,11 +494,11 @@ def seen(lease: Lease) -> tuple[object, ...]:
     return tuple(getattr(lease, name) for name in Lease.__struct_fields__ if name != "token")
 
 
-async def dead(side: AnyFrontier, crawl: str) -> list[Any]:
-    return [letter async for letter in side.dead_letters(crawl)]
+async def dead(side: Frontier, crawl: str) -> list[Any]:
+    return [letter async for letter in side.reader.dead_letters(crawl)]
 
 
-async def first_page(side: AnyFrontier, crawl: str) -> Unparsed | None:
+async def first_page(side: Frontier, crawl: str) -> Unparsed | None:
     """Take the next page up that nobody parses, unless it has to wait for another one."""
     pages = side.parsing(crawl)
     try:

@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 import pytest
-from tests.contract.clock import ManualClock
-from tests.contract.frontiers import FLEETS, TIMEOUT, UNLIMITED, link, page, taken
+from tests.contract.frontiers import FLEETS
 from tests.contract.redis_frontiers import RedisBench, redis_bench
-from tests.contract.test_frontier_cut_short import (
+from tests.contract.test_frontier_interrupted_scripts import (
     LINKS,
     SCRIPTS,
     TAIL,
@@ -21,10 +20,12 @@ from tests.contract.test_frontier_cut_short import (
 )
 
 from shoal.frontier.redis import RedisFrontier, keys
+from shoal.frontier.redis.repair.crawls import repair_crawls
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Done, Gone, Outcome, Retry, Settlement
 from shoal.model.pace import Pace
 from shoal.redis_client import RedisClient, ScriptFault
+from shoal.testing.contracts.frontier import TIMEOUT, UNLIMITED, ManualClock, link, page, take
 
 Damage = Callable[[RedisClient, str], Awaitable[object]]
 
@@ -107,14 +108,14 @@ async def suspect_somebody(store: RedisClient, tag: str) -> object:
 )
 async def test_damage_is_named_and_put_right(bench: RedisBench, damage: Damage) -> None:
     await prepared(bench)
-    counts = await bench.frontier.counts("c")
-    assert await bench.frontier.repair(["c"]) == []
+    counts = await bench.frontier.reader.counts("c")
+    assert await repair_crawls(bench.frontier, ["c"]) == []
 
     await damage(bench.store, bench.store.tag(0))
-    assert await bench.frontier.repair(["c"])
+    assert await repair_crawls(bench.frontier, ["c"])
     assert await wrong(bench) == []
-    assert await bench.frontier.repair(["c"]) == []
-    assert await bench.frontier.counts("c") == counts
+    assert await repair_crawls(bench.frontier, ["c"]) == []
+    assert await bench.frontier.reader.counts("c") == counts
 
     ended = await worked_off(bench) | set(bench.pages)
     assert ended == {one.fingerprint for one in LINKS}
@@ -137,7 +138,7 @@ async def test_a_lane_that_ran_empty_asks_for_its_chunks_again(bench: RedisBench
     await bench.store.do(tag, "DEL", f"{tag}:rf")
     spilled = sum(int(id.partition(b"-")[0]) for id in await bench.store.do(tag, "HKEYS", f"{tag}:spb:1"))
 
-    lines = await bench.frontier.repair(["c"])
+    lines = await repair_crawls(bench.frontier, ["c"])
     assert any("did not ask for its next chunk" in line for line in lines)
     assert await wrong(bench) == []
     before = len(await worked_off(bench) & {one.fingerprint for one in TAIL})
@@ -145,15 +146,15 @@ async def test_a_lane_that_ran_empty_asks_for_its_chunks_again(bench: RedisBench
 
 
 async def test_a_host_that_was_forgotten_is_not_asked_too_early(bench: RedisBench) -> None:
-    await bench.frontier.open_crawl("c", pace=Pace(interval=4.0, burst=2, concurrency=9))
+    await bench.frontier.crawls.open("c", pace=Pace(interval=4.0, burst=2, concurrency=9))
     await bench.frontier.add("c", [link(str(number)) for number in range(9)])
-    assert len(await taken(bench.frontier)) == 2
+    assert len(await take(bench.frontier)) == 2
     await forget_the_hosts(bench.store, bench.store.tag(0))
-    await bench.frontier.repair(["c"])
+    await repair_crawls(bench.frontier, ["c"])
 
-    assert await taken(bench.frontier) == []
+    assert await take(bench.frontier) == []
     bench.clock.advance(4.0)
-    assert len(await taken(bench.frontier)) == 1
+    assert len(await take(bench.frontier)) == 1
 
 
 async def advance(bench: RedisBench, seconds: float) -> None:
@@ -164,11 +165,11 @@ async def advance(bench: RedisBench, seconds: float) -> None:
 
 async def test_while_a_shard_is_counted_others_wait() -> None:
     async with redis_bench("valkey", ManualClock()) as bench:
-        await bench.frontier.open_crawl("c", pace=UNLIMITED)
+        await bench.frontier.crawls.open("c", pace=UNLIMITED)
         tag, scripts = bench.store.tag(0), SCRIPTS
         assert await bench.store.run(scripts.freeze, tag, ["somebody", 10]) == 1
         with pytest.raises(Misconfigured, match="somebody else"):
-            await bench.frontier.repair(["c"])
+            await repair_crawls(bench.frontier, ["c"])
 
         adding = asyncio.create_task(bench.frontier.add("c", [link("1")]))
         await asyncio.sleep(0.2)
@@ -176,7 +177,7 @@ async def test_while_a_shard_is_counted_others_wait() -> None:
         await advance(bench, 10.0)  # they died over it
         assert (await adding).new == 1
         assert await bench.store.run(scripts.mend_counts, tag, ["somebody", 1, 0, "waiting", 9]) is None
-        assert await bench.frontier.repair(["c"]) == []
+        assert await repair_crawls(bench.frontier, ["c"]) == []
 
 
 async def test_workers_may_be_at_work_and_scripts_be_cut_short_meanwhile() -> None:
@@ -184,7 +185,7 @@ async def test_workers_may_be_at_work_and_scripts_be_cut_short_meanwhile() -> No
     rng = random.Random(7)
     links = [link(str(number), host=f"{number % 6}.test", priority=3 + number % 3) for number in range(400)]
     async with redis_bench("valkey", ManualClock(), scripts=SCRIPTS) as bench:
-        await bench.frontier.open_crawl("c", pace=UNLIMITED, max_crashes=200)
+        await bench.frontier.crawls.open("c", pace=UNLIMITED, max_crashes=200)
         tag, done, stop = bench.store.tag(0), set[int](), asyncio.Event()
         outcomes: list[Outcome] = [Done(page()), Done(page()), Gone(404), Retry(TIMEOUT, delay=1.0)]
 
@@ -193,7 +194,7 @@ async def test_workers_may_be_at_work_and_scripts_be_cut_short_meanwhile() -> No
                 with suppress(ScriptFault):
                     await frontier.add("c", rng.sample(links, 20))
                 with suppress(ScriptFault):
-                    for lease in await taken(frontier, rng.randint(1, 8), holder=holder, ttl=3.0):
+                    for lease in await take(frontier, rng.randint(1, 8), holder=holder, ttl=3.0):
                         outcome = rng.choice(outcomes)
                         if not isinstance(outcome, Retry):
                             done.add(lease.fingerprint)
@@ -211,7 +212,7 @@ async def test_workers_may_be_at_work_and_scripts_be_cut_short_meanwhile() -> No
             for _ in range(25):
                 try:
                     with suppress(ScriptFault):
-                        await bench.frontier.repair(["c"])
+                        await repair_crawls(bench.frontier, ["c"])
                 except Misconfigured:  # the one before was cut short as it thawed the shard
                     await advance(bench, 10.0)
             await advance(bench, 10.0)  # the last one may have been
@@ -221,7 +222,7 @@ async def test_workers_may_be_at_work_and_scripts_be_cut_short_meanwhile() -> No
         for _ in range(3):
             workers.append(await bench.another())
             bench.store.patience = math.inf  # on a busy machine, 25 repairs take as long as they take
-            await workers[-1].open_crawl("c")
+            await workers[-1].crawls.open("c")
         async with asyncio.TaskGroup() as group:
             for number, worker in enumerate(workers):
                 group.create_task(work(worker, f"w{number}"))
@@ -229,7 +230,7 @@ async def test_workers_may_be_at_work_and_scripts_be_cut_short_meanwhile() -> No
             group.create_task(repair())
         await bench.store.do(tag, "DEL", f"{tag}:cut")
         bench.clock.advance(10.0)
-        await bench.frontier.repair(["c"])
+        await repair_crawls(bench.frontier, ["c"])
         assert await wrong(bench) == []
         await bench.frontier.add("c", links)
         assert {one.fingerprint for one in links} == await worked_off(bench) | done

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.contract.frontiers import UNLIMITED, link, page
 from tests.contract.writing import WriterProcess, eventually, numbers_in
 from tests.servers.power import LaggingDisk
 from tests.servers.redis import RedisServer, cluster, redis7, sentinels, valkey, valkey_program
@@ -21,6 +20,7 @@ from shoal.model.outcome import Done, Lease, Settlement
 from shoal.model.page import Item
 from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.writer import item_streams
+from shoal.testing.contracts.frontier import UNLIMITED, link, page
 
 TERM = 15.0  # seconds, as in a real fleet: nobody else takes over, and nothing is read again for that reason
 EVERYSEC = ("--appendonly", "yes", "--appendfsync", "everysec")
@@ -99,9 +99,9 @@ def _settled(lease: Lease) -> Settlement:
 async def bench_on(dsn: str, folder: Path) -> AsyncIterator[Bench]:
     async with RedisClient.open(dsn) as store:
         frontier = RedisFrontier(store)
-        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.crawls.open("c", pace=UNLIMITED)
         await frontier.add("c", [link(str(n), host=f"{n}.test") for n in range(30)])
-        number = await frontier.number("c")
+        number = await frontier.reader.number("c")
         bench = Bench(dsn, store, frontier, number, folder / "out.jsonl")
         try:
             yield bench

@@ -113,17 +113,17 @@ class Embedded:
         with StoreFolder(Path(settings.store)).owned() as store:
             async with SqliteFrontier.open(store.database, fsync=settings.crawl.fsync) as frontier:
                 if plan.fresh:
-                    await frontier.drop_crawl(name, forget=[sinks_key(name), rejects_key(name)])
+                    await frontier.crawls.delete(name, checkpoints=[sinks_key(name), rejects_key(name)])
                     rejects_file(store, name).unlink(missing_ok=True)  # this run may reject nothing
-                opened = await frontier.open_crawl(name, **frontier_options(settings))
-                versions = SpiderVersions.load(await frontier.crawl_get(name, VERSIONS))
+                opened = await frontier.crawls.open(name, **frontier_options(settings))
+                versions = SpiderVersions.load(await frontier.reader.value(name, VERSIONS))
                 version = versions.number(spider.version, time.time())
-                totals = crawl_totals.CrawlTotals.load(await frontier.crawl_get(name, crawl_totals.KEY))
+                totals = crawl_totals.CrawlTotals.load(await frontier.reader.value(name, crawl_totals.KEY))
                 totals.reopen(
                     per_pattern=settings.links.per_pattern,
                     lookalikes=settings.links.lookalikes,  # vocabulary: ok
                 )
-                jar = CookieJar.load(await frontier.crawl_get(name, "cookies") or b"[]")
+                jar = CookieJar.load(await frontier.reader.value(name, "cookies") or b"[]")
                 jar.put(cookies, time.time())
                 limit = settings.crawl.max_pages
                 outputs = plan.outputs or (str(store.items / f"{file_name(name)}.jsonl"),)
@@ -138,16 +138,16 @@ class Embedded:
                     jar=jar,
                     scope=await self._scope(frontier, name, spider, settings, totals),
                     outputs=outputs,
-                    sinks=SinkFiles(outputs, await frontier.checkpoint(sinks_key(name)), plan.fresh),
+                    sinks=SinkFiles(outputs, await frontier.reader.checkpoint(sinks_key(name)), plan.fresh),
                     rejects=SinkFiles(
                         [str(rejects)] if spider.models else [],
-                        await frontier.checkpoint(rejects_key(name)),
+                        await frontier.reader.checkpoint(rejects_key(name)),
                         plan.fresh,
                     ),
                     rejects_file=rejects,
                     segments=place_segments(store.archive / file_name(name), settings.archive.location, name),
-                    archived=await frontier.checkpoint(archive_key(name)),
-                    quota=EmbeddedPageQuota(frontier, name, limit) if limit else None,
+                    archived=await frontier.reader.checkpoint(archive_key(name)),
+                    quota=EmbeddedPageQuota(frontier.reader, name, limit) if limit else None,
                     unparsed=frontier.parsing(name),
                     initial_state={crawl_totals.KEY: totals.dump(), VERSIONS: versions.dump()},
                     keep_days=settings.archive.keep_days,
@@ -161,7 +161,7 @@ class Embedded:
         settings: Settings,
         totals: crawl_totals.CrawlTotals,
     ) -> Scope:
-        saved = msgspec.json.decode(await frontier.crawl_get(name, "hosts") or b"[]", type=list[str])
+        saved = msgspec.json.decode(await frontier.reader.value(name, "hosts") or b"[]", type=list[str])
         urls = [seed.url for seed in self._seeds]
         scope = Scope.of(settings.crawl, urls, hosts=spider.hosts, limits=settings.links)
         return msgspec.structs.replace(
@@ -202,14 +202,14 @@ class Embedded:
             if not spider.hosts:
                 scope.admit(*map(host_key, origins))
         await self._check_pools(frontier, name)
-        if await frontier.paused(name):
+        if await frontier.reader.paused(name):
             log.warning("crawl.paused", extra={"crawl": name, "resume_with": f"shoal resume {name}"})
         async with steerable(Path(crawl.store), frontier):
             yield
 
     async def _check_pools(self, frontier: SqliteFrontier, name: str) -> None:
         """Raise if the crawl has requests that no fetcher of this machine serves; they would wait forever."""
-        waiting = await frontier.waiting_by_pool(name)
+        waiting = await frontier.reader.waiting_by_pool(name)
         if reason := self.share.pools.refusal(waiting):
             raise Misconfigured(
                 f"crawl {name!r}: {reason}. Install the fetcher of that pool, or start again with --fresh"
@@ -253,13 +253,13 @@ class PageCounter(Protocol):
 class EmbeddedPageQuota:
     """The page limit of a crawl that one process runs; workers share theirs (`stores.redis.page_quota`)."""
 
-    def __init__(self, frontier: PageCounter, crawl: str, limit: int) -> None:
-        self._frontier = frontier
+    def __init__(self, reader: PageCounter, crawl: str, limit: int) -> None:
+        self._reader = reader
         self._crawl = crawl
         self._limit = limit
 
     async def take(self, held: int, wanted: int) -> int:
-        counts = await self._frontier.counts(self._crawl)
+        counts = await self._reader.counts(self._crawl)
         return min(wanted, self._limit - counts.done - counts.parsing - counts.leased)
 
     async def leave(self) -> None:

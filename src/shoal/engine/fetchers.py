@@ -39,8 +39,8 @@ USER_AGENT_TOKEN = "Shoal"  # noqa: S105 - the product token that robots.txt fil
 class RobotsCache(Protocol):
     """The part of a frontier that stores robots.txt files."""
 
-    async def robots_get(self, host: str) -> StoredRobots | None: ...
-    async def robots_set(self, host: str, *, expires: float, status: int, body: bytes) -> None: ...
+    async def get_robots(self, host: str) -> StoredRobots | None: ...
+    async def set_robots(self, host: str, *, expires: float, status: int, body: bytes) -> None: ...
 
 
 class Pools:
@@ -194,12 +194,12 @@ def _robots(
     cache: RobotsCache | None,
 ) -> RobotsPolicy:
     async def load(origin: str) -> bytes | None:
-        known = await cache.robots_get(origin) if cache is not None else None
+        known = await cache.get_robots(origin) if cache is not None else None
         return known.body if known else None
 
     async def save(origin: str, record: bytes) -> None:
         if cache is not None:
-            await cache.robots_set(origin, expires=time.time() + LIFETIME, status=0, body=record)
+            await cache.set_robots(origin, expires=time.time() + LIFETIME, status=0, body=record)
 
     return RobotsPolicy(
         client,

@@ -23,7 +23,7 @@ from shoal.archive.retention import expire
 from shoal.archive.segments import Segments
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.crawl_options import parse_processes, write_rules
-from shoal.engine.fetchers import RobotsCache, open_fetchers
+from shoal.engine.fetchers import open_fetchers
 from shoal.engine.leases import Ownership
 from shoal.engine.outputs import OutputCommit
 from shoal.engine.pages import Pages
@@ -42,10 +42,6 @@ from shoal.sinks.names import shown
 from shoal.spider.source import SpiderDescription, SpiderSource
 
 
-class SessionFrontier(CrawlFrontier, RobotsCache, Protocol):
-    """The part of a frontier that a session needs."""
-
-
 @dataclass(frozen=True, slots=True)
 class SinkFiles:
     """Where items go, and how far an earlier run has written."""
@@ -60,7 +56,7 @@ class OpenCrawl:
     """A crawl, opened in its store: what a strategy knows about it."""
 
     name: str
-    frontier: SessionFrontier
+    frontier: CrawlFrontier
     store: str  # for people
     resumed: bool
     version: int = 0  # of the spider
@@ -132,7 +128,7 @@ async def open_session(strategy: Strategy, parser: ParsePool | None = None) -> A
                 open_fetchers(
                     settings,
                     strategy.share.pools,
-                    robots_cache=crawl.frontier,
+                    robots_cache=crawl.frontier.hosts,
                     jar=crawl.jar,
                     refuse=scope.refuse,
                     gate=crawl.gate,

@@ -125,14 +125,14 @@ class Shared:
         name = self._record.name
 
         async def count() -> int:
-            counts = await frontier.counts(name)
+            counts = await frontier.reader.counts(name)
             return counts.done + counts.parsing
 
         if not settings.max_pages:
             return None
         return SharedPageQuota(
             self._store,
-            await frontier.number(name),
+            await frontier.reader.number(name),
             worker=self.holder,
             limit=settings.max_pages,
             lease=settings.lease,
@@ -200,7 +200,7 @@ async def open_shared_crawl(
 ) -> Opened:
     """Open a crawl in a shared store with the options of its settings; create it if it may be new."""
     links = settings.crawl.approximate_links
-    return await frontier.open_crawl(
+    return await frontier.crawls.open(
         name,
         may_be_new=may_be_new,
         **frontier_options(settings),

@@ -62,7 +62,7 @@ async def _run_shared(
     ):
         submitted = await submit_known(store, plan, parser.description, stop)
         if opened is not None:
-            counts = await RedisFrontier(store).counts(submitted.crawl)
+            counts = await RedisFrontier(store).reader.counts(submitted.crawl)
             opened(
                 Opening(
                     submitted.crawl,

@@ -100,7 +100,7 @@ class _Submission:
 
     async def make(self, stop: Stop) -> Submitted:
         if self._plan.fresh:
-            await self._frontier.drop_crawl(self._name)
+            await self._frontier.crawls.delete(self._name)
         opened = await self._backpressure.retry(
             lambda: open_shared_crawl(self._frontier, self._name, self._settings)
         )
@@ -133,7 +133,7 @@ class _Submission:
         """Write the record, so that workers start with the crawl or check it again."""
         record = CrawlRecord(
             name=self._name,
-            number=await self._frontier.number(self._name),
+            number=await self._frontier.reader.number(self._name),
             source=_portable(self._plan),
             text=_text(self._plan),
             version=self._spider.version,

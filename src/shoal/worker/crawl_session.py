@@ -215,7 +215,9 @@ class CrawlSession:
         while True:
             match next_step(self.state, facts):
                 case Step.CHECK:
-                    facts = replace(facts, work_left=not await is_finished(self._frontier, self.record.name))
+                    facts = replace(
+                        facts, work_left=not await is_finished(self._frontier.reader, self.record.name)
+                    )
                     self._checked_at = time.monotonic()
                     self.state = state_after_check(self.state, facts)
                 case Step.RUN:
@@ -279,7 +281,7 @@ class CrawlSession:
             after = state_after_run(ending)
             log.info("crawl.stopped", extra={**about, "ending": ending.value})
         except* Misconfigured as several:
-            if self.record.name not in await self._frontier.crawls():
+            if self.record.name not in await self._frontier.reader.crawls():
                 log.info("crawl.stopped", extra={**about, "ending": "deleted"})
             else:
                 # Other workers may have what this one lacks, and other crawls may lack nothing.
@@ -338,11 +340,11 @@ class CrawlSession:
     async def measure(self, served: Collection[str]) -> None:
         """Read the fleet's figures of the crawl; `served` are the pools that running workers serve."""
         frontier, name = self._frontier, self.record.name
-        self._counts = await frontier.counts(name)
-        self._paused = await frontier.paused(name)
+        self._counts = await frontier.reader.counts(name)
+        self._paused = await frontier.reader.paused(name)
         items = await on_their_way(self._context.store, name)
         self._later_stages_full = self._counts.parsing > MOST_UNPARSED or items > MOST_UNWRITTEN
-        self._waiting_by_pool = await frontier.waiting_by_pool(name)
+        self._waiting_by_pool = await frontier.reader.waiting_by_pool(name)
         self._warn_of_unserved(unserved_pools(self._waiting_by_pool, served))
 
     def _warn_of_unserved(self, unserved: Mapping[str, int]) -> None:

@@ -51,7 +51,7 @@ class OutputTasks:
     async def start(self, group: asyncio.TaskGroup, record: CrawlRecord) -> None:
         """Write the outputs of a crawl from now on, whenever no other worker does."""
         await self.leave()
-        number = await RedisFrontier(self._store).number(record.name)
+        number = await RedisFrontier(self._store).reader.number(record.name)
         self._stop, self._revision, self._refusals = asyncio.Event(), record.revision, {}
         self._tasks = [
             group.create_task(self._write(record, number, output, self._stop), name=f"output.{shown(output)}")
@@ -90,5 +90,5 @@ class OutputTasks:
 
 async def are_finished(store: RedisClient, record: CrawlRecord) -> bool:
     """Return whether the last writer of every output that this machine may write has finished it."""
-    number = await RedisFrontier(store).number(record.name)
+    number = await RedisFrontier(store).reader.number(record.name)
     return not await unfinished(store, number, record.outputs, node=os.uname().nodename)

@@ -152,7 +152,7 @@ class Worker:
             session.deleted = name not in names
         if self._context.deliveries is not None:
             # A crawl that is being deleted is in the frontier until the last step.
-            left = await RedisFrontier(self._store).crawls()
+            left = await RedisFrontier(self._store).reader.crawls()
             await self._context.deliveries.keep_only(names.union(left))
         for record in records:
             if self._plan.only not in ("", record.name):

@@ -46,6 +46,10 @@ class Endless(ScriptedFrontier):
         self.left -= len(several)
         return Grant(several, 0.01)
 
+    @property
+    def reader(self) -> "Endless":
+        return self
+
     async def counts(self, crawl: str) -> Counts:
         return Counts(accepted=self.granted, gone=len(self.settled), leased=self.granted - len(self.settled))
 
@@ -135,7 +139,7 @@ async def test_no_leases_are_taken_while_later_stages_are_full(why: str) -> None
 
 async def test_no_more_is_in_progress_than_the_page_quota_allows() -> None:
     crawl = Crawling(Endless())
-    crawl.stations.quota = EmbeddedPageQuota(crawl.frontier, "c", 3)
+    crawl.stations.quota = EmbeddedPageQuota(crawl.frontier.reader, "c", 3)
     async with crawl.running():
         assert crawl.frontier.granted == 3
         crawl.answer.set()  # all of them end as gone, without a page

@@ -9,7 +9,7 @@ from shoal.cli.views.format import counted
 from shoal.stores.address import shown_store
 
 if TYPE_CHECKING:
-    from shoal.services.inspect.measure import Measured
+    from shoal.services.inspect.measure import CrawlStats
 
 EXAMPLES = examples(
     ("How long will the crawl in this folder take?", "shoal plan"),
@@ -105,7 +105,7 @@ def command(
         put("\n".join(plan_lines(plan)))
 
 
-def _measured(found: "Measured") -> str:
+def _measured(found: "CrawlStats") -> str:
     if found.pages:
         return f"measured over {counted(found.pages, 'page')}"
     return "of whose pages nothing was measured: --latency and --page-kb say better"

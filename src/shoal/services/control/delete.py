@@ -95,7 +95,7 @@ class FolderCrawl:
         checkpoints = [key(crawl) for key in (sinks_key, rejects_key, archive_key)]
         with self._folder.owned():
             async with SqliteFrontier.open(self._folder.database) as frontier:
-                await frontier.drop_crawl(crawl, forget=checkpoints, entirely=True)
+                await frontier.crawls.delete(crawl, checkpoints=checkpoints, entirely=True)
 
 
 class FleetCrawl:
@@ -120,11 +120,11 @@ class FleetCrawl:
         frontier, record = RedisFrontier(store), await Crawls(store).get(crawl)
         written = [] if record is None else list(map(shown, record.outputs))
         if record is None:
-            await chosen(frontier, crawl)
+            await chosen(frontier.reader, crawl)
         counts, unwritten = Counts(), 0
         with suppress(Misconfigured):  # nothing is there but its record
-            counts, unwritten = await frontier.counts(crawl), await on_their_way(store, crawl)
-            written += await ever_written(store, await frontier.number(crawl))
+            counts, unwritten = await frontier.reader.counts(crawl), await on_their_way(store, crawl)
+            written += await ever_written(store, await frontier.reader.number(crawl))
         belongings = _belongings(crawl, counts, dict.fromkeys(written), _archive(crawl, record))
         scattered = record is not None and not _location(record)
         found = cls(store, replace(belongings, unwritten=unwritten, scattered=scattered))
@@ -133,7 +133,7 @@ class FleetCrawl:
 
     async def refuse_if_worked_on(self) -> None:
         name = self.belongings.crawl
-        paused = name in await self._frontier.crawls() and await self._frontier.paused(name)
+        paused = name in await self._frontier.reader.crawls() and await self._frontier.reader.paused(name)
         if busy := at_work(name, await self._workers.all(), paused=paused):
             who = f"{len(busy)} {'worker' if len(busy) == 1 else 'workers'} ({', '.join(busy)})"
             how = "wait for what they have in hand" if paused else f"run shoal pause {name} first"
@@ -149,7 +149,7 @@ class FleetCrawl:
             async with asyncio.timeout(LET_GO):
                 while attends(name, await self._workers.all()):  # noqa: ASYNC110 (others make it so)
                     await asyncio.sleep(0.2)
-        await self._frontier.drop_crawl(name, entirely=True)
+        await self._frontier.crawls.delete(name, entirely=True)
         await self._crawls.tell_news()  # so that nobody keeps its pages in hand
         await self._store.sync()
 

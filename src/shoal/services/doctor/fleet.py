@@ -113,7 +113,7 @@ async def _crawls(dsn: str) -> Check:
     try:
         async with RedisClient.open(dsn, advise=False) as store:
             frontier, workers = RedisFrontier(store), await Workers(store).all()
-            names: Sequence[str] = await frontier.crawls()
+            names: Sequence[str] = await frontier.reader.crawls()
             for name in names:
                 audit = await steady_audit(frontier, name, at_work=bool(workers))
                 problems += [f"{name}: {problem}" for problem in audit.problems]

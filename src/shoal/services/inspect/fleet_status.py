@@ -20,7 +20,7 @@ async def fleet_status(dsn: str, name: str = "") -> StoreStatus:
     """Look at a fleet's store."""
     async with RedisClient.open(dsn, advise=False) as store:
         status = await look_at(store, name)
-        queues = await RedisFrontier(store).queues(MOST_HOSTS)
+        queues = await RedisFrontier(store).reader.queues(MOST_HOSTS)
         return replace(status, hosts=queues and [queue for queue in queues if queue.queued])
 
 
@@ -30,7 +30,7 @@ async def look_at(store: RedisClient, name: str = "") -> StoreStatus:
     `name` is what people know the store by, where that is not its address.
     """
     frontier = RedisFrontier(store)
-    crawls = [await _crawl(frontier, name) for name in await frontier.crawls()]
+    crawls = [await _crawl(frontier, name) for name in await frontier.reader.crawls()]
     stages = {crawl.name: await _stages(store, crawl) for crawl in crawls}
     outputs = {record.name: tuple(map(shown, record.outputs)) for record in await Crawls(store).all()}
     fleet = Fleet(await Workers(store).all(), stages, outputs)
@@ -38,9 +38,9 @@ async def look_at(store: RedisClient, name: str = "") -> StoreStatus:
 
 
 async def _crawl(frontier: RedisFrontier, name: str) -> CrawlStatus:
-    kept = await frontier.crawl_values(name)
+    kept = await frontier.reader.values(name)
     parts = [sums.CrawlTotals.load(value) for key, value in kept.items() if key.startswith(sums.PART)]
-    return await crawl_status(frontier, name, sums.total(parts))
+    return await crawl_status(frontier.reader, name, sums.total(parts))
 
 
 async def _stages(store: RedisClient, crawl: CrawlStatus) -> dict[str, Stage]:

@@ -77,7 +77,7 @@ async def status(store: str) -> StoreStatus:
 async def folder_status(folder: str, reader: StoreReader) -> StoreStatus:
     """Count the requests in a folder, as one who reads there already."""
     crawls = [
-        await crawl_status(reader, name, sums.CrawlTotals.load(await reader.crawl_get(name, sums.KEY)))
+        await crawl_status(reader, name, sums.CrawlTotals.load(await reader.value(name, sums.KEY)))
         for name in await reader.crawls()
     ]
     return StoreStatus(folder, StoreFolder(Path(folder)).owner(), crawls)

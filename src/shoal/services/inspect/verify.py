@@ -89,7 +89,7 @@ async def _verify_crawl(reader: SqliteReader, store: StoreFolder, crawl: str, de
         shelf.check(fingerprint, page)
     written, lost = _count_outputs(outputs(checkpoint))
     rejects, rejects_lost = _count_outputs(outputs(await reader.checkpoint(rejects_key(crawl))))
-    totals = sums.CrawlTotals.load(await reader.crawl_get(crawl, sums.KEY))
+    totals = sums.CrawlTotals.load(await reader.value(crawl, sums.KEY))
     items += totals.hook_items
     running = store.owner() is not None
     return CrawlReport(

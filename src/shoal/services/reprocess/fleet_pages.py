@@ -67,7 +67,7 @@ async def open_fleet_holdings(
 ) -> AsyncIterator["FleetPages"]:
     """Open what a crawl of a fleet has gathered; `choose` names one of its crawls."""
     async with RedisClient.open(dsn, advise=False) as store:
-        crawl = choose(await RedisFrontier(store).crawls())
+        crawl = choose(await RedisFrontier(store).reader.crawls())
         record = await Crawls(store).get(crawl)
         if record is None:
             raise Misconfigured(f"crawl {crawl!r} was never submitted to the end: shoal submit does that")
@@ -96,7 +96,7 @@ class FleetPages:
         return self.record.hosts or ()
 
     async def outputs(self) -> Collection[str]:
-        written = await ever_written(self._store, await self._frontier.number(self.crawl))
+        written = await ever_written(self._store, await self._frontier.reader.number(self.crawl))
         return {name_of(output) for output in (*self.record.outputs, *written)}
 
     async def pages(
@@ -129,7 +129,9 @@ class FleetPages:
 
     async def _list(self, pages: sqlite3.Connection) -> Inventory:
         """Go through the archive; raises `Misconfigured` if nothing of the crawl is there."""
-        done = (await self._frontier.counts(self.crawl)).done  # before: pages are archived, then settled
+        done = (
+            await self._frontier.reader.counts(self.crawl)
+        ).done  # before: pages are archived, then settled
         damaged = 0
         pages.execute(_SCHEMA)
         for number, entry in enumerate(_entries(self.archive)):
@@ -148,8 +150,8 @@ class FleetPages:
 
     async def whole_output(self) -> tuple[Path, int]:
         """Find a JSONL output on this machine that holds every item, and how many that are."""
-        number = await self._frontier.number(self.crawl)
-        items = await self._frontier.items(self.crawl)
+        number = await self._frontier.reader.number(self.crawl)
+        items = await self._frontier.reader.items(self.crawl)
         why = []
         for output in self.record.outputs:
             stands = await output_progress(self._store, number, output, node=os.uname().nodename)

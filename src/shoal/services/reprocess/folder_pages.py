@@ -79,7 +79,7 @@ class FolderPages:
         return own
 
     async def hosts(self) -> Sequence[str]:
-        return msgspec.json.decode(await self._reader.crawl_get(self.crawl, "hosts") or b"[]", type=list[str])
+        return msgspec.json.decode(await self._reader.value(self.crawl, "hosts") or b"[]", type=list[str])
 
     async def outputs(self) -> Collection[str]:
         return outputs(await self._reader.checkpoint(sinks_key(self.crawl)))
@@ -111,7 +111,7 @@ class FolderPages:
                         return Path(path)
                 except Rejected:
                     continue  # gone, or changed: perhaps there is another one
-        if made := sums.CrawlTotals.load(await self._reader.crawl_get(self.crawl, sums.KEY)).hook_items:
+        if made := sums.CrawlTotals.load(await self._reader.value(self.crawl, sums.KEY)).hook_items:
             raise Misconfigured(
                 f"{made} items of crawl {self.crawl!r} were made by on_error hooks, from no page: "
                 "the others cannot be told from them"
