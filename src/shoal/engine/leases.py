@@ -53,7 +53,7 @@ class Ownership(Protocol):
 
 
 class Leases:
-    """Stands between the loops of a crawl and its frontier: every lease is granted and settled through here."""
+    """The leases of one crawl: every lease is granted and settled through here."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ class WorkerEnd:
 
 
 def pause_before(deaths: int) -> float | None:
-    """Return the seconds before the next start, after `deaths` early deaths in a row; None: no more starts."""
+    """Return the seconds before the next start, after `deaths` early deaths in a row; None: give up."""
     if deaths >= MAX_DEATHS:
         return None
     return FIRST_PAUSE_S * float(2**deaths)

@@ -53,7 +53,7 @@ FINAL_ROUND_S = 0.3  # the same as ROUND_S, when only the end is missing
 
 
 class Worker:
-    """`watch` is called four times per second; `parser` may have the spider of the one crawl loaded already."""
+    """`watch` is called four times per second; `parser` may have the spider loaded already."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ class PatternWatch(Protocol):
 
 
 class Traps:
-    """Filters the links of every page, by their URL patterns and by the text of the page they were found on."""
+    """Filters the links of every page, by their URL patterns and by the text of that page."""
 
     def __init__(self, limits: LinkLimits, totals: CrawlTotals, scope: PatternWatch) -> None:
         self._quarantine = PatternQuarantine(limits.per_pattern, totals.quarantined)
