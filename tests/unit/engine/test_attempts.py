@@ -219,7 +219,7 @@ async def test_a_crawl_delay_above_the_interval_is_recorded(
     ("etag", "sent"), [('"v1"', ('"v1"', "yesterday")), ("", ("", ""))], ids=["known", "without validators"]
 )
 async def test_a_page_of_the_previous_generation_is_revalidated(etag: str, sent: tuple[str, str]) -> None:
-    validator = Validator(etag=etag, modified="", ref=PageRef("segment", 0, 1))
+    validator = Validator(etag=etag, modified="", digest="", ref=PageRef("segment", 0, 1))
     bench = Bench(Attempt(lease(1), outcome=Gone(404)), known={1: validator})
     await bench.make()
 
