@@ -13,12 +13,12 @@ import pytest
 from tests.servers.nats import NatsServer, nats_server
 from tests.servers.redis import RedisServer, cluster, redis7, valkey
 
-from shoal.bus import Bus, Delivery, Lag, open_bus
+from shoal.bus import Bus, BusBacklog, Delivery, open_bus
 from shoal.bus.redis import _RECOVER, GROUP, RedisBus
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.outcome import Acknowledgement, Done, Fetched, Settlement
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, key_names
 from shoal.redis_client.streams import ShardStreams
 from shoal.testing.contracts.frontier import UNLIMITED, link, page
 
@@ -168,20 +168,20 @@ async def test_a_page_that_is_acknowledged_and_done_never_comes_again(bench: Ben
 
 
 async def test_lag_is_what_waits_and_what_is_being_parsed(bench: Bench) -> None:
-    async def comes_to(expected: Lag) -> None:
+    async def comes_to(expected: BusBacklog) -> None:
         async with asyncio.timeout(PATIENCE):
-            while await bus.lag() != expected:  # noqa: ASYNC110 (pages may be on their way into the queue)
+            while await bus.backlog() != expected:  # noqa: ASYNC110 (pages may be on their way into the queue)
                 await asyncio.sleep(0.02)
 
     async with bench.consumer("w", 60.0) as bus:
-        await comes_to(Lag(0, 0))
+        await comes_to(BusBacklog(0, 0))
         await bench.announce("a", "b", "c")
-        await comes_to(Lag(3, 0))
+        await comes_to(BusBacklog(3, 0))
         found = await collect(bus, 1, limit=1)
-        await comes_to(Lag(2, 1))
+        await comes_to(BusBacklog(2, 1))
         await bench.acknowledge(*found)
         await bus.done(found)
-        await comes_to(Lag(2, 0))
+        await comes_to(BusBacklog(2, 0))
 
 
 async def test_a_page_that_is_extended_stays_where_it_is(bench: Bench) -> None:
@@ -341,7 +341,7 @@ async def test_what_a_queue_has_lost_is_announced_again(loss: str, tmp_path: Pat
             [done, *_] = lost
             assert await bench.acknowledge(done) == [path_of(done)]
             await bus.done([done])
-            while await ShardStreams(bench.store, "pages").length():  # noqa: ASYNC110 (until all are in the queue)
+            while await ShardStreams(bench.store, key_names.pages).length():  # noqa: ASYNC110 (until all are in the queue)
                 await asyncio.sleep(0.02)
             if loss == "its folder":
                 bench.server.kill()
@@ -395,7 +395,7 @@ async def test_names_of_consumers_that_were_killed_are_forgotten_when_they_have_
         async def names() -> set[str]:
             found: set[str] = set()
             for tag in store.tags():
-                for fields in await store.do(tag, "XINFO", "CONSUMERS", f"{tag}:pages", GROUP):
+                for fields in await store.do(tag, "XINFO", "CONSUMERS", key_names.pages(tag), GROUP):
                     found.add(dict(zip(fields[::2], fields[1::2], strict=True))[b"name"].decode())
             return found
 
@@ -424,15 +424,15 @@ async def test_a_consumer_that_has_pages_is_not_forgotten_however_silent_it_is(t
         await bench.announce("a")
         holder = RedisBus(bench.store, consumer="holder")
         [held] = await collect(holder, 1)
-        shard, _, id = held.place.partition("/")
+        shard, _, id = held.message_id.partition("/")
         tag = bench.store.tag(int(shard))
         await asyncio.sleep(0.05)
         for forgotten_after in (1, 60_000):  # ms
             arguments = (GROUP, "w", 60_000, forgotten_after)
             assert await bench.store.run(_RECOVER, tag, arguments) is None
-            [pending] = await bench.store.do(tag, "XPENDING", f"{tag}:pages", GROUP, id, id, 1)
+            [pending] = await bench.store.do(tag, "XPENDING", key_names.pages(tag), GROUP, id, id, 1)
             assert pending[1] == b"holder"
-            await bench.store.do(tag, "DEL", f"{tag}:rollcall")
+            await bench.store.do(tag, "DEL", key_names.consumer_gc(tag))
         assert await bench.acknowledge(held) == ["a"]
 
 
@@ -475,9 +475,9 @@ async def test_a_cluster_delivers_all_the_same(tmp_path: Path) -> None:
 async def test_a_bus_that_is_not_there_is_said_to_be_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.bus.nats._CONNECT", 0.3)
+    monkeypatch.setattr("shoal.bus.nats._CONNECT_TIMEOUT_S", 0.3)
     async with on_streams(tmp_path) as bench:
-        with pytest.raises(Misconfigured, match="nothing here speaks 'kafka'"):
+        with pytest.raises(Misconfigured, match="no bus for the scheme 'kafka'"):
             open_bus(
                 "kafka://user:secret@127.0.0.1",
                 bench.store,

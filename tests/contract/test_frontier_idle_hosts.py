@@ -1,4 +1,4 @@
-"""Hosts that are forgotten: a store that has crawled millions keeps those that still matter."""
+"""Idle hosts are deleted: a store that has crawled millions of hosts keeps those that still matter."""
 
 from collections.abc import AsyncIterator
 
@@ -17,7 +17,7 @@ LONG, DAY = 601.0, 90_001.0
 
 @pytest.fixture
 async def bench() -> AsyncIterator[RedisBench]:
-    """A shard with two hosts, each of which was asked once and has nothing left."""
+    """A shard with two hosts, each with one request that is done."""
     async with redis_bench("valkey", ManualClock()) as opened:
         await opened.frontier.crawls.open("c", pace=PACE, slowdown=SlowdownRules(at_least=1))
         await opened.frontier.add("c", [link("1", host="a.test"), link("1", host="b.test")])
@@ -29,13 +29,13 @@ async def bench() -> AsyncIterator[RedisBench]:
 
 
 async def known(bench: RedisBench) -> set[str]:
-    """Ask for work, and name the hosts that the shard still knows."""
+    """Call `lease`, and return the hosts that the shard still has a record of."""
     await take(bench.frontier)
     tag = bench.store.tag(0)
     return {name.decode() for name in await bench.store.do(tag, "HKEYS", f"{tag}:h")}
 
 
-async def test_an_idle_host_is_forgotten_and_can_be_met_again(bench: RedisBench) -> None:
+async def test_an_idle_host_is_deleted_and_can_be_added_again(bench: RedisBench) -> None:
     bench.clock.advance(LONG - 2)
     assert await known(bench) == {"a.test", "b.test"}
     bench.clock.advance(2)
@@ -54,14 +54,16 @@ async def test_an_idle_host_is_forgotten_and_can_be_met_again(bench: RedisBench)
     "given",
     [{"paused": True}, {"interval": 1.0}, {"concurrency": 2}, {"rest_until": 1_800_000_000.0 + 2 * DAY}],
 )
-async def test_what_was_set_by_hand_is_never_forgotten(bench: RedisBench, given: dict[str, float]) -> None:
+async def test_a_host_that_the_operator_has_changed_is_never_deleted(
+    bench: RedisBench, given: dict[str, float]
+) -> None:
     view = await bench.frontier.hosts.set("a.test", **given)  # type: ignore[arg-type]
     bench.clock.advance(DAY)
     assert await known(bench) == {"a.test"}
     assert await bench.frontier.hosts.get("a.test") == view
 
 
-async def test_a_host_with_anything_left_is_not_forgotten(bench: RedisBench) -> None:
+async def test_a_host_with_open_requests_is_not_deleted(bench: RedisBench) -> None:
     await bench.frontier.add(
         "c", [link("2", host="a.test"), link("2", host="b.test"), link("1", host="d.test")]
     )
@@ -72,7 +74,7 @@ async def test_a_host_with_anything_left_is_not_forgotten(bench: RedisBench) -> 
     await settle(bench.frontier, by_host["d.test"], Retry(TIMEOUT, delay=DAY))
     await bench.frontier.crawls.pause("c")
     bench.clock.advance(LONG)
-    # On the wire; waiting, although the crawl is paused; paused by hand. A delayed one brings its host along.
+    # In flight; waiting in a paused crawl; paused by the operator. A delayed request creates its host again.
     assert await known(bench) == {"a.test", "b.test", "e.test"}
 
     await bench.frontier.crawls.resume("c")
@@ -81,8 +83,8 @@ async def test_a_host_with_anything_left_is_not_forgotten(bench: RedisBench) -> 
     await bench.frontier.hosts.set("e.test", paused=False)
 
 
-async def test_a_pace_slower_than_that_is_waited_for(bench: RedisBench) -> None:
-    """A bucket that is not full again is forgotten by nobody, or a spent burst would come back."""
+async def test_a_host_is_kept_until_its_burst_is_full_again(bench: RedisBench) -> None:
+    """If it were deleted earlier, a spent burst would be available again."""
     await bench.frontier.crawls.open("c", pace=Pace(interval=1000.0, burst=3, concurrency=9))
     await bench.frontier.add("c", [link(str(number), host="a.test") for number in range(2, 4)])
     bench.clock.advance(3000.0)
@@ -94,7 +96,7 @@ async def test_a_pace_slower_than_that_is_waited_for(bench: RedisBench) -> None:
     assert await known(bench) == set()
 
 
-async def test_what_a_host_answered_or_asked_for_is_remembered_for_a_day(bench: RedisBench) -> None:
+async def test_slow_down_and_crawl_delay_are_kept_for_a_day(bench: RedisBench) -> None:
     await bench.frontier.hosts.set("b.test", crawl_delay=7.0)
     bench.clock.advance(10.0)
     await bench.frontier.add("c", [link("2", host="a.test")])
@@ -112,7 +114,7 @@ async def test_what_a_host_answered_or_asked_for_is_remembered_for_a_day(bench: 
     assert await bench.store.do(tag, "EXISTS", f"{tag}:hw", f"{tag}:ho") == 0
 
 
-async def test_a_store_of_many_hosts_is_swept_a_little_at_a_time(bench: RedisBench) -> None:
+async def test_idle_hosts_are_deleted_in_small_steps(bench: RedisBench) -> None:
     links = [link("1", host=f"{number}.test") for number in range(1000)]
     await bench.frontier.add("c", links)
     while leases := await take(bench.frontier, 500):
@@ -122,7 +124,7 @@ async def test_a_store_of_many_hosts_is_swept_a_little_at_a_time(bench: RedisBen
     left = [1002]
     while left[-1]:
         left.append(len(await known(bench)))
-        assert left[-2] - left[-1] <= 250  # what HSCAN gives for a hundred, with some to spare
-        assert len(await known(bench)) == left[-1]  # a second has not passed
+        assert left[-2] - left[-1] <= 250  # what HSCAN returns for COUNT 100, with a margin
+        assert len(await known(bench)) == left[-1]  # less than a second later
         bench.clock.advance(1.0)
     assert len(left) > 6

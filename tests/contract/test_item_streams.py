@@ -11,17 +11,17 @@ from urllib.parse import urlsplit
 import msgspec
 import pyarrow.parquet as pq
 import pytest
-from tests.contract.writing import TERM, WriterProcess, eventually, numbers_in, running, writer_of
+from tests.contract.writing import TERM_S, WriterProcess, eventually, numbers_in, running, writer_of
 from tests.servers.postgres import ask, postgres
 from tests.servers.process import free_port
 from tests.servers.redis import RedisServer, cluster, valkey
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, key_names
 from shoal.sinks.fleet.progress import unfinished
 from shoal.sinks.fleet.writer import OutputWriter, WriterOutput, WriterState, item_streams
-from shoal.sinks.postgres.sink import PATIENCE
+from shoal.sinks.postgres.sink import RETRY_S
 
 CRAWL = 7
 
@@ -57,7 +57,14 @@ async def settle_page(store: RedisClient, numbers: Sequence[int]) -> None:
     tag = store.tag(numbers[0] % store.shards)
     items = [Item(f"key-{number}", json.dumps({"n": number}).encode()) for number in numbers]
     await store.do(
-        tag, "XADD", f"{tag}:items:{CRAWL}", "*", "fp", "12345678", "items", msgspec.msgpack.encode(items)
+        tag,
+        "XADD",
+        key_names.items(tag, CRAWL),
+        "*",
+        "fp",
+        "12345678",
+        "items",
+        msgspec.msgpack.encode(items),
     )
 
 
@@ -125,7 +132,7 @@ async def test_a_clock_that_was_set_back_keeps_no_output_from_its_next_writer(
     tag = store.tag(CRAWL % store.shards)
     now, _ = await store.do(tag, "TIME")
     left = ("holder " + out, "dead", "until " + out, str((int(now) + 3600) * 1000))
-    await store.do(tag, "HSET", f"{tag}:writer:{CRAWL}", *left)
+    await store.do(tag, "HSET", key_names.writer(tag, CRAWL), *left)
 
     await settle_page(store, [2])
     async with running(writer_of(store, CRAWL, out, holder="next")):
@@ -175,7 +182,9 @@ async def test_an_output_of_another_crawl_is_refused_and_left_alone(
         await settle_page(store, [1])
         await drained(store)
     tag = store.tag(CRAWL % store.shards)
-    await store.do(tag, "DEL", f"{tag}:writer:{CRAWL}")  # another store, or another crawl under that number
+    await store.do(
+        tag, "DEL", key_names.writer(tag, CRAWL)
+    )  # another store, or another crawl under that number
 
     with pytest.raises(Misconfigured, match=r"not written.*--fresh"):
         await writer_of(store, CRAWL, str(out)).run(asyncio.Event())
@@ -207,7 +216,7 @@ async def test_an_idle_writer_asks_nothing_of_the_server(
 
     described = WriterOutput(CRAWL, str(tmp_path / "out.jsonl"), [str(tmp_path / "out.jsonl")])
     stop = asyncio.Event()
-    task = asyncio.create_task(OutputWriter(store, described, holder="w", node="here", term=60.0).run(stop))
+    task = asyncio.create_task(OutputWriter(store, described, holder="w", node="here", term_s=60.0).run(stop))
 
     async def is_waiting() -> bool:
         return int((await server.info())["blocked_clients"]) == 1
@@ -269,7 +278,7 @@ async def test_a_writer_that_was_stopped_cannot_write_into_its_successors_work(
         for _ in range(30):
             await settle_page(store, [count])
             count += 1
-        await asyncio.sleep(TERM * 2)  # another one is elected
+        await asyncio.sleep(TERM_S * 2)  # another one is elected
         stopped.send_signal(signal.SIGCONT)
     await drained(store)
     for worker in workers:
@@ -289,7 +298,7 @@ async def test_a_table_gets_every_item_once_from_writers_that_are_stopped_and_ki
         for _ in range(30):
             await settle_page(store, [count])
             count += 1
-        await asyncio.sleep(TERM * 2)
+        await asyncio.sleep(TERM_S * 2)
         victim.process.send_signal(signal.SIGCONT)
         if turn > 1:
             await victim.kill()
@@ -308,13 +317,13 @@ async def test_a_writer_that_cannot_reach_its_table_makes_way_for_one_that_can(
     """The same output to both, and two ways to get there."""
     way = f"postgresql:///postgres?user=postgres&host=127.0.0.1&table=reached&port={urlsplit(database).port}"
     nowhere = f"{way.rpartition('=')[0]}={free_port()}"
-    term = PATIENCE + 3.0  # longer than a try, so that it could be kept from try to try
-    lost, found = (writer_of(store, CRAWL, dsn, holder=dsn, term=term) for dsn in (nowhere, way))
+    term = RETRY_S + 3.0  # longer than a try, so that it could be kept from try to try
+    lost, found = (writer_of(store, CRAWL, dsn, holder=dsn, term_s=term) for dsn in (nowhere, way))
     for number in range(20):
         await settle_page(store, [number])
 
     async def fails() -> bool:
-        return lost.post is WriterState.FAILING
+        return lost.state is WriterState.FAILING
 
     async with running(lost):
         await eventually(fails)
@@ -336,7 +345,7 @@ async def test_a_writer_leaves_nothing_of_a_crawl_that_was_dropped(
         for tag in store.tags():  # as sweeping does
             await store.do(tag, "HDEL", f"{tag}:c", CRAWL)
             await store.do(tag, "DEL", *(f"{tag}:{name}:{CRAWL}" for name in ("items", "written", "writer")))
-        await asyncio.sleep(TERM * 2)  # so that it has had to say again that it is the writer
+        await asyncio.sleep(TERM_S * 2)  # so that it has had to say again that it is the writer
 
     assert [await store.do(tag, "KEYS", f"{tag}:*:{CRAWL}") for tag in store.tags()] == [[]] * store.shards
     assert numbers_in(out) == [1]

@@ -22,7 +22,9 @@ from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.writer import item_streams
 from shoal.testing.contracts.frontier import UNLIMITED, link, page
 
-TERM = 15.0  # seconds, as in a real fleet: nobody else takes over, and nothing is read again for that reason
+TERM_S = (
+    15.0  # seconds, as in a real fleet: nobody else takes over, and nothing is read again for that reason
+)
 EVERYSEC = ("--appendonly", "yes", "--appendfsync", "everysec")
 # One that cannot see how the log is kept.
 BLIND = ("--user", "blind", "on", ">x", "~*", "+@all", "-config")
@@ -41,7 +43,7 @@ class Bench:
     writers: list[WriterProcess] = field(default_factory=list)
 
     async def writer(self) -> WriterProcess:
-        writer = await WriterProcess.start(self.dsn, self.number, str(self.out), "w", term=TERM)
+        writer = await WriterProcess.start(self.dsn, self.number, str(self.out), "w", term_s=TERM_S)
         self.writers.append(writer)
         return writer
 

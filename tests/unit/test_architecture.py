@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src" / "shoal"
 
 STATIONS = {"frontier", "fetch", "archive", "parse", "sinks", "bus"}
-SHARED = {"model", "spider", "redis_client", "sqlite_database", "child_process"}
+SHARED = {"model", "spider", "redis_client", "sqlite_database", "child_process", "backends"}
 ALLOWED: dict[str, set[str]] = {
     "model": set(),
     "spider": {"model"},

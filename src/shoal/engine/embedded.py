@@ -18,7 +18,7 @@ from typing import Protocol
 import msgspec
 
 from shoal.archive.names import file_name
-from shoal.archive.registry import place_segments
+from shoal.archive.registry import choose_location
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.crawl import Crawl
 from shoal.engine.crawl_options import frontier_options, with_spider_options
@@ -33,7 +33,14 @@ from shoal.engine.outputs import (
 )
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.scope_state import ScopeState
-from shoal.engine.seeding import add_given, add_listed, depends_on_origins, start_cookies, start_requests
+from shoal.engine.seeding import (
+    add_given,
+    add_listed,
+    depends_on_origins,
+    start_cookies,
+    start_requests,
+    warn_without_contact,
+)
 from shoal.engine.session import OpenCrawl, SinkFiles, open_session
 from shoal.engine.snapshot import Opening, Snapshot, Summary
 from shoal.engine.stations import WorkShare
@@ -104,6 +111,8 @@ class Embedded:
         self._seeds = start_requests(self._plan, spider)
         if reason := self.share.pools.refusal(seed.pool for seed in self._seeds):
             raise Misconfigured(f"spider {spider.name!r}: start: {reason}")
+        name = self._plan.name or spider.name
+        warn_without_contact(name, settings.crawl, self._seeds, self._plan.listed)
         return settings
 
     @asynccontextmanager
@@ -145,7 +154,9 @@ class Embedded:
                         plan.fresh,
                     ),
                     rejects_file=rejects,
-                    segments=place_segments(store.archive / file_name(name), settings.archive.location, name),
+                    segments=choose_location(
+                        store.archive / file_name(name), settings.archive.location, name
+                    ),
                     archived=await frontier.reader.checkpoint(archive_key(name)),
                     quota=EmbeddedPageQuota(frontier.reader, name, limit) if limit else None,
                     unparsed=frontier.parsing(name),

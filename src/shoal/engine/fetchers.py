@@ -174,7 +174,7 @@ async def open_fetcher_context(
     ):
         redirects = RedirectRules(guard, settings.fetch.redirects, settings.links.url_bytes)
         headers = CrawlHeaders(
-            settings.crawl.user_agent,
+            settings.crawl.sent_user_agent,
             settings.crawl.headers,
             hosts={host: block.headers for host, block in settings.hosts.items()},
         )
@@ -204,7 +204,7 @@ def _robots(
     return RobotsPolicy(
         client,
         redirects,
-        token=settings.crawl.user_agent.partition("/")[0] or USER_AGENT_TOKEN,
+        token=settings.crawl.sent_user_agent.partition("/")[0] or USER_AGENT_TOKEN,
         headers=headers.public,
         limits=settings.fetch,
         load=load if cache is not None else None,

@@ -6,6 +6,7 @@ frontier ignores what the crawl already knows.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Protocol
@@ -16,12 +17,15 @@ from shoal.engine.plan import CrawlPlan, SeedList, Stop
 from shoal.fetch.cookies import Cookie
 from shoal.fetch.given_cookies import for_seeds, from_file
 from shoal.frontier import Added
+from shoal.model.contact import contact_missing
 from shoal.model.errors import Interrupted, Misconfigured, Rejected, Unavailable
 from shoal.model.request import Link, Request
 from shoal.model.settings import CrawlSettings
 from shoal.model.url import origin_of
 from shoal.spider.source import SpiderDescription
 from shoal.spider.spider import listing
+
+log = logging.getLogger(__name__)
 
 SEED_BATCH = 10_000
 
@@ -68,6 +72,18 @@ async def add_given(frontier: SeedFrontier, crawl: str, seeds: Sequence[Request]
         piece = seeds[begin : begin + SEED_BATCH]
         new += (await frontier.add(crawl, [Link.to(seed) for seed in piece])).new
     return new
+
+
+def warn_without_contact(
+    crawl: str, settings: CrawlSettings, seeds: Sequence[Request], listed: SeedList | None
+) -> None:
+    """Log a warning if the crawl leaves this network and does not name its operator."""
+    urls = [seed.url for seed in seeds] + ([] if listed is None else [listed.first])
+    if contact_missing(urls, settings):
+        log.warning(
+            "crawl.no_contact",
+            extra={"crawl": crawl, "setting": "crawl.contact", "flag": "--contact URL|E-MAIL"},
+        )
 
 
 def depends_on_origins(settings: CrawlSettings, spider: SpiderDescription) -> bool:

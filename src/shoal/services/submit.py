@@ -5,6 +5,7 @@ Submitting twice is harmless: seeds that are known are not added again, and the 
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,14 @@ import msgspec
 from shoal.archive.names import file_name
 from shoal.engine.crawl_options import with_spider_options
 from shoal.engine.plan import CrawlPlan, SeedList, Stop
-from shoal.engine.seeding import add_given, add_listed, depends_on_origins, start_cookies, start_requests
+from shoal.engine.seeding import (
+    add_given,
+    add_listed,
+    depends_on_origins,
+    start_cookies,
+    start_requests,
+    warn_without_contact,
+)
 from shoal.engine.shared import open_shared_crawl
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.given_cookies import for_seeds
@@ -22,13 +30,12 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.chunks import open_chunks
 from shoal.frontier.redis.scripts import SCRIPTS
 from shoal.frontier.redis.spill import Spilling
-from shoal.model.errors import Misconfigured
 from shoal.model.scope import Scope
 from shoal.parse.pool import ParsePool
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, parse
 from shoal.services.backpressure import Backpressure, BackpressuredFrontier
-from shoal.sinks.names import STDOUT, is_database, shown
-from shoal.sinks.registry import check
+from shoal.sinks.fleet.checkpointed import check_fleet_output
+from shoal.sinks.names import public_name
 from shoal.spider.source import SpiderDescription, SpiderFile, SpiderSource
 from shoal.stores.redis.crawls import CrawlRecord, Crawls
 from shoal.stores.redis.submitted import FOLDER
@@ -43,6 +50,24 @@ class Submitted:
     known: int  # seeds that were not
     outputs: tuple[str, ...]  # without secrets
     version: str  # of the spider's code
+
+
+async def submit_plan(
+    plan: CrawlPlan,
+    stop: Stop,
+    *,
+    full: Callable[[str], None],
+    during: AbstractContextManager[object],
+) -> Submitted:
+    """Submit a crawl to the store of its settings, and return once the store has it on disk.
+
+    `during` is entered after the store has answered and left when the last start URL was submitted.
+    """
+    async with RedisClient.open(parse(plan.settings.store)) as store:
+        with during:
+            submitted = await submit(store, plan, stop, full=full)
+        await store.sync()
+        return submitted
 
 
 async def submit(
@@ -86,11 +111,12 @@ class _Submission:
         self._settings = with_spider_options(plan.settings, spider, plan.overrides)
         self._name = plan.name or spider.name
         self._seeds = start_requests(plan, spider)
+        warn_without_contact(self._name, self._settings.crawl, self._seeds, plan.listed)
         self._origins: set[str] = set()  # of listed seeds
         self._jar = CookieJar()
         self._jar.put(start_cookies(self._settings.crawl, self._seeds), time.time())
         outputs = plan.outputs or (f"{FOLDER}/items/{file_name(self._name)}.jsonl",)
-        self._outputs = tuple(map(_output, outputs))
+        self._outputs = tuple(map(check_fleet_output, outputs))
         self._crawls = Crawls(store)
         # The tail of a long list is spilled to the place that workers use.
         spilling = Spilling(store, SCRIPTS, open_chunks(self._settings.archive.location))
@@ -116,7 +142,7 @@ class _Submission:
             self._changed,
             new,
             known,
-            tuple(map(shown, self._outputs)),
+            tuple(map(public_name, self._outputs)),
             self._spider.version,
         )
 
@@ -165,11 +191,3 @@ def _portable(plan: CrawlPlan) -> SpiderSource:
 
 def _text(plan: CrawlPlan) -> bytes:
     return Path(plan.source.path).read_bytes() if isinstance(plan.source, SpiderFile) else b""
-
-
-def _output(output: str) -> str:
-    """Return an output as workers in any folder can open it: a file by its absolute path."""
-    if output == STDOUT:
-        raise Misconfigured("output -: a fleet has no standard output; name a file or a database")
-    check(output)
-    return output if is_database(output) else str(Path(output).absolute())

@@ -19,9 +19,10 @@ from shoal.archive import (
     expire,
 )
 from shoal.archive.bucket import SegmentBucket
+from shoal.archive.contract import Segments
 from shoal.archive.names import SegmentName
-from shoal.archive.registry import open_segments, place_segments, segments_in
-from shoal.archive.segments import SegmentFolder, Segments
+from shoal.archive.registry import choose_location, open_crawl_folder, open_segments
+from shoal.archive.segments import SegmentFolder
 from shoal.model.errors import Misconfigured, Unavailable
 
 
@@ -93,7 +94,7 @@ def test_a_buffer_that_overflows_becomes_objects_when_it_is_flushed(bucket: Segm
 async def test_pages_can_be_appended_while_others_are_being_written(bucket: Segments) -> None:
     writer = opened(bucket)
     first = append(writer, text(1))
-    flushing = asyncio.create_task(writer.flush_aside())
+    flushing = asyncio.create_task(writer.flush_async())
     await asyncio.sleep(0)
     second = append(writer, text(2))
     await flushing
@@ -101,16 +102,16 @@ async def test_pages_can_be_appended_while_others_are_being_written(bucket: Segm
     assert reader_of(bucket).read(first).body == text(1)
     with pytest.raises(PageMissing):
         reader_of(bucket).read(second)
-    await writer.flush_aside()
-    assert (await reader_of(bucket).read_aside(second)).body == text(2)
+    await writer.flush_async()
+    assert (await reader_of(bucket).read_async(second)).body == text(2)
 
 
 async def test_a_folder_is_written_and_read_at_once(tmp_path: Path) -> None:
     writer = opened(SegmentFolder(tmp_path))
     ref = append(writer, text(1))
-    await writer.flush_aside()
+    await writer.flush_async()
 
-    assert (await reader_of(SegmentFolder(tmp_path)).read_aside(ref)).body == text(1)
+    assert (await reader_of(SegmentFolder(tmp_path)).read_async(ref)).body == text(1)
 
 
 def test_a_store_that_was_away_gets_everything_afterwards(
@@ -121,10 +122,10 @@ def test_a_store_that_was_away_gets_everything_afterwards(
     away = SegmentBucket(str(bucket.path))
     writer = opened(bucket)
     ref = append(writer, text(1))
-    monkeypatch.setattr(writer, "_folder", away)
+    monkeypatch.setattr(writer, "_segments", away)
     with pytest.raises(Unavailable, match=f"archive: s3://{BUCKET}"):
         writer.flush()
-    monkeypatch.setattr(writer, "_folder", bucket)
+    monkeypatch.setattr(writer, "_segments", bucket)
     writer.flush()
 
     assert reader_of(bucket).read(ref).body == text(1)
@@ -200,7 +201,7 @@ def test_what_a_person_has_to_change_is_said_without_secrets() -> None:
     with pytest.raises(Misconfigured, match="there is no such bucket") as caught:
         open_segments("s3://nowhere/x", "books").write(segment, 0, b"1", sync=True)
     assert SECRET not in str(caught.value)
-    with pytest.raises(Misconfigured, match="nothing here speaks 'ftp'; known: s3, gs, az"):
+    with pytest.raises(Misconfigured, match="no archive for the scheme 'ftp'; known: s3, gs, az"):
         open_segments("ftp://user:secret@host/x", "books")
 
 
@@ -211,29 +212,29 @@ def test_a_location_without_a_scheme_is_a_folder(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("environment")
 def test_a_crawls_folder_says_where_its_pages_are(tmp_path: Path) -> None:
     folder, location = tmp_path / "books", f"s3://{BUCKET}/placed"
-    writer = opened(place_segments(folder, location, "books"))
+    writer = opened(choose_location(folder, location, "books"))
     ref = append(writer, text(1))
     writer.close()
 
-    assert reader_of(segments_in(folder)).read(ref).body == text(1)
-    assert place_segments(folder, "", "books").path == f"{location}/books"
-    assert place_segments(folder, location, "books").path == f"{location}/books"
+    assert reader_of(open_crawl_folder(folder)).read(ref).body == text(1)
+    assert choose_location(folder, "", "books").path == f"{location}/books"
+    assert choose_location(folder, location, "books").path == f"{location}/books"
     with pytest.raises(Misconfigured, match=f"are in {location}/books"):
-        place_segments(folder, f"s3://{BUCKET}/elsewhere", "books")
+        choose_location(folder, f"s3://{BUCKET}/elsewhere", "books")
 
 
 def test_pages_can_go_to_another_folder(tmp_path: Path) -> None:
-    place_segments(tmp_path / "crawl", str(tmp_path / "large disk"), "books")
+    choose_location(tmp_path / "crawl", str(tmp_path / "large disk"), "books")
 
-    assert segments_in(tmp_path / "crawl").path == tmp_path / "large disk" / "books"
+    assert open_crawl_folder(tmp_path / "crawl").path == tmp_path / "large disk" / "books"
 
 
 @pytest.mark.usefixtures("environment")
 def test_an_archive_cannot_be_in_two_places(tmp_path: Path) -> None:
-    writer = opened(place_segments(tmp_path, "", "books"))
+    writer = opened(choose_location(tmp_path, "", "books"))
     append(writer, text(1))
     writer.close()
 
-    assert segments_in(tmp_path).path == tmp_path
+    assert open_crawl_folder(tmp_path).path == tmp_path
     with pytest.raises(Misconfigured, match="give the crawl another store"):
-        place_segments(tmp_path, f"s3://{BUCKET}/placed", "books")
+        choose_location(tmp_path, f"s3://{BUCKET}/placed", "books")

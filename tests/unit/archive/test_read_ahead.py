@@ -24,7 +24,7 @@ def test_small_reads_in_order_become_few_large_ones(tmp_path: Path) -> None:
     text = bytes(range(250)) * 4
     (tmp_path / str(ONE)).write_bytes(text)
     (tmp_path / str(TWO)).write_bytes(text[::-1])
-    ahead = ReadAhead(folder, block=300)
+    ahead = ReadAhead(folder, block_bytes=300)
 
     for segment, content in ((ONE, text), (TWO, text[::-1])):
         assert b"".join(ahead.read(segment, at, 10) or b"" for at in range(0, 1000, 10)) == content
@@ -50,7 +50,7 @@ def test_the_end_of_what_cannot_grow_is_asked_for_once(tmp_path: Path) -> None:
     folder = Counting(tmp_path)
     folder.grows = False
     (tmp_path / str(ONE)).write_bytes(b"x" * 500)
-    ahead = ReadAhead(folder, block=1000)
+    ahead = ReadAhead(folder, block_bytes=1000)
 
     assert [len(ahead.read(ONE, at, 300) or b"") for at in range(0, 700, 100)] == [300] * 3 + [200, 100, 0, 0]
     assert folder.reads == 2  # beyond the end once more

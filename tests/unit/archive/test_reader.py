@@ -30,7 +30,7 @@ from shoal.archive import (
 )
 from shoal.archive.gzip_members import pack
 from shoal.archive.names import SegmentName
-from shoal.archive.request_metadata import read_asked
+from shoal.archive.request_metadata import parse_metadata
 from shoal.model.errors import Rejected
 from shoal.model.limits import FetchLimits
 from shoal.model.page import PageRef, Response
@@ -505,4 +505,4 @@ def test_data_beyond_what_a_header_should_hold_is_not_kept(tmp_path: Path) -> No
 
 def test_a_request_that_was_tampered_with_is_damage(tmp_path: Path) -> None:
     with pytest.raises(PageDamaged, match="Shoal-Request"):
-        read_asked("https://books.example/", "bm90IG1zZ3BhY2s=")
+        parse_metadata("https://books.example/", "bm90IG1zZ3BhY2s=")

@@ -6,7 +6,7 @@ from tests.unit.archive.pages import DAY, NOON, SENT, append, open_reader, open_
 
 from shoal.archive import PageExpired, PageMissing, SegmentFolder, expire
 from shoal.archive.names import SegmentName
-from shoal.archive.retention import outlived
+from shoal.archive.retention import expired_segments
 from shoal.model.errors import Misconfigured
 from shoal.model.page import PageRef
 
@@ -24,7 +24,7 @@ def segment(day: int) -> SegmentName:
 def test_a_segment_is_kept_for_that_many_whole_days(keep_days: int, going: list[int]) -> None:
     segments = [segment(day) for day in range(15, 21)]
 
-    assert outlived(segments, keep_days=keep_days, today=TODAY) == [segment(day) for day in going]
+    assert expired_segments(segments, keep_days=keep_days, today=TODAY) == [segment(day) for day in going]
 
 
 def test_an_expired_page_is_told_from_a_missing_one(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import pytest
 from tests.unit.sinks.items import item, write_all
 
 from shoal.model.errors import Misconfigured
-from shoal.sinks.columns import MOST
-from shoal.sinks.csv import MOST_FILES, CsvSink
+from shoal.sinks.columns import MAX_COLUMNS
+from shoal.sinks.csv import MAX_FILES, CsvSink
 
 
 def open_csv(path: Path, *, overwrite: bool = False) -> CsvSink:
@@ -75,23 +75,23 @@ def test_a_resumed_crawl_knows_the_columns_of_the_last_file(tmp_path: Path) -> N
 
 
 def test_endless_new_fields_do_not_make_endless_files(tmp_path: Path) -> None:
-    records = [{"id": n, f"field-{n}": n} for n in range(MOST_FILES + 20)]
+    records = [{"id": n, f"field-{n}": n} for n in range(MAX_FILES + 20)]
 
     write_all(open_csv(tmp_path / "x.csv"), *records)
 
-    assert len(list(tmp_path.iterdir())) == MOST_FILES
-    last = rows(tmp_path / f"x-{MOST_FILES}.csv")
+    assert len(list(tmp_path.iterdir())) == MAX_FILES
+    last = rows(tmp_path / f"x-{MAX_FILES}.csv")
     assert last[0][-1] == "_more"
     assert [json.loads(row[-1]) for row in last[1:]] == [
-        {f"field-{n}": n} for n in range(MOST_FILES - 1, MOST_FILES + 20)
+        {f"field-{n}": n} for n in range(MAX_FILES - 1, MAX_FILES + 20)
     ]
 
 
 def test_an_item_with_endless_fields_does_not_make_endless_columns(tmp_path: Path) -> None:
-    write_all(open_csv(path := tmp_path / "x.csv"), {f"f{n}": n for n in range(MOST + 10)}, {"f0": 1})
+    write_all(open_csv(path := tmp_path / "x.csv"), {f"f{n}": n for n in range(MAX_COLUMNS + 10)}, {"f0": 1})
 
     header, first, second = rows(path)
-    assert len(header) == len(first) == len(second) == MOST + 1
+    assert len(header) == len(first) == len(second) == MAX_COLUMNS + 1
     assert len(json.loads(first[-1])) == 10
 
 

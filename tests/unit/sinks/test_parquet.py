@@ -8,7 +8,7 @@ import pytest
 from tests.unit.sinks.items import item, write_all
 
 from shoal.model.errors import Misconfigured
-from shoal.sinks.columns import MOST
+from shoal.sinks.columns import MAX_COLUMNS
 from shoal.sinks.parquet import ParquetSink
 from shoal.sinks.tables import kind_of, type_for
 
@@ -205,12 +205,12 @@ def test_a_second_crawl_is_kept_out(tmp_path: Path) -> None:
 
 def test_beyond_the_limit_fields_share_a_column(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
-    write_parts(path, [{f"f{n}": n for n in range(MOST + 1)}], [{"f0": 5, "other": 6}])
+    write_parts(path, [{f"f{n}": n for n in range(MAX_COLUMNS + 1)}], [{"f0": 5, "other": 6}])
 
     table = pq.read_table(path)
-    assert table.num_columns == MOST + 1
+    assert table.num_columns == MAX_COLUMNS + 1
     assert table["f0"].to_pylist() == [0, 5]
-    assert table["_more"].to_pylist() == [f'{{"f{MOST}":{MOST}}}', '{"other":6}']
+    assert table["_more"].to_pylist() == [f'{{"f{MAX_COLUMNS}":{MAX_COLUMNS}}}', '{"other":6}']
 
 
 def test_items_without_fields_are_rows_too(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_an_output_that_is_gone_is_noticed(tmp_path: Path, name: str) -> None:
     checkpoint = written(path)
     for file in tmp_path.iterdir():
         file.unlink()
-    with pytest.raises(Rejected, match=r"gone|cannot be read: No such file"):
+    with pytest.raises(Rejected, match=r"missing|cannot be read: No such file"):
         recount(path, checkpoint)
 
 
@@ -155,7 +155,7 @@ def test_a_changed_folder_of_parts_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(Rejected, match=r"part-00000.parquet cannot be read as Parquet"):
         recount(path, checkpoint)
     part.unlink()
-    with pytest.raises(Rejected, match=r"part-00000.parquet is gone"):
+    with pytest.raises(Rejected, match=r"part-00000.parquet is missing"):
         recount(path, checkpoint)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.sinks.items import item, write_all
 
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.sinks.columns import MOST
+from shoal.sinks.columns import MAX_COLUMNS
 from shoal.sinks.sqlite import SqliteSink
 
 
@@ -140,7 +140,7 @@ def test_a_name_clash_that_comes_later_keeps_the_earlier_columns(tmp_path: Path)
 def test_beyond_the_limit_fields_share_a_column(tmp_path: Path) -> None:
     sink = open_sqlite(path := tmp_path / "x.db")
     sink.restore(None)
-    sink.write([item({f"f{n}": n for n in range(MOST + 2)})])
+    sink.write([item({f"f{n}": n for n in range(MAX_COLUMNS + 2)})])
     checkpoint = sink.flush()
     sink.close()
     again = open_sqlite(path)
@@ -149,9 +149,9 @@ def test_beyond_the_limit_fields_share_a_column(tmp_path: Path) -> None:
     again.finish()
     again.close()
 
-    assert len(columns(path)) == MOST + 1
+    assert len(columns(path)) == MAX_COLUMNS + 1
     assert query(path, "SELECT f0, _more FROM items") == [
-        (0, f'{{"f{MOST}":{MOST},"f{MOST + 1}":{MOST + 1}}}'),
+        (0, f'{{"f{MAX_COLUMNS}":{MAX_COLUMNS},"f{MAX_COLUMNS + 1}":{MAX_COLUMNS + 1}}}'),
         (7, '{"other":8}'),
     ]
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from shoal.archive.names import file_name
-from shoal.archive.registry import place_below, place_in
+from shoal.archive.registry import crawl_location, folder_location
 from shoal.engine.outputs import archive_key, rejects_file, rejects_key, sinks_key
 from shoal.frontier.results import Counts
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.sinks.names import shown
+from shoal.sinks.names import public_name
 from shoal.sinks.recount import outputs
 from shoal.stores.access import chosen, peeking
 from shoal.stores.address import is_redis
@@ -86,7 +86,7 @@ class FolderCrawl:
         if (owner := folder.owner()) is not None:
             raise StoreBusy(f"{folder.path} is in use by {owner}")
         rejects = [str(path)] if (path := rejects_file(folder, crawl)).exists() else []
-        archive = place_in(folder.archive / file_name(crawl))
+        archive = folder_location(folder.archive / file_name(crawl))
         return cls(folder, _belongings(crawl, counts, [*written, *rejects], archive))
 
     async def forget(self) -> None:
@@ -118,7 +118,7 @@ class FleetCrawl:
         from shoal.stores.redis.crawls import Crawls
 
         frontier, record = RedisFrontier(store), await Crawls(store).get(crawl)
-        written = [] if record is None else list(map(shown, record.outputs))
+        written = [] if record is None else list(map(public_name, record.outputs))
         if record is None:
             await chosen(frontier.reader, crawl)
         counts, unwritten = Counts(), 0
@@ -173,7 +173,7 @@ def attends(crawl: str, workers: "Iterable[Heartbeat]") -> bool:
 
 
 def _belongings(crawl: str, counts: Counts, written: Iterable[str], archive: str) -> CrawlFootprint:
-    names = tuple(map(shown, written))
+    names = tuple(map(public_name, written))
     return CrawlFootprint(crawl, counts.accepted, counts.open, counts.dead, names, archive)
 
 
@@ -183,7 +183,7 @@ def _archive(crawl: str, record: "CrawlRecord | None") -> str:
     from shoal.stores.redis.submitted import FOLDER
 
     location = _location(record)
-    return place_below(location, crawl) if location else f"{FOLDER}/archive/{file_name(crawl)}"
+    return crawl_location(location, crawl) if location else f"{FOLDER}/archive/{file_name(crawl)}"
 
 
 def _location(record: "CrawlRecord") -> str:

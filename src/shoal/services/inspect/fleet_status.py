@@ -7,7 +7,7 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.model import crawl_totals as sums
 from shoal.redis_client import RedisClient
 from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus, crawl_status
-from shoal.sinks.names import shown
+from shoal.sinks.names import public_name
 from shoal.stores.redis.backlog import on_their_way
 from shoal.stores.redis.crawls import Crawls
 from shoal.stores.redis.workers import Heartbeat, OutputActivity, Workers, served_pools, unserved_pools
@@ -35,7 +35,7 @@ async def look_at(store: RedisClient, name: str = "") -> StoreStatus:
     served = served_pools(workers)
     crawls = [await _crawl(frontier, name, served) for name in await frontier.reader.crawls()]
     stages = {crawl.name: await _stages(store, crawl) for crawl in crawls}
-    outputs = {record.name: tuple(map(shown, record.outputs)) for record in await Crawls(store).all()}
+    outputs = {record.name: tuple(map(public_name, record.outputs)) for record in await Crawls(store).all()}
     fleet = Fleet(workers, stages, outputs)
     return StoreStatus(name or str(store.dsn), None, crawls, fleet)
 

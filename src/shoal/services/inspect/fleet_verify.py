@@ -20,7 +20,7 @@ from shoal.redis_client import RedisClient
 from shoal.services.inspect.verify import REMEDY, CrawlReport, VerifyReport, compare
 from shoal.services.reprocess.fleet_pages import FleetPages
 from shoal.sinks.fleet.progress import ever_written, output_progress
-from shoal.sinks.names import shown
+from shoal.sinks.names import public_name
 from shoal.stores.access import chosen
 from shoal.stores.redis.crawls import CrawlRecord, Crawls
 from shoal.stores.redis.workers import Workers
@@ -44,7 +44,7 @@ async def _verify_crawl(
     record = await Crawls(store).get(crawl)
     number = await frontier.reader.number(crawl)
     node = os.uname().nodename
-    wanted = {shown(one): one for one in (() if record is None else record.outputs)}
+    wanted = {public_name(one): one for one in (() if record is None else record.outputs)}
     outputs = {name: await output_progress(store, number, one, node=node) for name, one in wanted.items()}
     for name in await ever_written(store, number):
         if name not in wanted:  # nothing more comes, and what it has counts

@@ -13,7 +13,7 @@ from pathlib import Path
 from shoal.archive.errors import PageUnreadable
 from shoal.archive.names import file_name
 from shoal.archive.reader import ArchiveReader, StoredPage
-from shoal.archive.registry import segments_in
+from shoal.archive.registry import open_crawl_folder
 from shoal.fetch.http.decode import decode_archived
 from shoal.frontier.results import HostView, RequestHistory
 from shoal.model.page import PageRecord
@@ -136,4 +136,4 @@ def _request_of(store: StoreFolder, story: RequestHistory) -> Request | None:
 
 
 def _stored(store: StoreFolder, crawl: str, page: PageRecord) -> StoredPage:
-    return ArchiveReader(segments_in(store.archive / file_name(crawl)), decode_archived).read(page.ref)
+    return ArchiveReader(open_crawl_folder(store.archive / file_name(crawl)), decode_archived).read(page.ref)

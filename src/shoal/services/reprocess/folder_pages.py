@@ -15,7 +15,7 @@ import msgspec
 
 from shoal.archive.names import file_name
 from shoal.archive.reader import ArchiveReader
-from shoal.archive.registry import segments_in
+from shoal.archive.registry import open_crawl_folder
 from shoal.engine.outputs import sinks_key
 from shoal.fetch.http.decode import decode_archived
 from shoal.frontier.sqlite import SqliteReader
@@ -71,7 +71,7 @@ class FolderPages:
 
     def __init__(self, reader: SqliteReader, store: StoreFolder, crawl: str) -> None:
         self.crawl = crawl
-        self.archive = ArchiveReader(segments_in(store.archive / file_name(crawl)), decode_archived)
+        self.archive = ArchiveReader(open_crawl_folder(store.archive / file_name(crawl)), decode_archived)
         self._reader = reader
         self._store = store
 

@@ -196,7 +196,7 @@ async def _pages(
             if not is_parsed(kept.page):
                 continue
             try:
-                stored = await holdings.archive.read_aside(kept.page.ref)
+                stored = await holdings.archive.read_async(kept.page.ref)
                 request = stored.request
             except PageUnreadable:
                 report.unreadable += 1

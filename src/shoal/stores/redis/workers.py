@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, key_names
 
 TTL = 15.0  # seconds without a sign of life after which a worker is gone
 EVERY = 5.0
@@ -66,7 +66,7 @@ class Workers:
     def __init__(self, store: RedisClient) -> None:
         self._store = store
         self._tag = store.fleet_tag
-        self._index = f"{self._tag}:workers"
+        self._index = key_names.workers(self._tag)
 
     async def beat(self, heartbeat: Heartbeat) -> None:
         packed = msgspec.msgpack.encode(heartbeat)
@@ -90,7 +90,7 @@ class Workers:
         return [_decode(beat) for beat in packed if beat is not None]
 
     def _key(self, worker: str) -> str:
-        return f"{self._tag}:worker:{worker}"
+        return key_names.heartbeat(self._tag, worker)
 
 
 _decode = msgspec.msgpack.Decoder(Heartbeat).decode

@@ -12,8 +12,9 @@ from tests.servers.postgres import PASSWORD, Postgres, ask, postgres
 
 from shoal.model.errors import Misconfigured, Rejected, Unavailable
 from shoal.model.page import Item
-from shoal.sinks.names import name_of
-from shoal.sinks.postgres.rows import LARGEST, ItemRow, Unfit, row_key, row_of
+from shoal.sinks.contract import LastFlush
+from shoal.sinks.names import canonical_name
+from shoal.sinks.postgres.rows import MAX_ITEM_BYTES, ItemRow, UnfitItem, row_key, row_of
 from shoal.sinks.postgres.sink import PostgresSink
 from shoal.sinks.recount import recount
 
@@ -34,8 +35,8 @@ def item(number: int, **fields: object) -> Item:
     return Item(f"key-{number}", json.dumps({"n": number, **fields}).encode())
 
 
-def opened(dsn: str, *, patience: float = 5.0) -> PostgresSink:
-    sink = PostgresSink(dsn, patience=patience)
+def opened(dsn: str, *, retry_s: float = 5.0) -> PostgresSink:
+    sink = PostgresSink(dsn, retry_s=retry_s)
     sink.restore(None)
     sink.flush()
     return sink
@@ -129,9 +130,9 @@ def test_keys_longer_than_an_index_takes_stay_different(dsn: str) -> None:
 
 
 def test_an_item_too_large_for_jsonb_is_told_apart_before_it_is_sent() -> None:
-    assert isinstance(row_of(Item("k", bytes(LARGEST + 1))), Unfit)
-    assert row_of(Item("k", b"12345"), largest=5) == ItemRow("k", "12345")
-    assert isinstance(row_of(Item("k", b"123456"), largest=5), Unfit)
+    assert isinstance(row_of(Item("k", bytes(MAX_ITEM_BYTES + 1))), UnfitItem)
+    assert row_of(Item("k", b"12345"), max_bytes=5) == ItemRow("k", "12345")
+    assert isinstance(row_of(Item("k", b"123456"), max_bytes=5), UnfitItem)
 
 
 def test_nul_is_spelled_wherever_it_stands() -> None:
@@ -147,7 +148,7 @@ def test_short_keys_are_left_alone() -> None:
 
 
 def test_a_server_that_crashes_and_comes_back_costs_nothing_but_time(server: Postgres, dsn: str) -> None:
-    sink = opened(dsn, patience=60.0)
+    sink = opened(dsn, retry_s=60.0)
     sink.write([item(1)])
     sink.flush()
     server.stop("immediate")
@@ -162,7 +163,7 @@ def test_a_server_that_crashes_and_comes_back_costs_nothing_but_time(server: Pos
 
 
 def test_a_flush_that_fails_can_be_repeated_with_more(server: Postgres, dsn: str) -> None:
-    sink = opened(dsn, patience=0.0)
+    sink = opened(dsn, retry_s=0.0)
     server.stop("immediate")
     sink.write([item(1)])
     with pytest.raises(Unavailable):
@@ -220,7 +221,7 @@ def test_two_writers_of_one_table_cannot_both_go_on(dsn: str) -> None:
     ids=["deadlock", "serialization failure"],
 )
 def test_a_transaction_that_the_server_gives_up_is_made_again(dsn: str, isolation: str, then: str) -> None:
-    sink = opened(f"{dsn}&default_transaction_isolation={isolation.replace(' ', '%20')}", patience=60.0)
+    sink = opened(f"{dsn}&default_transaction_isolation={isolation.replace(' ', '%20')}", retry_s=60.0)
     sink.write([item(1), item(2)])
     sink.flush()
 
@@ -253,9 +254,9 @@ def test_a_transaction_that_the_server_gives_up_is_made_again(dsn: str, isolatio
     assert [row[0] for row in rows] == ["new", "new"]
 
 
-def test_a_note_is_kept_with_the_items_and_nothing_else(dsn: str) -> None:
+def test_a_position_is_stored_with_the_items_and_nothing_else(dsn: str) -> None:
     sink = PostgresSink(dsn)
-    assert sink.kept() is None
+    assert sink.last_flush() is None
     sink.restore(None)
     sink.flush(b"start")
     sink.write([item(1)])
@@ -263,11 +264,10 @@ def test_a_note_is_kept_with_the_items_and_nothing_else(dsn: str) -> None:
     sink.close()
 
     again = PostgresSink(dsn)
-    kept = again.kept()
-    assert kept is not None
-    checkpoint, note = kept
-    assert note == b"one"
-    again.restore(checkpoint)
+    last = again.last_flush()
+    assert last is not None
+    assert last.position == b"one"
+    again.restore(last.checkpoint)
     again.write([item(2)])
     again.flush(b"two")
     again.close()
@@ -327,8 +327,8 @@ def test_nobody_gets_to_see_a_password(server: Postgres, caplog: pytest.LogCaptu
     with caplog.at_level(logging.DEBUG), pytest.raises(Misconfigured, match="password") as caught:
         PostgresSink(wrong).restore(None)
 
-    assert name_of(wrong) == f"postgresql://asked@{place}?table=t"
-    assert name_of(f"{wrong}&sslmode=disable&password=hunter2") == name_of(wrong)
+    assert canonical_name(wrong) == f"postgresql://asked@{place}?table=t"
+    assert canonical_name(f"{wrong}&sslmode=disable&password=hunter2") == canonical_name(wrong)
     assert "hunter2" not in f"{caught.value} {caplog.text}"
 
 
@@ -347,28 +347,28 @@ def test_a_password_can_come_from_the_environment(
 
 def test_an_address_that_nobody_answers_is_unavailable() -> None:
     with pytest.raises(Unavailable):
-        PostgresSink("postgresql://nobody@127.0.0.1:9/none", patience=0.2).restore(None)
+        PostgresSink("postgresql://nobody@127.0.0.1:9/none", retry_s=0.2).restore(None)
 
 
 @pytest.mark.parametrize("overwrite", [False, True], ids=["kept", "fresh"])
 def test_a_writer_that_was_stopped_as_it_opened_a_table_takes_nothing_back(dsn: str, overwrite: bool) -> None:
-    first, late = (PostgresSink(dsn, overwrite=overwrite, patience=0.0) for _ in range(2))
-    assert first.kept() is late.kept() is None
+    first, late = (PostgresSink(dsn, overwrite=overwrite, retry_s=0.0) for _ in range(2))
+    assert first.last_flush() is late.last_flush() is None
     first.restore(None)
     first.write([item(1)])
     begun = first.flush(b"up to 1")
 
     with pytest.raises(Unavailable, match="another worker has written to it meanwhile"):
         late.restore(None)
-    assert late.kept() == (begun, b"up to 1")
+    assert late.last_flush() == LastFlush(begun, b"up to 1")
     first.write([item(2)])
     first.flush(b"up to 2")
 
     with pytest.raises(Unavailable, match="another worker has written to it meanwhile"):
         late.restore(begun)
-    kept = late.kept()
-    assert kept is not None
-    late.restore(kept[0])
+    last = late.last_flush()
+    assert last is not None
+    late.restore(last.checkpoint)
     late.write([item(3)])
     late.flush(b"up to 3")
     first.write([item(4)])

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, key_names
 from shoal.stores.redis.workers import TTL, CrawlActivity, Heartbeat, Workers
 
 ANNA = Heartbeat(
@@ -30,13 +30,13 @@ async def test_everybody_who_beats_is_listed_with_what_they_do(store: RedisClien
 async def test_a_worker_that_falls_silent_is_struck_off(store: RedisClient) -> None:
     workers = Workers(store)
     await workers.beat(ANNA)
-    key = f"{store.fleet_tag}:worker:anna-1"
+    key = key_names.heartbeat(store.fleet_tag, "anna-1")
     left = await store.do(store.fleet_tag, "PTTL", key)
     await store.do(store.fleet_tag, "PEXPIRE", key, 0)
 
     assert 0 < left <= TTL * 1000
     assert await workers.all() == []
-    assert await store.do(store.fleet_tag, "SCARD", f"{store.fleet_tag}:workers") == 0
+    assert await store.do(store.fleet_tag, "SCARD", key_names.workers(store.fleet_tag)) == 0
 
 
 async def test_a_worker_that_leaves_is_gone_at_once(store: RedisClient) -> None:

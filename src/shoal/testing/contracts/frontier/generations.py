@@ -25,8 +25,8 @@ from shoal.testing.contracts.frontier.bench import (
 )
 
 
-async def crawled(bench: FrontierBench, outcomes: dict[str, Outcome]) -> None:
-    """Crawl these paths as crawl `c` and let the owner go."""
+async def crawl_paths(bench: FrontierBench, outcomes: dict[str, Outcome]) -> None:
+    """Crawl these paths as crawl `c`, and end the owner."""
     await bench.frontier.crawls.open("c", pace=UNLIMITED)
     await bench.frontier.add("c", [link(path) for path in outcomes])
     for lease in await take(bench.frontier):
@@ -37,7 +37,7 @@ async def crawled(bench: FrontierBench, outcomes: dict[str, Outcome]) -> None:
 
 class GenerationsContract:
     async def test_a_deleted_crawl_starts_empty(self, bench: FrontierBench) -> None:
-        await crawled(bench, {"1": Done(page(1)), "2": Dead(TIMEOUT), "3": Fetched(page(3))})
+        await crawl_paths(bench, {"1": Done(page(1)), "2": Dead(TIMEOUT), "3": Fetched(page(3))})
         await bench.frontier.commit(checkpoints={"items.jsonl": b"9", "other": b"1"})
         assert await bench.frontier.crawls.delete("c", checkpoints=["items.jsonl"])
         assert not await bench.frontier.crawls.delete("c")
@@ -57,9 +57,9 @@ class GenerationsContract:
             await frontier.crawls.delete("c")
 
     async def test_a_crawl_that_was_deleted_entirely_leaves_no_validators(self, bench: FrontierBench) -> None:
-        await crawled(bench, {"1": Done(page(1)), "2": Done(page(2))})
+        await crawl_paths(bench, {"1": Done(page(1)), "2": Done(page(2))})
         await bench.frontier.crawls.delete("c")
-        await crawled(bench, {"2": Done(page(20)), "3": Released()})
+        await crawl_paths(bench, {"2": Done(page(20)), "3": Released()})
         assert await bench.frontier.crawls.delete("c", entirely=True)
         assert await bench.frontier.reader.crawls() == []
 
@@ -75,7 +75,7 @@ class EmbeddedGenerationsContract:
     async def test_the_next_generation_has_validators_for_conditional_requests(
         self, bench: FrontierBench
     ) -> None:
-        await crawled(bench, {"1": Done(page(1)), "2": Done(page(2)), "3": Gone(404)})
+        await crawl_paths(bench, {"1": Done(page(1)), "2": Done(page(2)), "3": Gone(404)})
         await bench.frontier.crawls.delete("c")
         await bench.frontier.crawls.open("c")
 
@@ -95,9 +95,9 @@ class EmbeddedGenerationsContract:
     async def test_validators_of_a_finished_generation_replace_the_earlier_ones(
         self, bench: FrontierBench
     ) -> None:
-        await crawled(bench, {"1": Done(page(1)), "2": Done(page(2))})
+        await crawl_paths(bench, {"1": Done(page(1)), "2": Done(page(2))})
         await bench.frontier.crawls.delete("c")
-        await crawled(bench, {"2": Done(page(20))})
+        await crawl_paths(bench, {"2": Done(page(20))})
         await bench.frontier.crawls.delete("c")
         await bench.frontier.crawls.open("c")
 
@@ -107,9 +107,9 @@ class EmbeddedGenerationsContract:
     async def test_validators_of_an_unfinished_generation_add_to_the_earlier_ones(
         self, bench: FrontierBench
     ) -> None:
-        await crawled(bench, {"1": Done(page(1)), "2": Done(page(2))})
+        await crawl_paths(bench, {"1": Done(page(1)), "2": Done(page(2))})
         await bench.frontier.crawls.delete("c")
-        await crawled(bench, {"2": Done(page(20)), "3": Released()})
+        await crawl_paths(bench, {"2": Done(page(20)), "3": Released()})
         await bench.frontier.crawls.delete("c")
         await bench.frontier.crawls.open("c")
 

@@ -29,8 +29,8 @@ from shoal.testing.contracts.frontier.bench import (
 SENSITIVE = SlowdownRules(threshold=0.02, reach=9.0, at_least=4, window=8)
 
 
-async def answers(bench: FrontierBench, count: int, *, blocked: bool) -> None:
-    """Let a host answer so many requests, or push them back."""
+async def respond(bench: FrontierBench, count: int, *, blocked: bool) -> None:
+    """Send `count` requests to a host, which answers or blocks them."""
     for _ in range(count):
         bench.clock.advance(20.0)
         [lease, *_] = await take(bench.frontier, 1)
@@ -62,9 +62,7 @@ class HostsContract:
     async def test_a_host_can_have_another_pace_than_its_crawls(
         self, bench: FrontierBench, frontier: Frontier
     ) -> None:
-        await frontier.hosts.set(
-            "a.test", interval=3.0, burst=2, concurrency=5
-        )  # before anybody has heard of it
+        await frontier.hosts.set("a.test", interval=3.0, burst=2, concurrency=5)  # before it has any request
         await frontier.add("c", [link(str(number)) for number in range(9)])
         assert len(await take(frontier)) == 2
         await bench.kill()
@@ -99,7 +97,7 @@ class HostsContract:
 
         assert await intervals() == {"a.test": 2.0, "b.test": 7.0}
         await bench.kill()
-        await bench.frontier.crawls.open("c")  # what is not given stays as it was
+        await bench.frontier.crawls.open("c")  # options that are None keep their value
         assert await intervals() == {"a.test": 2.0, "b.test": 7.0}
         await bench.frontier.hosts.set("b.test", interval=1.0)
         await bench.frontier.crawls.open("c", hosts={"b.test": Pace(interval=9.0)})
@@ -129,26 +127,26 @@ class HostsContract:
         await frontier.crawls.open("c", pace=Pace(interval=1.0, burst=2, concurrency=9), slowdown=SENSITIVE)
         await frontier.add("c", [link(str(number)) for number in range(60)])
 
-        await answers(bench, 3, blocked=False)
+        await respond(bench, 3, blocked=False)
         [view] = await frontier.hosts.all()
         assert view.slow == 1.0
-        await answers(bench, 1, blocked=True)
+        await respond(bench, 1, blocked=True)
         [view] = await frontier.hosts.all()
         assert 9.9 < view.slow <= 10.0
         assert view.interval == pytest.approx(view.slow)
         assert view.burst == 1
         assert view.failures == 1
 
-        await answers(bench, 7, blocked=False)
-        assert (await frontier.hosts.all())[0].slow > 9.0  # the block is still in sight
-        await answers(bench, 1, blocked=False)
+        await respond(bench, 7, blocked=False)
+        assert (await frontier.hosts.all())[0].slow > 9.0  # the block is still in the window
+        await respond(bench, 1, blocked=False)
         [recovered] = await frontier.hosts.all()
         assert (recovered.slow, recovered.interval, recovered.burst) == (1.0, 1.0, 2)
 
     async def test_a_slow_down_survives_a_restart(self, bench: FrontierBench) -> None:
         await bench.frontier.crawls.open("c", pace=Pace(interval=1.0), slowdown=SENSITIVE)
         await bench.frontier.add("c", [link(str(number)) for number in range(60)])
-        await answers(bench, 4, blocked=True)
+        await respond(bench, 4, blocked=True)
         [view] = await bench.frontier.hosts.all()
         await bench.kill()
         await bench.frontier.crawls.open("c")
@@ -164,11 +162,11 @@ class HostsContract:
         await settle(frontier, first, Dead(BLOCKED), blocked=True)
         for lease in others:
             await settle(frontier, lease, Retry(TIMEOUT, delay=1.0))
-        assert (await frontier.hosts.all())[0].slow == 1.0  # one answer in all
+        assert (await frontier.hosts.all())[0].slow == 1.0  # one response in all
         await settle(frontier, second, Released(), sent=False)
         assert (await frontier.hosts.all())[0].slow == 1.0
         await settle(frontier, third, Gone(404))
-        assert (await frontier.hosts.all())[0].slow > 1.0  # one of two answers was a block
+        assert (await frontier.hosts.all())[0].slow > 1.0  # one of two responses was a block
 
     async def test_a_change_of_pace_leaves_no_credit(self, bench: FrontierBench, frontier: Frontier) -> None:
         await frontier.add("c", [link(str(number)) for number in range(9)])
@@ -220,14 +218,14 @@ class EmbeddedHostsContract:
     ) -> None:
         await bench.frontier.crawls.open("c", pace=Pace(interval=1.0, burst=2), slowdown=SENSITIVE)
         await bench.frontier.add("c", [link(str(number)) for number in range(60)])
-        await answers(bench, 4, blocked=True)
+        await respond(bench, 4, blocked=True)
         [view] = await bench.frontier.hosts.all()
         await bench.kill()
         await bench.frontier.crawls.open("c")
 
-        await answers(bench, 3, blocked=False)  # too few to say that it is over
+        await respond(bench, 3, blocked=False)  # too few responses to end the slow-down
         assert (await bench.frontier.hosts.all())[0].slow == view.slow
-        await answers(bench, 1, blocked=False)
+        await respond(bench, 1, blocked=False)
         [recovered] = await bench.frontier.hosts.all()
         assert (recovered.slow, recovered.interval, recovered.burst) == (1.0, 1.0, 2)
 

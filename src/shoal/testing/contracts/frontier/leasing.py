@@ -77,7 +77,9 @@ class LeasingContract:
         assert paths(await take(frontier)) == ["slow.test/0", "quick.test/0"]
         bench.clock.advance(11.0)
 
-        assert paths(await take(frontier, 1)) == ["quick.test/1"]  # for ten seconds; the other one for one
+        assert paths(await take(frontier, 1)) == [
+            "quick.test/1"
+        ]  # due for ten seconds, the other one for one
         assert paths(await take(frontier, 1)) == ["slow.test/1"]
 
     async def test_crawls_take_turns_on_a_host(self, frontier: Frontier, bench: FrontierBench) -> None:
@@ -93,7 +95,7 @@ class LeasingContract:
         assert served == [f"a.test/{crawl}{number}" for number in range(3) for crawl in ("c", "d")]
 
     async def test_released_requests_keep_the_order_of_acceptance(self, frontier: Frontier) -> None:
-        """Releases and retries come back among those that have not been served yet."""
+        """They return to their place among those that were not leased yet."""
         await frontier.add("c", [link(str(number)) for number in range(6)])
         leases = await take(frontier, 4)
         await frontier.settle([Settlement(leases[number], Released(), sent=False) for number in (3, 0, 2)])

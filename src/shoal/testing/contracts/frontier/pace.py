@@ -54,9 +54,9 @@ class PaceContract:
         first, second = await take(frontier)
         assert (
             await frontier.lease(holder="w", limit=1, ttl=60.0)
-        ).wait == 60.0  # only a deadline could help
+        ).wait == 60.0  # only a deadline can end it
         frontier.landed([first])
-        frontier.landed([first])  # said twice, counts once
+        frontier.landed([first])  # reported twice, counted once
         assert len(await take(frontier)) == 1
         await settle(frontier, first, Done(page()))  # landed before
         assert await take(frontier) == []

@@ -34,7 +34,7 @@ class ParsingContract:
 
         assert await states(frontier) == {"waiting": 1, "done": 1, "dead": 1}
         [letter] = [letter async for letter in frontier.reader.dead_letters("c")]
-        assert letter.page == page(2)  # kept, so that it can be parsed again
+        assert letter.page == page(2)  # stored, so that it can be parsed again
         again = await frontier.acknowledge([done])
         assert again.refused == [done]
         assert again.new + again.duplicate == 0
@@ -74,7 +74,9 @@ class EmbeddedParsingContract:
         await frontier.add("c", [link("1", depth=3)])
         [lease] = await take(frontier)
         await settle(frontier, lease, Fetched(page(1)))
-        assert [found async for found in frontier.parsing("c")] == []  # whoever fetched it is parsing it
+        assert [
+            found async for found in frontier.parsing("c")
+        ] == []  # the process that fetched it is parsing it
         await bench.kill()
         await bench.frontier.crawls.open("c")
 
@@ -112,7 +114,7 @@ class EmbeddedParsingContract:
     ) -> None:
         await frontier.add("c", [link("1"), link("2")])
         await frontier.settle([Settlement(lease, Fetched(page())) for lease in await take(frontier)])
-        for _ in range(5):  # the first death charges both; the others find nobody parsing
+        for _ in range(5):  # the first death charges both; later no page is being parsed
             await bench.kill()
             await bench.frontier.crawls.open("c", max_crashes=3)
 

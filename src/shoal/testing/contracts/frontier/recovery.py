@@ -120,7 +120,7 @@ class RecoveryContract:
         mine = await take(frontier)
         assert paths(mine) == ["a.test/0", "a.test/fresh"]
         assert await take(frontier) == []
-        [other] = await take(frontier, holder="somebody else")
+        [other] = await take(frontier, holder="another")
         assert paths([other]) == ["a.test/1"]
         await settle(frontier, mine[0], Done(page()))
         assert paths(await take(frontier)) == ["a.test/2"]
@@ -133,7 +133,7 @@ class RecoveryContract:
         for _ in range(200):
             leases = await take(frontier, 8, ttl=10.0)
             if any(lease.request.url.endswith("poison") for lease in leases):
-                bench.clock.advance(10.0)  # the holder dies, and everything that it held runs out
+                bench.clock.advance(10.0)  # the holder dies, and all its leases expire
             elif leases:
                 await frontier.settle([Settlement(lease, Done(page())) for lease in leases])
             elif (await frontier.reader.counts("c")).open == 0:
@@ -155,7 +155,7 @@ class RecoveryContract:
         assert (await frontier.crawls.open("c")).resumed
 
         assert await states(frontier) == {"waiting": 3, "done": 1}
-        assert (await frontier.reader.counts("c")).crashes == 1  # what was released was in nobody's hands
+        assert (await frontier.reader.counts("c")).crashes == 1  # the released request was not held
         again = await take(frontier)
         assert paths(again) == ["a.test/1", "a.test/3", "a.test/2"]
         assert [lease.crashes for lease in again] == [0, 0, 1]

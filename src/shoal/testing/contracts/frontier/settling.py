@@ -125,7 +125,7 @@ class SettlingContract:
         assert not frontier.holds(lease)
         assert (twice.stale, late.stale) == ([lease], [lease])
         assert await states(frontier) == {"done": 1}
-        assert (await frontier.reader.counts("c")).accepted == 1  # a refused settlement brings no links
+        assert (await frontier.reader.counts("c")).accepted == 1  # a rejected settlement adds no links
 
     async def test_the_leases_of_a_batch_can_be_settled_one_by_one(self, frontier: Frontier) -> None:
         await frontier.add("c", [link(str(number)) for number in range(4)])
@@ -168,7 +168,7 @@ class SettlingContract:
         [_] = await take(frontier)
         await settle(frontier, first, Released(), sent=False)
 
-        assert await take(frontier) == []  # or two requests would go at the same instant
+        assert await take(frontier) == []  # otherwise two requests would be sent at the same instant
 
     async def test_one_commit_settles_acknowledges_and_stores_checkpoints(
         self, bench: FrontierBench, frontier: Frontier
@@ -207,7 +207,7 @@ class SettlingContract:
         bench.clock.advance(3.9)
         assert await take(frontier) == []
         bench.clock.advance(0.1)
-        assert await states(frontier) == {"waiting": 1}  # a delay ends by itself
+        assert await states(frontier) == {"waiting": 1}  # a delay ends without a call
         [again] = await take(frontier)
         assert (again.attempt, again.rests, again.crashes) == (2, 0, 0)
         assert again.token != lease.token
@@ -233,7 +233,7 @@ class SettlingContract:
         busy = Failure(FailureClass.RATE_LIMITED, "429", status=429, retry_after=30.0)
         await settle(frontier, first, Retry(busy, delay=30.0, charged=False, rest=30.0))
 
-        assert paths(await take(frontier)) == ["b.test/x"]  # the host rests as a whole
+        assert paths(await take(frontier)) == ["b.test/x"]  # all requests of the host wait
         assert (await frontier.lease(holder="w", limit=1, ttl=60.0)).wait == 30.0
         bench.clock.advance(30.0)
         again, other = await take(frontier)
