@@ -14,7 +14,7 @@ from operator import itemgetter
 from shoal.model.failure import Failure, FailureClass
 from shoal.spider.feeds.xml_records import Field, Foreign, XmlRecord, records
 from shoal.spider.feeds.xml_tokens import Hostile
-from shoal.spider.metadata.dates import moment
+from shoal.spider.text.dates import moment
 from shoal.spider.text.decoding import decode
 
 FEED_ROOTS = frozenset({"rss", "rdf", "feed", "channel"})

@@ -18,7 +18,7 @@ from shoal.model.limits import KIB, MIB, LinkLimits
 from shoal.spider.feeds.feed import FEED_FIELDS, FEED_RECORDS, FEED_ROOTS, entry_of
 from shoal.spider.feeds.xml_records import Foreign, XmlRecord, records
 from shoal.spider.feeds.xml_tokens import Hostile
-from shoal.spider.metadata.dates import moment
+from shoal.spider.text.dates import moment
 from shoal.spider.text.decoding import declared
 from shoal.spider.text.encodings import UTF_8, read_pieces
 

@@ -16,8 +16,8 @@ from selectolax.lexbor import LexborHTMLParser
 
 from shoal.model.errors import Misconfigured
 from shoal.model.limits import MIB
-from shoal.spider.metadata.dates import moment
 from shoal.spider.metadata.page_metadata import metadata
+from shoal.spider.text.dates import moment
 
 _HTML = 8 * MIB  # characters; nobody writes longer articles, and the heuristics are not all linear
 

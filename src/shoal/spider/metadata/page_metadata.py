@@ -13,9 +13,9 @@ from shoal.model.limits import KIB
 from shoal.model.url import resolver
 from shoal.spider.html.canonical import canonical_link
 from shoal.spider.html.links import base_of
-from shoal.spider.metadata.dates import moment
 from shoal.spider.metadata.json_ld import read_json_ld, subjects
 from shoal.spider.metadata.microdata import MicrodataItem, read_microdata
+from shoal.spider.text.dates import moment
 
 _METAS = 1000
 _SCRIPTS = 200

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.spider.metadata.dates import moment
+from shoal.spider.text.dates import moment
 
 
 @pytest.mark.parametrize(
