@@ -65,7 +65,12 @@ async def test_a_request_is_followed_from_its_acceptance_to_its_page(bench: Sqli
     delayed = await told(bench)
     assert (delayed.state, delayed.due) == ("delayed", START + 9.0)
     [tried] = delayed.tried
-    assert (tried.at, tried.elapsed, tried.kind, tried.reason) == (START + 1, 0.5, TIMEOUT.kind, "no answer")
+    assert (tried.at, tried.elapsed, tried.kind, tried.reason) == (
+        START + 1,
+        0.5,
+        TIMEOUT.failure_class,
+        "no answer",
+    )
 
     bench.clock.advance(20.0)
     await attempt(bench, Done(page(3, items=2, links=5)))

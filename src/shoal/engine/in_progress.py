@@ -7,7 +7,7 @@ from shoal.archive.reader import StoredPage
 from shoal.fetch.fetcher import Attempt
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Gone, Lease, Outcome, Settlement
-from shoal.model.page import GivenUp, PageRecord, ParseTask, Response
+from shoal.model.page import FinalFailure, PageRecord, ParseTask, Response
 from shoal.model.request import Request
 
 
@@ -84,7 +84,7 @@ class FailedParse:
         """Make what a parse child is given to run the hook."""
         what, failure = self.what, self.failure
         attempts = what.lease.attempt if isinstance(what, LeasedRequest) else what.attempts
-        end = GivenUp(failure.kind, failure.reason, attempts)
+        end = FinalFailure(failure.failure_class, failure.reason, attempts)
         url = what.request.url
         return ParseTask(id, what.fingerprint, what.request, url, failure.status, (), b"", 0.0, end)
 

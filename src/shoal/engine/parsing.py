@@ -104,7 +104,7 @@ class Parsing:
     def take_failed(self, settlement: Settlement) -> bool:
         """Take in the end of a request that brought no page, for its hook; False: no hook waits for it."""
         failure = failure_of(settlement.outcome)
-        if failure is None or failure.kind not in self._hooks:
+        if failure is None or failure.failure_class not in self._hooks:
             return False
         self._ask(FailedParse(Barren(settlement), failure))
         return True
@@ -177,7 +177,7 @@ class Parsing:
         elif answer.fault is not None:
             facts = {"reason": answer.fault.reason, "detail": answer.fault.detail}
             log.warning("page.parse_error", extra={"trace": trace_id(hand.fingerprint), **facts})
-            self._fail(hand, answer.fault.kind, answer.fault.reason)
+            self._fail(hand, answer.fault.failure_class, answer.fault.reason)
         else:
             result = self._traps.sift(answer, hand.request.url)
             self._tally.page(result)
@@ -200,7 +200,7 @@ class Parsing:
         self._tally.hook(result)
         if result.fault is not None:
             facts = {"reason": result.fault.reason, "detail": result.fault.detail}
-            about = {"trace": trace_id(failed.what.fingerprint), "failure": failed.failure.kind}
+            about = {"trace": trace_id(failed.what.fingerprint), "failure": failed.failure.failure_class}
             log.warning("hook.failed", extra={**about, **facts})
         return result
 

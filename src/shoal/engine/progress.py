@@ -76,7 +76,7 @@ class Progress:
             dead_by_class=dict(counts.dead_by_class),
             max_dead_exceeded=limit is not None and counts.dead > limit,
             quarantined=stations.totals.quarantined,
-            lookalikes=stations.totals.lookalikes,
+            lookalikes=stations.totals.near_duplicates,
         )
 
     async def _counts(self) -> answers.Counts:

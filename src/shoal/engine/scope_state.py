@@ -40,7 +40,9 @@ class ScopeState:
 
     def watch(self, pattern: str) -> None:
         """Have every page of a pattern compared with the others."""
-        self._move(msgspec.structs.replace(self._scope, lookalikes=self._scope.lookalikes | {pattern}))
+        self._move(
+            msgspec.structs.replace(self._scope, watched_patterns=self._scope.watched_patterns | {pattern})
+        )
 
     def renew(self) -> None:
         """Make the parse children forget which links they have handed over: some of them were dropped."""

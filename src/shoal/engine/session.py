@@ -51,7 +51,7 @@ from shoal.parse.pool import ParsePool
 from shoal.sinks import MultiSink
 from shoal.sinks.names import shown
 from shoal.spider.source import SpiderDescription
-from shoal.spider.spider import listing
+from shoal.spider.spider import listing_request
 from shoal.stores.folder.control_socket import steerable
 from shoal.stores.folder.store import StoreFolder
 
@@ -98,7 +98,7 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
         versions = SpiderVersions.load(await frontier.crawl_get(name, VERSIONS))
         version = versions.number(spider.version, time.time())
         totals = sums.CrawlTotals.load(await frontier.crawl_get(name, sums.KEY))
-        totals.reopen(per_pattern=settings.links.per_pattern, lookalikes=settings.links.lookalikes)
+        totals.reopen(per_pattern=settings.links.per_pattern, near_duplicates=settings.links.lookalikes)
         # From here on the outputs count as this crawl's own: a kill before the first page must not make the
         # next run take them for somebody else's.
         await frontier.commit(
@@ -116,7 +116,7 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
         scope = Scope.of(settings.crawl, urls, hosts=spider.hosts, limits=settings.links)
         if scope.hosts is not None:
             scope = msgspec.structs.replace(scope, hosts=scope.hosts.union(hosts))
-        scope = msgspec.structs.replace(scope, lookalikes=frozenset(totals.lookalikes))
+        scope = msgspec.structs.replace(scope, watched_patterns=frozenset(totals.near_duplicates))
         border = ScopeState(scope, parser)
         fetcher = await open_crawl_fetcher(stack, settings, frontier, jar, border)
         await add_given(frontier, name, seeds)
@@ -189,7 +189,7 @@ def seeds_of(plan: CrawlPlan, spider: SpiderDescription) -> list[Request]:
     requests = [Request(url=url) for url in plan.seeds]
     if not requests and plan.listed is None:
         requests += spider.start
-    requests += [listing(url) for url in plan.sitemaps]
+    requests += [listing_request(url) for url in plan.sitemaps]
     if not requests and plan.listed is None:
         raise Misconfigured(f"spider {spider.name!r} has nowhere to start: give it start=[...] or a URL")
     seeds = []

@@ -195,7 +195,7 @@ class Fetcher:
 
     def _judge(self, attempt: Attempt, failure: Failure) -> None:
         lease = attempt.lease
-        attempt.blocked = POLICY[failure.kind].blocks
+        attempt.blocked = POLICY[failure.failure_class].blocks
         attempt.outcome = judge(
             failure, attempt=lease.attempt, rests=lease.rests, rules=self._retry, jitter=self._dice()
         )

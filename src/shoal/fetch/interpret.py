@@ -128,9 +128,9 @@ def _redirect(request: Request, response: Response, rules: RedirectRules) -> Red
         return _failed("no Location", status)
     target = resolve(response.url, location, rules)
     if isinstance(target, Failure):
-        return Failure(target.kind, target.reason, status)
+        return Failure(target.failure_class, target.reason, status)
     if failure := _chain_fault(request, target, rules.hops):
-        return Failure(failure.kind, failure.reason, status)
+        return Failure(failure.failure_class, failure.reason, status)
     same_origin = _origin(target) == _origin(request.url)
     method, body = _method_after(status, request)
     if body and not same_origin:

@@ -162,7 +162,7 @@ class RobotsPolicy:
             answer = await self._client.fetch(
                 url, headers=self._headers, limits=self._limits, turn=turn(host_key(url))
             )
-            if isinstance(answer, Failure) and hop > 0 and answer.kind is FailureClass.REFUSED:
+            if isinstance(answer, Failure) and hop > 0 and answer.failure_class is FailureClass.REFUSED:
                 return None
             if not isinstance(answer, Response):
                 return answer
@@ -210,7 +210,7 @@ def _content(response: Response, now: float) -> bytes | Failure | None:
 
 def _for_pages(failure: Failure) -> Failure:
     """Name the failure of the robots.txt request in a way that fits the pages that wait for it."""
-    kind = failure.kind
+    kind = failure.failure_class
     # A file that is a bomb makes no page of the site one. Only what the guard refuses is refused for all.
     if POLICY[kind].action is Action.DEAD and kind is not FailureClass.REFUSED:
         kind = FailureClass.TARGET_ERROR

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from shoal.frontier.results import HostView
 from shoal.frontier.rules import HostRecord, applied_pace, slowed
-from shoal.model.adaptive_delay import SlowdownRules, Window
+from shoal.model.adaptive_delay import ResponseWindow, SlowdownRules
 from shoal.model.pace import Pace, clamp, next_turn, take
 
 
@@ -51,7 +51,7 @@ class Governor:
         self._token = 0  # of the batch that took the latest turn
         self._rules = USUAL_RULES
         self._clear = 0  # answers so far, none of them a block
-        self._window: Window | None = None  # made with the first block: most hosts never push back
+        self._window: ResponseWindow | None = None  # made with the first block: most hosts never push back
         self._set_pace(applied_pace(record, (), self._rules))
 
     def follow(self, paces: Iterable[Pace], rules: SlowdownRules) -> None:
@@ -112,7 +112,7 @@ class Governor:
             if not blocked and self.record.slow == 1.0:
                 self._clear += 1
                 return False
-            self._window = Window(self._rules)
+            self._window = ResponseWindow(self._rules)
             for _ in range(min(self._clear, self._rules.window)):
                 self._window.note(False)
         slow = slowed(self._window, blocked, self.record.slow)

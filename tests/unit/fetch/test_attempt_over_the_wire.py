@@ -67,7 +67,7 @@ async def test_H20_a_chain_of_redirects_ends_after_ten() -> None:
             request = unpack(link.packed)
         attempt = await fetcher.attempt(lease(request))
     assert isinstance(attempt.outcome, Dead)
-    assert attempt.outcome.failure.kind is FailureClass.REDIRECT
+    assert attempt.outcome.failure.failure_class is FailureClass.REDIRECT
     assert server.paths() == [f"/{n}" for n in range(11)]
 
 
@@ -76,7 +76,7 @@ async def test_H24_a_redirect_to_cloud_metadata_is_refused_although_private_addr
     async with fetching(routes({"/": answer(b"", status=302, headers=location)})) as (fetcher, server):
         attempt = await fetcher.attempt(lease(Request(url=server.url())))
     assert isinstance(attempt.outcome, Dead)
-    assert attempt.outcome.failure.kind is FailureClass.REFUSED
+    assert attempt.outcome.failure.failure_class is FailureClass.REFUSED
 
 
 async def test_R01_without_a_robots_txt_pages_are_fetched() -> None:
@@ -116,7 +116,7 @@ async def test_R09_a_bomb_or_an_endless_file_counts_as_unreachable() -> None:
         assert isinstance(first.outcome, Retry)
         assert first.outcome.rest > 0
         assert isinstance(last.outcome, Dead)
-        assert last.outcome.failure.kind is FailureClass.TARGET_ERROR
+        assert last.outcome.failure.failure_class is FailureClass.TARGET_ERROR
         assert server.paths() == ["/robots.txt"]
 
 

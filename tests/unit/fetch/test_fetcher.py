@@ -140,7 +140,7 @@ class TestRedirects:
     async def test_a_loop_is_dead(self) -> None:
         result = await attempt(Web({PAGE: (302, b"", {"location": PAGE})}))
         assert isinstance(result.outcome, Dead)
-        assert result.outcome.failure.kind is FailureClass.REDIRECT
+        assert result.outcome.failure.failure_class is FailureClass.REDIRECT
 
     async def test_a_refresh_header_keeps_the_page_and_adds_a_link(self) -> None:
         result = await attempt(Web({PAGE: (200, b"x", {"refresh": "0; url=/next"})}))
@@ -182,7 +182,7 @@ class TestRobots:
         web = Web({ROBOTS: Failure(FailureClass.CONNECT, "refused"), PAGE: (200, b"x", {})})
         result = await attempt(web, robots=True)
         assert isinstance(result.outcome, Retry)
-        assert result.outcome.failure.kind is FailureClass.CONNECT
+        assert result.outcome.failure.failure_class is FailureClass.CONNECT
         assert result.outcome.charged
         assert result.outcome.delay >= result.outcome.rest == pytest.approx(2.0, abs=0.1)
         assert not web.sent

@@ -136,13 +136,13 @@ async def test_R01_no_robots_txt_means_everything_is_allowed(clock: Clock, statu
 @pytest.mark.parametrize("status", [500, 502, 503, 599])
 async def test_a_server_error_means_nothing_is_allowed_for_now(clock: Clock, status: int) -> None:
     answer = await down(robots(Web(a=reply(TEXT, status)), clock))
-    assert (answer.failure.kind, answer.failure.status) == (FailureClass.TARGET_ERROR, status)
+    assert (answer.failure.failure_class, answer.failure.status) == (FailureClass.TARGET_ERROR, status)
     assert answer.failure.reason.startswith("robots.txt: ")
 
 
 async def test_too_many_requests_is_not_no_robots_txt(clock: Clock) -> None:
     answer = await down(robots(Web(a=reply(TEXT, 429, retry_after="120")), clock))
-    assert (answer.failure.kind, answer.failure.retry_after) == (FailureClass.RATE_LIMITED, 120.0)
+    assert (answer.failure.failure_class, answer.failure.retry_after) == (FailureClass.RATE_LIMITED, 120.0)
     assert answer.retry_in == 120.0
 
 
@@ -161,7 +161,7 @@ async def test_R09_what_cannot_be_fetched_fails_the_pages_with_a_fitting_class(
     clock: Clock, kind: FailureClass, as_page: FailureClass
 ) -> None:
     answer = await down(robots(Web(a=Failure(kind, "why")), clock))
-    assert answer.failure.kind is as_page
+    assert answer.failure.failure_class is as_page
     assert "why" in answer.failure.reason
 
 

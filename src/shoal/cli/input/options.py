@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shoal.model.configure import MEANINGS
+from shoal.model.configure import DESCRIPTIONS
 
 
 def option(names: str, metavar: str, text: str, *, default: str = "", panel: str | None = None) -> Any:
@@ -17,7 +17,7 @@ def option(names: str, metavar: str, text: str, *, default: str = "", panel: str
 
 def setting(names: str, metavar: str, key: str, *, default: str = "", panel: str | None = None) -> Any:
     """Describe an option that sets a key of the settings, in the words of the settings."""
-    return option(names, metavar, MEANINGS[key], default=default, panel=panel)
+    return option(names, metavar, DESCRIPTIONS[key], default=default, panel=panel)
 
 
 Store = Annotated[

@@ -18,7 +18,7 @@ class Traps:
 
     def __init__(self, limits: LinkLimits, totals: CrawlTotals, border: ScopeState) -> None:
         self._quarantine = PatternQuarantine(limits.per_pattern, totals.quarantined)
-        self._lookalikes = NearDuplicateTrap(limits.lookalikes, totals.lookalikes, border.watch)
+        self._lookalikes = NearDuplicateTrap(limits.lookalikes, totals.near_duplicates, border.watch)
 
     def sift(self, result: ParseResult, url: str) -> ParseResult:
         """Take out the links that lead into a trap, counted by rule like those that a child drops."""

@@ -107,7 +107,7 @@ class HttpClient:
         kept = self._pool.take(origin.key) if method in ("GET", "HEAD") else None
         if kept is not None:
             answer = await self._send(kept, message, limits, turn, started_at)
-            if not isinstance(answer, Failure) or answer.kind is not FailureClass.CONNECT:
+            if not isinstance(answer, Failure) or answer.failure_class is not FailureClass.CONNECT:
                 return answer
         opened = await self._dialer.open(origin, limits)
         if isinstance(opened, Failure):
@@ -161,7 +161,7 @@ class HttpClient:
                 decoded = await self._decoder.decode(wire, exchange.encoding, limits)
                 if isinstance(decoded, Failure):
                     connection.abort()
-                    return Failure(decoded.kind, decoded.reason, exchange.status)
+                    return Failure(decoded.failure_class, decoded.reason, exchange.status)
                 body = decoded
             unsealed = exchange.until_close and connection.origin.secure and not connection.eof
             response = Response(

@@ -277,7 +277,7 @@ class MemoryFrontier(MemoryReader):
         letters = self._state.dead(within, kinds, host, fingerprints)[:limit]
         for entry in letters:
             assert entry.failure is not None
-            again = parsed_again(entry.failure.kind, kept=entry.page is not None)
+            again = parsed_again(entry.failure.failure_class, kept=entry.page is not None)
             self._state.move(within, entry, "parsing" if again else "waiting")
             entry.strikes, entry.taken = 0, False
             if not again:

@@ -52,7 +52,7 @@ class MemoryReader:
                 fingerprint=entry.link.fingerprint,
                 host=entry.link.host,
                 request=unpack(entry.link.packed),
-                kind=entry.failure.kind,
+                kind=entry.failure.failure_class,
                 reason=entry.failure.reason,
                 status=entry.failure.status,
                 attempts=entry.attempts,

@@ -132,7 +132,7 @@ class State:
             if entry.state == "dead"
             and not entry.purged
             and entry.failure is not None
-            and (not kinds or entry.failure.kind in kinds)
+            and (not kinds or entry.failure.failure_class in kinds)
             and (not host or entry.link.host == host)
             and (not fingerprints or fp in fingerprints)
         ]
@@ -183,14 +183,14 @@ class State:
         """Change an entry's state, and the counts with it."""
         counts = crawl.counts
         if entry.state == "dead" and entry.failure is not None:
-            counts.revive(entry.failure.kind)
+            counts.revive(entry.failure.failure_class)
         else:
             setattr(counts, entry.state, getattr(counts, entry.state) - 1)
         entry.state, entry.failure = state, failure
         if state == "dead" and failure is not None:
-            counts.die(failure.kind)
+            counts.die(failure.failure_class)
         elif state == "filtered" and failure is not None:
-            counts.filter(failure.kind)
+            counts.filter(failure.failure_class)
         else:
             setattr(counts, state, getattr(counts, state) + 1)
 

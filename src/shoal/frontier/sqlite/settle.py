@@ -105,7 +105,9 @@ def note_attempt(
     crawl: CrawlState, fp: int, failure: Failure, changes: Changes, now: float, *, elapsed: float
 ) -> None:
     """Log an attempt that brought no page."""
-    changes.attempts.append((crawl.id, fp, now, elapsed, failure.status, failure.kind.value, failure.reason))
+    changes.attempts.append(
+        (crawl.id, fp, now, elapsed, failure.status, failure.failure_class.value, failure.reason)
+    )
 
 
 def let_go(state: FrontierState, held: HeldLease, changes: Changes) -> None:
@@ -150,7 +152,7 @@ def die(
 ) -> None:
     """Give a request up: it becomes a dead letter."""
     row, lane = held.row, held.lane
-    lane.crawl.counts.die(failure.kind)
+    lane.crawl.counts.die(failure.failure_class)
     changes.removed.append(row.id)
     changes.died.append(
         (
@@ -158,7 +160,7 @@ def die(
             lane.id,
             row.fp,
             row.priority,
-            failure.kind.value,
+            failure.failure_class.value,
             failure.reason,
             failure.status,
             row.attempts + 1,
@@ -185,11 +187,11 @@ def acknowledge(crawl: CrawlState, acknowledgement: Acknowledgement, changes: Ch
             crawl.counts.done += 1
             changes.pages.append(_page_row(crawl, acknowledgement.fingerprint, record, now))
         case Dead(failure=failure, page=kept):
-            crawl.counts.die(failure.kind)
+            crawl.counts.die(failure.failure_class)
             note_attempt(crawl, acknowledgement.fingerprint, failure, changes, now, elapsed=0.0)
             blob = None if kept is None else packed_page(kept)
             changes.died_parsing.append(
-                (failure.kind.value, failure.reason, failure.status, now, blob, page.id)
+                (failure.failure_class.value, failure.reason, failure.status, now, blob, page.id)
             )
         case _:
             assert_never(acknowledgement.outcome)

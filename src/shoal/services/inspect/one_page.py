@@ -65,7 +65,7 @@ def _reason(attempt: Attempt) -> str:
         case Filtered(rule=rule, reason=reason):
             return f"{reason}{_ADVICE.get(rule, '')}"
         case Retry(failure=failure) | Dead(failure=failure):
-            return f"{failure.kind}: {failure.reason}{_ADVICE.get(failure.kind, '')}"
+            return f"{failure.failure_class}: {failure.reason}{_ADVICE.get(failure.failure_class, '')}"
         case Gone(status=status):
             return f"status {status}"
     return "no answer"

@@ -90,7 +90,7 @@ async def obey(frontier: StoreWriter, command: Command) -> ControlReply:
             return ControlReply(host=await frontier.host_clear(host))
         case NoteReparse(crawl, reparse):
             versions = SpiderVersions.load(await frontier.crawl_get(crawl, KEY))
-            versions.note(reparse)
+            versions.add_reparse(reparse)
             await frontier.crawl_set(crawl, KEY, versions.dump())
             return ControlReply()
         case PauseCrawl(crawl, paused):

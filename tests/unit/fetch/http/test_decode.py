@@ -40,7 +40,7 @@ async def decode(wire: bytes, encoding: str, limits: FetchLimits = LIMITS) -> by
 async def kind(wire: bytes, encoding: str, limits: FetchLimits = LIMITS) -> FailureClass:
     result = await decode(wire, encoding, limits)
     assert isinstance(result, Failure)
-    return result.kind
+    return result.failure_class
 
 
 def noise(size: int) -> bytes:

@@ -98,14 +98,14 @@ async def test_N11_an_answer_that_gives_no_address_is_a_dns_failure(label: str) 
     async with resolving() as (resolver, _):
         answer = await resolver.resolve(f"{label}.test")
     assert isinstance(answer, Failure)
-    assert answer.kind is FailureClass.DNS
+    assert answer.failure_class is FailureClass.DNS
 
 
 async def test_a_name_server_that_is_silent_is_not_waited_for_for_ever() -> None:
     async with resolving(timeout=0.3) as (resolver, _):
         answer = await resolver.resolve("silent.test")
     assert isinstance(answer, Failure)
-    assert answer.kind is FailureClass.DNS
+    assert answer.failure_class is FailureClass.DNS
 
 
 async def test_an_answer_is_kept_even_if_it_says_that_it_holds_for_no_time() -> None:

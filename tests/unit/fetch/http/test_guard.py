@@ -92,7 +92,7 @@ def test_a_public_address_in_another_form_stays_public(address: str) -> None:
 def test_one_forbidden_address_refuses_all_of_them() -> None:
     refusal = Guard().check([*PUBLIC, "10.0.0.1"])
     assert refusal is not None
-    assert refusal.kind is FailureClass.REFUSED
+    assert refusal.failure_class is FailureClass.REFUSED
     assert "10.0.0.1" in refusal.reason
     assert Guard().check(PUBLIC) is None
 
@@ -130,7 +130,7 @@ def test_one_forbidden_address_refuses_all_of_them() -> None:
 def test_a_url_that_must_not_be_fetched_is_refused(url: str) -> None:
     origin = Guard().origin(url)
     assert isinstance(origin, Failure)
-    assert origin.kind is FailureClass.REFUSED
+    assert origin.failure_class is FailureClass.REFUSED
     assert "secret" not in origin.reason
 
 
