@@ -19,13 +19,12 @@ from backports import zstd
 from tests.site.certificates import Authority, make_authority
 from tests.site.raw import OK, Peer, RawServer, answer, bare_closing_server, once, raw_server, replies
 
-from shoal.fetch.gate import HeldSlots
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import Answer
 from shoal.fetch.http.guard import Guard
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, MIB, FetchLimits
-from shoal.model.page import Response
+from shoal.model.page import NotSent, Response
 
 LIMITS = FetchLimits(
     connect=2.0, tls=2.0, first_byte=2.0, idle=2.0, total=10.0, slow_after=3.0, wire_bytes=1 * MIB
@@ -461,7 +460,7 @@ async def test_a_turn_is_taken_before_every_send_the_silent_second_one_included(
 
 async def test_a_turn_that_is_too_far_off_sends_nothing_and_keeps_the_connection(client: HttpClient) -> None:
     async with raw_server(replies(OK)) as server:
-        assert await client.fetch(server.url(), turn=Turns(3.5)) == HeldSlots(3.5)
+        assert await client.fetch(server.url(), turn=Turns(3.5)) == NotSent(3.5)
         assert not server.requests
         await page(client, server.url())
     assert server.connections == 1

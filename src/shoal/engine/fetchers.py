@@ -6,15 +6,16 @@ from contextlib import AsyncExitStack
 from typing import Protocol
 
 from shoal.engine.scope_state import ScopeState
+from shoal.fetch.contract import Gate
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.fetcher import Fetcher, Gate, Refuse
+from shoal.fetch.fetcher import HttpFetcher, Refuse
 from shoal.fetch.gate import SendGate
 from shoal.fetch.headers import CrawlHeaders
 from shoal.fetch.http.client import HttpClient
-from shoal.fetch.http.dns import Resolver, is_nameserver
+from shoal.fetch.http.dns import DnsResolver, is_nameserver
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
-from shoal.fetch.robots import LIFETIME, Load, RobotsPolicy, Save
+from shoal.fetch.robots import LIFETIME_S, Load, RobotsPolicy, Save
 from shoal.frontier import StoredRobots
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import CrawlSettings, Settings
@@ -37,7 +38,7 @@ async def open_crawl_fetcher(
     border: ScopeState,
     *,
     gate: Gate | None = None,
-) -> Fetcher:
+) -> HttpFetcher:
     """Open what fetches for a crawl, with robots.txt files kept in its frontier; no gate: one of its own."""
 
     async def load(origin: str) -> bytes | None:
@@ -45,7 +46,7 @@ async def open_crawl_fetcher(
         return known.body if known else None
 
     async def save(origin: str, record: bytes) -> None:
-        await frontier.robots_set(origin, expires=time.time() + LIFETIME, status=0, body=record)
+        await frontier.robots_set(origin, expires=time.time() + LIFETIME_S, status=0, body=record)
 
     return await open_fetcher(stack, settings, jar=jar, gate=gate, refuse=border.refuse, load=load, save=save)
 
@@ -59,11 +60,11 @@ async def open_fetcher(
     refuse: Refuse | None = None,
     load: Load | None = None,
     save: Save | None = None,
-) -> Fetcher:
+) -> HttpFetcher:
     """Open what fetches, guard and robots.txt included; `load` and `save` keep robots.txt files."""
     guard = Guard(allow_private=settings.crawl.allow_private)
     resolver = await stack.enter_async_context(
-        Resolver(nameservers=nameservers_of(settings.crawl), timeout=settings.fetch.connect)
+        DnsResolver(nameservers=nameservers_of(settings.crawl), timeout=settings.fetch.connect)
     )
     client = await stack.enter_async_context(HttpClient(resolver, guard, ca_file=ca_file_of(settings.crawl)))
     redirects = RedirectRules(guard, settings.fetch.redirects, settings.links.url_bytes)
@@ -82,7 +83,7 @@ async def open_fetcher(
         load=load,
         save=save,
     )
-    return Fetcher(
+    return HttpFetcher(
         client,
         gate or SendGate(),
         redirects,

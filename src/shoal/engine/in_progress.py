@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from shoal.archive.reader import StoredPage
-from shoal.fetch.fetcher import Attempt
+from shoal.fetch.contract import Attempt
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Gone, Lease, Outcome, Settlement
 from shoal.model.page import FinalFailure, PageRecord, ParseTask, Response

@@ -25,7 +25,7 @@ from shoal.engine.counters import Counters
 from shoal.engine.in_progress import Archived, Arrived, Barren, FailedParse, LeasedRequest, failure_of
 from shoal.engine.pages import Pages
 from shoal.engine.traps.traps import Traps
-from shoal.fetch.fetcher import Attempt
+from shoal.fetch.contract import Attempt
 from shoal.frontier.results import Unparsed
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Lease, Settlement

@@ -36,7 +36,7 @@ from shoal.engine.scope_state import ScopeState
 from shoal.engine.seeding import add_given, add_listed, origins_matter
 from shoal.engine.stations import Stations
 from shoal.fetch.cookies import Cookie, CookieJar
-from shoal.fetch.given_cookies import for_seeds, from_file
+from shoal.fetch.given_cookies import cookies_for_seeds, read_cookie_file
 from shoal.fetch.http.decode import decode_archived
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model import crawl_totals as sums
@@ -123,7 +123,7 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
         if plan.listed is not None:
             gather = origins_matter(settings.crawl, spider)
             origins = await add_listed(frontier, name, plan.listed, stop, gather=gather)
-            jar.put(for_seeds(settings.crawl.cookies, origins), time.time())
+            jar.put(cookies_for_seeds(settings.crawl.cookies, origins), time.time())
             if not spider.hosts:
                 border.admit(*map(host_key, origins))
         if await frontier.paused(name):
@@ -167,8 +167,8 @@ def write_rules(crawl: str, settings: Settings, *, writer: str = "") -> WriteRul
 
 def cookies_of(settings: CrawlSettings, seeds: Sequence[Request]) -> list[Cookie]:
     """Gather the cookies that the user gives to the crawl."""
-    listed = [] if settings.cookie_file is None else from_file(settings.cookie_file)
-    return [*listed, *for_seeds(settings.cookies, [seed.url for seed in seeds])]
+    listed = [] if settings.cookie_file is None else read_cookie_file(settings.cookie_file)
+    return [*listed, *cookies_for_seeds(settings.cookies, [seed.url for seed in seeds])]
 
 
 def with_wishes(settings: Settings, spider: SpiderDescription, given: frozenset[str]) -> Settings:

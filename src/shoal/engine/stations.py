@@ -12,7 +12,7 @@ from shoal.engine.ownership import Ownership
 from shoal.engine.page_quota import PageQuota
 from shoal.engine.pages import Pages
 from shoal.engine.scope_state import ScopeState
-from shoal.fetch.fetcher import Fetcher
+from shoal.fetch.contract import Fetcher
 from shoal.frontier import Counts, HostView, Unparsed, Validator
 from shoal.model import crawl_totals as sums
 from shoal.model.outcome import Lease

@@ -35,6 +35,12 @@ class Response(msgspec.Struct, frozen=True):
         return default
 
 
+class NotSent(msgspec.Struct, frozen=True):
+    """The result of a fetch that sent nothing, because the host's turn is too far away."""
+
+    delay: float  # seconds until the turn
+
+
 class PageRecord(msgspec.Struct, frozen=True):
     """What the store records about an archived page."""
 

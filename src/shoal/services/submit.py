@@ -17,7 +17,7 @@ from shoal.engine.plan import CrawlPlan, SeedList, Stop
 from shoal.engine.seeding import add_given, add_listed, origins_matter
 from shoal.engine.session import cookies_of, seeds_of, with_wishes
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.given_cookies import for_seeds
+from shoal.fetch.given_cookies import cookies_for_seeds
 from shoal.frontier import Opened
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.chunks import open_chunks
@@ -123,7 +123,7 @@ class _Submission:
         add = partial(add_listed, self._roomy, self._name, listed, stop)
         if origins_matter(self._settings.crawl, self._spider):
             self._origins = await add(gather=True)
-            cookies = for_seeds(self._settings.crawl.cookies, sorted(self._origins))
+            cookies = cookies_for_seeds(self._settings.crawl.cookies, sorted(self._origins))
             self._jar.put(cookies, time.time())
         else:
             await add(gather=False, on_added=self._announce)

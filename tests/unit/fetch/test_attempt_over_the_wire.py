@@ -9,11 +9,11 @@ import pytest
 from tests.site.raw import OK, Handler, Peer, RawServer, answer, raw_server
 
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.fetcher import Fetcher
+from shoal.fetch.fetcher import HttpFetcher
 from shoal.fetch.gate import SendGate
 from shoal.fetch.headers import CrawlHeaders
 from shoal.fetch.http.client import HttpClient
-from shoal.fetch.http.dns import Resolver
+from shoal.fetch.http.dns import DnsResolver
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
 from shoal.fetch.robots import RobotsPolicy
@@ -31,19 +31,21 @@ def lease(request: Request, attempt: int = 1) -> Lease:
 
 
 @asynccontextmanager
-async def fetching(handler: Handler, *, robots: bool = False) -> AsyncIterator[tuple[Fetcher, RawServer]]:
+async def fetching(handler: Handler, *, robots: bool = False) -> AsyncIterator[tuple[HttpFetcher, RawServer]]:
     guard = Guard(allow_private=True)
     redirects = RedirectRules(guard)
     async with (
         asyncio.timeout(30),
         raw_server(handler) as server,
-        Resolver() as resolver,
+        DnsResolver() as resolver,
         HttpClient(resolver, guard, sweep=0.02) as client,
     ):
         asking = RobotsPolicy(client, redirects, token="shoal", limits=LIMITS) if robots else None
         headers = CrawlHeaders("Shoal/1", {})
         yield (
-            Fetcher(client, SendGate(), redirects, headers, robots=asking, jar=CookieJar(), limits=LIMITS),
+            HttpFetcher(
+                client, SendGate(), redirects, headers, robots=asking, jar=CookieJar(), limits=LIMITS
+            ),
             server,
         )
 

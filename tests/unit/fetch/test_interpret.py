@@ -4,11 +4,11 @@ import pytest
 
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import (
+    Conditional,
     FetchedPage,
-    Meaning,
+    Interpretation,
     Redirect,
     RedirectRules,
-    SentRequest,
     interpret,
     parse_retry_after,
 )
@@ -27,9 +27,9 @@ def response(status: int, body: bytes = b"", **headers: str) -> Response:
 
 
 def meaning(
-    answer: Response, request: Request | None = None, asked: SentRequest = SentRequest.PLAINLY
-) -> Meaning:
-    return interpret(request or Request(url=PAGE), answer, RULES, asked=asked, now=NOW)
+    answer: Response, request: Request | None = None, conditional: Conditional = Conditional.NO
+) -> Interpretation:
+    return interpret(request or Request(url=PAGE), answer, RULES, conditional=conditional, now=NOW)
 
 
 def failure(answer: Response, request: Request | None = None) -> Failure:
@@ -111,10 +111,10 @@ def test_a_503_with_a_senseless_retry_after_still_asks_for_silence() -> None:
 
 class TestNotModified:
     def test_with_a_copy_at_hand_the_copy_is_the_page(self) -> None:
-        assert meaning(response(304), asked=SentRequest.WITH_A_COPY) == FetchedPage(parse=True)
+        assert meaning(response(304), conditional=Conditional.BY_CALLER) == FetchedPage(parse=True)
 
     def test_a_condition_of_the_request_itself_gives_nothing_to_parse(self) -> None:
-        assert meaning(response(304), asked=SentRequest.BY_ITSELF) == FetchedPage(parse=False)
+        assert meaning(response(304), conditional=Conditional.BY_SPIDER) == FetchedPage(parse=False)
 
     def test_unasked_it_is_a_protocol_failure(self) -> None:
         assert failure(response(304)).failure_class is FailureClass.PROTOCOL

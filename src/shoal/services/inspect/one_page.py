@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack
 
 from shoal.engine.crawl_options import pace_of
 from shoal.engine.fetchers import open_fetcher
+from shoal.fetch.contract import Attempt
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.fetcher import Attempt
 from shoal.model.errors import Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Dead, Filtered, Gone, Lease, Released, Retry
