@@ -15,7 +15,7 @@ from selectolax.lexbor import LexborHTMLParser
 from tests.corpora.browser_rules import BROKEN, RULES, is_broken
 from w3lib.encoding import html_to_unicode
 
-from shoal.spider.html.lexbor_to_lxml import mirror
+from shoal.spider.html.lexbor_to_lxml import copy_tree
 from shoal.spider.page import Page
 
 Ask = Callable[[Any], list[str]]
@@ -71,7 +71,7 @@ def differences(body: bytes, queries: dict[str, Ask] = QUERIES) -> Iterator[tupl
 
 
 def _explained(text: str, ask: Ask, answer: list[str]) -> str:
-    browsers = next(iter(mirror(LexborHTMLParser(text)).values()))
+    browsers = next(iter(copy_tree(LexborHTMLParser(text)).values()))
     if ask(parsel.Selector(root=browsers, type="html")) != answer:
         return UNEXPLAINED
     for chosen in (rules for size in range(1, len(RULES) + 1) for rules in combinations(RULES, size)):

@@ -245,7 +245,7 @@ async def test_the_scope_applies_to_pages_submitted_later(tmp_path: Path) -> Non
         ("def broken(:\n", r"spider.py:1: SyntaxError"),
         ("import nothing_of_that_name\n", r"ModuleNotFoundError"),
         ("1 / 0\n", r"spider.py:1: ZeroDivisionError"),
-        ("import sys; sys.exit(3)\n", r"exits while being loaded"),
+        ("import sys; sys.exit(3)\n", r"calls sys.exit\(\) while it is imported"),
         ("import os; os._exit(3)\n", r"spider.py: importing it ended the process \(status 3\)"),
         ("import ctypes; ctypes.string_at(0)\n", r"spider.py: importing it ended the process \(status -11\)"),
         ("x = bytearray(10 << 30)\n", r"MemoryError"),

@@ -40,7 +40,7 @@ def other(failed: shoal.FailedRequest) -> Iterator[Any]:
 def record(failed: shoal.FailedRequest) -> dict[str, Any]:
     return {
         "url": failed.url,
-        "kind": failed.kind,
+        "kind": failed.failure_class,
         "reason": failed.reason,
         "status": failed.status,
         "attempts": failed.attempts,

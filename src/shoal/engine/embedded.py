@@ -45,7 +45,7 @@ from shoal.engine.session import OpenCrawl, SinkFiles, open_session
 from shoal.engine.snapshot import Opening, Snapshot, Summary
 from shoal.engine.stations import WorkShare
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.given_cookies import for_seeds
+from shoal.fetch.given_cookies import cookies_for_seeds
 from shoal.fetch.registry import fetcher_factories
 from shoal.frontier import Counts
 from shoal.frontier.sqlite import SqliteFrontier
@@ -130,7 +130,7 @@ class Embedded:
                 totals = crawl_totals.CrawlTotals.load(await frontier.reader.value(name, crawl_totals.KEY))
                 totals.reopen(
                     per_pattern=settings.links.per_pattern,
-                    lookalikes=settings.links.lookalikes,  # vocabulary: ok
+                    near_duplicates=settings.links.lookalikes,  # vocabulary: ok
                 )
                 jar = CookieJar.load(await frontier.reader.value(name, "cookies") or b"[]")
                 jar.put(cookies, time.time())
@@ -178,7 +178,7 @@ class Embedded:
         return msgspec.structs.replace(
             scope,
             hosts=None if scope.hosts is None else scope.hosts.union(saved),
-            lookalikes=frozenset(totals.lookalikes),  # vocabulary: ok
+            watched_patterns=frozenset(totals.near_duplicates),
         )
 
     async def open_outputs(
@@ -209,7 +209,7 @@ class Embedded:
         if self._plan.listed is not None:
             gather = depends_on_origins(settings.crawl, spider)
             origins = await add_listed(frontier, name, self._plan.listed, self._stop, gather=gather)
-            crawl.jar.put(for_seeds(settings.crawl.cookies, origins), time.time())
+            crawl.jar.put(cookies_for_seeds(settings.crawl.cookies, origins), time.time())
             if not spider.hosts:
                 scope.admit(*map(host_key, origins))
         await self._check_pools(frontier, name)

@@ -25,7 +25,7 @@ from shoal.engine.seeding import (
 )
 from shoal.engine.shared import open_shared_crawl
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.given_cookies import for_seeds
+from shoal.fetch.given_cookies import cookies_for_seeds
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.chunks import open_chunks
 from shoal.frontier.redis.scripts import SCRIPTS
@@ -150,7 +150,7 @@ class _Submission:
         add = partial(add_listed, self._seeding, self._name, listed, stop)
         if depends_on_origins(self._settings.crawl, self._spider):
             self._origins = await add(gather=True)
-            cookies = for_seeds(self._settings.crawl.cookies, sorted(self._origins))
+            cookies = cookies_for_seeds(self._settings.crawl.cookies, sorted(self._origins))
             self._jar.put(cookies, time.time())
         else:
             await add(gather=False, on_added=self._announce)

@@ -10,7 +10,8 @@ import sys
 from typing import Any
 
 from shoal.cli.main import main
-from shoal.fetch.fetcher import Attempt, Fetcher
+from shoal.fetch.contract import Attempt
+from shoal.fetch.fetcher import HttpFetcher
 from shoal.model.outcome import Lease
 from shoal.model.page import ParseTask
 from shoal.parse.pool import ParsePool
@@ -18,9 +19,9 @@ from shoal.parse.pool import ParsePool
 
 def mortal(deed: str, poison: str) -> None:
     """Kill this process when it fetches or parses the poison page."""
-    attempt, submit = Fetcher.attempt, ParsePool.submit
+    attempt, submit = HttpFetcher.attempt, ParsePool.submit
 
-    async def attempt_or_die(fetcher: Fetcher, lease: Lease, **known: Any) -> Attempt:
+    async def attempt_or_die(fetcher: HttpFetcher, lease: Lease, **known: Any) -> Attempt:
         if (deed, lease.request.url) == ("fetch", poison):
             os.killpg(0, signal.SIGKILL)
         return await attempt(fetcher, lease, **known)
@@ -30,7 +31,7 @@ def mortal(deed: str, poison: str) -> None:
             os.killpg(0, signal.SIGKILL)
         submit(pool, task, on_answer)
 
-    Fetcher.attempt = attempt_or_die  # type: ignore[method-assign,assignment]
+    HttpFetcher.attempt = attempt_or_die  # type: ignore[method-assign,assignment]
     ParsePool.submit = submit_or_die  # type: ignore[method-assign,assignment]
 
 

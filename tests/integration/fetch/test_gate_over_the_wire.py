@@ -9,9 +9,9 @@ from pathlib import Path
 from tests.site.access_log import gaps
 from tests.site.server import ServedSite, serving
 
-from shoal.fetch.gate import SendGate, Turn
+from shoal.fetch.gate import LocalTurn, SendGate
 from shoal.fetch.http.client import HttpClient
-from shoal.fetch.http.dns import Resolver
+from shoal.fetch.http.dns import DnsResolver
 from shoal.fetch.http.guard import Guard
 from shoal.model.page import Response
 
@@ -22,7 +22,7 @@ async def site_and_client(folder: Path) -> AsyncIterator[tuple[ServedSite, HttpC
     async with (
         asyncio.timeout(60),
         serving("bench.web_server:FolderSite", str(folder), hosts=1) as site,
-        Resolver() as resolver,
+        DnsResolver() as resolver,
         HttpClient(resolver, Guard(allow_private=True)) as client,
     ):
         yield site, client
@@ -47,7 +47,7 @@ async def test_no_two_requests_arrive_closer_together_than_the_interval(tmp_path
     assert min(gaps(hit.arrived for hit in hits)) >= 0.04
 
 
-class StalledTurn(Turn):
+class StalledTurn(LocalTurn):
     """Lets the process stop between taking the turn and writing, as a busy machine does."""
 
     async def take(self) -> float:

@@ -8,7 +8,7 @@ import pytest
 from docs.making.reference import FOLDER, pages
 
 from shoal.cli.process.exit_codes import MEANING, ExitCode
-from shoal.model.configure import MEANINGS
+from shoal.model.configure import DESCRIPTIONS
 from shoal.model.failure import CONSEQUENCE, POLICY, Action, FailureClass
 from shoal.model.settings import HostSettings
 
@@ -20,14 +20,14 @@ def test_a_page_of_the_reference_is_as_the_code_has_it(path: Path) -> None:
     assert path.read_text() == pages()[path], "`make docs` writes it anew"
 
 
-@pytest.mark.parametrize("key", MEANINGS)
+@pytest.mark.parametrize("key", DESCRIPTIONS)
 def test_every_setting_says_what_it_does_in_one_sentence(key: str) -> None:
-    assert re.fullmatch(r"[A-Z].{10,160}\.", MEANINGS[key])
-    assert f"| `{key}` | {MEANINGS[key]} |" in (FOLDER / "settings.md").read_text()
+    assert re.fullmatch(r"[A-Z].{10,160}\.", DESCRIPTIONS[key])
+    assert f"| `{key}` | {DESCRIPTIONS[key]} |" in (FOLDER / "settings.md").read_text()
 
 
 def test_every_key_of_a_host_is_one_of_the_crawls() -> None:
-    assert {f"crawl.{name}" for name in HostSettings.__annotations__} <= set(MEANINGS)
+    assert {f"crawl.{name}" for name in HostSettings.__annotations__} <= set(DESCRIPTIONS)
 
 
 @pytest.mark.parametrize("kind", FailureClass)

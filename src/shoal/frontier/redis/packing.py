@@ -147,7 +147,7 @@ def _pack_failure(failure: Failure, page: PageRecord | None) -> bytes:
     return b"".join(
         (
             struct.pack(">H", failure.status),
-            _short(failure.kind.value),
+            _short(failure.failure_class.value),
             struct.pack(">H", len(reason)) + reason,
             _long(packed),
         )

@@ -105,7 +105,7 @@ async def crawl_status(reader: Counter, name: str, totals: sums.CrawlTotals) -> 
         withheld=totals.withheld,
         hook_faults=totals.hook_faults,
         quarantined=totals.quarantined,
-        lookalikes=totals.lookalikes,
+        lookalikes=totals.near_duplicates,
         paused=await reader.paused(name),
         mistaken=counts.mistaken,
     )

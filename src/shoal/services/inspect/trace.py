@@ -94,7 +94,7 @@ async def _trace(reader: StoreReader, store: StoreFolder, story: RequestHistory,
         await reader.host(host_key(url)) if url else None,
         tries_of(story),
         versions.known.get(page.version) if page is not None else None,
-        [one for one in versions.again if page is not None and _covers(one, page, url)],
+        [one for one in versions.reparses if page is not None and _covers(one, page, url)],
     )
 
 

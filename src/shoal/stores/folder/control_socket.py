@@ -90,7 +90,7 @@ async def obey(frontier: StoreWriter, command: Command) -> ControlReply:
             return ControlReply(host=await frontier.hosts.clear(host))
         case NoteReparse(crawl, reparse):
             versions = SpiderVersions.load(await frontier.reader.value(crawl, KEY))
-            versions.note(reparse)
+            versions.add_reparse(reparse)
             await frontier.crawls.set_value(crawl, KEY, versions.dump())
             return ControlReply()
         case PauseCrawl(crawl, paused):

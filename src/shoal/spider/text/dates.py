@@ -1,20 +1,20 @@
-"""Dates as pages, feeds and sitemaps write them: ISO 8601 and what mail programs write."""
+"""Dates in pages, feeds and sitemaps: ISO 8601 and RFC 5322 (mail)."""
 
 import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-_LONGEST = 64  # characters; no date is longer
-_YEARS = range(1970, 2101)  # of the web; 0001 and 9999 are what people write for "never"
+_MAX_CHARS = 64
+_YEARS = range(1970, 2101)  # 0001 and 9999 are used for "never"
 
 _year = re.compile(r"([0-9]{4})(?:-([0-9]{2}))?")
 _zone = re.compile(r"\s+(?=[+-]\d{2}:?\d{2}$)|\s*(?:UTC|GMT)$")
 
 
-def moment(text: str) -> datetime | None:
-    """Read a date, in UTC where it names no zone; None: it is none, or not of the web's time."""
+def parse_date(text: str) -> datetime | None:
+    """Return a date in UTC, which is also the default zone; None if it is not a date from 1970 to 2100."""
     text = text.strip()
-    if not text or len(text) > _LONGEST:
+    if not text or len(text) > _MAX_CHARS:
         return None
     try:
         found = _read(text)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.spider.metadata.dates import moment
+from shoal.spider.text.dates import parse_date
 
 
 @pytest.mark.parametrize(
@@ -24,18 +24,18 @@ from shoal.spider.metadata.dates import moment
     ],
 )
 def test_dates_are_read_in_utc(text: str, expected: datetime) -> None:
-    assert moment(text) == expected.replace(tzinfo=UTC)
+    assert parse_date(text) == expected.replace(tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
     "text", ["", "soon", "9999", "9999-12-31", "0001-01-01", "2024-13-01", "1" * 70, "Mon, 99 Foo", "٢٠٢٤"]
 )
 def test_what_is_no_date_of_the_web_is_none(text: str) -> None:
-    assert moment(text) is None
+    assert parse_date(text) is None
 
 
 @given(st.text(max_size=70))
 def test_nothing_raises(text: str) -> None:
-    moment(text)
-    moment(f"2024-{text}")
-    moment(f"Mon, 06 {text}")
+    parse_date(text)
+    parse_date(f"2024-{text}")
+    parse_date(f"Mon, 06 {text}")
