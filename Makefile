@@ -76,7 +76,7 @@ docs: setup ## what the documentation shows of the code: the reference, and what
 	@$(BIN)/python -m docs.making
 
 chaos: setup ## the kill tests at full size, about a quarter of an hour: 20,000 pages each, alone and with a fleet
-	@CHAOS_PAGES=20000 CHAOS_KILLS=30 $(BIN)/pytest -q --timeout 1200 tests/crash/test_kill.py
+	@CHAOS_PAGES=20000 CHAOS_KILLS=30 $(BIN)/pytest -q --timeout 1200 tests/crash/test_kill.py tests/e2e/test_graph_crawl.py
 	@CHAOS_SIZE=1 $(BIN)/pytest -q -s --timeout 1800 tests/crash/fleet
 
 bench: setup ## speed beside Scrapy and a minimal crawler, in one run

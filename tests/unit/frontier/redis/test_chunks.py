@@ -61,6 +61,7 @@ async def test_an_empty_place_lists_nothing(place: ChunkStore) -> None:
 
 async def test_chunks_are_stored_beside_the_archive_if_all_workers_can_reach_it(tmp_path: Path) -> None:
     assert open_chunks("") is None
+    assert open_chunks("mystore://of-a-package/x") is None
     assert open_chunks(str(tmp_path)) is None  # a folder may be local to one machine
     place = open_chunks(tmp_path.as_uri())
     assert place is not None
