@@ -1,4 +1,4 @@
-"""Items straight into PostgreSQL, from the command line."""
+"""Items written to PostgreSQL by the command line."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from tests.servers.postgres import PASSWORD, ask
 from tests.servers.shared import shared_database
 
 
-def test_a_crawl_into_a_database_can_be_proved_and_shows_no_password(shop: str, tmp_path: Path) -> None:
+def test_a_crawl_into_a_database_can_be_verified_and_shows_no_password(shop: str, tmp_path: Path) -> None:
     with shared_database() as dsn:
         secret = PASSWORD.replace(" ", "%20")
         output = f"{dsn.replace('postgres@', f'asked:{secret}@')}?table=shop"

@@ -118,7 +118,7 @@ async def test_an_interrupted_list_keeps_what_was_added_and_the_same_command_res
     ran = typing.interrupt()
 
     assert ran.code == 3
-    assert "that were added (1) stay, and the same command goes on" in ran.err
+    assert "that were added (1) are kept; run the same command to resume" in ran.err
     again = Typing(server, tmp_path)
     await again.tell("https://a.test/1\nhttps://a.test/2\n", accepted=2)
     assert "crawl listed resumed: 1 start URL added, 1 already known" in again.end().out
@@ -163,7 +163,7 @@ async def test_submit_waits_for_a_full_store_while_workers_can_free_memory(
     full = Full(server, tmp_path)
     await full.fill()
     process = full.submit()
-    assert "is full (maxmemory): waiting, no worker is there: shoal worker makes room" in full.said
+    assert "is full (maxmemory): waiting, no worker is running: start shoal worker to free space" in full.said
     assert process.poll() is None
     await full.make_room()
 
@@ -182,7 +182,7 @@ async def test_waiting_for_a_full_store_is_interrupted_like_a_long_list(
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 3, err
-    assert "what was added stays, and the same command goes on" in err
+    assert "what was added is kept; run the same command to resume" in err
 
     await full.make_room()
     assert shoal(*SUBMIT, "urls.txt", "--json", cwd=tmp_path, env={"SHOAL_STORE": server.dsn}).code == 0
@@ -196,7 +196,7 @@ async def test_submit_fails_at_once_if_no_worker_can_free_memory(server: RedisSe
     process.communicate(timeout=TIMEOUT)
 
     assert process.returncode == 4
-    assert "is full (maxmemory), and no crawl has work left whose end would make room" in full.said
+    assert "is full (maxmemory), and no crawl has work left that would free space" in full.said
 
 
 def test_a_crawl_on_one_machine_takes_a_list_too(shop: str, tmp_path: Path) -> None:

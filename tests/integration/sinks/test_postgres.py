@@ -71,7 +71,7 @@ def test_an_item_with_the_key_of_an_earlier_one_replaces_it(dsn: str) -> None:
     assert [tuple(row) for row in rows] == [("key-1", "newest"), ("key-2", None)]
 
 
-def test_a_row_that_cannot_be_stored_does_not_hold_up_the_others(
+def test_a_row_that_cannot_be_stored_does_not_block_the_others(
     dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = {
@@ -94,7 +94,7 @@ def test_a_row_that_cannot_be_stored_does_not_hold_up_the_others(
     assert [record.message for record in caplog.records] == ["item.rejected"] * 3
 
 
-def test_rejections_that_the_store_never_heard_of_are_taken_back(dsn: str) -> None:
+def test_rejections_that_were_not_committed_are_undone(dsn: str) -> None:
     sink = opened(dsn)
     committed = sink.flush()
     sink.write([Item("key-1", b"\xff")])
@@ -108,7 +108,7 @@ def test_rejections_that_the_store_never_heard_of_are_taken_back(dsn: str) -> No
     assert rejected(dsn) == {}
 
 
-def test_a_constraint_of_the_users_own_is_a_reason_to_reject(dsn: str) -> None:
+def test_a_row_that_violates_a_constraint_of_the_user_is_rejected(dsn: str) -> None:
     sink = opened(dsn)
     asked(dsn, f"ALTER TABLE {table_of(dsn)} ADD CONSTRAINT small CHECK ((item->>'n')::int < 2)")
     sink.write([item(number) for number in range(4)])
@@ -119,7 +119,7 @@ def test_a_constraint_of_the_users_own_is_a_reason_to_reject(dsn: str) -> None:
     assert list(rejected(dsn)) == ["key-2", "key-3"]
 
 
-def test_keys_longer_than_an_index_takes_stay_different(dsn: str) -> None:
+def test_keys_too_long_for_an_index_stay_different(dsn: str) -> None:
     long = "k" * 10_000
     sink = opened(dsn)
     sink.write([Item(long + "a", b'{"n": 1}'), Item(long + "b", b'{"n": 2}'), Item("nul\0", b'{"n": 3}')])
@@ -129,25 +129,25 @@ def test_keys_longer_than_an_index_takes_stay_different(dsn: str) -> None:
     assert numbers(dsn) == [1, 2, 3]
 
 
-def test_an_item_too_large_for_jsonb_is_told_apart_before_it_is_sent() -> None:
+def test_an_item_too_large_for_jsonb_is_rejected_before_it_is_sent() -> None:
     assert isinstance(row_of(Item("k", bytes(MAX_ITEM_BYTES + 1))), UnfitItem)
     assert row_of(Item("k", b"12345"), max_bytes=5) == ItemRow("k", "12345")
     assert isinstance(row_of(Item("k", b"123456"), max_bytes=5), UnfitItem)
 
 
-def test_nul_is_spelled_wherever_it_stands() -> None:
+def test_nul_is_escaped_everywhere() -> None:
     row = row_of(Item("k", rb'{"a\u0000": ["\u0000", {"b": "c\u0000d"}], "e": "\\u0000"}'))
 
     assert isinstance(row, ItemRow)
     assert json.loads(row.json) == {"a\\0": ["\\0", {"b": "c\\0d"}], "e": "\\u0000"}
 
 
-def test_short_keys_are_left_alone() -> None:
+def test_short_keys_are_unchanged() -> None:
     assert row_key("über/1") == "über/1"
     assert row_key("a\0") != row_key("a\\0")
 
 
-def test_a_server_that_crashes_and_comes_back_costs_nothing_but_time(server: Postgres, dsn: str) -> None:
+def test_the_sink_survives_a_crash_and_restart_of_the_server(server: Postgres, dsn: str) -> None:
     sink = opened(dsn, retry_s=60.0)
     sink.write([item(1)])
     sink.flush()
@@ -176,7 +176,7 @@ def test_a_flush_that_fails_can_be_repeated_with_more(server: Postgres, dsn: str
     assert numbers(dsn) == [1, 2]
 
 
-def test_a_flush_whose_answer_was_lost_is_not_put_again(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flush_whose_answer_was_lost_is_not_repeated(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = opened(dsn)
     honest, calls = sink._put, []
 
@@ -199,7 +199,7 @@ def test_a_flush_whose_answer_was_lost_is_not_put_again(dsn: str, monkeypatch: p
     assert numbers(dsn) == [1, 2]
 
 
-def test_two_writers_of_one_table_cannot_both_go_on(dsn: str) -> None:
+def test_two_writers_of_one_table_cannot_both_continue(dsn: str) -> None:
     first = opened(dsn)
     committed = first.flush()
     second = PostgresSink(dsn)
@@ -220,13 +220,13 @@ def test_two_writers_of_one_table_cannot_both_go_on(dsn: str) -> None:
     [("read committed", "key-1"), ("repeatable read", "key-2")],
     ids=["deadlock", "serialization failure"],
 )
-def test_a_transaction_that_the_server_gives_up_is_made_again(dsn: str, isolation: str, then: str) -> None:
+def test_a_transaction_that_the_server_aborts_is_repeated(dsn: str, isolation: str, then: str) -> None:
     sink = opened(f"{dsn}&default_transaction_isolation={isolation.replace(' ', '%20')}", retry_s=60.0)
     sink.write([item(1), item(2)])
     sink.flush()
 
     async def stand_in_the_way() -> None:
-        """Change a row that the sink wants to change, then one that it has changed, or none but that."""
+        """Change a row that the sink is about to change, then perhaps one that it has already changed."""
         connection = await asyncpg.connect(dsn.partition("?")[0])
         try:
             async with connection.transaction():
@@ -241,7 +241,7 @@ def test_a_transaction_that_the_server_gives_up_is_made_again(dsn: str, isolatio
                     await connection.execute("SELECT pg_stat_clear_snapshot()")
                 await connection.execute(change, then)
         except asyncpg.DeadlockDetectedError:
-            pass  # one of the two is chosen
+            pass  # the server aborts one of the two
         finally:
             await connection.close()
         await flushing
@@ -276,7 +276,7 @@ def test_a_position_is_stored_with_the_items_and_nothing_else(dsn: str) -> None:
     assert asked(dsn, "SELECT 1 FROM _shoal_undo WHERE output = $1", table_of(dsn)) == []
 
 
-def test_rows_are_counted_as_far_as_a_checkpoint_reaches(dsn: str) -> None:
+def test_rows_are_counted_up_to_a_checkpoint(dsn: str) -> None:
     sink = opened(dsn)
     sink.write([item(1), item(2), item(2), Item("bad", b"\xff")])
     committed = sink.flush()
@@ -307,7 +307,7 @@ def test_a_table_that_shoal_did_not_create_is_never_overwritten(dsn: str) -> Non
     assert asked(dsn, f"SELECT dear FROM {table_of(dsn)}") == []
 
 
-def test_tables_are_named_with_care(server: Postgres) -> None:
+def test_table_names_are_quoted(server: Postgres) -> None:
     asked(server.dsn, "CREATE SCHEMA crawls")
     odd = """crawls.it"em{s}; drop"""
     sink = opened(f"{server.dsn}?table={odd.replace(' ', '%20').replace(';', '%3B')}")
@@ -351,7 +351,7 @@ def test_an_address_that_does_not_answer_is_unavailable() -> None:
 
 
 @pytest.mark.parametrize("overwrite", [False, True], ids=["kept", "fresh"])
-def test_a_writer_that_was_stopped_as_it_opened_a_table_takes_nothing_back(dsn: str, overwrite: bool) -> None:
+def test_a_writer_that_was_suspended_while_opening_a_table_undoes_nothing(dsn: str, overwrite: bool) -> None:
     first, late = (PostgresSink(dsn, overwrite=overwrite, retry_s=0.0) for _ in range(2))
     assert first.last_flush() is late.last_flush() is None
     first.restore(None)

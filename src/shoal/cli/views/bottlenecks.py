@@ -17,7 +17,7 @@ LONG = 1.0  # seconds of rest that are worth a line: one that is shorter is over
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    kind: str  # "workers", "role", "crawl", "stage", "output", "host"
+    kind: str  # "workers", "role", "pool", "crawl", "stage", "output", "host"
     about: str  # a crawl or a host; empty: the whole store
     text: str  # for people
 
@@ -45,6 +45,13 @@ def _of_crawl(fleet: "Fleet", crawl: "CrawlStatus") -> Iterator[Bottleneck]:
     for role in vacancies(fleet, crawl.name):
         text = f"{crawl.name} waits for a worker with the role {role}: shoal worker --roles {role}"
         yield Bottleneck("role", crawl.name, text)
+    if fleet.workers:
+        for pool, waiting in crawl.unserved_pools.items():
+            text = (
+                f"{crawl.name} has {plural(waiting, 'request')} in the pool {pool}, which no running worker"
+                f" serves: shoal worker --pools {pool}"
+            )
+            yield Bottleneck("pool", crawl.name, text)
     for worker in fleet.workers:
         if why := worker.refused.get(crawl.name):
             yield Bottleneck("crawl", crawl.name, f"{worker.worker} cannot serve {crawl.name}: {why}")

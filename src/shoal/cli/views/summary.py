@@ -63,7 +63,7 @@ def summary_lines(summary: Summary, *, resume: str) -> Iterator[str]:
     ):
         if figures:
             yield f"  {label:<10} {by_count(figures)}"
-    for line in pattern_lines(summary.quarantined, summary.lookalikes):
+    for line in pattern_lines(summary.quarantined, summary.near_duplicates):
         yield f"  {line}"
     if now.rejected:
         yield f"  {'rejected':<10} {plural(now.rejected, 'item')}, reasons in {summary.rejects}"
@@ -111,7 +111,7 @@ def summary_json(summary: Summary, *, code: int) -> dict[str, object]:
         "filtered": dict(now.filtered),
         "dead_by_class": dict(summary.dead_by_class),
         "quarantined": patterns_json(summary.quarantined),
-        "lookalikes": patterns_json(summary.lookalikes),
+        "lookalikes": patterns_json(summary.near_duplicates),
         "outputs": list(summary.outputs),
         "rejects": summary.rejects,
         "archive": summary.archive,

@@ -34,6 +34,7 @@ class CrawlStatus:
         default_factory=dict
     )  # by pattern: too many pages alike
     paused: bool = False
+    unserved_pools: Mapping[str, int] = field(default_factory=dict)  # requests in pools without a worker
     mistaken: float = 0.0  # share of new links taken for known ones; 0: links are remembered exactly
 
 

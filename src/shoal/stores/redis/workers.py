@@ -3,7 +3,7 @@
 Nothing depends on them but what people see: work that a dead worker held comes back when its lease runs out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -49,6 +49,17 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     crawls: tuple[CrawlActivity, ...] = ()
     outputs: tuple[OutputActivity, ...] = ()
     refused: dict[str, str] = {}  # by crawl: why it cannot be served there
+    pools: tuple[str, ...] = ("http",)  # whose requests it takes; older workers do not say, and take these
+
+
+def served_pools(workers: Iterable[Heartbeat]) -> set[str]:
+    """Return the pools whose requests at least one of the workers takes."""
+    return {pool for worker in workers if "fetch" in worker.roles for pool in worker.pools}
+
+
+def unserved_pools(waiting: Mapping[str, int], served: Collection[str]) -> dict[str, int]:
+    """Return the pools with waiting requests that no worker takes, and how many requests those are."""
+    return {pool: count for pool, count in waiting.items() if count and pool not in served}
 
 
 class Workers:
