@@ -14,8 +14,6 @@ PLACES = ("src", "docs", "README.md", "CONTRIBUTING.md", "examples", "deploy", "
 
 # Folders that still have retired words. The list only becomes shorter.
 NOT_CLEAN_YET: tuple[str, ...] = (
-    "src/shoal/archive",
-    "src/shoal/bus",
     "src/shoal/child_process",
     "src/shoal/cli",
     "src/shoal/engine",
@@ -25,7 +23,6 @@ NOT_CLEAN_YET: tuple[str, ...] = (
     "src/shoal/parse",
     "src/shoal/redis_client",
     "src/shoal/services",
-    "src/shoal/sinks",
     "src/shoal/spider",
     "src/shoal/sqlite_database",
     "src/shoal/stores",
