@@ -27,7 +27,7 @@ from shoal.model.settings import Settings
 from shoal.services.reprocess.reparse import Reparsed, ReparsePlan, reparse
 from shoal.sinks import MultiSink
 from shoal.spider.source import SpiderFile
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.directory import StoreFolder
 
 CRAWL = "bench"
 PAGES = 20_000

@@ -9,9 +9,9 @@ from tests.servers.process import until
 from tests.servers.redis import RedisServer, cluster, sentinels
 
 from shoal.redis_client import RedisClient
-from shoal.services.doctor.checks import Check
-from shoal.services.doctor.fleet import examine_fleet
 from shoal.services.inspect.fleet_verify import verify_fleet
+from shoal.stores.contract.checks import Check
+from shoal.stores.redis.checks import examine_fleet
 
 
 def crawl(dsn: str, folder: Path, shop: str) -> None:

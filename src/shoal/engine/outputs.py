@@ -19,7 +19,7 @@ from shoal.model import crawl_totals as sums
 from shoal.model.errors import Unavailable
 from shoal.model.outcome import Acknowledgement, Settlement
 from shoal.model.page import Item, ParseResult
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.directory import StoreFolder
 
 log = logging.getLogger(__name__)
 

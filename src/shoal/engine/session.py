@@ -53,7 +53,7 @@ from shoal.sinks.names import shown
 from shoal.spider.source import SpiderDescription
 from shoal.spider.spider import listing
 from shoal.stores.folder.control_socket import steerable
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.directory import StoreFolder
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.parse.pool import ParsePool
 from shoal.redis_client import RedisClient
 from shoal.services.submit import submit_known
-from shoal.stores.redis.submitted import FOLDER
+from shoal.stores.contract.crawl_record import FOLDER
 from shoal.worker.worker import Worker, WorkerPlan
 
 

@@ -26,10 +26,10 @@ from shoal.services.inspect.monitor import Overview, StoreMonitor
 from shoal.services.inspect.status import CrawlStatus
 from shoal.services.submit import submit
 from shoal.stores.address import is_redis, shown_store
+from shoal.stores.contract.crawl_record import FOLDER
 from shoal.stores.reach import SERVER
 from shoal.stores.redis.backlog import on_their_way
 from shoal.stores.redis.private_server import private_store
-from shoal.stores.redis.submitted import FOLDER
 from shoal.worker.supervisor import Supervisor, WorkerEnd
 
 LOOK_EVERY = 1.0

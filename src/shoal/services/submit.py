@@ -33,8 +33,8 @@ from shoal.services.backpressure import Backpressure, BackpressuredFrontier
 from shoal.sinks.names import STDOUT, is_database, shown
 from shoal.sinks.registry import check
 from shoal.spider.source import SpiderDescription, SpiderFile, SpiderSource
+from shoal.stores.contract.crawl_record import FOLDER
 from shoal.stores.redis.crawls import CrawlRecord, Crawls
-from shoal.stores.redis.submitted import FOLDER
 
 
 @dataclass(frozen=True, slots=True)

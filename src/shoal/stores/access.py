@@ -16,7 +16,7 @@ from shoal.frontier.sqlite import SqliteReader as FolderReader
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
 from shoal.stores.address import is_redis
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.directory import StoreFolder
 from shoal.stores.reach import reached
 
 

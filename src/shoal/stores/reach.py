@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from shoal.stores.address import is_redis
-from shoal.stores.folder.store import StoreBusy, StoreFolder
+from shoal.stores.folder.directory import StoreBusy, StoreFolder
 
 SERVER = "valkey"  # the folder of a private server, in that of a store
 LOG = "server.log"  # which is there from its first start

@@ -18,9 +18,9 @@ from shoal.frontier.results import Counts
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.parse.pool import ParsePool
 from shoal.redis_client import RedisClient
+from shoal.stores.contract.crawl_record import FOLDER
 from shoal.stores.redis.backlog import MOST_UNPARSED, MOST_UNWRITTEN, on_their_way
 from shoal.stores.redis.crawls import CrawlRecord
-from shoal.stores.redis.submitted import FOLDER
 from shoal.stores.redis.workers import CrawlActivity, OutputActivity
 from shoal.worker.activity import CrawlWork
 from shoal.worker.deliveries import Deliveries

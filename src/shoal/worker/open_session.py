@@ -38,9 +38,9 @@ from shoal.redis_client import RedisClient
 from shoal.services.submit import open_in
 from shoal.sinks import MultiSink
 from shoal.sinks.names import shown
+from shoal.stores.contract.crawl_record import placed, settings_of
 from shoal.stores.redis.crawls import CrawlRecord
 from shoal.stores.redis.page_quota import SharedPageQuota
-from shoal.stores.redis.submitted import placed, settings_of
 
 
 @asynccontextmanager

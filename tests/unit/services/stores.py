@@ -7,7 +7,7 @@ from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Settlement
 from shoal.model.pace import Pace
 from shoal.model.request import Link, Request
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.directory import StoreFolder
 
 NO_LIMIT = Pace(interval=0.0, burst=100, concurrency=100)
 

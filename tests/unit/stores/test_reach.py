@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from shoal.redis_client import RedisClient
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.directory import StoreFolder
 from shoal.stores.reach import SERVER, is_store, reached
 from shoal.stores.redis.private_server import private_store
 

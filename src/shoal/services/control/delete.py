@@ -25,7 +25,7 @@ from shoal.sinks.names import shown
 from shoal.sinks.recount import outputs
 from shoal.stores.access import chosen, peeking
 from shoal.stores.address import is_redis
-from shoal.stores.folder.store import StoreBusy, StoreFolder
+from shoal.stores.folder.directory import StoreBusy, StoreFolder
 from shoal.stores.reach import reached
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _belongings(crawl: str, counts: Counts, written: Iterable[str], archive: str
 def _archive(crawl: str, record: "CrawlRecord | None") -> str:
     if record is None:
         return ""
-    from shoal.stores.redis.submitted import FOLDER
+    from shoal.stores.contract.crawl_record import FOLDER
 
     location = _location(record)
     return place_below(location, crawl) if location else f"{FOLDER}/archive/{file_name(crawl)}"

@@ -22,7 +22,7 @@ from shoal.stores.folder.control_socket import (
     ask,
     obey,
 )
-from shoal.stores.folder.store import StoreBusy, StoreFolder
+from shoal.stores.folder.directory import StoreBusy, StoreFolder
 
 __all__ = ["HostView", "note_reparse", "pause_crawls", "set_host", "show_host"]
 

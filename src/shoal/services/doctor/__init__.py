@@ -4,7 +4,7 @@ Gathering changes nothing and asks nobody on the network but the store of a flee
 every verdict can be tested without a machine that is ill.
 """
 
-from shoal.services.doctor.checks import Check, Grade
 from shoal.services.doctor.examination import examine
+from shoal.stores.contract.checks import Check, Grade
 
 __all__ = ["Check", "Grade", "examine"]

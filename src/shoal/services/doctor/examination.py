@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from shoal.services.doctor.checks import Check
 from shoal.services.doctor.facts import gather
 from shoal.services.doctor.verdicts import judge
 from shoal.stores.address import is_redis
-from shoal.stores.redis.submitted import FOLDER
+from shoal.stores.contract.checks import Check
+from shoal.stores.contract.crawl_record import FOLDER
 
 
 async def examine(store: str) -> list[Check]:
@@ -14,7 +14,7 @@ async def examine(store: str) -> list[Check]:
     fleet: Sequence[Check] = ()
     folder = store
     if is_redis(store):
-        from shoal.services.doctor.fleet import examine_fleet
+        from shoal.stores.redis.checks import examine_fleet
 
         fleet, folder = await examine_fleet(store), FOLDER
     return list(judge(await gather(folder, fleet)))

@@ -14,11 +14,11 @@ from pathlib import Path
 from shoal.model.errors import ShoalError
 from shoal.model.limits import ParseLimits
 from shoal.parse.pool import ParsePool
-from shoal.services.doctor.checks import Check
 from shoal.spider.source import PlainSpider
 from shoal.stores.access import peeking
-from shoal.stores.folder.store import StoreFolder
-from shoal.stores.redis.submitted import FOLDER
+from shoal.stores.contract.checks import Check
+from shoal.stores.contract.crawl_record import FOLDER
+from shoal.stores.folder.directory import StoreFolder
 
 PRECAUTIONS = {
     "files": "writing files",

@@ -4,8 +4,8 @@ import time
 from collections.abc import Iterator
 
 from shoal.model.limits import MIB
-from shoal.services.doctor.checks import Check, Grade, check, least
 from shoal.services.doctor.facts import PRECAUTIONS, Facts, StoreFacts
+from shoal.stores.contract.checks import Check, Grade, check, least
 
 GIB = 1024 * MIB
 OPEN_FILES = (256, 1024)  # below the first nothing runs well; below the second, many hosts at once do not

@@ -17,11 +17,11 @@ from shoal.frontier.results import Audit
 from shoal.model.errors import Misconfigured
 from shoal.redis_client import RedisClient
 from shoal.services.inspect.verify import REMEDY, CrawlReport, VerifyReport, compare
-from shoal.services.reprocess.fleet_pages import FleetPages
 from shoal.sinks.fleet.progress import ever_written, output_progress
 from shoal.sinks.names import shown
 from shoal.stores.access import chosen
 from shoal.stores.redis.crawls import CrawlRecord, Crawls
+from shoal.stores.redis.pages import FleetPages
 from shoal.stores.redis.workers import Workers
 
 ARCHIVE = "pages in the archive: a fleet keeps no record of those that are done; --deep goes through them"

@@ -11,7 +11,7 @@ from shoal.model import crawl_totals as sums
 from shoal.model.failure import FailureClass
 from shoal.stores.access import StoreReader, open_reader
 from shoal.stores.address import is_redis, shown_store
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.directory import StoreFolder
 from shoal.stores.reach import reached
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from shoal.model.page import PageRecord
 from shoal.model.request import Link, Request
 from shoal.model.spider_versions import KEY, Reparse, SpiderVersion, SpiderVersions
 from shoal.model.url import host_key
-from shoal.services.reprocess.folder_pages import PageFilter, is_parsed
 from shoal.stores.access import StoreReader, chosen, open_reader
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.directory import StoreFolder
+from shoal.stores.folder.pages import PageFilter, is_parsed
 
 __all__ = ["FoundOn", "HostView", "RequestHistory", "Trace", "Try", "trace"]
 

@@ -27,7 +27,7 @@ from shoal.model.request import trace_id
 from shoal.sinks.recount import outputs, recount
 from shoal.stores.access import chosen, peeking
 from shoal.stores.address import is_redis
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.directory import StoreFolder
 from shoal.stores.reach import reached
 
 SHOWN = 20  # problems of one kind that are told one by one

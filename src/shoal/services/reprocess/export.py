@@ -20,12 +20,12 @@ from shoal.archive.warc import RecordIds, warcinfo_record
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
 from shoal.services.reprocess.atomic_output import drafting, drafting_items
-from shoal.services.reprocess.folder_pages import FolderPages, PageEntry, PageFilter, lines_of
 from shoal.services.reprocess.pages import CrawlPages, open_pages, refuse_own
 from shoal.sinks.files import translated
+from shoal.stores.folder.pages import FolderPages, PageEntry, PageFilter, lines_of
 
 if TYPE_CHECKING:
-    from shoal.services.reprocess.fleet_pages import FleetPages
+    from shoal.stores.redis.pages import FleetPages
 
 WARC = ".warc.gz"
 _REMEDY = "shoal reparse SPIDER --commit --out PATH makes items again from the archive"

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Protocol
 from shoal.archive.reader import ArchiveReader
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import Settings
-from shoal.services.reprocess.folder_pages import FolderPages, PageEntry, PageFilter
 from shoal.sinks.names import name_of
 from shoal.stores.access import peeking
 from shoal.stores.address import is_redis
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.directory import StoreFolder
+from shoal.stores.folder.pages import FolderPages, PageEntry, PageFilter
 from shoal.stores.reach import reached
 
 if TYPE_CHECKING:
-    from shoal.services.reprocess.fleet_pages import FleetPages
+    from shoal.stores.redis.pages import FleetPages
 
 
 class CrawlPages(Protocol):
@@ -42,7 +42,7 @@ async def open_pages(
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(reached(store))
         if is_redis(address):
-            from shoal.services.reprocess.fleet_pages import open_fleet_holdings
+            from shoal.stores.redis.pages import open_fleet_holdings
 
             holdings = open_fleet_holdings(address, lambda names: chosen_crawl(names, asked, spider))
             yield await stack.enter_async_context(holdings)

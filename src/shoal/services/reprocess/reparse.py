@@ -33,13 +33,13 @@ from shoal.parse.pool import ParsePool, Poisoned
 from shoal.services.control.hosts import note_reparse
 from shoal.services.reprocess.atomic_output import AtomicOutput, drafting_items
 from shoal.services.reprocess.diff import EXAMPLES, Differences
-from shoal.services.reprocess.folder_pages import FolderPages, PageEntry, PageFilter, is_parsed
 from shoal.services.reprocess.pages import CrawlPages, open_pages, refuse_own
 from shoal.spider.source import SpiderDescription, SpiderSource
-from shoal.stores.redis.submitted import placed
+from shoal.stores.contract.crawl_record import placed
+from shoal.stores.folder.pages import FolderPages, PageEntry, PageFilter, is_parsed
 
 if TYPE_CHECKING:
-    from shoal.services.reprocess.fleet_pages import FleetPages
+    from shoal.stores.redis.pages import FleetPages
 
 WINDOW = 256  # pages between reading and comparing
 WINDOW_BYTES = 64 << 20

@@ -18,7 +18,7 @@ from shoal.model.errors import Misconfigured, Unavailable
 from shoal.redis_client.connection import RedisConnection
 from shoal.redis_client.dsn import Address, Login
 from shoal.redis_client.errors import CallFailed
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.directory import StoreFolder
 from shoal.stores.reach import LOG
 
 READY = 60.0  # seconds for a server to read its data

@@ -11,7 +11,7 @@ from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.failure import FailureClass
 from shoal.services.control.dead_letters import DeadLetterFilter, dead_letters, find_letters, purge, replay
 from shoal.services.inspect.status import status
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.directory import StoreFolder
 
 TIMEOUT = FailureClass.TIMEOUT
 

@@ -10,7 +10,7 @@ from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured
 from shoal.services.control.delete import at_work, attends, forgetting
 from shoal.services.inspect.status import status
-from shoal.stores.folder.store import StoreBusy, StoreFolder
+from shoal.stores.folder.directory import StoreBusy, StoreFolder
 from shoal.stores.redis.workers import CrawlActivity, Heartbeat, OutputActivity
 
 

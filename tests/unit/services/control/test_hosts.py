@@ -14,7 +14,7 @@ from shoal.model.errors import Misconfigured, Unavailable
 from shoal.services.control.hosts import pause_crawls, set_host, show_host
 from shoal.services.inspect.status import status
 from shoal.stores.folder.control_socket import ClearHost, SetHost, steerable
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.directory import StoreFolder
 
 
 @pytest.fixture(params=["short", "long" * 40])

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.stores.folder.store import StoreBusy, StoreFolder, explain
+from shoal.stores.folder.directory import StoreBusy, StoreFolder, explain
 
 NOBODY = 65534
 
-OWN = "import sys, pathlib, shoal.stores.folder.store as f\nwith f.StoreFolder(pathlib.Path(sys.argv[1])).owned():\n    print('owned', flush=True)\n    sys.stdin.read()"
+OWN = "import sys, pathlib, shoal.stores.folder.directory as f\nwith f.StoreFolder(pathlib.Path(sys.argv[1])).owned():\n    print('owned', flush=True)\n    sys.stdin.read()"
 
 
 def test_a_store_is_made_where_there_is_none(tmp_path: Path) -> None:

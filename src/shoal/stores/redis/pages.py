@@ -29,11 +29,11 @@ from shoal.model.page import PageRecord, PageRef
 from shoal.model.settings import Settings
 from shoal.model.url import fingerprint_of
 from shoal.redis_client import RedisClient
-from shoal.services.reprocess.folder_pages import LINES, PageEntry, PageFilter
 from shoal.sinks.fleet.progress import ever_written, output_progress
 from shoal.sinks.names import name_of
+from shoal.stores.contract.crawl_record import FOLDER, settings_of
+from shoal.stores.folder.pages import LINES, PageEntry, PageFilter
 from shoal.stores.redis.crawls import CrawlRecord, Crawls
-from shoal.stores.redis.submitted import FOLDER, settings_of
 
 BREATH = 64  # records between two moments for everything else
 _SCHEMA = """

@@ -11,8 +11,8 @@ from shoal.model.limits import MIB
 from shoal.redis_client import RedisClient, health, parse
 from shoal.redis_client import durability as disk
 from shoal.redis_client.inspect import ServerReport, survey
-from shoal.services.doctor.checks import Check, Grade, check
 from shoal.services.inspect.fleet_verify import steady_audit
+from shoal.stores.contract.checks import Check, Grade, check
 from shoal.stores.redis.workers import Workers
 
 SLOW = 0.02  # seconds for an answer, beyond which every lease feels it

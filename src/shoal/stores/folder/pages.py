@@ -24,7 +24,7 @@ from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.page import PageRecord
 from shoal.model.settings import Settings
 from shoal.sinks.recount import outputs, recount
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.directory import StoreFolder
 
 LINES = (".jsonl", ".ndjson")
 _NO_CONTENT = (204, 205, 206)  # answers that are kept and not parsed
