@@ -12,7 +12,7 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.parse.pool import ParsePool
 from shoal.redis_client import RedisClient
 from shoal.services.submit import submit_known
-from shoal.stores.contract.crawl_record import FOLDER
+from shoal.stores.contract.crawl_record import LOCAL_FOLDER
 from shoal.worker.worker import Worker, WorkerPlan
 
 
@@ -39,7 +39,7 @@ async def crawl_on_fleet(
                     submitted.resumed,
                     counts.by_state(),
                     submitted.outputs,
-                    f"{FOLDER}/archive",
+                    f"{LOCAL_FOLDER}/archive",
                     str(store.dsn),
                 )
             )

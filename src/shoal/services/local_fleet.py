@@ -26,7 +26,7 @@ from shoal.services.inspect.monitor import Overview, StoreMonitor
 from shoal.services.inspect.status import CrawlStatus
 from shoal.services.submit import submit
 from shoal.stores.address import is_redis, shown_store
-from shoal.stores.contract.crawl_record import FOLDER
+from shoal.stores.contract.crawl_record import LOCAL_FOLDER
 from shoal.stores.reach import SERVER
 from shoal.stores.redis.backlog import on_their_way
 from shoal.stores.redis.private_server import private_store
@@ -55,7 +55,7 @@ async def run_fleet(
         submitted = await submit(store, plan, stop)
         before = await _crawl(store, submitted.crawl)
         items = await RedisFrontier(store).items(submitted.crawl)
-        outputs, archive = submitted.outputs, f"{FOLDER}/archive"
+        outputs, archive = submitted.outputs, f"{LOCAL_FOLDER}/archive"
         opened(
             Opening(submitted.crawl, submitted.resumed, before.counts, outputs, archive, shown_store(kept))
         )
@@ -88,7 +88,7 @@ async def run_fleet(
         ),
         resumed=submitted.resumed,
         outputs=outputs,
-        rejects=f"{FOLDER}/items",
+        rejects=f"{LOCAL_FOLDER}/items",
         archive=archive,
         store=shown_store(kept),
         dead_by_class=after.dead_by_class,
@@ -101,7 +101,7 @@ async def run_fleet(
 def _worker(plan: CrawlPlan, dsn: str, number: int) -> AbstractAsyncContextManager[ChildProcess]:
     concurrency = str(plan.settings.crawl.concurrency)
     command = [sys.executable, "-m", "shoal", "worker", "--until-done", "--concurrency", concurrency]
-    logs = Path(FOLDER) / "logs"
+    logs = Path(LOCAL_FOLDER) / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     # By the environment: a DSN may carry a password, and everybody can read arguments.
     return run_child(command, log=logs / f"worker-{number + 1}.log", env={**os.environ, "SHOAL_STORE": dsn})

@@ -33,8 +33,8 @@ from shoal.services.backpressure import Backpressure, BackpressuredFrontier
 from shoal.sinks.names import STDOUT, is_database, shown
 from shoal.sinks.registry import check
 from shoal.spider.source import SpiderDescription, SpiderFile, SpiderSource
-from shoal.stores.contract.crawl_record import FOLDER
-from shoal.stores.redis.crawls import CrawlRecord, Crawls
+from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
+from shoal.stores.redis.crawls import Crawls
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class _Submission:
         self._origins: set[str] = set()  # of listed seeds
         self._jar = CookieJar()
         self._jar.put(cookies_of(self._settings.crawl, self._seeds), time.time())
-        outputs = plan.outputs or (f"{FOLDER}/items/{file_name(self._name)}.jsonl",)
+        outputs = plan.outputs or (f"{LOCAL_FOLDER}/items/{file_name(self._name)}.jsonl",)
         self._outputs = tuple(map(_output, outputs))
         self._crawls = Crawls(store)
         # The tail of a long list goes where workers put theirs.

@@ -18,10 +18,9 @@ from shoal.frontier.results import Counts
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.parse.pool import ParsePool
 from shoal.redis_client import RedisClient
-from shoal.stores.contract.crawl_record import FOLDER
+from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
+from shoal.stores.contract.heartbeat import CrawlActivity, OutputActivity
 from shoal.stores.redis.backlog import MOST_UNPARSED, MOST_UNWRITTEN, on_their_way
-from shoal.stores.redis.crawls import CrawlRecord
-from shoal.stores.redis.workers import CrawlActivity, OutputActivity
 from shoal.worker.activity import CrawlWork
 from shoal.worker.deliveries import Deliveries
 from shoal.worker.open_session import join_crawl
@@ -40,7 +39,7 @@ class WorkerPlan:
     deadline: float = 60.0  # seconds of silence after which others parse what this worker took from the bus
     until_done: bool = False
     only: str = ""  # the one crawl to serve; empty: all
-    folder: Path = Path(FOLDER)  # where this worker's files go
+    folder: Path = Path(LOCAL_FOLDER)  # where this worker's files go
 
 
 @dataclass(slots=True)

@@ -38,8 +38,7 @@ from shoal.redis_client import RedisClient
 from shoal.services.submit import open_in
 from shoal.sinks import MultiSink
 from shoal.sinks.names import shown
-from shoal.stores.contract.crawl_record import placed, settings_of
-from shoal.stores.redis.crawls import CrawlRecord
+from shoal.stores.contract.crawl_record import CrawlRecord, settings_of, spider_on_disk
 from shoal.stores.redis.page_quota import SharedPageQuota
 
 
@@ -63,7 +62,7 @@ async def join_crawl(
         settings = replace(
             settings, crawl=replace(settings.crawl, concurrency=min(settings.crawl.concurrency, concurrency))
         )
-        source = stack.enter_context(placed(record))
+        source = stack.enter_context(spider_on_disk(record))
         procs, limits = procs_of(settings.crawl), settings.parse
         if parser is None or not parser.serves(source, procs=procs, limits=limits):
             parser = await stack.enter_async_context(ParsePool.open(source, procs=procs, limits=limits))

@@ -10,9 +10,8 @@ from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.progress import unfinished
 from shoal.sinks.fleet.writer import OutputWriter, WriterOutput
 from shoal.sinks.names import shown
-from shoal.stores.contract.crawl_record import settings_of
-from shoal.stores.redis.crawls import CrawlRecord
-from shoal.stores.redis.workers import OutputActivity
+from shoal.stores.contract.crawl_record import CrawlRecord, settings_of
+from shoal.stores.contract.heartbeat import OutputActivity
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from tests.servers.prometheus import program, prometheus
 from shoal.engine.worker_stats import CrawlStats, WorkerStats
 from shoal.model.failure import FailureClass
 from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus
-from shoal.stores.redis.workers import Heartbeat
+from shoal.stores.contract.heartbeat import Heartbeat
 from shoal.worker.http_endpoint import Endpoint
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

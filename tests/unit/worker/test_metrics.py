@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from shoal.engine.worker_stats import CrawlStats, WorkerStats
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus
-from shoal.stores.redis.workers import Heartbeat
+from shoal.stores.contract.heartbeat import Heartbeat
 from shoal.worker.http_endpoint import Endpoint, address_of
 from shoal.worker.metrics import exposition
 

@@ -30,8 +30,8 @@ from shoal.stores.reach import reached
 
 if TYPE_CHECKING:
     from shoal.redis_client import RedisClient
-    from shoal.stores.redis.crawls import CrawlRecord
-    from shoal.stores.redis.workers import Heartbeat
+    from shoal.stores.contract.crawl_record import CrawlRecord
+    from shoal.stores.contract.heartbeat import Heartbeat
 
 LET_GO = 30.0  # seconds for workers to let go of a crawl that is paused
 
@@ -180,10 +180,10 @@ def _belongings(crawl: str, counts: Counts, written: Iterable[str], archive: str
 def _archive(crawl: str, record: "CrawlRecord | None") -> str:
     if record is None:
         return ""
-    from shoal.stores.contract.crawl_record import FOLDER
+    from shoal.stores.contract.crawl_record import LOCAL_FOLDER
 
     location = _location(record)
-    return place_below(location, crawl) if location else f"{FOLDER}/archive/{file_name(crawl)}"
+    return place_below(location, crawl) if location else f"{LOCAL_FOLDER}/archive/{file_name(crawl)}"
 
 
 def _location(record: "CrawlRecord") -> str:

@@ -6,7 +6,7 @@ from shoal.services.doctor.facts import gather
 from shoal.services.doctor.verdicts import judge
 from shoal.stores.address import is_redis
 from shoal.stores.contract.checks import Check
-from shoal.stores.contract.crawl_record import FOLDER
+from shoal.stores.contract.crawl_record import LOCAL_FOLDER
 
 
 async def examine(store: str) -> list[Check]:
@@ -16,5 +16,5 @@ async def examine(store: str) -> list[Check]:
     if is_redis(store):
         from shoal.stores.redis.checks import examine_fleet
 
-        fleet, folder = await examine_fleet(store), FOLDER
+        fleet, folder = await examine_fleet(store), LOCAL_FOLDER
     return list(judge(await gather(folder, fleet)))

@@ -17,7 +17,7 @@ from shoal.parse.pool import ParsePool
 from shoal.spider.source import PlainSpider
 from shoal.stores.access import peeking
 from shoal.stores.contract.checks import Check
-from shoal.stores.contract.crawl_record import FOLDER
+from shoal.stores.contract.crawl_record import LOCAL_FOLDER
 from shoal.stores.folder.directory import StoreFolder
 
 PRECAUTIONS = {
@@ -53,7 +53,7 @@ class Facts:
     disk_bytes: int = 1 << 40
     inodes: int | None = None  # None: the file system has no limit
     now: float = 0.0
-    store: StoreFacts = field(default_factory=lambda: StoreFacts(FOLDER))
+    store: StoreFacts = field(default_factory=lambda: StoreFacts(LOCAL_FOLDER))
     fleet: Sequence[Check] = ()  # on the store, where it is a fleet's and no folder
     confinement: frozenset[str] = frozenset(PRECAUTIONS)
     unconfined: str = ""  # why no parse process could be started

@@ -7,9 +7,10 @@ from shoal.model import crawl_totals as sums
 from shoal.redis_client import RedisClient
 from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus, crawl_status
 from shoal.sinks.names import shown
+from shoal.stores.contract.heartbeat import Heartbeat, OutputActivity
 from shoal.stores.redis.backlog import on_their_way
 from shoal.stores.redis.crawls import Crawls
-from shoal.stores.redis.workers import Heartbeat, OutputActivity, Workers
+from shoal.stores.redis.workers import Workers
 
 __all__ = ["Heartbeat", "OutputActivity", "fleet_status", "look_at"]
 

@@ -20,7 +20,8 @@ from shoal.services.inspect.verify import REMEDY, CrawlReport, VerifyReport, com
 from shoal.sinks.fleet.progress import ever_written, output_progress
 from shoal.sinks.names import shown
 from shoal.stores.access import chosen
-from shoal.stores.redis.crawls import CrawlRecord, Crawls
+from shoal.stores.contract.crawl_record import CrawlRecord
+from shoal.stores.redis.crawls import Crawls
 from shoal.stores.redis.pages import FleetPages
 from shoal.stores.redis.workers import Workers
 

@@ -15,7 +15,7 @@ from shoal.stores.folder.directory import StoreFolder
 from shoal.stores.reach import reached
 
 if TYPE_CHECKING:
-    from shoal.stores.redis.workers import Heartbeat
+    from shoal.stores.contract.heartbeat import Heartbeat
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from shoal.services.reprocess.atomic_output import AtomicOutput, drafting_items
 from shoal.services.reprocess.diff import EXAMPLES, Differences
 from shoal.services.reprocess.pages import CrawlPages, open_pages, refuse_own
 from shoal.spider.source import SpiderDescription, SpiderSource
-from shoal.stores.contract.crawl_record import placed
+from shoal.stores.contract.crawl_record import spider_on_disk
 from shoal.stores.folder.pages import FolderPages, PageEntry, PageFilter, is_parsed
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ async def _compared(
         if isinstance(holdings, FolderPages):
             return None, await holdings.items()
         # Nothing tells which of a fleet's items came from a page; but its spider was kept.
-        old = await _open_pool(stack, plan, stack.enter_context(placed(holdings.record)))
+        old = await _open_pool(stack, plan, stack.enter_context(spider_on_disk(holdings.record)))
         report.against = "the spider as it was submitted"
         return old, None
     except Misconfigured as error:

@@ -5,35 +5,10 @@ copy of it. Only a spider in a module has to be installed where the workers are.
 seeds are in the frontier: a worker that finds a crawl finds its work, too.
 """
 
-from hashlib import sha256
-from typing import Any
-
 import msgspec
 
 from shoal.redis_client import RedisClient
-from shoal.spider.source import SpiderSource
-
-
-class CrawlRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One submitted crawl."""
-
-    name: str
-    number: int = 0  # of this generation in the frontier: a crawl that was begun afresh has another one
-    source: SpiderSource  # of a file, the name only; its text is below
-    text: bytes = b""  # of the spider's file
-    version: str = ""  # of the spider's code
-    settings: dict[str, Any]  # the whole tree, the spider's own wishes applied
-    hosts: tuple[str, ...] | None = None  # that are in scope; None: every host
-    cookies: bytes = b"[]"  # given by the user
-    outputs: tuple[str, ...] = ()
-    overwrite: bool = False  # outputs that are somebody else's may be replaced
-    submitted_at: float = 0.0
-
-    @property
-    def revision(self) -> str:
-        """Tell one way to run the crawl from another."""
-        packed = msgspec.msgpack.encode(msgspec.structs.replace(self, submitted_at=0.0), order="sorted")
-        return sha256(packed).hexdigest()[:12]
+from shoal.stores.contract.crawl_record import CrawlRecord
 
 
 class Crawls:

@@ -31,9 +31,9 @@ from shoal.model.url import fingerprint_of
 from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.progress import ever_written, output_progress
 from shoal.sinks.names import name_of
-from shoal.stores.contract.crawl_record import FOLDER, settings_of
+from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord, settings_of
 from shoal.stores.folder.pages import LINES, PageEntry, PageFilter
-from shoal.stores.redis.crawls import CrawlRecord, Crawls
+from shoal.stores.redis.crawls import Crawls
 
 BREATH = 64  # records between two moments for everything else
 _SCHEMA = """
@@ -84,7 +84,7 @@ class FleetPages:
         self._store = store
         self._frontier = RedisFrontier(store)
         self.located = bool(settings_of(record).archive.location)  # in one place, for all workers
-        place = settings_of(record).archive.location or f"{FOLDER}/archive"
+        place = settings_of(record).archive.location or f"{LOCAL_FOLDER}/archive"
         segments = open_segments(place, record.name)
         self.place = str(segments.path)
         self.archive = ArchiveReader(ReadAhead(segments), decode_archived)
@@ -123,7 +123,7 @@ class FleetPages:
         if self.located:
             return problem
         return (
-            f"{problem}: it was submitted without archive.location, so its pages are in {FOLDER}/archive of"
+            f"{problem}: it was submitted without archive.location, so its pages are in {LOCAL_FOLDER}/archive of"
             " the folders that its workers were started in"
         )
 

@@ -8,47 +8,10 @@ from collections.abc import Sequence
 import msgspec
 
 from shoal.redis_client import RedisClient
+from shoal.stores.contract.heartbeat import Heartbeat
 
 TTL = 15.0  # seconds without a sign of life after which a worker is gone
 EVERY = 5.0
-
-
-class CrawlActivity(msgspec.Struct, frozen=True):
-    """A crawl, as one worker runs it."""
-
-    crawl: str
-    version: str  # of the spider's code: two of them at once are worth a look
-    in_flight: int
-    pages: int  # since the worker took the crawl up
-    rate: float  # pages a second
-    parsing: int = 0  # pages that are with its parse processes
-
-
-class OutputActivity(msgspec.Struct, frozen=True):
-    """An output, as one worker attends to it."""
-
-    crawl: str
-    output: str  # without secrets
-    doing: str  # "writing", "waiting" (for items), "standing by", "elsewhere", "failing", "refused"
-    why: str = ""  # it does not write
-    items: int = 0  # that this worker has written
-
-
-class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker's sign of life."""
-
-    worker: str
-    host: str  # the machine
-    pid: int
-    roles: tuple[str, ...]
-    shoal: str  # version
-    started_at: float
-    beaten_at: float
-    doing: str  # "working", "writing", "waiting", "idle", "draining"
-    why: str = ""  # it waits: "for the hosts' pace"
-    crawls: tuple[CrawlActivity, ...] = ()
-    outputs: tuple[OutputActivity, ...] = ()
-    refused: dict[str, str] = {}  # by crawl: why it cannot be served there
 
 
 class Workers:

@@ -8,7 +8,7 @@ from shoal.cli.commands.status import status_json, status_lines
 from shoal.cli.views.bottlenecks import holdups
 from shoal.frontier.results import STATES, HostQueue
 from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus
-from shoal.stores.redis.workers import CrawlActivity, Heartbeat, OutputActivity
+from shoal.stores.contract.heartbeat import CrawlActivity, Heartbeat, OutputActivity
 
 NOW = 1_800_000_000.0
 FILE = "/data/items.jsonl"

@@ -9,7 +9,7 @@ from shoal.cli.views.top_screen import TopScreen, shares
 from shoal.frontier.results import STATES, HostQueue
 from shoal.services.inspect.monitor import Overview
 from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus
-from shoal.stores.redis.workers import CrawlActivity, Heartbeat
+from shoal.stores.contract.heartbeat import CrawlActivity, Heartbeat
 
 NOW = 1_800_000_000.0
 COUNTS = {**dict.fromkeys(STATES, 0), "waiting": 3_000, "leased": 14, "done": 1_234, "dead": 3}

@@ -10,8 +10,8 @@ from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured
 from shoal.services.control.delete import at_work, attends, forgetting
 from shoal.services.inspect.status import status
+from shoal.stores.contract.heartbeat import CrawlActivity, Heartbeat, OutputActivity
 from shoal.stores.folder.directory import StoreBusy, StoreFolder
-from shoal.stores.redis.workers import CrawlActivity, Heartbeat, OutputActivity
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ import msgspec
 from shoal.model.settings import Settings
 from shoal.redis_client import RedisClient
 from shoal.spider.source import PlainSpider, SpiderFile
-from shoal.stores.redis.crawls import CrawlRecord, Crawls
+from shoal.stores.contract.crawl_record import CrawlRecord
+from shoal.stores.redis.crawls import Crawls
 
 BOOKS = CrawlRecord(
     name="books",

@@ -3,7 +3,8 @@
 import msgspec
 
 from shoal.redis_client import RedisClient
-from shoal.stores.redis.workers import TTL, CrawlActivity, Heartbeat, Workers
+from shoal.stores.contract.heartbeat import CrawlActivity, Heartbeat
+from shoal.stores.redis.workers import TTL, Workers
 
 ANNA = Heartbeat(
     worker="anna-1",
