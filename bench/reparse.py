@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from shoal.archive import ArchiveWriter, SegmentFolder, WriteRules
-from shoal.engine.outputs import archive_key, sinks_key
+from shoal.stores.contract.checkpoints import archive_key, sinks_key
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.outcome import Done, Lease, Settlement
 from shoal.model.pace import Pace

@@ -27,7 +27,8 @@ from shoal.archive.retention import expire
 from shoal.archive.writer import ArchiveWriter, WriteRules
 from shoal.engine.crawl_options import frontier_options
 from shoal.engine.fetchers import open_crawl_fetcher
-from shoal.engine.outputs import EmbeddedOutputs, archive_key, rejects_file, rejects_key, sinks_key
+from shoal.engine.outputs import EmbeddedOutputs, rejects_file
+from shoal.stores.contract.checkpoints import archive_key, rejects_key, sinks_key
 from shoal.engine.ownership import Owned
 from shoal.engine.page_quota import EmbeddedPageQuota
 from shoal.engine.pages import Pages
@@ -52,7 +53,7 @@ from shoal.sinks import MultiSink
 from shoal.sinks.names import shown
 from shoal.spider.source import SpiderDescription
 from shoal.spider.spider import listing
-from shoal.stores.folder.control_socket import steerable
+from shoal.stores.folder.control_socket import accept_commands
 from shoal.stores.folder.directory import StoreFolder
 
 log = logging.getLogger(__name__)
@@ -128,7 +129,7 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
                 border.admit(*map(host_key, origins))
         if await frontier.paused(name):
             log.warning("crawl.paused", extra={"crawl": name, "go_on_with": f"shoal resume {name}"})
-        await stack.enter_async_context(steerable(store.path, frontier))
+        await stack.enter_async_context(accept_commands(store.path, frontier))
         yield Stations(
             crawl=name,
             settings=settings,

@@ -110,7 +110,7 @@ async def open_writer(store: str, crawls: Sequence[str] = ()) -> AsyncIterator[S
             for name in crawls:
                 await shared.open_crawl(name)
             yield shared
-            await Crawls(opened).tell_news()
+            await Crawls(opened).announce()
             return
         folder = stack.enter_context(StoreFolder(Path(address)).owned())
         frontier = await stack.enter_async_context(SqliteFrontier.open(folder.database))

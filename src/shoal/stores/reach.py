@@ -6,7 +6,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from shoal.stores.address import is_redis
-from shoal.stores.folder.directory import StoreBusy, StoreFolder
+from shoal.stores.contract.store import StoreBusy
+from shoal.stores.folder.directory import StoreFolder
 
 SERVER = "valkey"  # the folder of a private server, in that of a store
 LOG = "server.log"  # which is there from its first start

@@ -32,7 +32,8 @@ from shoal.redis_client import RedisClient
 from shoal.stores.contract.crawl_record import CrawlRecord
 from shoal.stores.contract.heartbeat import Heartbeat
 from shoal.stores.redis.crawls import Crawls
-from shoal.stores.redis.workers import EVERY, Workers
+from shoal.stores.redis.workers import Workers
+from shoal.stores.contract.fleet import HEARTBEAT_EVERY_S
 from shoal.worker.activity import doing
 from shoal.worker.crawl_session import ROLES, CrawlSession, WorkerContext, WorkerPlan
 from shoal.worker.deliveries import Deliveries
@@ -213,13 +214,13 @@ class Worker:
         )
 
     async def _beat(self, workers: Workers) -> None:
-        """Give a sign of life every `EVERY` seconds, and soon after work has begun or ended."""
+        """Give a sign of life every `HEARTBEAT_EVERY_S` seconds, and soon after work has begun or ended."""
         told, due = ("", ""), 0.0
         while True:
             beat = self._heartbeat()
             if (beat.doing, beat.why) != told or time.monotonic() >= due:
                 await workers.beat(beat)
-                told, due = (beat.doing, beat.why), time.monotonic() + EVERY
+                told, due = (beat.doing, beat.why), time.monotonic() + HEARTBEAT_EVERY_S
             await asyncio.sleep(NOTICE)
 
     def _heartbeat(self) -> Heartbeat:

@@ -10,7 +10,7 @@ from shoal.cli.input.options import option
 from shoal.model.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from shoal.stores.folder.pages import PageFilter
+    from shoal.stores.contract.pages import PageFilter
 
 _PANEL = "Which pages"
 
@@ -42,7 +42,7 @@ def selection_of(
     *, match: str | None, status: int | None, since: str | None, until: str | None, limit: int | None
 ) -> "PageFilter":
     """Read what was typed; raises `Misconfigured` for what cannot be."""
-    from shoal.stores.folder.pages import PageFilter
+    from shoal.stores.contract.pages import PageFilter
 
     try:
         re.compile(match or "")

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from shoal.archive.names import file_name
 from shoal.archive.registry import place_below, place_in
-from shoal.engine.outputs import archive_key, rejects_file, rejects_key, sinks_key
+from shoal.engine.outputs import rejects_file
+from shoal.stores.contract.checkpoints import archive_key, rejects_key, sinks_key
 from shoal.frontier.results import Counts
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured, Unavailable
@@ -25,7 +26,8 @@ from shoal.sinks.names import shown
 from shoal.sinks.recount import outputs
 from shoal.stores.access import chosen, peeking
 from shoal.stores.address import is_redis
-from shoal.stores.folder.directory import StoreBusy, StoreFolder
+from shoal.stores.folder.directory import StoreFolder
+from shoal.stores.contract.store import StoreBusy
 from shoal.stores.reach import reached
 
 if TYPE_CHECKING:
@@ -143,14 +145,14 @@ class FleetCrawl:
         """Forget it: workers hear of it first, so that they leave it in good order."""
         await self.refuse_if_worked_on()
         name = self.belongings.crawl
-        await self._crawls.forget(name)
-        await self._crawls.tell_news()
+        await self._crawls.delete(name)
+        await self._crawls.announce()
         with suppress(TimeoutError):
             async with asyncio.timeout(LET_GO):
                 while attends(name, await self._workers.all()):  # noqa: ASYNC110 (others make it so)
                     await asyncio.sleep(0.2)
         await self._frontier.drop_crawl(name, entirely=True)
-        await self._crawls.tell_news()  # so that nobody keeps its pages in hand
+        await self._crawls.announce()  # so that nobody keeps its pages in hand
         await self._store.sync()
 
 

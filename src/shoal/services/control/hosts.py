@@ -22,7 +22,8 @@ from shoal.stores.folder.control_socket import (
     ask,
     obey,
 )
-from shoal.stores.folder.directory import StoreBusy, StoreFolder
+from shoal.stores.folder.directory import StoreFolder
+from shoal.stores.contract.store import StoreBusy
 
 __all__ = ["HostView", "note_reparse", "pause_crawls", "set_host", "show_host"]
 

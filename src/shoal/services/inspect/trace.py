@@ -22,7 +22,7 @@ from shoal.model.spider_versions import KEY, Reparse, SpiderVersion, SpiderVersi
 from shoal.model.url import host_key
 from shoal.stores.access import StoreReader, chosen, open_reader
 from shoal.stores.folder.directory import StoreFolder
-from shoal.stores.folder.pages import PageFilter, is_parsed
+from shoal.stores.contract.pages import PageFilter, is_parsed
 
 __all__ = ["FoundOn", "HostView", "RequestHistory", "Trace", "Try", "trace"]
 

@@ -17,7 +17,7 @@ from shoal.archive.names import SegmentName, file_name
 from shoal.archive.reader import ArchiveReader
 from shoal.archive.registry import segments_in
 from shoal.archive.segments import Segments
-from shoal.engine.outputs import rejects_key, sinks_key
+from shoal.stores.contract.checkpoints import rejects_key, sinks_key
 from shoal.fetch.http.decode import decode_archived
 from shoal.frontier.sqlite import SqliteReader
 from shoal.model import crawl_totals as sums

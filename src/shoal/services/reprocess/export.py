@@ -22,7 +22,8 @@ from shoal.model.page import Item
 from shoal.services.reprocess.atomic_output import drafting, drafting_items
 from shoal.services.reprocess.pages import CrawlPages, open_pages, refuse_own
 from shoal.sinks.files import translated
-from shoal.stores.folder.pages import FolderPages, PageEntry, PageFilter, lines_of
+from shoal.stores.folder.pages import FolderPages, lines_of
+from shoal.stores.contract.pages import PageEntry, PageFilter
 
 if TYPE_CHECKING:
     from shoal.stores.redis.pages import FleetPages

@@ -12,7 +12,8 @@ from shoal.sinks.names import name_of
 from shoal.stores.access import peeking
 from shoal.stores.address import is_redis
 from shoal.stores.folder.directory import StoreFolder
-from shoal.stores.folder.pages import FolderPages, PageEntry, PageFilter
+from shoal.stores.folder.pages import FolderPages
+from shoal.stores.contract.pages import PageEntry, PageFilter
 from shoal.stores.reach import reached
 
 if TYPE_CHECKING:

@@ -36,7 +36,8 @@ from shoal.services.reprocess.diff import EXAMPLES, Differences
 from shoal.services.reprocess.pages import CrawlPages, open_pages, refuse_own
 from shoal.spider.source import SpiderDescription, SpiderSource
 from shoal.stores.contract.crawl_record import spider_on_disk
-from shoal.stores.folder.pages import FolderPages, PageEntry, PageFilter, is_parsed
+from shoal.stores.folder.pages import FolderPages
+from shoal.stores.contract.pages import PageEntry, PageFilter, is_parsed
 
 if TYPE_CHECKING:
     from shoal.stores.redis.pages import FleetPages

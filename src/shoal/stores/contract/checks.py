@@ -1,5 +1,6 @@
-"""One thing that was looked at, how it is, and what to do about it."""
+"""Findings about the health of a store or a machine, each with what to do about it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -18,12 +19,19 @@ class Check:
     fix: str = ""  # what to do about it
 
 
+@dataclass(frozen=True, slots=True)
+class StoreHealth:
+    folder: str  # where the files of its crawls go on this machine
+    checks: Sequence[Check] = ()
+    last_write: float = 0.0  # epoch seconds; 0: unknown
+
+
 def check(name: str, finding: str, fail: bool = False, *, warn: bool = False, fix: str) -> Check:
-    """Grade a finding; the fix is told only where it is wanted."""
+    """Grade a finding; the fix is only kept where the grade is not OK."""
     grade = Grade.FAIL if fail else Grade.WARN if warn else Grade.OK
     return Check(name, grade, finding, "" if grade is Grade.OK else fix)
 
 
-def least(name: str, found: int, bounds: tuple[int, int], finding: str, fix: str) -> Check:
-    """Grade something of which there may be too little: below the first of the bounds, or the second."""
+def at_least(name: str, found: int, bounds: tuple[int, int], finding: str, fix: str) -> Check:
+    """Grade a quantity: below the first bound it fails, below the second it warns."""
     return check(name, finding, found < bounds[0], warn=found < bounds[1], fix=fix)

@@ -1,7 +1,7 @@
 """What the workers of a shared store need besides its `Store` interface."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from shoal.stores.contract.crawl_record import CrawlRecord
@@ -62,6 +62,7 @@ class OpenPageQuota(Protocol):
 class Fleet:
     """The parts of a shared store that its workers use. They are built on a Redis client today."""
 
+    dsn: str = field(repr=False)  # may contain a password
     client: "RedisClient"
     frontier: "RedisFrontier"
     crawls: SubmittedCrawls

@@ -32,7 +32,7 @@ class Capabilities:
 
     shared: bool  # any number of workers may serve its crawls; otherwise one process at a time owns it
     durable: bool  # it outlives the process that opened it
-    page_records: bool  # it keeps a record of each finished page: where it is stored, how many items it brought
+    page_records: bool  # it keeps a record of each finished page, with the number of its items
     hosts_expire: bool  # it removes the state of hosts that were idle for long
 
 
@@ -43,7 +43,6 @@ class FrontierReader(Protocol):
     async def counts(self, crawl: str) -> Counts: ...
     async def paused(self, crawl: str) -> bool: ...
     async def crawl_get(self, crawl: str, key: str) -> bytes | None: ...
-    async def audit(self, crawl: str) -> Audit: ...
     async def story(self, crawl: str, fingerprint: int) -> RequestHistory | None: ...
     async def host(self, name: str) -> HostView | None: ...
     async def measured(self, crawl: str) -> Measured: ...
@@ -63,6 +62,9 @@ class StoredCrawls(Protocol):
 
     async def totals(self, crawl: str) -> CrawlTotals:
         """Return what the crawl has counted besides its requests, over all its workers."""
+
+    async def audit(self, crawl: str) -> Audit:
+        """Recount the requests of a crawl. Differences that only running workers cause are not problems."""
 
     async def footprint(self, crawl: str) -> CrawlFootprint:
         """Count what `delete` would remove. Raise if the crawl does not exist or is being worked on."""
@@ -99,9 +101,6 @@ class StoredOutputs(Protocol):
 
     async def rejects(self, crawl: str) -> Mapping[str, OutputProgress]:
         """Count the items that did not fit their model, where the store keeps track of them."""
-
-    async def committed(self, crawl: str) -> int:
-        """Return the number of items that the crawl's pages and hooks have brought."""
 
     async def unwritten_pages(self, crawl: str) -> int:
         """Count the pages whose items are not in every output yet."""

@@ -1,13 +1,14 @@
-"""The embedded store: a folder with one owner at a time.
+"""The folder of an embedded store: its files, and which process owns it.
 
     store.db     the frontier, and everything else that shares its transactions
-    lock         held by the owner for as long as it lives; its text names the owner
-    control      socket on which a running crawl takes commands
+    lock         held by the owner for as long as it runs; its text names the owner
+    control      socket on which a running crawl accepts commands
     archive/     raw responses
-    items/       outputs that were given no path of their own
+    items/       outputs that were given no path
+    valkey/      data of a private server, where `shoal fleet` has used the folder
 
-Ownership is a lock of the kernel's on an open file, so that it ends with the process, however that dies.
-The text in the file is for people: it may be out of date, the lock never is.
+Ownership is a kernel lock on an open file, so it ends with the process, however that dies. The text in the
+file is for people: it may be out of date, the lock never is.
 """
 
 import errno
@@ -19,11 +20,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from shoal.archive.names import file_name
 from shoal.model.errors import Misconfigured, Unavailable
+from shoal.stores.contract.store import StoreBusy
 
-
-class StoreBusy(Unavailable):
-    """Another process owns the store."""
+PRIVATE_SERVER = "valkey"  # subfolder with the data of a private server
+SERVER_LOG = "server.log"  # in it, from the first start of the server
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +52,20 @@ class StoreFolder:
     def exists(self) -> bool:
         return self.database.is_file()
 
+    def rejects_file(self, crawl: str) -> Path:
+        """Return the file for items that do not fit their model."""
+        return self.items / f"{file_name(crawl)}.rejected.jsonl"
+
     @contextmanager
     def owned(self) -> Iterator["StoreFolder"]:
-        """Own the store, making it if need be; raise `StoreBusy` if somebody else does."""
-        with _explained(self.path):
+        """Own the store, creating it if need be; raise `StoreBusy` if another process owns it."""
+        with _explain_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             handle = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            if not _locked(handle):
+            if not _lock(handle):
                 raise StoreBusy(f"{self.path} is in use by {_owner(handle)}")
-            with _explained(self.path):
+            with _explain_errors(self.path):
                 since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
                 os.ftruncate(handle, 0)
                 os.pwrite(handle, f"{os.getpid()} {since}\n".encode(), 0)
@@ -67,11 +73,11 @@ class StoreFolder:
                     folder.mkdir(exist_ok=True)
             yield self
         finally:
-            # The file stays: deleting it would let two processes lock two files of the same name.
+            # The lock file stays: deleting it would let two processes lock two files of the same name.
             os.close(handle)
 
     def owner(self) -> str | None:
-        """Say who owns the store right now, for people; None: nobody."""
+        """Describe the process that owns the store; None: no process does."""
         try:
             handle = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -85,13 +91,21 @@ class StoreFolder:
         return None
 
 
-def _locked(handle: int) -> bool:
-    """Take the lock for good; False: somebody has it."""
+def private_server_in(path: Path) -> Path | None:
+    """Return the data folder of a private server: `path` itself, or its subfolder if only fleets have used it."""
+    if (path / SERVER_LOG).is_file():
+        return path
+    server = path / PRIVATE_SERVER
+    return server if (server / SERVER_LOG).is_file() and not StoreFolder(path).exists else None
+
+
+def _lock(handle: int) -> bool:
+    """Take the lock; return False if another process holds it."""
     for pause in (0.01, 0.05, 0.0):
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(pause)  # it may be somebody who only asks who the owner is
+            time.sleep(pause)  # `owner` of another process may hold it for an instant
         else:
             return True
     return False
@@ -103,7 +117,7 @@ def _owner(handle: int) -> str:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explain_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -111,7 +125,7 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def explain(error: OSError, path: Path) -> Misconfigured | Unavailable:
-    """Turn what the file system says into one line that says what to do about it."""
+    """Translate an error of the file system into one line."""
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             return Unavailable(f"disk full: {path}")

@@ -1,79 +1,47 @@
-"""What a crawl in a folder has gathered: its pages, each with its items, in the order of their commits.
+"""The pages of a crawl in a folder, each with its items, in the order of their commits.
 
-Pages and items are written by the same commits, in the same order (`commit`). So the lines of a JSONL output
-that has taken part from the beginning belong to the pages one after the other, as many as each page's record
-says: no key is needed to tell whose they are. An output that does not add up is refused, not guessed at.
+Pages and items are written by the same commits, in the same order. So the lines of a JSONL output that was
+part of the crawl from its start belong to the pages one after the other, as many as each page's record says:
+no key is needed to attribute them. An output whose lines do not add up is refused.
 """
 
-import re
-from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from shoal.archive.names import file_name
+from shoal.archive.errors import PageExpired, PageUnreadable
+from shoal.archive.names import SegmentName, file_name
 from shoal.archive.reader import ArchiveReader
 from shoal.archive.registry import segments_in
-from shoal.engine.outputs import sinks_key
+from shoal.archive.segments import Segments
 from shoal.fetch.http.decode import decode_archived
 from shoal.frontier.sqlite import SqliteReader
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.page import PageRecord
+from shoal.model.request import trace_id
 from shoal.model.settings import Settings
 from shoal.sinks.recount import outputs, recount
+from shoal.stores.contract.checkpoints import sinks_key
+from shoal.stores.contract.pages import JSON_LINES, ItemLines, PageCheck, PageEntry, PageFilter, read_lines
 from shoal.stores.folder.directory import StoreFolder
 
-LINES = (".jsonl", ".ndjson")
-_NO_CONTENT = (204, 205, 206)  # answers that are kept and not parsed
-
-
-@dataclass(frozen=True, slots=True)
-class PageFilter:
-    """Which pages are meant."""
-
-    match: str = ""  # regular expression that the URL matches somewhere
-    status: int | None = None
-    since: float | None = None  # epoch seconds of fetching
-    until: float | None = None
-    limit: int | None = None
-
-    def takes(self, page: PageRecord) -> bool:
-        """Judge a page by its record; its URL is known only once it is read."""
-        return (
-            (self.status is None or page.status == self.status)
-            and (self.since is None or page.fetched_at >= self.since)
-            and (self.until is None or page.fetched_at < self.until)
-        )
-
-    def takes_url(self, url: str) -> bool:
-        return not self.match or re.search(self.match, url) is not None
-
-
-@dataclass(frozen=True, slots=True)
-class PageEntry:
-    fingerprint: int
-    page: PageRecord
-    items: Sequence[bytes] | None  # as they were written, one JSON object each; None: not asked for
-
-
-def is_parsed(page: PageRecord) -> bool:
-    """Say whether a page is one that a spider gets to see: redirects and answers without content are not."""
-    return 200 <= page.status < 300 and page.status not in _NO_CONTENT
+MAX_PAGE_PROBLEMS = 20  # reported one by one
 
 
 class FolderPages:
-    """What one crawl of a folder has gathered; `Holdings` says what its methods do."""
+    """See `CrawlPages`."""
 
-    unreadable = 0  # each page that is missing is met on the way
+    unreadable = 0  # a page that is missing in the archive is reported when it is read
 
-    def __init__(self, reader: SqliteReader, store: StoreFolder, crawl: str) -> None:
+    def __init__(self, reader: SqliteReader, folder: StoreFolder, crawl: str) -> None:
         self.crawl = crawl
-        self.archive = ArchiveReader(segments_in(store.archive / file_name(crawl)), decode_archived)
+        self._segments = segments_in(folder.archive / file_name(crawl))
+        self.archive = ArchiveReader(self._segments, decode_archived)
         self._reader = reader
-        self._store = store
+        self._folder = folder
 
     def settings(self, own: Settings) -> Settings:
         return own
@@ -87,47 +55,83 @@ class FolderPages:
     async def pages(
         self, selection: PageFilter, items: Path | None = None
     ) -> AsyncGenerator[PageEntry, None]:
-        """Give the pages that are chosen by their record; `items` is an output that `items` found."""
-        with lines_of(items) as lines:
+        with read_lines(items) as lines:
             async for fingerprint, page in self._reader.pages(self.crawl):
                 before = None if lines is None else [next(lines) for _ in range(page.items)]
                 if selection.takes(page):
                     yield PageEntry(fingerprint, page, before)
 
-    async def items(self) -> Path:
-        """Find the JSONL output that holds every item; raise `Misconfigured` if there is none."""
-        if (owner := self._store.owner()) is not None:
+    async def item_lines(self) -> ItemLines:
+        if (owner := self._folder.owner()) is not None:
             raise Misconfigured(
-                f"{self._store.path} is in use by {owner}: its items are complete when that ends"
+                f"{self._folder.path} is in use by {owner}: its items are complete when that ends"
             )
         total = 0
         async for _, page in self._reader.pages(self.crawl):
             total += page.items
         known = outputs(await self._reader.checkpoint(sinks_key(self.crawl)))
         for path, checkpoint in known.items():
-            if path.endswith(LINES):
+            if path.endswith(JSON_LINES):
                 try:
                     if recount(path, checkpoint) == total:
-                        return Path(path)
+                        return ItemLines(Path(path), total)
                 except Rejected:
-                    continue  # gone, or changed: perhaps there is another one
+                    continue  # missing or changed; another output may be complete
         if made := sums.CrawlTotals.load(await self._reader.crawl_get(self.crawl, sums.KEY)).hook_items:
             raise Misconfigured(
                 f"{made} items of crawl {self.crawl!r} were made by on_error hooks, from no page: "
                 "the others cannot be told from them"
             )
-        shown = ", ".join(known) or "nothing but standard output"
+        names = ", ".join(known) or "nothing but standard output"
         raise Misconfigured(
             f"crawl {self.crawl!r} has no JSONL output with all its {total} items any more"
-            f" (it wrote to {shown})"
+            f" (it wrote to {names})"
         )
 
+    async def check(self, *, deep: bool) -> PageCheck:
+        checker = _ArchiveChecker(self._segments, deep=deep)
+        pages = items = 0
+        async for fingerprint, page in self._reader.pages(self.crawl):
+            pages += 1
+            items += page.items
+            checker.check(fingerprint, page)
+        totals = sums.CrawlTotals.load(await self._reader.crawl_get(self.crawl, sums.KEY))
+        return PageCheck(items + totals.hook_items, pages, checker.problems)
 
-@contextmanager
-def lines_of(path: Path | None) -> Iterator[Iterator[bytes] | None]:
-    """Read the items of an output one by one; None: of none."""
-    if path is None:
-        yield None
-        return
-    with path.open("rb") as file:
-        yield (line.rstrip(b"\n") for line in file)
+
+@dataclass(slots=True)
+class _ArchiveChecker:
+    """Looks each page up in the archive."""
+
+    segments: Segments
+    deep: bool
+    problems: list[str] = field(default_factory=list)
+    _sizes: dict[str, int | None] = field(default_factory=dict)
+
+    def check(self, fingerprint: int, page: PageRecord) -> None:
+        try:
+            self._read(page) if self.deep else self._find(page)
+        except PageExpired:
+            return  # deleted on purpose
+        except Rejected as error:
+            if len(self.problems) < MAX_PAGE_PROBLEMS:
+                self.problems.append(f"page {trace_id(fingerprint)}: {error}")
+            elif len(self.problems) == MAX_PAGE_PROBLEMS:
+                self.problems.append("more pages than are listed here")
+
+    def _find(self, page: PageRecord) -> None:
+        segment, offset, length = page.ref.segment, page.ref.offset, page.ref.length
+        if segment not in self._sizes:
+            self._sizes[segment] = self.segments.size(SegmentName.parse(segment))
+        size = self._sizes[segment]
+        if size is None and self.segments.was_expired(SegmentName.parse(segment)):
+            raise PageExpired(segment)
+        if size is None or offset + length > size:
+            raise PageUnreadable(f"beyond the end of archive segment {segment}")
+
+    def _read(self, page: PageRecord) -> None:
+        stored = ArchiveReader(self.segments, decode_archived).read(page.ref)
+        if page.digest and stored.digest != page.digest:
+            raise PageUnreadable(
+                f"archive segment {page.ref.segment} holds another page at {page.ref.offset}"
+            )

@@ -1,71 +1,75 @@
-"""Whether a fleet's store is fit for its work: what its servers say of themselves, judged.
+"""Findings about the servers of a shared store, for `shoal doctor`.
 
-Gathering changes nothing and asks nobody but the store; judging is pure.
+Gathering facts changes nothing and contacts only the store; judging them is pure.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, ShoalError
 from shoal.model.limits import MIB
-from shoal.redis_client import RedisClient, health, parse
 from shoal.redis_client import durability as disk
+from shoal.redis_client import health, parse
 from shoal.redis_client.inspect import ServerReport, survey
-from shoal.services.inspect.fleet_verify import steady_audit
-from shoal.stores.contract.checks import Check, Grade, check
-from shoal.stores.redis.workers import Workers
+from shoal.stores.contract.checks import Check, Grade, StoreHealth, check
+from shoal.stores.contract.crawl_record import LOCAL_FOLDER
+from shoal.stores.redis.store import RedisStore
 
-SLOW = 0.02  # seconds for an answer, beyond which every lease feels it
-NEARLY_FULL = 0.8
-_REACH = "start it, or mend the address: --store or SHOAL_STORE; is a firewall in between?"
+SLOW_REPLY_S = 0.02  # beyond this, every lease takes noticeably longer
+NEARLY_FULL = 0.8  # share of maxmemory
+_UNREACHABLE = "start it, or correct the address: --store or SHOAL_STORE; is a firewall in between?"
 
 
-async def examine_fleet(dsn: str) -> list[Check]:
-    """Ask a store how it is."""
-    store = parse(dsn)
+async def examine_servers(dsn: str, *, folder: str = LOCAL_FOLDER) -> StoreHealth:
+    return StoreHealth(folder, await _examine(dsn))
+
+
+async def _examine(dsn: str) -> list[Check]:
     try:
-        servers = await survey(store)
+        address = parse(dsn)
+        servers = await survey(address)
     except ShoalError as error:
-        return [Check("store", Grade.FAIL, str(error), _REACH)]
-    # Whoever names sentinels or a cluster counts on a replica to take over.
-    replaced = store.scheme in ("redis+sentinel", "redis+cluster")
+        return [Check("store", Grade.FAIL, str(error), _UNREACHABLE)]
+    # An address with sentinels or a cluster implies that a replica takes over from a failed master.
+    replaced = address.scheme in ("redis+sentinel", "redis+cluster")
     checks = [
         check
         for server in servers
         for check in judge_server(server, of_many=len(servers) > 1, replaced=replaced)
     ]
     if all(check.grade is not Grade.FAIL for check in checks):
-        checks.append(await _crawls(dsn))
+        checks.append(await _check_crawls(dsn))
     return checks
 
 
 def judge_server(server: ServerReport, *, of_many: bool = False, replaced: bool = False) -> Iterator[Check]:
-    """Grade one master; whatever is not fine comes with its fix. `replaced`: it should be, if it dies."""
-    told = server.facts
+    """Grade one master. `replaced`: a replica is expected to take over if it fails."""
+    facts = server.facts
     at = f"{server.where}: " if of_many else ""
     kind = (
-        f"Valkey {told['valkey_version']}" if "valkey_version" in told else f"Redis {told['redis_version']}"
+        f"Valkey {facts['valkey_version']}"
+        if "valkey_version" in facts
+        else f"Redis {facts['redis_version']}"
     )
     try:
-        health.refuse({"redis_version": told.get("redis_version", "0")}, where=server.where)
+        health.refuse({"redis_version": facts.get("redis_version", "0")}, where=server.where)
     except Misconfigured as error:
         yield Check("store", Grade.FAIL, str(error), "upgrade the server")
     else:
         yield check(
             "store",
             f"{server.where}: {kind}, answers in {server.took * 1000:.1f} ms",
-            warn=server.took > SLOW,
-            fix="put workers and store nearer to one another, or find out what keeps the server busy",
+            warn=server.took > SLOW_REPLY_S,
+            fix="move workers and store closer together, or find out what keeps the server busy",
         )
-    yield _policy(told.get("maxmemory_policy", "noeviction"), at)
-    yield _memory(int(told.get("used_memory", 0)), int(told.get("maxmemory", 0)), at)
+    yield _policy(facts.get("maxmemory_policy", "noeviction"), at)
+    yield _memory(int(facts.get("used_memory", 0)), int(facts.get("maxmemory", 0)), at)
     yield _persistence(server, at)
-    replicas = int(told.get("connected_slaves", "0"))
+    replicas = int(facts.get("connected_slaves", "0"))
     yield check(
         "store replicas",
         f"{at}{replicas or 'none'}",
         warn=replaced and not replicas,
-        fix="start its replica, or add one: nobody can take over, and a promise is on one machine only",
+        fix="start its replica, or add one: no server can take over, and a promise is on one machine only",
     )
 
 
@@ -87,7 +91,7 @@ def _memory(used: int, limit: int, at: str) -> Check:
         "store memory",
         finding,
         warn=used > limit * NEARLY_FULL,
-        fix="give it more memory, or let the crawls be worked off",
+        fix="give it more memory, or wait until its crawls have progressed",
     )
 
 
@@ -97,30 +101,28 @@ def _persistence(server: ServerReport, at: str) -> Check:
         return Check(name, Grade.FAIL, f"{at}the last write to its log has failed", "make room on its disk")
     warning = health.persistence(dict(server.facts), save=server.save)
     if warning is None:
-        return Check(name, Grade.OK, f"{at}a log of every change{_what_it_does_not_tell(server)}")
+        return Check(name, Grade.OK, f"{at}a log of every change{_disk_caveat(server)}")
     finding, _, fix = warning.partition(": ")
     return Check(name, Grade.WARN, f"{at}{finding}", " ".join(fix.split()))
 
 
-def _what_it_does_not_tell(server: ServerReport) -> str:
+def _disk_caveat(server: ServerReport) -> str:
     if health.version(dict(server.facts)) >= disk.SINCE:
         return ""
-    return "; before 7.2 Redis does not tell when it is on disk, so a file may repeat items after a crash"
+    return (
+        "; before 7.2 Redis does not report when a write is on disk, so a file may repeat items after a crash"
+    )
 
 
-async def _crawls(dsn: str) -> Check:
+async def _check_crawls(dsn: str) -> Check:
     problems: list[str] = []
     try:
-        async with RedisClient.open(dsn, advise=False) as store:
-            frontier, workers = RedisFrontier(store), await Workers(store).all()
-            names: Sequence[str] = await frontier.crawls()
+        async with RedisStore.open(dsn) as store:
+            names, workers = await store.crawls.names(), await store.workers.all()
             for name in names:
-                audit = await steady_audit(frontier, name, at_work=bool(workers))
-                problems += [f"{name}: {problem}" for problem in audit.problems]
+                problems += [f"{name}: {problem}" for problem in (await store.crawls.audit(name)).problems]
     except ShoalError as error:
-        return Check("store crawls", Grade.FAIL, str(error), _REACH)
+        return Check("store crawls", Grade.FAIL, str(error), _UNREACHABLE)
     if problems:
-        return Check(
-            "store crawls", Grade.FAIL, problems[0], "shoal verify tells more, --repair puts it right"
-        )
+        return Check("store crawls", Grade.FAIL, problems[0], "shoal verify shows more, --repair repairs it")
     return Check("store crawls", Grade.OK, f"{len(names)}, sound; {len(workers)} workers")

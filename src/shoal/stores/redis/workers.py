@@ -1,6 +1,7 @@
-"""Heartbeats: who is there, and what they are doing.
+"""Heartbeats: which workers are live, and what they are doing.
 
-Nothing depends on them but what people see: work that a dead worker held comes back when its lease runs out.
+They are only for display, and for refusing to delete a crawl that is being worked on. Recovery does not depend
+on them: the work of a dead worker is leased again when its leases expire.
 """
 
 from collections.abc import Sequence
@@ -8,10 +9,8 @@ from collections.abc import Sequence
 import msgspec
 
 from shoal.redis_client import RedisClient
+from shoal.stores.contract.fleet import HEARTBEAT_TTL_S
 from shoal.stores.contract.heartbeat import Heartbeat
-
-TTL = 15.0  # seconds without a sign of life after which a worker is gone
-EVERY = 5.0
 
 
 class Workers:
@@ -22,16 +21,16 @@ class Workers:
 
     async def beat(self, heartbeat: Heartbeat) -> None:
         packed = msgspec.msgpack.encode(heartbeat)
-        key, ttl_ms = self._key(heartbeat.worker), int(TTL * 1000)
+        key, ttl_ms = self._key(heartbeat.worker), int(HEARTBEAT_TTL_S * 1000)
         await self._store.do_always(self._tag, "SET", key, packed, "PX", ttl_ms)
         await self._store.do_always(self._tag, "SADD", self._index, heartbeat.worker)
 
     async def leave(self, worker: str) -> None:
-        """Take a worker off the list at once: it has ended in good order."""
+        """Remove a worker from the list at once: it has ended in good order."""
         await self._store.pipeline(self._tag, [("DEL", self._key(worker)), ("SREM", self._index, worker)])
 
     async def all(self) -> Sequence[Heartbeat]:
-        """List who has given a sign of life lately; the others are struck off."""
+        """Return the latest heartbeat of each live worker, and remove the others from the list."""
         names = sorted(name.decode() for name in await self._store.do(self._tag, "SMEMBERS", self._index))
         if not names:
             return []

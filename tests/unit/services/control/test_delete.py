@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 from tests.unit.services.stores import four_letters
 
-from shoal.engine.outputs import archive_key, rejects_file, sinks_key
+from shoal.engine.outputs import rejects_file
+from shoal.stores.contract.checkpoints import archive_key, sinks_key
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured
 from shoal.services.control.delete import at_work, attends, forgetting
 from shoal.services.inspect.status import status
 from shoal.stores.contract.heartbeat import CrawlActivity, Heartbeat, OutputActivity
-from shoal.stores.folder.directory import StoreBusy, StoreFolder
+from shoal.stores.folder.directory import StoreFolder
+from shoal.stores.contract.store import StoreBusy
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.stores.folder.directory import StoreBusy, StoreFolder, explain
+from shoal.stores.folder.directory import StoreFolder, explain
+from shoal.stores.contract.store import StoreBusy
 
 NOBODY = 65534
 

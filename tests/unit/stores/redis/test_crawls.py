@@ -51,7 +51,7 @@ async def test_every_submission_is_news(store: RedisClient) -> None:
 async def test_a_crawl_can_be_forgotten(store: RedisClient) -> None:
     crawls = Crawls(store)
     await crawls.submit(BOOKS)
-    await crawls.forget("books")
+    await crawls.delete("books")
 
     assert await crawls.get("books") is None
 

@@ -4,7 +4,8 @@ import msgspec
 
 from shoal.redis_client import RedisClient
 from shoal.stores.contract.heartbeat import CrawlActivity, Heartbeat
-from shoal.stores.redis.workers import TTL, Workers
+from shoal.stores.redis.workers import Workers
+from shoal.stores.contract.fleet import HEARTBEAT_TTL_S
 
 ANNA = Heartbeat(
     worker="anna-1",
@@ -35,7 +36,7 @@ async def test_a_worker_that_falls_silent_is_struck_off(store: RedisClient) -> N
     left = await store.do(store.fleet_tag, "PTTL", key)
     await store.do(store.fleet_tag, "PEXPIRE", key, 0)
 
-    assert 0 < left <= TTL * 1000
+    assert 0 < left <= HEARTBEAT_TTL_S * 1000
     assert await workers.all() == []
     assert await store.do(store.fleet_tag, "SCARD", f"{store.fleet_tag}:workers") == 0
 

@@ -1,0 +1,222 @@
+"""The embedded store: a folder with a SQLite frontier and an archive, owned by one process at a time.
+
+Reading needs no ownership and works while a crawl runs.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from shoal.archive.names import file_name
+from shoal.archive.registry import place_in
+from shoal.frontier.results import HostView
+from shoal.frontier.sqlite import SqliteFrontier, SqliteReader
+from shoal.model import crawl_totals as sums
+from shoal.model.errors import Misconfigured, Rejected
+from shoal.sinks.names import shown
+from shoal.sinks.recount import outputs, recount
+from shoal.stores.contract.changes import DirectChanges, StoreChanges
+from shoal.stores.contract.checkpoints import archive_key, rejects_key, sinks_key
+from shoal.stores.contract.crawl_record import CrawlRecord
+from shoal.stores.contract.fleet import Fleet
+from shoal.stores.contract.footprint import CrawlFootprint
+from shoal.stores.contract.heartbeat import Heartbeat
+from shoal.stores.contract.store import Capabilities, OutputProgress, StoreBusy, require_crawl
+from shoal.stores.folder.control_socket import OwnerChanges, ShowHost, accept_commands, send_command
+from shoal.stores.folder.directory import StoreFolder
+from shoal.stores.folder.pages import FolderPages
+
+DURABLE = Capabilities(shared=False, durable=True, page_records=True, hosts_expire=False)
+TEMPORARY = Capabilities(shared=False, durable=False, page_records=True, hosts_expire=False)
+
+
+class FolderStore:
+    """See `Store`."""
+
+    def __init__(
+        self,
+        folder: StoreFolder,
+        reader: SqliteReader | None,
+        *,
+        address: str,
+        capabilities: Capabilities = DURABLE,
+    ) -> None:
+        self.address = address
+        self.capabilities = capabilities
+        self._folder = folder
+        self._reader = reader
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        path: Path,
+        *,
+        address: str = "",
+        create: bool = False,
+        capabilities: Capabilities = DURABLE,
+    ) -> AsyncIterator["FolderStore"]:
+        """Open a folder for reading, without owning it.
+
+        Raise `Misconfigured` if there is no store in it, unless `create` says that `own` is to create it.
+        """
+        folder = StoreFolder(path)
+        async with AsyncExitStack() as stack:
+            reader = None
+            if not create:
+                reader = await stack.enter_async_context(SqliteFrontier.peek(folder.database))
+            yield cls(folder, reader, address=address or str(path), capabilities=capabilities)
+
+    @property
+    def frontier(self) -> SqliteReader:
+        if self._reader is None:
+            raise Misconfigured(f"there is no store at {self.address} yet")
+        return self._reader
+
+    @property
+    def crawls(self) -> "FolderCrawls":
+        return FolderCrawls(self._folder, self.frontier)
+
+    @property
+    def workers(self) -> "FolderOwner":
+        return FolderOwner(self._folder)
+
+    @property
+    def outputs(self) -> "FolderOutputs":
+        return FolderOutputs(self.frontier)
+
+    async def host(self, name: str) -> HostView | None:
+        if self._folder.owner() is not None:
+            return (await send_command(self._folder.path, ShowHost(name))).host
+        return await self.frontier.host(name)
+
+    async def archive_of(self, crawl: str) -> FolderPages:
+        return FolderPages(self.frontier, self._folder, crawl)
+
+    async def repair(self, crawls: Sequence[str]) -> list[str]:
+        return []  # every change of the database is one transaction: no half of one is ever stored
+
+    @asynccontextmanager
+    async def change(self, crawls: Sequence[str] = ()) -> AsyncIterator[StoreChanges]:
+        async with AsyncExitStack() as stack:
+            try:
+                owned = await stack.enter_async_context(self.own())
+            except StoreBusy as error:
+                yield OwnerChanges(self._folder.path, str(error))
+                return
+            for name in crawls:
+                await owned.frontier.open_crawl(name)
+            yield DirectChanges(owned.frontier)
+
+    @asynccontextmanager
+    async def own(self, *, fsync: bool = False) -> AsyncIterator["OwnedFolder"]:
+        with self._folder.owned():
+            async with SqliteFrontier.open(self._folder.database, fsync=fsync) as frontier:
+                self._reader = self._reader or frontier
+                try:
+                    yield OwnedFolder(self._folder, frontier)
+                finally:
+                    self._reader = None if self._reader is frontier else self._reader
+
+    @property
+    def fleet(self) -> Fleet:
+        raise Misconfigured("store: a fleet shares a server: name it by --store redis://HOST, or SHOAL_STORE")
+
+
+class FolderCrawls:
+    """See `StoredCrawls`."""
+
+    def __init__(self, folder: StoreFolder, reader: SqliteReader) -> None:
+        self._folder = folder
+        self._reader = reader
+        self.names = reader.crawls
+        self.audit = reader.audit
+
+    async def record(self, crawl: str) -> CrawlRecord | None:
+        return None  # the command that runs an embedded crawl describes it every time
+
+    async def totals(self, crawl: str) -> sums.CrawlTotals:
+        return sums.CrawlTotals.load(await self._reader.crawl_get(crawl, sums.KEY))
+
+    async def footprint(self, crawl: str) -> CrawlFootprint:
+        require_crawl(crawl, await self.names())
+        if (owner := self._folder.owner()) is not None:
+            raise StoreBusy(f"{self._folder.path} is in use by {owner}")
+        counts = await self._reader.counts(crawl)
+        written = [*outputs(await self._reader.checkpoint(sinks_key(crawl)))]
+        if (rejects := self._folder.rejects_file(crawl)).exists():
+            written.append(str(rejects))
+        return CrawlFootprint(
+            crawl,
+            counts.accepted,
+            counts.open,
+            counts.dead,
+            tuple(map(shown, written)),
+            place_in(self._folder.archive / file_name(crawl)),
+        )
+
+    async def delete(self, crawl: str) -> None:
+        """Delete a crawl in one transaction."""
+        checkpoints = [key(crawl) for key in (sinks_key, rejects_key, archive_key)]
+        with self._folder.owned():
+            async with SqliteFrontier.open(self._folder.database) as frontier:
+                await frontier.drop_crawl(crawl, forget=checkpoints, entirely=True)
+
+
+class FolderOwner:
+    """See `StoreWorkers`."""
+
+    def __init__(self, folder: StoreFolder) -> None:
+        self.owner = folder.owner
+
+    async def all(self) -> Sequence[Heartbeat]:
+        return ()
+
+
+class FolderOutputs:
+    """See `StoredOutputs`."""
+
+    def __init__(self, reader: SqliteReader) -> None:
+        self._reader = reader
+
+    async def progress(self, crawl: str) -> Mapping[str, OutputProgress]:
+        checkpoints = outputs(await self._reader.checkpoint(sinks_key(crawl)))
+        return dict(_count(checkpoints.items()))
+
+    async def rejects(self, crawl: str) -> Mapping[str, OutputProgress]:
+        checkpoints = outputs(await self._reader.checkpoint(rejects_key(crawl)))
+        return dict(_count(checkpoints.items()))
+
+    async def unwritten_pages(self, crawl: str) -> int:
+        return 0  # a page is settled in the same transaction in which its items count as written
+
+
+def _count(checkpoints: Iterable[tuple[str, bytes]]) -> Iterable[tuple[str, OutputProgress]]:
+    for path, checkpoint in checkpoints:
+        try:
+            yield path, OutputProgress(held=recount(path, checkpoint))
+        except Rejected as error:
+            yield path, OutputProgress(problem=str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedFolder:
+    """See `OwnedStore`."""
+
+    folder: StoreFolder
+    frontier: SqliteFrontier
+
+    @property
+    def archive(self) -> Path:
+        return self.folder.archive
+
+    @property
+    def items(self) -> Path:
+        return self.folder.items
+
+    def rejects_file(self, crawl: str) -> Path:
+        return self.folder.rejects_file(crawl)
+
+    def accept_commands(self) -> AbstractAsyncContextManager[None]:
+        return accept_commands(self.folder.path, self.frontier)
