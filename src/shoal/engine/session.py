@@ -28,7 +28,6 @@ from shoal.archive.writer import ArchiveWriter, WriteRules
 from shoal.engine.crawl_options import frontier_options
 from shoal.engine.fetchers import open_crawl_fetcher
 from shoal.engine.outputs import EmbeddedOutputs, rejects_file
-from shoal.stores.contract.checkpoints import archive_key, rejects_key, sinks_key
 from shoal.engine.ownership import Owned
 from shoal.engine.page_quota import EmbeddedPageQuota
 from shoal.engine.pages import Pages
@@ -53,6 +52,7 @@ from shoal.sinks import MultiSink
 from shoal.sinks.names import shown
 from shoal.spider.source import SpiderDescription
 from shoal.spider.spider import listing
+from shoal.stores.contract.checkpoints import archive_key, rejects_key, sinks_key
 from shoal.stores.folder.control_socket import accept_commands
 from shoal.stores.folder.directory import StoreFolder
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MEMORY = "memory:"
 REDIS_SCHEMES = ("redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster")
 _KNOWN = f"a folder, {MEMORY}, {', '.join(REDIS_SCHEMES)}"
-_RAM_FOLDER = "/dev/shm"
+_RAM_FOLDER = "/dev/shm"  # noqa: S108 - files are created in a private folder below it
 
 
 @asynccontextmanager

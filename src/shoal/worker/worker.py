@@ -30,10 +30,10 @@ from shoal.model.errors import Misconfigured
 from shoal.parse.pool import ParsePool
 from shoal.redis_client import RedisClient
 from shoal.stores.contract.crawl_record import CrawlRecord
+from shoal.stores.contract.fleet import HEARTBEAT_EVERY_S
 from shoal.stores.contract.heartbeat import Heartbeat
 from shoal.stores.redis.crawls import Crawls
 from shoal.stores.redis.workers import Workers
-from shoal.stores.contract.fleet import HEARTBEAT_EVERY_S
 from shoal.worker.activity import doing
 from shoal.worker.crawl_session import ROLES, CrawlSession, WorkerContext, WorkerPlan
 from shoal.worker.deliveries import Deliveries

@@ -1,73 +1,66 @@
-"""Steering from outside: pausing crawls, pacing and pausing hosts, whether or not somebody has the store.
+"""Hosts: their state, their pace, pausing them. Works while a crawl runs."""
 
-If nobody has it, it is changed directly, and so is a fleet's, which nobody has; if a crawl has it, that crawl
-is asked (`control`).
-"""
+from collections.abc import Awaitable, Callable
+from functools import partial
 
-from collections.abc import Sequence
-from pathlib import Path
+import msgspec
 
 from shoal.frontier.results import HostView
-from shoal.model.spider_versions import Reparse
-from shoal.stores.access import chosen, open_reader, open_writer
-from shoal.stores.address import is_redis
-from shoal.stores.folder.control_socket import (
-    ClearHost,
-    Command,
-    ControlReply,
-    NoteReparse,
-    PauseCrawl,
-    SetHost,
-    ShowHost,
-    ask,
-    obey,
-)
-from shoal.stores.folder.directory import StoreFolder
-from shoal.stores.contract.store import StoreBusy
+from shoal.model.errors import Misconfigured
+from shoal.stores.contract.changes import StoreChanges
+from shoal.stores.open import open_store
 
-__all__ = ["HostView", "note_reparse", "pause_crawls", "set_host", "show_host"]
+__all__ = ["HostView", "clear_host", "host_json", "set_host", "show_host"]
 
 
-async def show_host(store: str, host: str) -> HostView | None:
-    """Show a host: as its crawl sees it if one runs, else as the store knows it."""
-    folder = StoreFolder(Path(store))
-    if folder.exists and folder.owner() is not None:
-        return (await ask(folder.path, ShowHost(host))).host
-    async with open_reader(store) as reader:
-        return await reader.host(host)
+async def show_host(dsn: str, host: str) -> HostView:
+    """Return a host as its running crawl has it, else as it was stored; raise `Misconfigured` if unknown."""
+    async with open_store(dsn) as store:
+        found = await store.host(host)
+        if found is None:
+            expired = ", or for long" if store.capabilities.hosts_expire else ""
+            raise Misconfigured(f"no crawl of {store.address} has met {host}{expired}")
+        return found
 
 
-async def set_host(store: str, change: SetHost | ClearHost) -> HostView:
-    """Change a host; it need not have been met yet."""
-    async with open_reader(store):  # a store that is not there must not be made
-        [answer] = await _steer(store, [change])
-    assert answer.host is not None
-    return await _with_queue(store, answer.host)
+async def set_host(
+    dsn: str,
+    host: str,
+    *,
+    interval: float | None = None,
+    concurrency: int | None = None,
+    rest_until: float | None = None,
+    paused: bool | None = None,
+) -> HostView:
+    """Change what is given and keep the rest; the host need not be known yet."""
+    return await _change(
+        dsn,
+        host,
+        lambda changes: partial(
+            changes.set_host,
+            interval=interval,
+            concurrency=concurrency,
+            rest_until=rest_until,
+            paused=paused,
+        ),
+    )
 
 
-async def pause_crawls(store: str, crawl: str | None, *, paused: bool) -> list[str]:
-    """Pause or resume one crawl of a store, or all; returns their names."""
-    async with open_reader(store) as reader:
-        names = await chosen(reader, crawl)
-    await _steer(store, [PauseCrawl(name, paused) for name in names])
-    return names
+async def clear_host(dsn: str, host: str) -> HostView:
+    """Remove the pace that was set for a host."""
+    return await _change(dsn, host, lambda changes: changes.clear_host)
 
 
-async def note_reparse(store: str, crawl: str, reparse: Reparse) -> None:
-    """Remember with a crawl that its pages were parsed again into another output."""
-    # A fleet's frontier writes only to crawls that are open; a folder's would load what it has queued.
-    await _steer(store, [NoteReparse(crawl, reparse)], crawls=[crawl] if is_redis(store) else ())
+async def _change(
+    dsn: str, host: str, choose: Callable[[StoreChanges], Callable[[str], Awaitable[HostView]]]
+) -> HostView:
+    async with open_store(dsn) as store:
+        async with store.change() as changes:
+            changed = await choose(changes)(host)
+        # The stored queue: a process that owns the store counts only the crawls that it has open.
+        return await store.frontier.host(host) or changed
 
 
-async def _steer(store: str, commands: Sequence[Command], crawls: Sequence[str] = ()) -> list[ControlReply]:
-    try:
-        async with open_writer(store, crawls) as frontier:
-            return [await obey(frontier, command) for command in commands]
-    except StoreBusy:
-        return [await ask(Path(store), command) for command in commands]
-
-
-async def _with_queue(store: str, host: HostView) -> HostView:
-    """Count what waits there in the data: an owner only counts the crawls that it has open."""
-    async with open_reader(store) as reader:
-        return await reader.host(host.host) or host
+def host_json(host: HostView) -> dict[str, object]:
+    found: dict[str, object] = msgspec.to_builtins(host)
+    return found

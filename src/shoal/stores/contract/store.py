@@ -60,6 +60,9 @@ class StoredCrawls(Protocol):
     async def record(self, crawl: str) -> CrawlRecord | None:
         """Return a crawl as it was submitted; None: it was not, or the store keeps no such records."""
 
+    async def records(self) -> list[CrawlRecord]:
+        """Return all crawls that were submitted."""
+
     async def totals(self, crawl: str) -> CrawlTotals:
         """Return what the crawl has counted besides its requests, over all its workers."""
 

@@ -1,8 +1,8 @@
 """The control socket: the process that owns a folder carries out changes for other processes.
 
-An embedded store has one owner, and only the owner can write to it. While a crawl runs, its process listens on
-a Unix socket in the folder. The set of commands is closed; each is one line of JSON, answered with one line.
-Only the user who owns the folder can connect: the socket has mode 0600, and there is no port.
+An embedded store has one owner, and only the owner can write to it. While a crawl runs, its process listens
+on a Unix socket in the folder. The set of commands is closed; each is one line of JSON, answered with one
+line. Only the user who owns the folder can connect: the socket has mode 0600, and there is no port.
 """
 
 import asyncio

@@ -92,7 +92,7 @@ class StoreFolder:
 
 
 def private_server_in(path: Path) -> Path | None:
-    """Return the data folder of a private server: `path` itself, or its subfolder if only fleets have used it."""
+    """Return the data folder of a private server: `path`, or its subfolder if only fleets have used it."""
     if (path / SERVER_LOG).is_file():
         return path
     server = path / PRIVATE_SERVER

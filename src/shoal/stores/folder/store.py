@@ -136,6 +136,9 @@ class FolderCrawls:
     async def record(self, crawl: str) -> CrawlRecord | None:
         return None  # the command that runs an embedded crawl describes it every time
 
+    async def records(self) -> list[CrawlRecord]:
+        return []
+
     async def totals(self, crawl: str) -> sums.CrawlTotals:
         return sums.CrawlTotals.load(await self._reader.crawl_get(crawl, sums.KEY))
 

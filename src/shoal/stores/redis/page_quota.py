@@ -1,12 +1,12 @@
 """The page quota of a crawl: its limit of pages, shared out among the workers that fetch them.
 
 Each worker has a share: as many pages as it may have in progress at once. A share grows only while the pages
-that the crawl has and the shares of all workers together stay within the limit. So the crawl gets no page more,
-however many workers there are; and no page fewer, because a worker releases what it does not use of its share
-with its next call. The share of a killed worker expires, later than its leases.
+that the crawl has and the shares of all workers together stay within the limit. So the crawl gets no page
+more, however many workers there are; and no page fewer, because a worker releases what it does not use of its
+share with its next call. The share of a killed worker expires, later than its leases.
 
-The pages that a crawl has are counted over all shards, not at one instant. Pages that workers release while the
-count runs may or may not be in it; they are added to it.
+The pages that a crawl has are counted over all shards, not at one instant. Pages that workers release while
+the count runs may or may not be in it; they are added to it.
 """
 
 from collections.abc import Awaitable, Callable

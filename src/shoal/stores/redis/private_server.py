@@ -1,8 +1,8 @@
 """A private Valkey server, for a fleet on one machine: nothing to install, to set up or to secure.
 
 It listens on a socket in its folder and on no port, and only this user can connect. It logs every change to
-the folder, so the next run resumes where this one stopped, even after a kill. Between two runs, a command that
-reads the store starts the server for as long as it reads.
+the folder, so the next run resumes where this one stopped, even after a kill. Between two runs, a command
+that reads the store starts the server for as long as it reads.
 """
 
 import asyncio

@@ -150,6 +150,7 @@ class RedisCrawls:
         self._outputs = RedisOutputs(client)
         self.names = self._frontier.crawls
         self.record = self._records.get
+        self.records = self._records.all
 
     async def totals(self, crawl: str) -> sums.CrawlTotals:
         values = await self._frontier.crawl_values(crawl)

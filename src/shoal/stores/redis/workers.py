@@ -1,7 +1,7 @@
 """Heartbeats: which workers are live, and what they are doing.
 
-They are only for display, and for refusing to delete a crawl that is being worked on. Recovery does not depend
-on them: the work of a dead worker is leased again when its leases expire.
+They are only for display, and for refusing to delete a crawl that is being worked on. Recovery does not
+depend on them: the work of a dead worker is leased again when its leases expire.
 """
 
 from collections.abc import Sequence

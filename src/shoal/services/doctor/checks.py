@@ -1,24 +1,32 @@
-"""The verdicts on what was gathered."""
+"""What is wrong with this machine or a store, and how to fix it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 
 from shoal.model.limits import MIB
-from shoal.services.doctor.facts import PRECAUTIONS, Facts, StoreFacts
-from shoal.stores.contract.checks import Check, Grade, check, least
+from shoal.services.doctor.facts import PRECAUTIONS, Facts, gather
+from shoal.stores.contract.checks import Check, Grade, at_least, check
+from shoal.stores.open import examine_store
+
+__all__ = ["Check", "Grade", "doctor_json", "examine", "judge"]
 
 GIB = 1024 * MIB
-OPEN_FILES = (256, 1024)  # below the first nothing runs well; below the second, many hosts at once do not
+OPEN_FILES = (256, 1024)  # below the first, any crawl is slow; below the second, one of many hosts is
 MEMORY = (256 * MIB, 1 * GIB)  # one parse child may use 512 MiB on a bad page
 DISK = (100 * MIB, 2 * GIB)
 INODES = (100, 10_000)
-WAL = 512 * MIB  # the log is kept to some 64 MiB unless a reader holds it up
-RELEASED = 1_763_000_000.0  # no clock that is right is before this
-SKEW = 120.0  # seconds that a file may seem to come from the future
+RELEASED_AT = 1_763_000_000.0  # a correct clock is later than this
+MAX_SKEW_S = 120.0  # by which a file may be newer than the clock
+
+
+async def examine(dsn: str) -> list[Check]:
+    """Check this machine and a store, which need not exist or respond."""
+    return list(judge(await gather(await examine_store(dsn))))
 
 
 def judge(facts: Facts) -> Iterator[Check]:
-    """Grade every fact; whatever is not fine comes with its fix."""
+    """Grade every fact; a finding that is not OK includes its fix."""
     version = ".".join(map(str, facts.python))
     yield check(
         "python",
@@ -35,23 +43,23 @@ def judge(facts: Facts) -> Iterator[Check]:
     for extra, there in facts.extras.items():
         wanted = "installed" if there else f"not installed; if you want it: pip install 'shoal[{extra}]'"
         yield Check(f"extra {extra}", Grade.OK, wanted)
-    yield least("open files", facts.open_files, OPEN_FILES, f"{facts.open_files:,} allowed", "ulimit -n 4096")
-    yield least(
+    yield at_least("open files", facts.open_files, OPEN_FILES, f"{facts.open_files:,} allowed", "ulimit -n 4096")
+    yield at_least(
         "memory",
         facts.memory_bytes,
         MEMORY,
         f"{facts.memory_bytes / GIB:.1f} GiB available",
-        "end something else, or crawl with fewer parse processes: --procs 1",
+        "end another program, or crawl with fewer parse processes: --procs 1",
     )
-    yield least(
+    yield at_least(
         "disk",
         facts.disk_bytes,
         DISK,
-        f"{facts.disk_bytes / GIB:.1f} GiB free at {facts.store.path}",
-        "make room, or put the store elsewhere: --store FOLDER; archive.keep_days lets old pages go",
+        f"{facts.disk_bytes / GIB:.1f} GiB free at {facts.store.folder}",
+        "free some space, or move the store: --store FOLDER; archive.keep_days deletes old pages",
     )
     if facts.inodes is not None:
-        yield least(
+        yield at_least(
             "inodes",
             facts.inodes,
             INODES,
@@ -59,7 +67,7 @@ def judge(facts: Facts) -> Iterator[Check]:
             "delete small files, or use another disk",
         )
     yield _clock(facts)
-    yield from facts.fleet or _judge_store(facts.store)
+    yield from facts.store.checks
     yield _parsing(facts)
     servers = ", ".join(facts.nameservers)
     yield check(
@@ -73,34 +81,11 @@ def judge(facts: Facts) -> Iterator[Check]:
 def _clock(facts: Facts) -> Check:
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(facts.now))
     fix = "set the clock, and let the system keep it: timedatectl set-ntp true"
-    if facts.now < RELEASED:
+    if facts.now < RELEASED_AT:
         return Check("clock", Grade.FAIL, f"{shown}, which is before this Shoal was made", fix)
-    if facts.store.newest > facts.now + SKEW:
+    if facts.store.last_write > facts.now + MAX_SKEW_S:
         return Check("clock", Grade.WARN, f"{shown}, but the store was written later than that", fix)
     return Check("clock", Grade.OK, shown)
-
-
-def _judge_store(store: StoreFacts) -> Iterator[Check]:
-    if not store.writable:
-        fix = "change its owner or rights, or choose another: --store FOLDER"
-        yield Check("store", Grade.FAIL, f"{store.path} cannot be written", fix)
-    elif not store.exists and not store.problems:
-        yield Check("store", Grade.OK, f"none at {store.path} yet")
-    else:
-        use = f"in use by {store.owner}" if store.owner else "not in use"
-        yield check(
-            "store",
-            store.problems[0] if store.problems else f"{store.path}: {store.crawls} crawls, sound, {use}",
-            bool(store.problems),
-            fix="shoal verify tells more; put a good copy of the store back if it is damaged",
-        )
-    if store.exists:
-        yield check(
-            "store log",
-            f"{store.wal_bytes / MIB:.1f} MiB",
-            warn=store.wal_bytes > WAL,
-            fix="something has been reading the database for long: end it, then crawl on",
-        )
 
 
 def _parsing(facts: Facts) -> Check:
@@ -111,3 +96,8 @@ def _parsing(facts: Facts) -> Check:
         fix = "use a kernel with Landlock (6.12 or newer) and user namespaces, or run trusted spiders only"
         return Check("parsing", Grade.WARN, f"user code is not kept from {', '.join(lacking)}", fix)
     return Check("parsing", Grade.OK, "user code can neither write files nor reach network or processes")
+
+
+def doctor_json(store: str, checks: Sequence[Check]) -> dict[str, object]:
+    failed = any(check.grade is Grade.FAIL for check in checks)
+    return {"ok": not failed, "store": store, "checks": [asdict(check) for check in checks]}
