@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.command import surroundings
 
 from shoal.cli.commands.init import FILES
-from shoal.cli.input.settings_loader import layered
+from shoal.cli.input.settings_loader import merge_layers
 from shoal.cli.main import run
 
 
@@ -38,7 +38,7 @@ def test_the_settings_of_a_new_project_are_valid(tmp_path: Path) -> None:
     assert run(["init"]) == 0
     made = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert made == set(FILES)
-    assert layered({}, environ={}, file=tmp_path / "shoal.toml").settings.crawl.rate == 2.0
+    assert merge_layers({}, environ={}, file=tmp_path / "shoal.toml").settings.crawl.rate == 2.0
 
 
 def test_nothing_is_overwritten_and_then_nothing_is_made(

@@ -68,7 +68,7 @@ async def open_fetcher(
     client = await stack.enter_async_context(HttpClient(resolver, guard, ca_file=ca_file_of(settings.crawl)))
     redirects = RedirectRules(guard, settings.fetch.redirects, settings.links.url_bytes)
     headers = CrawlHeaders(
-        settings.crawl.user_agent,
+        settings.crawl.sent_user_agent,
         settings.crawl.headers,
         hosts={host: block.headers for host, block in settings.hosts.items()},
     )
@@ -76,7 +76,7 @@ async def open_fetcher(
     robots = RobotsPolicy(
         client,
         redirects,
-        token=settings.crawl.user_agent.partition("/")[0] or USER_AGENT_TOKEN,
+        token=settings.crawl.sent_user_agent.partition("/")[0] or USER_AGENT_TOKEN,
         headers=headers.public,
         limits=settings.fetch,
         load=load,

@@ -12,6 +12,7 @@ from shoal.spider.source import SpiderSource
 class SeedList(Protocol):
     """Start URLs that come in pieces, because there may be more than memory holds."""
 
+    first: str  # the first start URL
     new: int  # that the crawl did not know
     known: int
     bad: int  # lines that are no start URLs

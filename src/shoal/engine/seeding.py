@@ -5,17 +5,21 @@ beginning, and what the crawl knows is not added again.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
 from shoal.engine.plan import SeedList, Stop
 from shoal.frontier import Added
+from shoal.model.contact import contact_missing
 from shoal.model.errors import Interrupted, Unavailable
 from shoal.model.request import Link, Request
 from shoal.model.settings import CrawlSettings
 from shoal.model.url import origin_of
 from shoal.spider.source import SpiderDescription
+
+log = logging.getLogger(__name__)
 
 AT_ONCE = 10_000
 
@@ -33,6 +37,18 @@ async def add_given(frontier: SeedFrontier, crawl: str, seeds: Sequence[Request]
         piece = seeds[begin : begin + AT_ONCE]
         new += (await frontier.add(crawl, [Link.to(seed) for seed in piece])).new
     return new
+
+
+def warn_without_contact(
+    crawl: str, settings: CrawlSettings, seeds: Sequence[Request], listed: SeedList | None
+) -> None:
+    """Log a warning if the crawl leaves this network and does not name its operator."""
+    urls = [seed.url for seed in seeds] + ([] if listed is None else [listed.first])
+    if contact_missing(urls, settings):
+        log.warning(
+            "crawl.no_contact",
+            extra={"crawl": crawl, "setting": "crawl.contact", "flag": "--contact URL|E-MAIL"},
+        )
 
 
 def origins_matter(settings: CrawlSettings, spider: SpiderDescription) -> bool:

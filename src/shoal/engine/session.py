@@ -33,7 +33,7 @@ from shoal.engine.page_quota import EmbeddedPageQuota
 from shoal.engine.pages import Pages
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.scope_state import ScopeState
-from shoal.engine.seeding import add_given, add_listed, origins_matter
+from shoal.engine.seeding import add_given, add_listed, origins_matter, warn_without_contact
 from shoal.engine.stations import Stations
 from shoal.fetch.cookies import Cookie, CookieJar
 from shoal.fetch.given_cookies import for_seeds, from_file
@@ -73,6 +73,7 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
         settings = with_wishes(plan.settings, spider, plan.overrides)
         name = plan.name or spider.name
         seeds = seeds_of(plan, spider)
+        warn_without_contact(name, settings.crawl, seeds, plan.listed)
         cookies = cookies_of(settings.crawl, seeds)
         store = stack.enter_context(StoreFolder(Path(settings.store)).owned())
         frontier = await stack.enter_async_context(

@@ -5,6 +5,7 @@ Submitting twice is harmless: seeds that are known are not added again, and the 
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ import msgspec
 from shoal.archive.names import file_name
 from shoal.engine.crawl_options import frontier_options
 from shoal.engine.plan import CrawlPlan, SeedList, Stop
-from shoal.engine.seeding import add_given, add_listed, origins_matter
+from shoal.engine.seeding import add_given, add_listed, origins_matter, warn_without_contact
 from shoal.engine.session import cookies_of, seeds_of, with_wishes
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.given_cookies import for_seeds
@@ -28,7 +29,7 @@ from shoal.model.errors import Misconfigured
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, parse
 from shoal.services.backpressure import Backpressure, BackpressuredFrontier
 from shoal.sinks.names import STDOUT, is_database, shown
 from shoal.sinks.registry import check
@@ -75,6 +76,24 @@ async def submit_known(
     return await _Submission(store, plan, spider, Backpressure(store, stop, full)).make(stop)
 
 
+async def submit_plan(
+    plan: CrawlPlan,
+    stop: Stop,
+    *,
+    full: Callable[[str], None],
+    during: AbstractContextManager[object],
+) -> Submitted:
+    """Submit a crawl to the store of its settings, and return once the store has it on disk.
+
+    `during` is entered after the store has answered and left when the last start URL was submitted.
+    """
+    async with RedisClient.open(parse(plan.settings.store)) as store:
+        with during:
+            submitted = await submit(store, plan, stop, full=full)
+        await store.sync()
+        return submitted
+
+
 class _Submission:
     """One crawl on its way into the store."""
 
@@ -87,6 +106,7 @@ class _Submission:
         self._settings = with_wishes(plan.settings, spider, plan.overrides)
         self._name = plan.name or spider.name
         self._seeds = seeds_of(plan, spider)
+        warn_without_contact(self._name, self._settings.crawl, self._seeds, plan.listed)
         self._origins: set[str] = set()  # of listed seeds
         self._jar = CookieJar()
         self._jar.put(cookies_of(self._settings.crawl, self._seeds), time.time())

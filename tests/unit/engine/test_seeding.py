@@ -31,6 +31,7 @@ class Listed:
     """Pieces of a list; an empty one is a writer who has fallen silent."""
 
     def __init__(self, *pieces: Sequence[str]) -> None:
+        self.first = ""
         self.new = self.known = self.bad = 0
         self.silent = asyncio.Event()
         self._pieces = pieces

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shoal.cli.views.format import count, counted, duration
+from shoal.cli.views.format import count, duration, plural
 
 if TYPE_CHECKING:
     from shoal.services.inspect.fleet_status import Heartbeat, OutputActivity
@@ -116,11 +116,11 @@ def of_hosts(hosts: "Sequence[HostQueue]", now: float) -> Iterator[Bottleneck]:
     for host, why in held[:MOST_NAMED]:
         yield Bottleneck("host", host.host, f"{host.host} {why}; {_wait_there(host.queued)}")
     if (more := len(held) - MOST_NAMED) > 0:
-        yield Bottleneck("host", "", f"and {counted(more, 'more host')} likewise")
+        yield Bottleneck("host", "", f"and {plural(more, 'more host')} likewise")
 
 
 def _wait_there(queued: int) -> str:
-    return f"{counted(queued, 'request')} {'waits' if queued == 1 else 'wait'} there"
+    return f"{plural(queued, 'request')} {'waits' if queued == 1 else 'wait'} there"
 
 
 def _host(host: "HostQueue", now: float) -> str:

@@ -2,8 +2,10 @@
 
 from shoal.model.errors import Misconfigured
 from shoal.sinks.names import name_of
-from shoal.stores.contract.pages import CrawlPages
+from shoal.stores.contract.pages import CrawlPages, PageFilter
 from shoal.stores.contract.store import Store
+
+__all__ = ["PageFilter", "choose_crawl", "refuse_own_output"]
 
 
 async def choose_crawl(store: Store, crawl: str, *, spider: str = "") -> str:

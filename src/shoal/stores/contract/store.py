@@ -33,7 +33,6 @@ class Capabilities:
     shared: bool  # any number of workers may serve its crawls; otherwise one process at a time owns it
     durable: bool  # it outlives the process that opened it
     page_records: bool  # it keeps a record of each finished page, with the number of its items
-    hosts_expire: bool  # it removes the state of hosts that were idle for long
 
 
 class FrontierReader(Protocol):

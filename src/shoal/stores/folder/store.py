@@ -27,8 +27,8 @@ from shoal.stores.folder.control_socket import OwnerChanges, ShowHost, accept_co
 from shoal.stores.folder.directory import StoreFolder
 from shoal.stores.folder.pages import FolderPages
 
-DURABLE = Capabilities(shared=False, durable=True, page_records=True, hosts_expire=False)
-TEMPORARY = Capabilities(shared=False, durable=False, page_records=True, hosts_expire=False)
+DURABLE = Capabilities(shared=False, durable=True, page_records=True)
+TEMPORARY = Capabilities(shared=False, durable=False, page_records=True)
 
 
 class FolderStore:

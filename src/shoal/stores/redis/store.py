@@ -33,7 +33,7 @@ from shoal.stores.redis.page_quota import SharedPageQuota
 from shoal.stores.redis.pages import RedisPages
 from shoal.stores.redis.workers import Workers
 
-CAPABILITIES = Capabilities(shared=True, durable=True, page_records=False, hosts_expire=True)
+CAPABILITIES = Capabilities(shared=True, durable=True, page_records=False)
 RELEASE_TIMEOUT_S = 30.0  # for workers to leave a paused crawl that is being deleted
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shoal.cli.process.log_format import LogFormatter, shown, start_logging
+from shoal.cli.process.log_format import LogFormatter, quote_value, start_logging
 
 
 def line(message: str, **fields: object) -> str:
@@ -27,15 +27,15 @@ def test_a_line_is_time_in_utc_level_event_and_fields(monkeypatch: pytest.Monkey
     "nasty", ["two\nlines", "a b", "a=b", 'quo"te', "\x1b[31mred", "\x9b31m", "bidi\u202e", ""]
 )
 def test_no_value_can_break_the_line_or_steer_the_terminal(nasty: str) -> None:
-    written = shown(nasty)
+    written = quote_value(nasty)
     assert written.startswith('"')
     assert written.endswith('"')
     assert written.isprintable()
 
 
 def test_a_plain_value_is_written_plainly() -> None:
-    assert shown("https://a.test/x?y") == "https://a.test/x?y"
-    assert shown("ünïcode") == "ünïcode"
+    assert quote_value("https://a.test/x?y") == "https://a.test/x?y"
+    assert quote_value("ünïcode") == "ünïcode"
 
 
 @pytest.fixture(autouse=True)

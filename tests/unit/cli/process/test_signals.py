@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from shoal.cli.process.signals import ASKING, stopped_by_signals
+from shoal.cli.process.signals import STOP_SIGNALS, stop_on_signals
 from shoal.engine.plan import Stop
 
 
@@ -14,14 +14,14 @@ async def deliver(number: int, stop: Stop, *, now: bool = False) -> None:
     await (stop.now if now else stop.drain).wait()
 
 
-@pytest.mark.parametrize("number", ASKING)
+@pytest.mark.parametrize("number", STOP_SIGNALS)
 async def test_the_first_signal_drains_and_the_second_stops_and_both_say_how_to_go_on(
     number: signal.Signals,
 ) -> None:
     stop, said = Stop(), list[str]()
     before = signal.getsignal(number)
     try:
-        with stopped_by_signals(stop, said.append, resume="shoal crawl x"):
+        with stop_on_signals(stop, said.append, resume="shoal crawl x"):
             await deliver(number, stop)
             assert not stop.now.is_set()
             await deliver(number, stop, now=True)

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.cli.views.test_summary import LETTER
 
 from shoal.cli.input.confirm import require_yes
-from shoal.cli.views.dead_letters import letter_json, whole_letter
+from shoal.cli.views.dead_letters import letter_details, letter_json
 from shoal.model.errors import Misconfigured
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.request import Request
@@ -30,7 +30,7 @@ FULL = replace(
 
 
 def test_a_letter_is_shown_whole_but_for_secrets() -> None:
-    text = "\n".join(whole_letter(FULL))
+    text = "\n".join(letter_details(FULL))
 
     for expected in ("POST http://a.test/", FULL.trace, '"nobody answers"', "00000000000000ff", "seg at 10"):
         assert expected in text

@@ -1,6 +1,6 @@
 import pytest
 
-from shoal.cli.views.format import by_count, counted, duration, size, sparkline, table
+from shoal.cli.views.format import by_count, duration, plural, size, sparkline, table
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_size_is_shown_in_the_largest_unit_that_fits(number: int, text: str) -
 
 
 def test_a_noun_agrees_with_its_number() -> None:
-    assert [counted(number, "page") for number in (0, 1, 2000)] == ["0 pages", "1 page", "2,000 pages"]
+    assert [plural(number, "page") for number in (0, 1, 2000)] == ["0 pages", "1 page", "2,000 pages"]
 
 
 def test_counts_are_listed_largest_first() -> None:

@@ -7,10 +7,17 @@ from tests.unit.cli.snapshots import BUSY, snapshot, summary
 
 from shoal.cli.commands.status import status_lines
 from shoal.cli.commands.verify import verify_json, verify_lines
-from shoal.cli.process.exit_codes import MEANING, ExitCode, code_of
+from shoal.cli.process.exit_codes import MEANING, ExitCode, exit_code_for
 from shoal.cli.views.dead_letters import letter_json, letter_lines
 from shoal.cli.views.output import ClosedPipe
-from shoal.cli.views.summary import again, exit_of, opening_lines, shortcoming, summary_json, summary_lines
+from shoal.cli.views.summary import (
+    exit_of,
+    failure_reason,
+    opening_lines,
+    resume_command,
+    summary_json,
+    summary_lines,
+)
 from shoal.engine.snapshot import Ending, Opening
 from shoal.model.errors import Misconfigured, Rejected, ShoalError, Unavailable
 from shoal.model.failure import FailureClass
@@ -23,7 +30,7 @@ NO_PAGE = snapshot(pages=0, counts={"done": 0, "dead": 1})
 
 
 def test_the_summary_says_what_was_done_where_it_is_and_what_to_try_next() -> None:
-    text = "\n".join(summary_lines(summary(dead_by_class={"timeout": 3}), again="shoal crawl x"))
+    text = "\n".join(summary_lines(summary(dead_by_class={"timeout": 3}), resume="shoal crawl x"))
 
     for expected in (
         "Finished: 1,234 pages and 1,100 items in 1m 12s (17.1 pages/s, 48.2 MB)",
@@ -47,7 +54,7 @@ def test_the_summary_says_what_was_done_where_it_is_and_what_to_try_next() -> No
     ],
 )
 def test_every_ending_names_the_next_step(ending: Ending, headline: str, following: str) -> None:
-    first, *_, last = summary_lines(summary(ending), again="shoal crawl x")
+    first, *_, last = summary_lines(summary(ending), resume="shoal crawl x")
     assert first.startswith(headline)
     assert last.startswith("Next: ")
     assert following in last
@@ -87,7 +94,7 @@ def test_programs_get_the_same_figures() -> None:
 
 def test_the_command_to_go_on_with_does_not_start_afresh_and_holds_no_password() -> None:
     typed = ["crawl", "my spider.py", "--fresh", "--store", "redis://user:secret@host/0"]
-    assert again(typed) == "shoal crawl 'my spider.py' --store 'redis://***@host/0'"
+    assert resume_command(typed) == "shoal crawl 'my spider.py' --store 'redis://***@host/0'"
 
 
 def opening(*, resumed: bool) -> Opening:
@@ -121,24 +128,24 @@ LETTER = DeadLetter(
 
 
 def test_a_crawl_without_a_page_says_why() -> None:
-    told = shortcoming(summary(snapshot=NO_PAGE), [LETTER])
+    told = failure_reason(summary(snapshot=NO_PAGE), [LETTER])
     assert told == "not a single page: http://a.test/: connect: nobody answers"
 
 
 def test_a_crawl_whose_pages_are_gone_or_forbidden_says_so() -> None:
     nothing = snapshot(counts={"done": 0, "gone": 1, "filtered": 3, "dead": 0})
-    assert shortcoming(summary(snapshot=nothing), []) == "not a single page: filtered 3, gone 1"
+    assert failure_reason(summary(snapshot=nothing), []) == "not a single page: filtered 3, gone 1"
 
 
 def test_too_many_dead_letters_are_counted_by_class() -> None:
     given_up = summary(dead_by_class={"dns": 1, "timeout": 2}, max_dead_exceeded=True)
-    told = shortcoming(given_up, [])
+    told = failure_reason(given_up, [])
     assert told == "3 requests given up, more than --max-dead allows: timeout 2, dns 1"
 
 
 def test_there_is_nothing_to_say_of_a_good_crawl_or_one_that_goes_on_later() -> None:
-    assert shortcoming(summary(), []) == ""
-    assert shortcoming(summary(Ending.INTERRUPTED, snapshot=NO_PAGE), [LETTER]) == ""
+    assert failure_reason(summary(), []) == ""
+    assert failure_reason(summary(Ending.INTERRUPTED, snapshot=NO_PAGE), [LETTER]) == ""
 
 
 def test_dead_letters_are_shown_with_time_class_place_and_reason() -> None:
@@ -198,7 +205,7 @@ def test_a_verified_store_says_so_and_problems_are_listed() -> None:
     ],
 )
 def test_an_error_has_the_code_of_its_family(error: ShoalError, code: int) -> None:
-    assert code_of(error) == code
+    assert exit_code_for(error) == code
 
 
 def test_every_code_has_a_meaning() -> None:

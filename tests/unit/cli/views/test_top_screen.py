@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from shoal.cli.views.top_screen import TopScreen, shares
+from shoal.cli.views.top_screen import TopScreen, share_lines
 from shoal.frontier.results import STATES, HostQueue
 from shoal.services.inspect.monitor import Overview
 from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus
@@ -113,7 +113,7 @@ def test_a_host_says_why_it_is_slow_and_the_heading_how_many_are_held_up() -> No
     [([3, 0, 2], 20, [3, 0, 2]), ([30, 2, 30], 20, [9, 2, 9]), ([1, 1, 1], 2, [1, 1, 0]), ([5], 0, [0])],
 )
 def test_lines_are_shared_out_evenly(wanted: list[int], room: int, given: list[int]) -> None:
-    assert shares(wanted, room) == given
+    assert share_lines(wanted, room) == given
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

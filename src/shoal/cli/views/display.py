@@ -1,4 +1,4 @@
-"""How a running crawl is shown: a live picture on a terminal, log lines elsewhere, or nothing."""
+"""The display of a running crawl: a live screen on a terminal, log lines elsewhere, or nothing."""
 
 import logging
 import sys
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from shoal.engine.snapshot import Snapshot
+from shoal.services.crawl import Snapshot
 
 if TYPE_CHECKING:
     from shoal.cli.views.crawl_screen import Screen
@@ -15,20 +15,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("shoal.progress")
 
-REFRESH = 0.2  # seconds between two pictures, at least
-LINE_EVERY = 5.0  # seconds between two log lines
+MIN_REFRESH_S = 0.2
+LOG_EVERY_S = 5.0
 
 
-class Watch(Protocol):
-    """What the crawl command needs of a display. Nothing here raises if the terminal or pipe has gone away:
-    `lost` is told, again and again."""
+class Display(Protocol):
+    """What the crawl command needs of a display.
+
+    Nothing here raises if the terminal or pipe was closed; each failed write calls `lost`.
+    """
 
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
     def show(self, snapshot: Snapshot) -> None: ...
-    def say(self, text: str) -> None: ...
+    def message(self, text: str) -> None: ...
 
 
 class NoDisplay:
@@ -43,25 +45,25 @@ class NoDisplay:
     def show(self, now: Any) -> None:
         return
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         return
 
 
 class LogLines(NoDisplay):
-    """Logs progress every few seconds of the crawl's own time."""
+    """Logs progress every few seconds of the crawl's elapsed time."""
 
     def __init__(self, lost: Callable[[], None]) -> None:
-        self._due = LINE_EVERY
+        self._due = LOG_EVERY_S
         self._lost = lost
 
     def show(self, snapshot: Snapshot) -> None:
         from shoal.cli.views.crawl_screen import progress_fields
 
         if snapshot.elapsed >= self._due:
-            self._due = snapshot.elapsed + LINE_EVERY
+            self._due = snapshot.elapsed + LOG_EVERY_S
             log.info("crawl.progress", extra=progress_fields(snapshot))
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         try:
             print(f"shoal: {text}", file=sys.stderr, flush=True)
         except OSError:
@@ -69,7 +71,7 @@ class LogLines(NoDisplay):
 
 
 class LiveScreen:
-    """Keeps a picture of the crawl at the bottom of the terminal; what is said scrolls away above it."""
+    """Keeps the screen of a crawl at the bottom of the terminal; messages scroll above it."""
 
     def __init__(self, lost: Callable[[], None], screen: "Screen | TopScreen") -> None:
         from rich.console import Console
@@ -77,7 +79,7 @@ class LiveScreen:
 
         self._console = Console(stderr=True, highlight=False)
         self._screen = screen
-        # Transient: the summary takes its place at the end.
+        # Transient: the summary replaces it at the end.
         self._live = Live(self._screen, console=self._console, auto_refresh=False, transient=True)
         self._size = self._console.size
         self._drawn = 0.0
@@ -96,7 +98,7 @@ class LiveScreen:
     def show(self, now: Any) -> None:
         self._screen.show(now)
         now = time.monotonic()
-        if now - self._drawn < REFRESH:
+        if now - self._drawn < MIN_REFRESH_S:
             return
         self._drawn = now
         try:
@@ -105,23 +107,23 @@ class LiveScreen:
         except OSError:
             self._lost()
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         try:
             self._console.print(f"shoal: {text}", markup=False, soft_wrap=True)
         except OSError:
             self._lost()
 
     def _fit(self) -> None:
-        """Start on a clean window after a resize: the old lines have wrapped and cannot be found again."""
+        """Clear the window after a resize: the old lines have wrapped and cannot be overwritten."""
         if self._console.size != self._size:
             self._size = self._console.size
             self._console.clear()
 
 
-def choose_watch(
+def choose_display(
     *, silent: bool, terminal: bool, environ: Mapping[str, str], lost: Callable[[], None]
-) -> Watch:
-    """Pick the display that the surroundings can show."""
+) -> Display:
+    """Return the display that the terminal can show."""
     if silent:
         return NoDisplay()
     if terminal and can_draw(environ):
@@ -132,9 +134,9 @@ def choose_watch(
 
 
 def can_draw(environ: Mapping[str, str]) -> bool:
-    """Say whether the terminal that these variables tell of can show a picture."""
-    # The picture needs a terminal that moves the cursor and a locale that has its characters. Python reports
-    # UTF-8 even where the locale is C, so the variables are asked instead.
+    """Return whether the terminal that these variables describe can show a screen."""
+    # The screen needs a terminal that moves the cursor and a locale that has its characters. Python reports
+    # UTF-8 even where the locale is C, so the variables decide.
     locale = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or "C"
     moves = environ.get("TERM", "") not in ("", "dumb", "unknown")
     return moves and "utf" in locale.lower()

@@ -7,13 +7,13 @@ import pytest
 from tests.unit.cli.snapshots import snapshot
 
 from shoal.cli.views.crawl_screen import Screen
-from shoal.cli.views.watch import LiveScreen, LogLines, NoDisplay, Watch, choose_watch
+from shoal.cli.views.display import Display, LiveScreen, LogLines, NoDisplay, choose_display
 
 UTF8 = {"TERM": "xterm", "LANG": "en_GB.UTF-8"}
 
 
-def chosen(*, silent: bool = False, terminal: bool = True, environ: dict[str, str] = UTF8) -> type[Watch]:
-    return type(choose_watch(silent=silent, terminal=terminal, environ=environ, lost=lambda: None))
+def chosen(*, silent: bool = False, terminal: bool = True, environ: dict[str, str] = UTF8) -> type[Display]:
+    return type(choose_display(silent=silent, terminal=terminal, environ=environ, lost=lambda: None))
 
 
 def test_a_terminal_gets_the_picture() -> None:
