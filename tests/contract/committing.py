@@ -28,8 +28,8 @@ def number_of(lease: Lease) -> int:
 
 async def work(path: Path, rng: random.Random) -> None:
     async with SqliteFrontier.open(path, sweep_every=100) as frontier:
-        await frontier.open_crawl("c", pace=UNLIMITED, max_crashes=1000)
-        numbers = itertools.count((await frontier.counts("c")).accepted)
+        await frontier.crawls.open("c", pace=UNLIMITED, max_crashes=1000)
+        numbers = itertools.count((await frontier.reader.counts("c")).accepted)
         while True:
             first = [next(numbers) for _ in range(20)]
             await frontier.add("c", [link(str(number), host=f"{number % 5}.test") for number in first])

@@ -18,14 +18,14 @@ async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     """One backend, whose accounts every test has to leave in order."""
     async with BACKENDS[request.param](tmp_path) as opened:
         yield opened
-        for crawl in await opened.frontier.crawls():
-            assert (await opened.frontier.audit(crawl)).problems == []
-            counts = await opened.frontier.counts(crawl)
+        for crawl in await opened.frontier.reader.crawls():
+            assert (await opened.frontier.reader.audit(crawl)).problems == []
+            counts = await opened.frontier.reader.counts(crawl)
             assert counts.accepted == sum(counts.by_state().values())
 
 
 @pytest.fixture
 async def frontier(bench: Bench) -> AnyFrontier:
     """A frontier with one open crawl, `c`, that no host slows down."""
-    await bench.frontier.open_crawl("c", pace=UNLIMITED)
+    await bench.frontier.crawls.open("c", pace=UNLIMITED)
     return bench.frontier

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from tests.contract.clock import START, ManualClock
 from tests.contract.redis_frontiers import redis_bench
+from tests.model import MemoryFrontier
 
-from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.failure import Failure, FailureClass
@@ -140,5 +140,5 @@ async def settle(
 
 async def states(frontier: AnyFrontier, crawl: str = "c") -> dict[str, int]:
     """Name only the states that something is in."""
-    counts = await frontier.counts(crawl)
+    counts = await frontier.reader.counts(crawl)
     return {state: count for state, count in counts.by_state().items() if count}

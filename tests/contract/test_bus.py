@@ -113,7 +113,7 @@ BACKENDS: dict[str, Callable[[Path], AbstractAsyncContextManager[Bench]]] = {
 @pytest.fixture(params=BACKENDS)
 async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
     async with BACKENDS[request.param](tmp_path) as opened:
-        await opened.frontier.open_crawl("c", pace=UNLIMITED)
+        await opened.frontier.crawls.open("c", pace=UNLIMITED)
         yield opened
 
 
@@ -164,7 +164,7 @@ async def test_a_page_that_is_acknowledged_and_done_never_comes_again(bench: Ben
         await bus.done(found)  # saying it again changes nothing
         assert await bus.deliver(limit=10, wait=DEADLINE * 2) == []
 
-    assert (await bench.frontier.counts("c")).done == 2
+    assert (await bench.frontier.reader.counts("c")).done == 2
 
 
 async def test_lag_is_what_waits_and_what_is_being_parsed(bench: Bench) -> None:
@@ -236,7 +236,7 @@ async def test_of_two_consumers_with_one_page_only_one_is_heard(bench: Bench) ->
         await slow.done([lost])
         assert await heir.deliver(limit=1, wait=DEADLINE * 2) == []
 
-    assert (await bench.frontier.counts("c")).done == 1
+    assert (await bench.frontier.reader.counts("c")).done == 1
 
 
 async def test_a_page_that_is_released_comes_again_without_a_strike(bench: Bench) -> None:
@@ -285,8 +285,8 @@ async def test_pages_of_a_crawl_that_was_dropped_go_away(bench: Bench) -> None:
     async with bench.consumer("w") as bus:
         found = await collect(bus, 1)
         async with RedisClient.open(str(bench.store.dsn)) as store:
-            await RedisFrontier(store).drop_crawl("c")
-        await bench.frontier.open_crawl("d", pace=UNLIMITED)
+            await RedisFrontier(store).crawls.delete("c")
+        await bench.frontier.crawls.open("d", pace=UNLIMITED)
         async with asyncio.timeout(PATIENCE):
             while found:  # again, if all this took longer than a page may be silent; not for ever
                 await bus.done(found)
@@ -315,7 +315,7 @@ async def test_a_server_that_is_killed_and_started_again_still_delivers_everythi
 
 async def test_a_consumer_leaves_a_queue_whose_server_is_gone(tmp_path: Path) -> None:
     async with on_nats(tmp_path) as bench:
-        await bench.frontier.open_crawl("c", pace=UNLIMITED)
+        await bench.frontier.crawls.open("c", pace=UNLIMITED)
         async with bench.consumer("w") as bus:
             await bench.announce("a", "b")
             [given_back, kept] = await collect(bus, 2)
@@ -334,7 +334,7 @@ async def test_what_a_queue_has_lost_is_announced_again(loss: str, tmp_path: Pat
     paths = {f"p{number}" for number in range(40)}
     async with on_nats(tmp_path) as bench:
         assert isinstance(bench.server, NatsServer)
-        await bench.frontier.open_crawl("c", pace=UNLIMITED)
+        await bench.frontier.crawls.open("c", pace=UNLIMITED)
         async with bench.consumer("w") as bus:
             await bench.announce(*paths)
             lost = await collect(bus, 20)
@@ -360,7 +360,7 @@ async def test_what_a_queue_has_lost_is_announced_again(loss: str, tmp_path: Pat
                     await bus.done(found)
                     left -= set(again)
         assert sorted(again) == sorted(paths - {path_of(done)})  # each of them once
-        assert (await bench.frontier.counts("c")).parsing == 0
+        assert (await bench.frontier.reader.counts("c")).parsing == 0
 
 
 async def test_pages_of_a_process_that_is_killed_are_parsed_by_another(bench: Bench) -> None:
@@ -390,7 +390,7 @@ async def test_names_of_consumers_that_were_killed_are_forgotten_when_they_have_
 ) -> None:
     async with server(tmp_path) as started, RedisClient.open(started.dsn) as store:
         bench = Bench(store, RedisFrontier(store), "", started, exact=True)
-        await bench.frontier.open_crawl("c", pace=UNLIMITED)
+        await bench.frontier.crawls.open("c", pace=UNLIMITED)
 
         async def names() -> set[str]:
             found: set[str] = set()
@@ -420,7 +420,7 @@ async def test_names_of_consumers_that_were_killed_are_forgotten_when_they_have_
 
 async def test_a_consumer_that_has_pages_is_not_forgotten_however_silent_it_is(tmp_path: Path) -> None:
     async with on_streams(tmp_path) as bench:
-        await bench.frontier.open_crawl("c", pace=UNLIMITED)
+        await bench.frontier.crawls.open("c", pace=UNLIMITED)
         await bench.announce("a")
         holder = RedisBus(bench.store, consumer="holder")
         [held] = await collect(holder, 1)
@@ -458,7 +458,7 @@ async def test_a_cluster_delivers_all_the_same(tmp_path: Path) -> None:
     names = [f"p{n}" for n in range(20)]
     async with cluster(tmp_path) as servers, RedisClient.open(servers.dsn) as store:
         bench = Bench(store, RedisFrontier(store), "", servers.servers[0], exact=True)
-        await bench.frontier.open_crawl("c", pace=UNLIMITED)
+        await bench.frontier.crawls.open("c", pace=UNLIMITED)
         await bench.announce(*names)
         parsed: list[str] = []
         async with bench.consumer("dead") as lost:

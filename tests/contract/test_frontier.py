@@ -42,7 +42,7 @@ async def test_a_link_is_accepted_once(frontier: AnyFrontier) -> None:
 
     assert (first.new, first.duplicate) == (2, 1)
     assert (again.new, again.duplicate) == (1, 1)
-    counts = await frontier.counts("c")
+    counts = await frontier.reader.counts("c")
     assert (counts.accepted, counts.duplicate, counts.waiting) == (3, 2, 3)
     assert paths(await taken(frontier)) == ["a.test/1", "a.test/2", "a.test/3"]
 
@@ -58,23 +58,23 @@ async def test_repeating_an_add_changes_nothing(frontier: AnyFrontier) -> None:
 
 
 async def test_a_host_brings_no_more_than_its_budget_and_what_is_beyond_is_counted(bench: Bench) -> None:
-    await bench.frontier.open_crawl("c", pace=UNLIMITED, host_budget=2)
+    await bench.frontier.crawls.open("c", pace=UNLIMITED, host_budget=2)
     await bench.frontier.add("c", [link("1"), link("1"), link("2"), link("3")])
     await bench.kill()
-    await bench.frontier.open_crawl("c")
+    await bench.frontier.crawls.open("c")
     after = await bench.frontier.add("c", [link("1"), link("3"), link("1", host="b.test")])
 
     assert (after.new, after.duplicate) == (1, 1)
-    counts = await bench.frontier.counts("c")
+    counts = await bench.frontier.reader.counts("c")
     assert (counts.accepted, counts.duplicate, counts.over_budget) == (3, 2, 2)
     assert sorted(paths(await taken(bench.frontier))) == ["a.test/1", "a.test/2", "b.test/1"]
 
-    await bench.frontier.open_crawl("c", host_budget=0)
+    await bench.frontier.crawls.open("c", host_budget=0)
     assert (await bench.frontier.add("c", [link("3"), link("4")])).new == 2
 
 
 async def test_crawls_see_for_themselves(frontier: AnyFrontier) -> None:
-    await frontier.open_crawl("other", pace=UNLIMITED)
+    await frontier.crawls.open("other", pace=UNLIMITED)
     await frontier.add("c", [link("1")])
 
     assert (await frontier.add("other", [link("1")])).new == 1
@@ -85,14 +85,14 @@ async def test_a_crawl_has_to_be_opened(bench: Bench) -> None:
     with pytest.raises(Misconfigured, match="nope"):
         await bench.frontier.add("nope", [link("1")])
     with pytest.raises(Misconfigured, match="nope"):
-        await bench.frontier.counts("nope")
+        await bench.frontier.reader.counts("nope")
 
 
 async def test_opening_says_whether_the_crawl_is_new(bench: Bench) -> None:
-    assert not (await bench.frontier.open_crawl("c", state={"version": b"1"})).resumed
-    assert (await bench.frontier.open_crawl("c", state={"version": b"2"})).resumed
-    assert await bench.frontier.crawl_get("c", "version") == b"1"
-    assert await bench.frontier.crawls() == ["c"]
+    assert not (await bench.frontier.crawls.open("c", state={"version": b"1"})).resumed
+    assert (await bench.frontier.crawls.open("c", state={"version": b"2"})).resumed
+    assert await bench.frontier.reader.value("c", "version") == b"1"
+    assert await bench.frontier.reader.crawls() == ["c"]
 
 
 # --- which goes next -----------------------------------------------------------------------------
@@ -128,7 +128,7 @@ async def test_hosts_of_one_priority_take_turns(frontier: AnyFrontier) -> None:
 
 async def test_a_host_with_the_best_links_does_not_starve_the_others(bench: Bench) -> None:
     frontier = bench.frontier
-    await frontier.open_crawl("c", pace=Pace(interval=1.0, burst=1, concurrency=10))
+    await frontier.crawls.open("c", pace=Pace(interval=1.0, burst=1, concurrency=10))
     await frontier.add("c", [link(str(number), host="big.test", priority=1) for number in range(200)])
     for host in range(30):
         await frontier.add("c", [link(str(number), host=f"{host}.test", priority=9) for number in range(9)])
@@ -146,8 +146,8 @@ async def test_a_host_with_the_best_links_does_not_starve_the_others(bench: Benc
 async def test_of_two_hosts_the_one_goes_first_that_could_have_gone_for_longer(
     frontier: AnyFrontier, bench: Bench
 ) -> None:
-    await frontier.host_set("slow.test", interval=10.0)
-    await frontier.host_set("quick.test", interval=1.0)
+    await frontier.hosts.set("slow.test", interval=10.0)
+    await frontier.hosts.set("quick.test", interval=1.0)
     for number in range(2):
         await frontier.add("c", [link(str(number), host=host) for host in ("slow.test", "quick.test")])
     assert paths(await taken(frontier)) == ["slow.test/0", "quick.test/0"]
@@ -158,8 +158,8 @@ async def test_of_two_hosts_the_one_goes_first_that_could_have_gone_for_longer(
 
 
 async def test_crawls_take_turns_on_a_host(frontier: AnyFrontier, bench: Bench) -> None:
-    await frontier.open_crawl("d", pace=UNLIMITED)
-    await frontier.host_set("a.test", interval=1.0)
+    await frontier.crawls.open("d", pace=UNLIMITED)
+    await frontier.hosts.set("a.test", interval=1.0)
     for crawl in ("c", "d"):
         await frontier.add(crawl, [link(f"{crawl}{number}") for number in range(3)])
 
@@ -225,7 +225,7 @@ async def test_a_worker_gets_only_what_its_pools_may_take(frontier: AnyFrontier)
 
 
 async def test_a_worker_may_ask_for_some_crawls_only(frontier: AnyFrontier) -> None:
-    await frontier.open_crawl("d", pace=UNLIMITED)
+    await frontier.crawls.open("d", pace=UNLIMITED)
     await frontier.add("c", [link("1")])
     await frontier.add("d", [link("2")])
 
@@ -236,24 +236,24 @@ async def test_a_worker_may_ask_for_some_crawls_only(frontier: AnyFrontier) -> N
 async def test_a_crawl_that_is_not_open_can_be_paused(bench: Bench, frontier: AnyFrontier) -> None:
     await frontier.add("c", [link("1")])
     await bench.kill()
-    await bench.frontier.pause("c")
-    assert await bench.frontier.paused("c")
+    await bench.frontier.crawls.pause("c")
+    assert await bench.frontier.reader.paused("c")
 
-    await bench.frontier.open_crawl("c")
+    await bench.frontier.crawls.open("c")
     assert await taken(bench.frontier) == []
-    await bench.frontier.resume("c")
-    assert not await bench.frontier.paused("c")
+    await bench.frontier.crawls.resume("c")
+    assert not await bench.frontier.reader.paused("c")
     assert paths(await taken(bench.frontier)) == ["a.test/1"]
 
 
 async def test_a_paused_crawl_is_left_alone(bench: Bench, frontier: AnyFrontier) -> None:
     await frontier.add("c", [link("1")])
-    await frontier.pause("c")
+    await frontier.crawls.pause("c")
     assert await frontier.lease(holder="w", limit=1, ttl=60.0) == Grant([], math.inf)
     await bench.kill()
-    await bench.frontier.open_crawl("c")
+    await bench.frontier.crawls.open("c")
     assert await taken(bench.frontier) == []
-    await bench.frontier.resume("c")
+    await bench.frontier.crawls.resume("c")
     assert paths(await taken(bench.frontier)) == ["a.test/1"]
 
 
@@ -299,7 +299,7 @@ async def test_what_has_ended_is_never_handed_out_again(bench: Bench, frontier: 
 
     assert await frontier.lease(holder="w", limit=9, ttl=60.0) == Grant([], math.inf)
     await bench.kill()
-    await bench.frontier.open_crawl("c")
+    await bench.frontier.crawls.open("c")
     assert await taken(bench.frontier) == []
 
 
@@ -347,7 +347,7 @@ async def test_a_settlement_is_accepted_once(frontier: AnyFrontier) -> None:
     assert not frontier.holds(lease)
     assert (twice.stale, late.stale) == ([lease], [lease])
     assert await states(frontier) == {"done": 1}
-    assert (await frontier.counts("c")).accepted == 1  # a refused settlement brings no links
+    assert (await frontier.reader.counts("c")).accepted == 1  # a refused settlement brings no links
 
 
 async def test_a_batch_can_be_settled_piece_by_piece(frontier: AnyFrontier) -> None:
@@ -375,7 +375,7 @@ async def test_a_released_request_loses_nothing(frontier: AnyFrontier) -> None:
 
 async def test_a_request_that_never_left_gives_its_turn_back(bench: Bench) -> None:
     frontier = bench.frontier
-    await frontier.open_crawl("c", pace=Pace(interval=10.0, burst=2, concurrency=10))
+    await frontier.crawls.open("c", pace=Pace(interval=10.0, burst=2, concurrency=10))
     await frontier.add("c", [link(str(number)) for number in range(4)])
     first, second = await taken(frontier)
     await settle(frontier, first, Filtered(FailureClass.ROBOTS), sent=False)
@@ -387,7 +387,7 @@ async def test_a_request_that_never_left_gives_its_turn_back(bench: Bench) -> No
 
 async def test_a_turn_is_not_given_back_once_a_later_one_was_taken(bench: Bench) -> None:
     frontier, clock = bench.frontier, bench.clock
-    await frontier.open_crawl("c", pace=Pace(interval=10.0, burst=1, concurrency=10))
+    await frontier.crawls.open("c", pace=Pace(interval=10.0, burst=1, concurrency=10))
     await frontier.add("c", [link(str(number)) for number in range(4)])
     [first] = await taken(frontier)
     clock.advance(10.0)
@@ -411,17 +411,17 @@ async def test_one_commit_settles_acknowledges_and_records(bench: Bench, frontie
     assert (committed.new, committed.duplicate) == (2, 1)
     assert await states(frontier) == {"waiting": 2, "done": 2}
     await bench.kill()
-    assert await bench.frontier.checkpoint("items.jsonl") == b"42"
-    assert await bench.frontier.checkpoint("other") is None
-    assert await bench.frontier.crawl_get("c", "cookies") == b"{}"
-    assert await bench.frontier.crawl_get("c", "other") is None
+    assert await bench.frontier.reader.checkpoint("items.jsonl") == b"42"
+    assert await bench.frontier.reader.checkpoint("other") is None
+    assert await bench.frontier.reader.value("c", "cookies") == b"{}"
+    assert await bench.frontier.reader.value("c", "other") is None
 
 
 async def test_values_of_a_crawl_can_be_replaced(frontier: AnyFrontier) -> None:
-    await frontier.crawl_set("c", "spider", b"1")
-    await frontier.crawl_set("c", "spider", b"2")
+    await frontier.crawls.set_value("c", "spider", b"1")
+    await frontier.crawls.set_value("c", "spider", b"2")
 
-    assert await frontier.crawl_get("c", "spider") == b"2"
+    assert await frontier.reader.value("c", "spider") == b"2"
 
 
 # --- retries -------------------------------------------------------------------------------------
@@ -439,7 +439,7 @@ async def test_a_retry_waits_for_its_delay_and_counts_attempts(bench: Bench, fro
     [again] = await taken(frontier)
     assert (again.attempt, again.rests, again.crashes) == (2, 0, 0)
     assert again.token != lease.token
-    assert (await frontier.counts("c")).retries == 1
+    assert (await frontier.reader.counts("c")).retries == 1
 
 
 async def test_each_attempt_costs_one_priority_class(bench: Bench, frontier: AnyFrontier) -> None:
@@ -474,7 +474,7 @@ async def test_a_rest_survives_a_restart_and_is_never_cut_short(bench: Bench, fr
     await settle(frontier, first, Retry(busy, delay=50.0, charged=False, rest=50.0))
     await settle(frontier, second, Retry(busy, delay=20.0, charged=False, rest=20.0))
     await bench.kill()
-    await bench.frontier.open_crawl("c")
+    await bench.frontier.crawls.open("c")
 
     bench.clock.advance(49.0)
     assert await taken(bench.frontier) == []
@@ -487,7 +487,7 @@ async def test_a_delay_survives_a_restart(bench: Bench, frontier: AnyFrontier) -
     [lease] = await taken(frontier)
     await settle(frontier, lease, Retry(TIMEOUT, delay=4.0))
     await bench.kill()
-    await bench.frontier.open_crawl("c")
+    await bench.frontier.crawls.open("c")
 
     assert await states(bench.frontier) == {"delayed": 1}
     bench.clock.advance(4.0)

@@ -44,7 +44,7 @@ async def test_a_dead_letter_tells_everything(bench: Bench, frontier: AnyFrontie
     bench.clock.advance(1.0)
     await settle(frontier, lease, Dead(BLOCKED))
 
-    [letter] = [letter async for letter in frontier.dead_letters("c")]
+    [letter] = [letter async for letter in frontier.reader.dead_letters("c")]
     assert (letter.crawl, letter.host, letter.request) == ("c", "a.test", lease.request)
     assert (letter.kind, letter.reason, letter.status) == (FailureClass.IP_BLOCKED, "403", 403)
     assert (letter.attempts, letter.crashes, letter.holder, letter.page) == (2, 0, "w2", None)
@@ -59,13 +59,13 @@ async def test_dead_letters_can_be_chosen_and_come_latest_first(bench: Bench, fr
         await settle(frontier, lease, Dead(TIMEOUT if number < 300 else BLOCKED))
         bench.clock.advance(0.5)
 
-    everything = [letter async for letter in frontier.dead_letters("c")]
+    everything = [letter async for letter in frontier.reader.dead_letters("c")]
     assert [letter.fingerprint for letter in everything] == [lease.fingerprint for lease in reversed(leases)]
-    chosen = frontier.dead_letters("c", kinds=[FailureClass.TIMEOUT], host="1.test", limit=3)
+    chosen = frontier.reader.dead_letters("c", classes=[FailureClass.TIMEOUT], host="1.test", limit=3)
     assert [letter.request.url async for letter in chosen] == [
         f"https://1.test/{number}" for number in (299, 297, 295)
     ]
-    assert (await frontier.counts("c")).dead_by_class == {"timeout": 300, "ip_blocked": 300}
+    assert (await frontier.reader.counts("c")).dead_by_class == {"timeout": 300, "ip_blocked": 300}
 
 
 async def test_replayed_letters_wait_with_a_clean_slate(bench: Bench, frontier: AnyFrontier) -> None:
@@ -76,19 +76,19 @@ async def test_replayed_letters_wait_with_a_clean_slate(bench: Bench, frontier: 
         await settle(frontier, lease, Retry(TIMEOUT, delay=0.0))
     for lease in await taken(frontier):
         await settle(frontier, lease, Dead(TIMEOUT))
-    assert await frontier.replay("c", kinds=[FailureClass.TIMEOUT], limit=2) == 2
+    assert await frontier.dead_letters.replay("c", classes=[FailureClass.TIMEOUT], limit=2) == 2
 
     assert await states(frontier) == {"waiting": 2, "dead": 2}
-    assert (await frontier.counts("c")).dead_by_class == {"timeout": 1, "ip_blocked": 1}
+    assert (await frontier.reader.counts("c")).dead_by_class == {"timeout": 1, "ip_blocked": 1}
     again = await taken(frontier)
     assert paths(again) == ["a.test/1", "a.test/2"]
     assert {(lease.attempt, lease.crashes) for lease in again} == {(1, 0)}
-    assert await frontier.replay("c", fingerprints=[leases[0].fingerprint]) == 1
-    assert await frontier.replay("c", host="elsewhere.test") == 0
+    assert await frontier.dead_letters.replay("c", fingerprints=[leases[0].fingerprint]) == 1
+    assert await frontier.dead_letters.replay("c", host="elsewhere.test") == 0
     for lease in (*again, *await taken(frontier)):
         await settle(frontier, lease, Done(page()))
     await bench.kill()
-    await bench.frontier.open_crawl("c")
+    await bench.frontier.crawls.open("c")
     assert await states(bench.frontier) == {"done": 3, "dead": 1}
 
 
@@ -98,10 +98,10 @@ async def test_a_letter_that_died_twice_has_one_grave(bench: Bench, frontier: An
         [lease] = await taken(frontier)
         await settle(frontier, lease, Dead(TIMEOUT))
         assert await states(frontier) == {"dead": 1}
-        await frontier.replay("c")
+        await frontier.dead_letters.replay("c")
 
     assert await states(frontier) == {"waiting": 1}
-    assert (await frontier.counts("c")).dead_by_class == {}
+    assert (await frontier.reader.counts("c")).dead_by_class == {}
 
 
 async def test_a_purged_letter_stays_dead_and_seen_and_cannot_come_back(
@@ -112,18 +112,18 @@ async def test_a_purged_letter_stays_dead_and_seen_and_cannot_come_back(
     await settle(frontier, first, Dead(BROKEN, page(1)))
     for lease in others:
         await settle(frontier, lease, Dead(TIMEOUT))
-    assert await frontier.purge("c", fingerprints=[first.fingerprint]) == 1
-    assert await frontier.purge("c", kinds=[FailureClass.TIMEOUT], limit=1) == 1
-    assert await frontier.purge("c", host="elsewhere.test") == 0
+    assert await frontier.dead_letters.purge("c", fingerprints=[first.fingerprint]) == 1
+    assert await frontier.dead_letters.purge("c", classes=[FailureClass.TIMEOUT], limit=1) == 1
+    assert await frontier.dead_letters.purge("c", host="elsewhere.test") == 0
 
-    [letter] = [letter async for letter in frontier.dead_letters("c")]
+    [letter] = [letter async for letter in frontier.reader.dead_letters("c")]
     assert letter.host == "b.test"
-    assert [found async for found in frontier.pages("c")] == []
+    assert [found async for found in frontier.reader.pages("c")] == []
     assert (await frontier.add("c", [link("1")])).new == 0
     await bench.kill()
-    await bench.frontier.open_crawl("c")
-    assert (await bench.frontier.counts("c")).dead_by_class == {"parse_error": 1, "timeout": 2}
-    assert await bench.frontier.replay("c") == 1
+    await bench.frontier.crawls.open("c")
+    assert (await bench.frontier.reader.counts("c")).dead_by_class == {"parse_error": 1, "timeout": 2}
+    assert await bench.frontier.dead_letters.replay("c") == 1
     assert await states(bench.frontier) == {"waiting": 1, "dead": 2}
 
 
@@ -133,7 +133,7 @@ async def test_a_letter_whose_page_is_kept_is_parsed_again(bench: Bench, frontie
     await settle(frontier, first, Dead(BROKEN, page(1)))
     await settle(frontier, second, Dead(Failure(FailureClass.POISON, "killed its parser"), page(2)))
     await settle(frontier, third, Dead(Failure(FailureClass.POISON, "killed its worker")))
-    assert await frontier.replay("c") == 3
+    assert await frontier.dead_letters.replay("c") == 3
 
     assert await states(frontier) == {"waiting": 1, "parsing": 2}
     found = [found async for found in frontier.parsing("c")]
@@ -150,7 +150,7 @@ async def test_a_letter_whose_page_is_kept_is_parsed_again(bench: Bench, frontie
 
 async def crawled(bench: Bench, outcomes: dict[str, Outcome]) -> None:
     """Crawl these paths as crawl `c` and let the owner go."""
-    await bench.frontier.open_crawl("c", pace=UNLIMITED)
+    await bench.frontier.crawls.open("c", pace=UNLIMITED)
     await bench.frontier.add("c", [link(path) for path in outcomes])
     for lease in await taken(bench.frontier):
         path = lease.request.url.removeprefix("https://a.test/")
@@ -161,30 +161,30 @@ async def crawled(bench: Bench, outcomes: dict[str, Outcome]) -> None:
 async def test_a_dropped_crawl_begins_anew(bench: Bench) -> None:
     await crawled(bench, {"1": Done(page(1)), "2": Dead(TIMEOUT), "3": Fetched(page(3))})
     await bench.frontier.commit(checkpoints={"items.jsonl": b"9", "other": b"1"})
-    assert await bench.frontier.drop_crawl("c", forget=["items.jsonl"])
-    assert not await bench.frontier.drop_crawl("c")
-    assert await bench.frontier.crawls() == []
+    assert await bench.frontier.crawls.delete("c", checkpoints=["items.jsonl"])
+    assert not await bench.frontier.crawls.delete("c")
+    assert await bench.frontier.reader.crawls() == []
 
-    assert not (await bench.frontier.open_crawl("c", pace=UNLIMITED, state={"version": b"2"})).resumed
-    assert (await bench.frontier.counts("c")).accepted == 0
-    assert [letter async for letter in bench.frontier.dead_letters("c")] == []
+    assert not (await bench.frontier.crawls.open("c", pace=UNLIMITED, state={"version": b"2"})).resumed
+    assert (await bench.frontier.reader.counts("c")).accepted == 0
+    assert [letter async for letter in bench.frontier.reader.dead_letters("c")] == []
     assert (await bench.frontier.add("c", [link("1"), link("2"), link("3")])).new == 3
     assert paths(await taken(bench.frontier)) == ["a.test/1", "a.test/2", "a.test/3"]
-    assert await bench.frontier.checkpoint("items.jsonl") is None
-    assert await bench.frontier.checkpoint("other") == b"1"
-    assert await bench.frontier.crawl_get("c", "version") == b"2"
+    assert await bench.frontier.reader.checkpoint("items.jsonl") is None
+    assert await bench.frontier.reader.checkpoint("other") == b"1"
+    assert await bench.frontier.reader.value("c", "version") == b"2"
 
 
 async def test_an_open_crawl_cannot_be_dropped(frontier: AnyFrontier) -> None:
     with pytest.raises(Misconfigured, match="open"):
-        await frontier.drop_crawl("c")
+        await frontier.crawls.delete("c")
 
 
 @pytest.mark.embedded(NO_RECORD)
 async def test_the_next_generation_can_ask_what_has_changed(bench: Bench) -> None:
     await crawled(bench, {"1": Done(page(1)), "2": Done(page(2)), "3": Gone(404)})
-    await bench.frontier.drop_crawl("c")
-    await bench.frontier.open_crawl("c")
+    await bench.frontier.crawls.delete("c")
+    await bench.frontier.crawls.open("c")
 
     fps = [link(path).fingerprint for path in ("1", "2", "3", "4")]
     found = await bench.frontier.validators("c", fps)
@@ -196,30 +196,30 @@ async def test_the_next_generation_can_ask_what_has_changed(bench: Bench) -> Non
         "sha1:1",
         page(1).ref,
     )
-    await bench.frontier.open_crawl("other")
+    await bench.frontier.crawls.open("other")
     assert await bench.frontier.validators("other", fps) == {}
 
 
 async def test_a_crawl_that_was_dropped_entirely_leaves_nothing_to_its_next_generation(bench: Bench) -> None:
     await crawled(bench, {"1": Done(page(1)), "2": Done(page(2))})
-    await bench.frontier.drop_crawl("c")
+    await bench.frontier.crawls.delete("c")
     await crawled(bench, {"2": Done(page(20)), "3": Released()})
-    assert await bench.frontier.drop_crawl("c", entirely=True)
-    assert await bench.frontier.crawls() == []
+    assert await bench.frontier.crawls.delete("c", entirely=True)
+    assert await bench.frontier.reader.crawls() == []
 
-    assert not (await bench.frontier.open_crawl("c", pace=UNLIMITED)).resumed
+    assert not (await bench.frontier.crawls.open("c", pace=UNLIMITED)).resumed
     assert await bench.frontier.validators("c", [link("1").fingerprint, link("2").fingerprint]) == {}
     assert (await bench.frontier.add("c", [link("1"), link("2"), link("3")])).new == 3
-    assert (await bench.frontier.audit("c")).problems == []
+    assert (await bench.frontier.reader.audit("c")).problems == []
 
 
 @pytest.mark.embedded(NO_RECORD)
 async def test_a_finished_generation_replaces_the_one_before(bench: Bench) -> None:
     await crawled(bench, {"1": Done(page(1)), "2": Done(page(2))})
-    await bench.frontier.drop_crawl("c")
+    await bench.frontier.crawls.delete("c")
     await crawled(bench, {"2": Done(page(20))})
-    await bench.frontier.drop_crawl("c")
-    await bench.frontier.open_crawl("c")
+    await bench.frontier.crawls.delete("c")
+    await bench.frontier.crawls.open("c")
 
     found = await bench.frontier.validators("c", [link("1").fingerprint, link("2").fingerprint])
     assert {fp: kept.etag for fp, kept in found.items()} == {link("2").fingerprint: '"20"'}
@@ -228,10 +228,10 @@ async def test_a_finished_generation_replaces_the_one_before(bench: Bench) -> No
 @pytest.mark.embedded(NO_RECORD)
 async def test_a_generation_that_was_cut_short_adds_to_the_one_before(bench: Bench) -> None:
     await crawled(bench, {"1": Done(page(1)), "2": Done(page(2))})
-    await bench.frontier.drop_crawl("c")
+    await bench.frontier.crawls.delete("c")
     await crawled(bench, {"2": Done(page(20)), "3": Released()})
-    await bench.frontier.drop_crawl("c")
-    await bench.frontier.open_crawl("c")
+    await bench.frontier.crawls.delete("c")
+    await bench.frontier.crawls.open("c")
 
     found = await bench.frontier.validators("c", [link("1").fingerprint, link("2").fingerprint])
     assert sorted(kept.etag for kept in found.values()) == ['"1"', '"20"']
@@ -249,6 +249,6 @@ async def test_pages_can_be_listed(bench: Bench, frontier: AnyFrontier) -> None:
         ]
         await settle(frontier, lease, outcomes[number % 4])
 
-    pages = {fp: record async for fp, record in frontier.pages("c")}
+    pages = {fp: record async for fp, record in frontier.reader.pages("c")}
     assert len(pages) == 525
     assert pages[link("400").fingerprint] == page(400, items=2, links=3)

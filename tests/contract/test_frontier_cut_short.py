@@ -99,15 +99,15 @@ async def acknowledge(bench: RedisBench) -> object:
 
 
 async def replay(bench: RedisBench) -> object:
-    return await bench.frontier.replay("c")
+    return await bench.frontier.dead_letters.replay("c")
 
 
 async def purge(bench: RedisBench) -> object:
-    return await bench.frontier.purge("c")
+    return await bench.frontier.dead_letters.purge("c")
 
 
 async def stop_a_host(bench: RedisBench) -> object:
-    return await bench.frontier.host_set("1.test", paused=True, concurrency=2)
+    return await bench.frontier.hosts.set("1.test", paused=True, concurrency=2)
 
 
 async def take_turns(bench: RedisBench) -> object:
@@ -115,12 +115,12 @@ async def take_turns(bench: RedisBench) -> object:
 
 
 async def slow_down(bench: RedisBench) -> object:
-    return await bench.frontier.open_crawl("c", pace=Pace(interval=0.5, burst=2, concurrency=3))
+    return await bench.frontier.crawls.open("c", pace=Pace(interval=0.5, burst=2, concurrency=3))
 
 
 async def look(bench: RedisBench) -> object:
     bench.clock.advance(7.0)  # a delay has ended
-    return await bench.frontier.counts("c")
+    return await bench.frontier.reader.counts("c")
 
 
 def spilling(bench: RedisBench) -> Spilling:
@@ -141,7 +141,7 @@ def pack_lane(lane: LaneName) -> bytes:
 
 async def prepared(bench: RedisBench) -> None:
     """Have some requests waiting, some leased, one delayed, two pages to be parsed and two dead letters."""
-    await bench.frontier.open_crawl("c", pace=UNLIMITED, max_crashes=100)
+    await bench.frontier.crawls.open("c", pace=UNLIMITED, max_crashes=100)
     await bench.frontier.add("c", LINKS)
     first, second, third, fourth, fifth, *bench.leases = await taken(bench.frontier, 10)
     outcomes: list[Outcome] = [
@@ -167,13 +167,13 @@ async def prepared_to_spill(bench: RedisBench) -> None:
 async def worked_off(bench: RedisBench) -> set[int]:
     """Work off whatever is there; return the fingerprints that have come to an end."""
     done: set[int] = set()
-    await bench.frontier.host_set("1.test", paused=False)
+    await bench.frontier.hosts.set("1.test", paused=False)
     for _ in range(20):
         while leases := await taken(bench.frontier, 100, ttl=10.0):
             await bench.frontier.settle([Settlement(lease, Done(page())) for lease in leases])
             done |= {lease.fingerprint for lease in leases}
         bench.clock.advance(100.0)
-    done |= {letter.fingerprint async for letter in bench.frontier.dead_letters("c")}
+    done |= {letter.fingerprint async for letter in bench.frontier.reader.dead_letters("c")}
     return done | {found.fingerprint async for found in bench.frontier.parsing("c")}
 
 
@@ -192,8 +192,8 @@ async def cut_short(bench: RedisBench, step: Step, call: int) -> bool:
 
 async def wrong(bench: RedisBench) -> list[str]:
     """Name what does not add up."""
-    counts = await bench.frontier.counts("c")
-    problems = [*(await bench.frontier.audit("c")).problems]
+    counts = await bench.frontier.reader.counts("c")
+    problems = [*(await bench.frontier.reader.audit("c")).problems]
     return problems if counts.accepted == sum(counts.by_state().values()) else [*problems, str(counts)]
 
 
@@ -212,7 +212,7 @@ async def test_nothing_is_lost_by_a_script_that_was_cut_short(step: Step) -> Non
             # Of what a step has ended as done, nothing is left but a number.
             ended = await worked_off(bench) | {*bench.pages, bench.leases[0].fingerprint}
             assert {one.fingerprint for one in (*LINKS, *MORE)} == ended, f"cut at call {call}"
-            left = (await bench.frontier.audit("c")).counts
+            left = (await bench.frontier.reader.audit("c")).counts
             assert left["waiting"] + left["delayed"] + left["leased"] == 0, f"cut at call {call}"
             await bench.frontier.repair(["c"])
             assert await wrong(bench) == [], f"cut at call {call}"

@@ -19,12 +19,12 @@ LONG, DAY = 601.0, 90_001.0
 async def bench() -> AsyncIterator[RedisBench]:
     """A shard with two hosts, each of which was asked once and has nothing left."""
     async with redis_bench("valkey", ManualClock()) as opened:
-        await opened.frontier.open_crawl("c", pace=PACE, slowdown=SlowdownRules(at_least=1))
+        await opened.frontier.crawls.open("c", pace=PACE, slowdown=SlowdownRules(at_least=1))
         await opened.frontier.add("c", [link("1", host="a.test"), link("1", host="b.test")])
         for lease in await taken(opened.frontier):
             await settle(opened.frontier, lease, Done(page()))
         yield opened
-        assert (await opened.frontier.audit("c")).problems == []
+        assert (await opened.frontier.reader.audit("c")).problems == []
         assert await opened.frontier.repair(["c"]) == []
 
 
@@ -40,12 +40,12 @@ async def test_an_idle_host_is_forgotten_and_can_be_met_again(bench: RedisBench)
     assert await known(bench) == {"a.test", "b.test"}
     bench.clock.advance(2)
     assert await known(bench) == set()
-    assert await bench.frontier.host_get("a.test") is None
-    assert await bench.frontier.hosts() == []
+    assert await bench.frontier.hosts.get("a.test") is None
+    assert await bench.frontier.hosts.all() == []
 
     await bench.frontier.add("c", [link(str(number), host="a.test") for number in range(2, 9)])
     assert len(await taken(bench.frontier)) == PACE.burst
-    view = await bench.frontier.host_get("a.test")
+    view = await bench.frontier.hosts.get("a.test")
     assert view is not None
     assert (view.interval, view.burst, view.waiting, view.inflight) == (2.0, 3, 4, 3)
 
@@ -55,10 +55,10 @@ async def test_an_idle_host_is_forgotten_and_can_be_met_again(bench: RedisBench)
     [{"paused": True}, {"interval": 1.0}, {"concurrency": 2}, {"rest_until": 1_800_000_000.0 + 2 * DAY}],
 )
 async def test_what_was_set_by_hand_is_never_forgotten(bench: RedisBench, given: dict[str, float]) -> None:
-    view = await bench.frontier.host_set("a.test", **given)  # type: ignore[arg-type]
+    view = await bench.frontier.hosts.set("a.test", **given)  # type: ignore[arg-type]
     bench.clock.advance(DAY)
     assert await known(bench) == {"a.test"}
-    assert await bench.frontier.host_get("a.test") == view
+    assert await bench.frontier.hosts.get("a.test") == view
 
 
 async def test_a_host_with_anything_left_is_not_forgotten(bench: RedisBench) -> None:
@@ -67,23 +67,23 @@ async def test_a_host_with_anything_left_is_not_forgotten(bench: RedisBench) -> 
     )
     by_host = {lease.host: lease for lease in await taken(bench.frontier, ttl=DAY)}
     await bench.frontier.add("c", [link("3", host="b.test"), link("9", host="e.test")])
-    await bench.frontier.host_set("e.test", paused=True)
+    await bench.frontier.hosts.set("e.test", paused=True)
     await settle(bench.frontier, by_host["b.test"], Done(page()))
     await settle(bench.frontier, by_host["d.test"], Retry(TIMEOUT, delay=DAY))
-    await bench.frontier.pause("c")
+    await bench.frontier.crawls.pause("c")
     bench.clock.advance(LONG)
     # On the wire; waiting, although the crawl is paused; paused by hand. A delayed one brings its host along.
     assert await known(bench) == {"a.test", "b.test", "e.test"}
 
-    await bench.frontier.resume("c")
+    await bench.frontier.crawls.resume("c")
     bench.clock.advance(DAY)
     assert "d.test" in {lease.host for lease in await taken(bench.frontier)}
-    await bench.frontier.host_set("e.test", paused=False)
+    await bench.frontier.hosts.set("e.test", paused=False)
 
 
 async def test_a_pace_slower_than_that_is_waited_for(bench: RedisBench) -> None:
     """A bucket that is not full again is forgotten by nobody, or a spent burst would come back."""
-    await bench.frontier.open_crawl("c", pace=Pace(interval=1000.0, burst=3, concurrency=9))
+    await bench.frontier.crawls.open("c", pace=Pace(interval=1000.0, burst=3, concurrency=9))
     await bench.frontier.add("c", [link(str(number), host="a.test") for number in range(2, 4)])
     bench.clock.advance(3000.0)
     for lease in await taken(bench.frontier):
@@ -95,7 +95,7 @@ async def test_a_pace_slower_than_that_is_waited_for(bench: RedisBench) -> None:
 
 
 async def test_what_a_host_answered_or_asked_for_is_remembered_for_a_day(bench: RedisBench) -> None:
-    await bench.frontier.host_set("b.test", crawl_delay=7.0)
+    await bench.frontier.hosts.set("b.test", crawl_delay=7.0)
     bench.clock.advance(10.0)
     await bench.frontier.add("c", [link("2", host="a.test")])
     [lease] = await taken(bench.frontier)
@@ -103,7 +103,7 @@ async def test_what_a_host_answered_or_asked_for_is_remembered_for_a_day(bench: 
     tag = bench.store.tag(0)
     bench.clock.advance(DAY - 100.0)
     assert await known(bench) == {"a.test", "b.test"}
-    view = await bench.frontier.host_get("a.test")
+    view = await bench.frontier.hosts.get("a.test")
     assert view is not None
     assert view.slow > 1
 

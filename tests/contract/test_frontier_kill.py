@@ -52,11 +52,11 @@ async def test_a_killed_owner_breaks_no_promise(tmp_path: Path) -> None:
                 seen.add(number)
 
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c")
-        audit = await frontier.audit("c")
+        await frontier.crawls.open("c")
+        audit = await frontier.reader.audit("c")
         assert audit.problems == []
-        assert (await frontier.counts("c")).leased == 0
+        assert (await frontier.reader.counts("c")).leased == 0
         known = [link(str(number), host=f"{number % 5}.test") for number in sorted(seen)]
         assert (await frontier.add("c", known)).new == 0
-        pages = {fp async for fp, _ in frontier.pages("c")}
+        pages = {fp async for fp, _ in frontier.reader.pages("c")}
         assert {link(str(number), host=f"{number % 5}.test").fingerprint for number in done} <= pages

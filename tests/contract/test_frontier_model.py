@@ -27,9 +27,9 @@ from msgspec import structs
 from tests.contract.clock import ManualClock
 from tests.contract.frontiers import AnyFrontier, link, page
 from tests.contract.redis_frontiers import MANUAL_CLOCK, redis_bench
+from tests.model import MemoryFrontier
+from tests.model.state import Host
 
-from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.memory.state import Host
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.results import Added, Committed, Unparsed
 from shoal.frontier.rules import HostRecord
@@ -157,7 +157,7 @@ class Sides(RuleBasedStateMachine):
         await self.connect()
         for side in (self.model, self.other):
             for crawl, pace in PACES.items():
-                await side.open_crawl(crawl, pace=pace, max_crashes=2, slowdown=SLOWDOWN)
+                await side.crawls.open(crawl, pace=pace, max_crashes=2, slowdown=SLOWDOWN)
 
     def teardown(self) -> None:
         self.run(self.stack.aclose())
@@ -457,7 +457,7 @@ class RedisSides(Sides):
         state = self.model._state
         state.crash(list(state.leased()), state.clock.now())
         for crawl in CRAWLS:
-            await self.other.open_crawl(crawl)
+            await self.other.crawls.open(crawl)
 
     async def settle_model(self, settlements: list[Settlement]) -> Committed:
         """Bring links first, as a fleet does: they go to the shards of their hosts, the settlement to its own."""
@@ -494,7 +494,7 @@ def seen(lease: Lease) -> tuple[object, ...]:
 
 
 async def dead(side: AnyFrontier, crawl: str) -> list[Any]:
-    return [letter async for letter in side.dead_letters(crawl)]
+    return [letter async for letter in side.reader.dead_letters(crawl)]
 
 
 async def first_page(side: AnyFrontier, crawl: str) -> Unparsed | None:

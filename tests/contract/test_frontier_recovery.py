@@ -45,7 +45,7 @@ async def test_an_expired_lease_is_handed_out_again(bench: Bench, frontier: AnyF
     late = await frontier.settle([Settlement(lost, Done(page()), [link("2")])])
     assert late.stale == [lost]
     assert await states(frontier) == {"leased": 1}
-    assert (await frontier.counts("c")).crashes == 1
+    assert (await frontier.reader.counts("c")).crashes == 1
 
 
 async def test_a_late_settlement_counts_as_long_as_nobody_reclaimed_the_lease(
@@ -110,7 +110,7 @@ async def test_extending_never_brings_a_deadline_nearer(bench: Bench, frontier: 
 
 async def test_a_request_that_outlives_its_holders_is_poison(bench: Bench) -> None:
     frontier = bench.frontier
-    await frontier.open_crawl("c", pace=UNLIMITED, max_crashes=3)
+    await frontier.crawls.open("c", pace=UNLIMITED, max_crashes=3)
     await frontier.add("c", [link("1")])
     for _ in range(3):
         await taken(frontier, ttl=10.0, holder="worker-7")
@@ -118,8 +118,8 @@ async def test_a_request_that_outlives_its_holders_is_poison(bench: Bench) -> No
     assert await taken(frontier) == []
 
     assert await states(frontier) == {"dead": 1}
-    assert (await frontier.counts("c")).dead_by_class == {"poison": 1}
-    [letter] = [letter async for letter in frontier.dead_letters("c")]
+    assert (await frontier.reader.counts("c")).dead_by_class == {"poison": 1}
+    [letter] = [letter async for letter in frontier.reader.dead_letters("c")]
     assert (letter.kind, letter.attempts, letter.crashes) == (FailureClass.POISON, 3, 3)
     assert (letter.first_at, letter.died_at, letter.holder) == (START, START + 30.0, "worker-7")
 
@@ -141,7 +141,7 @@ async def test_a_holder_has_one_suspect_at_a_time(bench: Bench, frontier: AnyFro
 
 async def test_a_poisonous_request_does_not_take_its_neighbours_along(bench: Bench) -> None:
     frontier = bench.frontier
-    await frontier.open_crawl("c", pace=UNLIMITED, max_crashes=3)
+    await frontier.crawls.open("c", pace=UNLIMITED, max_crashes=3)
     await frontier.add("c", [link(f"{number}{'-poison' if number == 7 else ''}") for number in range(20)])
 
     for _ in range(200):
@@ -150,11 +150,11 @@ async def test_a_poisonous_request_does_not_take_its_neighbours_along(bench: Ben
             bench.clock.advance(10.0)  # the holder dies, and everything that it held runs out
         elif leases:
             await frontier.settle([Settlement(lease, Done(page())) for lease in leases])
-        elif (await frontier.counts("c")).open == 0:
+        elif (await frontier.reader.counts("c")).open == 0:
             break
 
     assert await states(frontier) == {"done": 19, "dead": 1}
-    [letter] = [letter async for letter in frontier.dead_letters("c")]
+    [letter] = [letter async for letter in frontier.reader.dead_letters("c")]
     assert letter.request.url.endswith("7-poison")
 
 
@@ -170,10 +170,10 @@ async def test_what_was_leased_waits_again_with_a_crash_on_its_account(
     await settle(frontier, leases[1], Released(), sent=False)
     await bench.kill()
     frontier = bench.frontier
-    assert (await frontier.open_crawl("c")).resumed
+    assert (await frontier.crawls.open("c")).resumed
 
     assert await states(frontier) == {"waiting": 3, "done": 1}
-    assert (await frontier.counts("c")).crashes == 1  # what was released was in nobody's hands
+    assert (await frontier.reader.counts("c")).crashes == 1  # what was released was in nobody's hands
     again = await taken(frontier)
     assert paths(again) == ["a.test/1", "a.test/3", "a.test/2"]
     assert [lease.crashes for lease in again] == [0, 0, 1]
@@ -184,7 +184,7 @@ async def test_leases_of_an_earlier_life_are_refused(bench: Bench, frontier: Any
     [old] = await taken(frontier)
     await bench.kill()
     frontier = bench.frontier
-    await frontier.open_crawl("c")
+    await frontier.crawls.open("c")
     assert not frontier.holds(old)
     [new] = await taken(frontier)
 
@@ -200,22 +200,22 @@ async def test_a_crash_is_charged_once(bench: Bench, frontier: AnyFrontier) -> N
     await taken(frontier)
     for _ in range(4):
         await bench.kill()
-    await bench.frontier.open_crawl("c")
+    await bench.frontier.crawls.open("c")
 
     [again] = await taken(bench.frontier)
     assert (again.attempt, again.crashes) == (2, 1)
 
 
 async def test_owners_that_keep_dying_make_a_request_poison(bench: Bench) -> None:
-    await bench.frontier.open_crawl("c", pace=UNLIMITED, max_crashes=2)
+    await bench.frontier.crawls.open("c", pace=UNLIMITED, max_crashes=2)
     await bench.frontier.add("c", [link("1")])
     for _ in range(2):
         await taken(bench.frontier, holder="w")
         await bench.kill()
-        await bench.frontier.open_crawl("c")
+        await bench.frontier.crawls.open("c")
 
     assert await states(bench.frontier) == {"dead": 1}
-    [letter] = [letter async for letter in bench.frontier.dead_letters("c")]
+    [letter] = [letter async for letter in bench.frontier.reader.dead_letters("c")]
     assert (letter.kind, letter.attempts, letter.crashes, letter.holder) == (FailureClass.POISON, 2, 2, "w")
 
 
@@ -223,11 +223,11 @@ async def test_what_was_seen_stays_seen(bench: Bench, frontier: AnyFrontier) -> 
     links = [link(str(number)) for number in range(2000)]
     await frontier.add("c", links)
     await bench.kill()
-    await bench.frontier.open_crawl("c")
+    await bench.frontier.crawls.open("c")
 
     added = await bench.frontier.add("c", [*links, link("new")])
     assert (added.new, added.duplicate) == (1, 2000)
-    counts = await bench.frontier.counts("c")
+    counts = await bench.frontier.reader.counts("c")
     assert (counts.accepted, counts.duplicate) == (2001, 2000)
 
 
@@ -243,7 +243,7 @@ async def test_a_fetched_page_ends_with_its_acknowledgement(frontier: AnyFrontie
     await frontier.acknowledge([done, dead])
 
     assert await states(frontier) == {"waiting": 1, "done": 1, "dead": 1}
-    [letter] = [letter async for letter in frontier.dead_letters("c")]
+    [letter] = [letter async for letter in frontier.reader.dead_letters("c")]
     assert letter.page == page(2)  # kept, so that it can be parsed again
     again = await frontier.acknowledge([done])
     assert again.refused == [done]
@@ -286,7 +286,7 @@ async def test_pages_of_a_dead_process_are_handed_out_with_all_that_parsing_need
     await settle(frontier, lease, Fetched(page(1)))
     assert [found async for found in frontier.parsing("c")] == []  # whoever fetched it is parsing it
     await bench.kill()
-    await bench.frontier.open_crawl("c")
+    await bench.frontier.crawls.open("c")
 
     [found] = [found async for found in bench.frontier.parsing("c")]
     assert (found.fingerprint, found.request, found.page) == (lease.fingerprint, lease.request, page(1))
@@ -303,7 +303,7 @@ async def test_pages_with_a_strike_are_handed_out_one_at_a_time(bench: Bench, fr
     await frontier.settle([Settlement(lease, Fetched(page())) for lease in leases])
     await bench.kill()
     frontier = bench.frontier
-    await frontier.open_crawl("c")
+    await frontier.crawls.open("c")
 
     pages = frontier.parsing("c")
     first = await anext(pages)
@@ -326,29 +326,29 @@ async def test_only_what_was_being_parsed_is_charged_when_the_process_dies(
     await frontier.settle([Settlement(lease, Fetched(page())) for lease in await taken(frontier)])
     for _ in range(5):  # the first death charges both; the others find nobody parsing
         await bench.kill()
-        await bench.frontier.open_crawl("c", max_crashes=3)
+        await bench.frontier.crawls.open("c", max_crashes=3)
 
     found = await anext(bench.frontier.parsing("c"))
     assert found.strikes == 1
     await bench.kill()
-    await bench.frontier.open_crawl("c")
-    assert (await bench.frontier.counts("c")).crashes == 3
+    await bench.frontier.crawls.open("c")
+    assert (await bench.frontier.reader.counts("c")).crashes == 3
 
 
 @pytest.mark.embedded(BY_ITS_BUS)
 async def test_a_page_that_keeps_killing_its_process_is_poison(bench: Bench) -> None:
-    await bench.frontier.open_crawl("c", pace=UNLIMITED, max_crashes=3)
+    await bench.frontier.crawls.open("c", pace=UNLIMITED, max_crashes=3)
     await bench.frontier.add("c", [link("1")])
     [lease] = await taken(bench.frontier)
     await settle(bench.frontier, lease, Fetched(page(1)))
     for strikes in (1, 2):
         await bench.kill()
-        await bench.frontier.open_crawl("c")
+        await bench.frontier.crawls.open("c")
         assert (await anext(bench.frontier.parsing("c"))).strikes == strikes
     await bench.kill()
-    await bench.frontier.open_crawl("c")
+    await bench.frontier.crawls.open("c")
 
     assert await states(bench.frontier) == {"dead": 1}
-    [letter] = [letter async for letter in bench.frontier.dead_letters("c")]
+    [letter] = [letter async for letter in bench.frontier.reader.dead_letters("c")]
     assert (letter.kind, letter.page) == (FailureClass.POISON, page(1))
     assert letter.reason == "the process died 3 times while parsing it"

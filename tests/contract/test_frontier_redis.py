@@ -27,15 +27,15 @@ unpack_items = msgspec.msgpack.Decoder(list[Item]).decode
 async def bench() -> AsyncIterator[RedisBench]:
     """A shard with one open crawl, `c`, that no host slows down."""
     async with redis_bench("valkey", ManualClock()) as opened:
-        await opened.frontier.open_crawl("c", pace=UNLIMITED)
+        await opened.frontier.crawls.open("c", pace=UNLIMITED)
         yield opened
-        for crawl in await opened.frontier.crawls():
-            assert (await opened.frontier.audit(crawl)).problems == []
+        for crawl in await opened.frontier.reader.crawls():
+            assert (await opened.frontier.reader.audit(crawl)).problems == []
 
 
 async def items_of(bench: RedisBench, crawl: str = "c") -> list[str]:
     """Read the keys of all items that were brought, page by page."""
-    number = await bench.frontier.number(crawl)
+    number = await bench.frontier.reader.number(crawl)
     found = []
     for tag in bench.store.tags():
         for _, fields in await bench.store.do(tag, "XRANGE", keys.items(tag, number), "-", "+"):
@@ -53,7 +53,7 @@ async def announced(bench: RedisBench) -> list[tuple[str, int]]:
 
 async def test_a_call_for_work_that_is_repeated_gets_the_same_batch(bench: RedisBench) -> None:
     await bench.frontier.add("c", [link(str(number)) for number in range(9)])
-    crawl = packing.pack_crawls([await bench.frontier.number("c")])
+    crawl = packing.pack_crawls([await bench.frontier.reader.number("c")])
     arguments: list[ScriptArgument] = [
         "w",
         "call-1",
@@ -81,7 +81,7 @@ async def test_a_call_for_work_that_is_repeated_gets_the_same_batch(bench: Redis
 async def test_a_settlement_that_is_repeated_has_its_effect_once(bench: RedisBench) -> None:
     await bench.frontier.add("c", [link("1"), link("2")])
     fetched, done = await taken(bench.frontier)
-    number = await bench.frontier.number("c")
+    number = await bench.frontier.reader.number("c")
     settlements = [
         Settlement(fetched, Fetched(page(1))),
         Settlement(done, Done(page(2)), items=[Item("a", b"{}"), Item("b", b"{}")]),
@@ -100,7 +100,7 @@ async def test_a_settlement_that_is_repeated_has_its_effect_once(bench: RedisBen
 
 async def test_workers_never_hold_the_same_request(bench: RedisBench) -> None:
     other = await bench.another()
-    await other.open_crawl("c")
+    await other.crawls.open("c")
     await bench.frontier.add("c", [link(str(number)) for number in range(10)])
     mine = await taken(bench.frontier, 6, holder="one")
     theirs = await taken(other, 6, holder="other")
@@ -113,7 +113,7 @@ async def test_workers_never_hold_the_same_request(bench: RedisBench) -> None:
 async def test_requests_of_several_workers_leave_an_interval_and_the_leeway_apart(bench: RedisBench) -> None:
     other = await bench.another()
     for frontier in (bench.frontier, other):
-        await frontier.open_crawl("p", pace=Pace(1.0, 1, 4))
+        await frontier.crawls.open("p", pace=Pace(1.0, 1, 4))
     await bench.frontier.add("p", [link(str(number)) for number in range(3)])
 
     async def turn() -> float:
@@ -131,7 +131,7 @@ async def test_requests_of_several_workers_leave_an_interval_and_the_leeway_apar
 
 
 async def test_turns_that_are_wanted_at_once_take_few_calls_and_each_its_own(bench: RedisBench) -> None:
-    await bench.frontier.open_crawl("p", pace=Pace(1.0, 1, 4))
+    await bench.frontier.crawls.open("p", pace=Pace(1.0, 1, 4))
     calls, run = list[int](), bench.store.run
 
     async def counted(script: Script, tag: str, args: Sequence[ScriptArgument], **named: bool) -> Any:
@@ -150,7 +150,7 @@ async def test_turns_that_are_wanted_at_once_take_few_calls_and_each_its_own(ben
 
 
 async def test_a_turn_that_nobody_waits_for_any_more_is_not_taken(bench: RedisBench) -> None:
-    await bench.frontier.open_crawl("p", pace=Pace(1.0, 1, 4))
+    await bench.frontier.crawls.open("p", pace=Pace(1.0, 1, 4))
 
     async def turn(host: str) -> float:
         return await bench.frontier.turn(host, interval=1.0, leeway=0.05)
@@ -163,12 +163,12 @@ async def test_a_turn_that_nobody_waits_for_any_more_is_not_taken(bench: RedisBe
 
 
 async def test_a_refused_turn_gives_nothing_back(bench: RedisBench) -> None:
-    await bench.frontier.open_crawl("p", pace=Pace(2.0, 1, 4))
+    await bench.frontier.crawls.open("p", pace=Pace(2.0, 1, 4))
     await bench.frontier.add("p", [link("1"), link("2")])
-    await bench.frontier.host_set("a.test", rest_until=START + 3.0)
+    await bench.frontier.hosts.set("a.test", rest_until=START + 3.0)
     bench.clock.advance(3.0)
     assert len(await taken(bench.frontier)) == 1
-    await bench.frontier.host_set("a.test", rest_until=START + 4.0)
+    await bench.frontier.hosts.set("a.test", rest_until=START + 4.0)
     for _ in range(3):
         assert await bench.frontier.turn("a.test", interval=2.0, leeway=0.0) == pytest.approx(1.0)
     bench.clock.advance(1.0)
@@ -177,7 +177,7 @@ async def test_a_refused_turn_gives_nothing_back(bench: RedisBench) -> None:
 
 
 async def test_no_request_leaves_for_an_interval_after_a_server_was_replaced(bench: RedisBench) -> None:
-    await bench.frontier.open_crawl("p", pace=Pace(1.0, 1, 4))
+    await bench.frontier.crawls.open("p", pace=Pace(1.0, 1, 4))
     await bench.frontier.add("p", [link("1")])
     await taken(bench.frontier)
     tag = bench.store.tag_of("a.test")
@@ -188,7 +188,7 @@ async def test_no_request_leaves_for_an_interval_after_a_server_was_replaced(ben
 
 async def test_a_holder_that_overran_brings_no_items_and_learns_that_it_lost(bench: RedisBench) -> None:
     other = await bench.another()
-    await other.open_crawl("c")
+    await other.crawls.open("c")
     await bench.frontier.add("c", [link("1")])
     [slow] = await taken(bench.frontier, holder="slow", ttl=10.0)
     bench.clock.advance(10.0)
@@ -203,7 +203,7 @@ async def test_a_holder_that_overran_brings_no_items_and_learns_that_it_lost(ben
 
 async def test_holders_share_the_pace_of_a_host(bench: RedisBench) -> None:
     other = await bench.another()
-    await other.open_crawl("c", pace=Pace(interval=2.0, burst=1, concurrency=9))
+    await other.crawls.open("c", pace=Pace(interval=2.0, burst=1, concurrency=9))
     await bench.frontier.add("c", [link(str(number)) for number in range(9)])
 
     for _ in range(3):
@@ -238,7 +238,7 @@ async def test_only_whom_a_page_was_given_to_can_end_it(bench: RedisBench) -> No
 async def test_a_dropped_crawl_leaves_nothing_behind(bench: RedisBench) -> None:
     before = set(await bench.store.do(bench.store.tag(0), "KEYS", f"{bench.store.tag(0)}:*"))
     worker = await bench.another()
-    await worker.open_crawl("d", pace=UNLIMITED, host_budget=1000, hosts={"a.test": Pace()})
+    await worker.crawls.open("d", pace=UNLIMITED, host_budget=1000, hosts={"a.test": Pace()})
     await worker.add("d", [link(str(number), host=f"{number % 7}.test") for number in range(700)])
     leases = await taken(worker, 50, crawls=["d"])
     outcomes: list[Outcome] = [
@@ -252,7 +252,7 @@ async def test_a_dropped_crawl_leaves_nothing_behind(bench: RedisBench) -> None:
         outcome = outcomes[number % len(outcomes)]
         await worker.settle([Settlement(lease, outcome, items=[Item(str(number), b"{}")])])
 
-    assert await bench.frontier.drop_crawl("d")
+    assert await bench.frontier.crawls.delete("d")
     late = await worker.settle([Settlement(leases[40], Done(page()))])
     assert late.stale == [leases[40]]
     bench.clock.advance(100.0)
@@ -266,18 +266,18 @@ async def test_a_dropped_crawl_leaves_nothing_behind(bench: RedisBench) -> None:
 
 async def test_a_crawl_that_has_to_be_there_is_not_begun(bench: RedisBench) -> None:
     with pytest.raises(Misconfigured, match="no crawl named 'd'"):
-        await bench.frontier.open_crawl("d", may_be_new=False)
-    assert "d" not in await bench.frontier.crawls()
+        await bench.frontier.crawls.open("d", may_be_new=False)
+    assert "d" not in await bench.frontier.reader.crawls()
     worker = await bench.another()
-    await worker.open_crawl("d")
-    assert (await bench.frontier.open_crawl("d", may_be_new=False)).resumed
+    await worker.crawls.open("d")
+    assert (await bench.frontier.crawls.open("d", may_be_new=False)).resumed
 
 
 # --- servers replaced and servers full -----------------------------------------------------------
 
 
 async def test_after_a_change_of_the_server_every_host_rests_one_interval(bench: RedisBench) -> None:
-    await bench.frontier.open_crawl("c", pace=Pace(interval=2.0, burst=3, concurrency=9))
+    await bench.frontier.crawls.open("c", pace=Pace(interval=2.0, burst=3, concurrency=9))
     await bench.frontier.add("c", [link(str(number), host=f"{number % 2}.test") for number in range(20)])
     assert len(await taken(bench.frontier, 2)) == 2
     tag = bench.store.tag(0)
@@ -305,7 +305,7 @@ async def test_a_store_that_was_rolled_back_keeps_its_accounts(bench: RedisBench
         await bench.store.do(tag, "RESTORE", name, 0, value)
     await bench.store.do(tag, "HSET", f"{tag}:m", "epoch", "of a server that is gone")
 
-    assert (await bench.frontier.audit("c")).problems == []
+    assert (await bench.frontier.reader.audit("c")).problems == []
     # Leases that the store has forgotten are refused: their requests will be leased again.
     refused = await bench.frontier.settle([Settlement(lease, Gone(404)) for lease in late])
     assert refused.stale == late
@@ -345,18 +345,18 @@ async def test_a_full_store_takes_nothing_new_and_lets_work_in_hand_end(bench: R
 async def test_the_queues_of_all_crawls_are_told_in_one_look_with_what_holds_each_host_up(
     bench: RedisBench,
 ) -> None:
-    await bench.frontier.open_crawl("d", pace=UNLIMITED)
+    await bench.frontier.crawls.open("d", pace=UNLIMITED)
     await bench.frontier.add("c", [link("1"), link("2"), link("3", host="b.test")])
     await bench.frontier.add("d", [link("1")])
-    await bench.frontier.host_set("a.test", rest_until=START + 30.0)
-    await bench.frontier.host_set("b.test", paused=True)
+    await bench.frontier.hosts.set("a.test", rest_until=START + 30.0)
+    await bench.frontier.hosts.set("b.test", paused=True)
 
-    queues = await bench.frontier.queues(most=2)
+    queues = await bench.frontier.reader.queues(max_hosts=2)
 
     assert queues is not None
     told = sorted((queue.host, queue.queued, queue.paused, queue.rest_until) for queue in queues)
     assert told == [("a.test", 3, False, START + 30.0), ("b.test", 1, True, 0.0)]
-    assert await bench.frontier.queues(most=1) is None
+    assert await bench.frontier.reader.queues(max_hosts=1) is None
 
 
 async def test_a_shard_whose_clock_is_set_back_goes_on_in_its_own_time(bench: RedisBench) -> None:
@@ -381,10 +381,10 @@ async def test_a_shard_whose_clock_is_set_back_goes_on_in_its_own_time(bench: Re
 async def test_a_crawl_over_many_shards_is_one_crawl(kind: str) -> None:
     async with redis_bench(kind, ManualClock(), shards=16) as bench:
         frontier = bench.frontier
-        await frontier.open_crawl("c", pace=Pace(interval=1.0, burst=1, concurrency=2), state={"k": b"v"})
+        await frontier.crawls.open("c", pace=Pace(interval=1.0, burst=1, concurrency=2), state={"k": b"v"})
         links = [link(str(number), host=f"{number % 50}.test") for number in range(500)]
         assert (await frontier.add("c", [*links, links[0]])).duplicate == 1
-        assert await frontier.crawl_get("c", "k") == b"v"
+        assert await frontier.reader.value("c", "k") == b"v"
 
         done: list[str] = []
         for _ in range(10):
@@ -408,8 +408,8 @@ async def test_a_crawl_over_many_shards_is_one_crawl(kind: str) -> None:
         ended = [Acknowledgement("c", one.fingerprint, Done(page())) for one in waiting]
         assert (await frontier.acknowledge(ended)).refused == []
         assert await states(frontier) == {"done": 500}
-        assert (await frontier.audit("c")).problems == []
-        assert len(await frontier.hosts()) == 50
+        assert (await frontier.reader.audit("c")).problems == []
+        assert len(await frontier.hosts.all()) == 50
 
 
 # --- what can be told ----------------------------------------------------------------------------
@@ -419,17 +419,17 @@ async def test_a_request_is_found_wherever_it_is(bench: RedisBench) -> None:
     sought = link("sought?*[x]")
 
     async def told() -> tuple[str, str]:
-        story = await bench.frontier.story("c", sought.fingerprint)
+        story = await bench.frontier.reader.history("c", sought.fingerprint)
         assert story is not None
         return story.state, story.holder
 
-    assert await bench.frontier.story("c", sought.fingerprint) is None
+    assert await bench.frontier.reader.history("c", sought.fingerprint) is None
     await bench.frontier.add("c", [link("1"), sought, link("2")])
     assert await told() == ("waiting", "")
     [_, lease, _] = await taken(bench.frontier, holder="me")
     assert await told() == ("leased", "me")
     await settle(bench.frontier, lease, Retry(TIMEOUT, delay=3.0))
-    story = await bench.frontier.story("c", sought.fingerprint)
+    story = await bench.frontier.reader.history("c", sought.fingerprint)
     assert story is not None
     assert (story.state, story.due) == ("delayed", START + 3.0)
     bench.clock.advance(3.0)
@@ -437,10 +437,10 @@ async def test_a_request_is_found_wherever_it_is(bench: RedisBench) -> None:
     await settle(bench.frontier, lease, Fetched(page(7)))
     assert await told() == ("parsing", "me")
     await bench.frontier.acknowledge([Acknowledgement("c", lease.fingerprint, Dead(BROKEN))])
-    dead = await bench.frontier.story("c", sought.fingerprint)
+    dead = await bench.frontier.reader.history("c", sought.fingerprint)
     assert dead is not None
     assert (dead.state, dead.rule, dead.reason, dead.page) == ("dead", "parse_error", BROKEN.reason, page(7))
     assert dead.request == msgspec.structs.replace(lease.request)
-    await bench.frontier.replay("c")
+    await bench.frontier.dead_letters.replay("c")
     await bench.frontier.acknowledge([Acknowledgement("c", lease.fingerprint, Done(page(7)))])
     assert (await told())[0] == "done"

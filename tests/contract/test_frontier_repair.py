@@ -107,14 +107,14 @@ async def suspect_somebody(store: RedisClient, tag: str) -> object:
 )
 async def test_damage_is_named_and_put_right(bench: RedisBench, damage: Damage) -> None:
     await prepared(bench)
-    counts = await bench.frontier.counts("c")
+    counts = await bench.frontier.reader.counts("c")
     assert await bench.frontier.repair(["c"]) == []
 
     await damage(bench.store, bench.store.tag(0))
     assert await bench.frontier.repair(["c"])
     assert await wrong(bench) == []
     assert await bench.frontier.repair(["c"]) == []
-    assert await bench.frontier.counts("c") == counts
+    assert await bench.frontier.reader.counts("c") == counts
 
     ended = await worked_off(bench) | set(bench.pages)
     assert ended == {one.fingerprint for one in LINKS}
@@ -145,7 +145,7 @@ async def test_a_lane_that_ran_empty_asks_for_its_chunks_again(bench: RedisBench
 
 
 async def test_a_host_that_was_forgotten_is_not_asked_too_early(bench: RedisBench) -> None:
-    await bench.frontier.open_crawl("c", pace=Pace(interval=4.0, burst=2, concurrency=9))
+    await bench.frontier.crawls.open("c", pace=Pace(interval=4.0, burst=2, concurrency=9))
     await bench.frontier.add("c", [link(str(number)) for number in range(9)])
     assert len(await taken(bench.frontier)) == 2
     await forget_the_hosts(bench.store, bench.store.tag(0))
@@ -164,7 +164,7 @@ async def advance(bench: RedisBench, seconds: float) -> None:
 
 async def test_while_a_shard_is_counted_others_wait() -> None:
     async with redis_bench("valkey", ManualClock()) as bench:
-        await bench.frontier.open_crawl("c", pace=UNLIMITED)
+        await bench.frontier.crawls.open("c", pace=UNLIMITED)
         tag, scripts = bench.store.tag(0), SCRIPTS
         assert await bench.store.run(scripts.freeze, tag, ["somebody", 10]) == 1
         with pytest.raises(Misconfigured, match="somebody else"):
@@ -184,7 +184,7 @@ async def test_workers_may_be_at_work_and_scripts_be_cut_short_meanwhile() -> No
     rng = random.Random(7)
     links = [link(str(number), host=f"{number % 6}.test", priority=3 + number % 3) for number in range(400)]
     async with redis_bench("valkey", ManualClock(), scripts=SCRIPTS) as bench:
-        await bench.frontier.open_crawl("c", pace=UNLIMITED, max_crashes=200)
+        await bench.frontier.crawls.open("c", pace=UNLIMITED, max_crashes=200)
         tag, done, stop = bench.store.tag(0), set[int](), asyncio.Event()
         outcomes: list[Outcome] = [Done(page()), Done(page()), Gone(404), Retry(TIMEOUT, delay=1.0)]
 
@@ -221,7 +221,7 @@ async def test_workers_may_be_at_work_and_scripts_be_cut_short_meanwhile() -> No
         for _ in range(3):
             workers.append(await bench.another())
             bench.store.patience = math.inf  # on a busy machine, 25 repairs take as long as they take
-            await workers[-1].open_crawl("c")
+            await workers[-1].crawls.open("c")
         async with asyncio.TaskGroup() as group:
             for number, worker in enumerate(workers):
                 group.create_task(work(worker, f"w{number}"))

@@ -14,8 +14,8 @@ import pytest
 from tests.contract.frontiers import TIMEOUT, UNLIMITED, link, page, paths, states, taken
 
 from shoal.frontier.sqlite import SqliteFrontier
-from shoal.frontier.sqlite.owner import ROBOTS_KEPT, ROBOTS_SWEEP
-from shoal.frontier.sqlite.wal import EVERY
+from shoal.frontier.sqlite.hosts import MAX_ROBOTS, ROBOTS_SWEEP_WRITES
+from shoal.frontier.sqlite.wal import CHECKPOINT_EVERY_ROWS
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Dead, Done, Fetched, Filtered, Gone, Outcome, Settlement
@@ -37,7 +37,7 @@ async def crawled(path: Path) -> None:
         Filtered(FailureClass.ROBOTS),
     ]
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.crawls.open("c", pace=UNLIMITED)
         await frontier.add("c", [link(str(number)) for number in range(10)])
         leases = await taken(frontier, 6)
         settlements = zip(leases, outcomes, strict=False)
@@ -72,7 +72,7 @@ def files_at_most(size: int) -> Iterator[None]:
 
 async def test_after_a_failed_write_everything_is_refused_and_nothing_is_lost(path: Path) -> None:
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.crawls.open("c", pace=UNLIMITED)
         await frontier.add("c", [link("1"), link("2")])
         [lease] = await taken(frontier, 1)
         with files_at_most(path.with_name("store.db-wal").stat().st_size + 4096):
@@ -82,14 +82,14 @@ async def test_after_a_failed_write_everything_is_refused_and_nothing_is_lost(pa
             frontier.add("c", [link("3")]),
             frontier.lease(holder="w", limit=1, ttl=60.0),
             frontier.settle([Settlement(lease, Done(page()))]),
-            frontier.open_crawl("d"),
+            frontier.crawls.open("d"),
         ):
             with pytest.raises(Unavailable, match=r"store\.db"):
                 await call
 
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c")
-        assert (await frontier.audit("c")).problems == []
+        await frontier.crawls.open("c")
+        assert (await frontier.reader.audit("c")).problems == []
         assert await states(frontier) == {"waiting": 2}
         assert paths(await taken(frontier)) == ["a.test/2", "a.test/1"]
         assert (await frontier.add("c", [link("too-many-0")])).new == 1
@@ -97,7 +97,7 @@ async def test_after_a_failed_write_everything_is_refused_and_nothing_is_lost(pa
 
 async def test_a_mistake_of_the_caller_does_not_stop_the_frontier(path: Path) -> None:
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.crawls.open("c", pace=UNLIMITED)
         with pytest.raises(Misconfigured):
             await frontier.commit(crawl_state={"nope": {"key": b"value"}})
         with pytest.raises(Misconfigured):
@@ -107,18 +107,18 @@ async def test_a_mistake_of_the_caller_does_not_stop_the_frontier(path: Path) ->
 
 async def test_a_damaged_store_is_named(path: Path) -> None:
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c")
+        await frontier.crawls.open("c")
         await frontier.add("c", [link(str(number)) for number in range(2000)])
     overwrite(path, beyond=40 * 4096)
 
     with pytest.raises(Misconfigured, match=r"store\.db is damaged"):
         async with SqliteFrontier.open(path) as frontier:
-            await frontier.open_crawl("c")
+            await frontier.crawls.open("c")
 
 
 async def test_a_request_without_a_row_is_called_damage(path: Path) -> None:
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.crawls.open("c", pace=UNLIMITED)
         await frontier.add("c", [link("1"), link("2")])
         meddle(path, "DELETE FROM request WHERE id IN (SELECT min(id) FROM request)")
         with pytest.raises(Misconfigured, match="damaged: 1 queued request"):
@@ -152,26 +152,26 @@ async def test_a_store_of_an_older_version_is_brought_up_to_date_by_its_next_own
         async with SqliteFrontier.peek(path):
             pass
     async with SqliteFrontier.open(path) as frontier:
-        [(fingerprint, kept)] = [found async for found in frontier.pages("c")]
+        [(fingerprint, kept)] = [found async for found in frontier.reader.pages("c")]
     assert (fingerprint, kept.items, kept.wire_bytes, kept.version) == (7, 2, 5, 0)
 
 
 async def test_a_reader_sees_the_last_transaction_while_the_owner_goes_on(path: Path) -> None:
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c", pace=UNLIMITED, state={"version": b"1"})
+        await frontier.crawls.open("c", pace=UNLIMITED, state={"version": b"1"})
         await frontier.add("c", [link(str(number)) for number in range(4)])
         first, second, _ = await taken(frontier, 3)
         await frontier.commit([Settlement(first, Done(page(1)))], checkpoints={"out": b"7"})
         async with SqliteFrontier.peek(path) as reader:
             assert await reader.crawls() == ["c"]
-            assert await reader.counts("c") == await frontier.counts("c")
+            assert await reader.counts("c") == await frontier.reader.counts("c")
             await frontier.settle([Settlement(second, Dead(TIMEOUT))])
-            assert await reader.counts("c") == await frontier.counts("c")
+            assert await reader.counts("c") == await frontier.reader.counts("c")
             assert (await reader.audit("c")).problems == []
             assert [letter.kind async for letter in reader.dead_letters("c")] == [FailureClass.TIMEOUT]
             assert [record async for _, record in reader.pages("c")] == [page(1)]
             assert await reader.checkpoint("out") == b"7"
-            assert await reader.crawl_get("c", "version") == b"1"
+            assert await reader.value("c", "version") == b"1"
             with pytest.raises(Misconfigured, match="nope"):
                 await reader.counts("nope")
 
@@ -185,10 +185,10 @@ async def test_there_is_nothing_to_see_where_there_is_no_store(path: Path) -> No
 async def test_crawls_that_are_not_open_can_be_looked_at(path: Path) -> None:
     await crawled(path)
     async with SqliteFrontier.open(path) as frontier:
-        counts = await frontier.counts("c")
+        counts = await frontier.reader.counts("c")
         assert (counts.accepted, counts.waiting, counts.leased, counts.crashes) == (10, 5, 0, 2)
-        assert (await frontier.audit("c")).problems == []
-        assert len([letter async for letter in frontier.dead_letters("c")]) == 1
+        assert (await frontier.reader.audit("c")).problems == []
+        assert len([letter async for letter in frontier.reader.dead_letters("c")]) == 1
 
 
 # --- audits that find something ------------------------------------------------------------------
@@ -223,7 +223,7 @@ async def test_an_audit_finds_what_is_wrong(path: Path, damage: str, finding: st
 
 async def test_an_audit_names_a_few_and_counts_the_rest(path: Path) -> None:
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c")
+        await frontier.crawls.open("c")
         await frontier.add("c", [link(str(number)) for number in range(100)])
     meddle(path, "INSERT INTO ended(crawl, fp, state, ended_at) SELECT 1, fp, 'gone', 0 FROM request")
     async with SqliteFrontier.peek(path) as reader:
@@ -237,7 +237,7 @@ async def test_an_audit_names_a_few_and_counts_the_rest(path: Path) -> None:
 
 async def test_rows_of_ended_requests_are_deleted_in_the_end(path: Path) -> None:
     async with SqliteFrontier.open(path, sweep_every=50) as frontier:
-        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.crawls.open("c", pace=UNLIMITED)
         await frontier.add("c", [link(str(number)) for number in range(60)])
         for _ in range(6):
             await frontier.settle([Settlement(lease, Done(page())) for lease in await taken(frontier, 9)])
@@ -245,30 +245,30 @@ async def test_rows_of_ended_requests_are_deleted_in_the_end(path: Path) -> None
             assert database.execute("SELECT count(*) FROM request").fetchone() == (6,)
             assert database.execute("SELECT count(*) FROM spent").fetchone() == (0,)
         await frontier.settle([Settlement(lease, Gone(404)) for lease in await taken(frontier, 2)])
-        assert (await frontier.audit("c")).problems == []
+        assert (await frontier.reader.audit("c")).problems == []
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c")
+        await frontier.crawls.open("c")
         assert await states(frontier) == {"waiting": 4, "done": 54, "gone": 2}
-        assert (await frontier.audit("c")).problems == []
+        assert (await frontier.reader.audit("c")).problems == []
 
 
 async def test_only_so_many_robots_are_remembered(path: Path) -> None:
     async with SqliteFrontier.open(path) as frontier:
-        for number in range(ROBOTS_KEPT + ROBOTS_SWEEP):
-            await frontier.robots_set(f"{number}.test", expires=1e12 + number, status=200, body=b"")
-        assert await frontier.robots_get("0.test") is None
-        assert await frontier.robots_get(f"{ROBOTS_KEPT}.test") is not None
+        for number in range(MAX_ROBOTS + ROBOTS_SWEEP_WRITES):
+            await frontier.hosts.set_robots(f"{number}.test", expires=1e12 + number, status=200, body=b"")
+        assert await frontier.hosts.get_robots("0.test") is None
+        assert await frontier.hosts.get_robots(f"{MAX_ROBOTS}.test") is not None
     with closing(sqlite3.connect(path)) as database:
         [rows] = database.execute("SELECT count(*) FROM robots").fetchone()
-        assert rows <= ROBOTS_KEPT + ROBOTS_SWEEP
+        assert rows <= MAX_ROBOTS + ROBOTS_SWEEP_WRITES
 
 
 async def test_the_log_is_written_back_while_the_crawl_goes_on(path: Path) -> None:
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c")
+        await frontier.crawls.open("c")
         log = path.with_name("store.db-wal")
         written = 0
-        for batch in range(6 * EVERY // 1000):
+        for batch in range(6 * CHECKPOINT_EVERY_ROWS // 1000):
             await frontier.add("c", [link(f"{batch}-{number}") for number in range(1000)])
             written += 130_000
         assert log.stat().st_size < written  # what was written back is written over
@@ -283,15 +283,15 @@ from shoal.frontier.sqlite import SqliteFrontier
 async def main(path, urls, hosts):
     source = links(hosts)
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.crawls.open("c", pace=UNLIMITED)
         await frontier.add("c", some(source, 1000))
         before = rss_mib()
         for _ in range(urls // 1000):
             await frontier.add("c", some(source, 1000))
         grown = rss_mib() - before
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c")
-        counts = await frontier.counts("c")
+        await frontier.crawls.open("c")
+        counts = await frontier.reader.counts("c")
         print(json.dumps({"bytes": grown * 2**20 / urls, "waiting": counts.waiting}))
 
 asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))

@@ -30,7 +30,7 @@ from shoal.model.request import Link, Request
 async def bench(tmp_path: Path) -> AsyncIterator[SqliteBench]:
     opened = SqliteBench(ManualClock(), tmp_path / "store.db")
     await opened.open()
-    await opened.frontier.open_crawl("c", pace=UNLIMITED)
+    await opened.frontier.crawls.open("c", pace=UNLIMITED)
     yield opened
     await opened.close()
 
@@ -41,7 +41,7 @@ FOUND = Link.to(Request(url="https://a.test/1", found_on=99))
 async def told(bench: SqliteBench, fingerprint: int = FOUND.fingerprint) -> RequestHistory:
     """Read beside the owner."""
     async with SqliteFrontier.peek(bench._path, clock=bench.clock) as reader:
-        story = await reader.story("c", fingerprint)
+        story = await reader.history("c", fingerprint)
     assert story is not None
     return story
 
@@ -53,7 +53,7 @@ async def attempt(bench: SqliteBench, outcome: Outcome) -> None:
 
 
 async def test_a_request_is_followed_from_its_acceptance_to_its_page(bench: SqliteBench) -> None:
-    assert await bench.frontier.story("c", FOUND.fingerprint) is None
+    assert await bench.frontier.reader.history("c", FOUND.fingerprint) is None
     await bench.frontier.add("c", [FOUND])
     assert (await told(bench)).state == "waiting"
     [lease] = await taken(bench.frontier, holder="me", ttl=10.0)
@@ -101,10 +101,10 @@ async def test_crashes_and_failed_parses_are_attempts_too(bench: SqliteBench) ->
     await bench.frontier.reclaim()
     await taken(bench.frontier, ttl=10.0)
     await bench.kill()
-    await bench.frontier.open_crawl("c")
+    await bench.frontier.crawls.open("c")
     await attempt(bench, Fetched(page()))
     await bench.kill()
-    await bench.frontier.open_crawl("c")
+    await bench.frontier.crawls.open("c")
     dead = Dead(BROKEN, page())
     await bench.frontier.acknowledge([Acknowledgement("c", FOUND.fingerprint, dead)])
 
@@ -120,23 +120,23 @@ async def test_a_dropped_crawl_takes_its_attempts_along(bench: SqliteBench) -> N
     await bench.frontier.add("c", [FOUND])
     await attempt(bench, Retry(TIMEOUT, delay=0.0))
     await bench.kill()
-    await bench.frontier.drop_crawl("c")
-    await bench.frontier.open_crawl("c", pace=UNLIMITED)
+    await bench.frontier.crawls.delete("c")
+    await bench.frontier.crawls.open("c", pace=UNLIMITED)
     await bench.frontier.add("c", [FOUND])
 
     assert (await told(bench)).tried == []
 
 
 async def test_a_host_is_shown_beside_its_owner_with_the_pace_that_applies(bench: SqliteBench) -> None:
-    await bench.frontier.open_crawl("slow", pace=Pace(2.0, 1, 3))
+    await bench.frontier.crawls.open("slow", pace=Pace(2.0, 1, 3))
     await bench.frontier.add("c", [link(str(number)) for number in range(3)])
     await bench.frontier.add("slow", [link("1")])
     await taken(bench.frontier, limit=1)
-    await bench.frontier.host_set("a.test", rest_until=START + 60, paused=True)
+    await bench.frontier.hosts.set("a.test", rest_until=START + 60, paused=True)
 
     async with SqliteFrontier.peek(bench._path, clock=bench.clock) as reader:
         beside, unknown = await reader.host("a.test"), await reader.host("b.test")
-    owned = await bench.frontier.host_get("a.test")
+    owned = await bench.frontier.hosts.get("a.test")
     assert beside is not None
     assert owned is not None
     assert (beside.waiting, beside.inflight) == (owned.waiting, owned.inflight) == (3, 1)
@@ -148,7 +148,7 @@ async def test_a_host_is_shown_beside_its_owner_with_the_pace_that_applies(bench
 async def test_a_crawl_is_measured_by_its_pages_and_what_is_left_on_each_host(bench: SqliteBench) -> None:
     frontier = bench.frontier
     await frontier.add("c", [link(str(number)) for number in range(5)] + [link("1", host="b.test")])
-    await frontier.host_set("b.test", interval=4.0, paused=True)
+    await frontier.hosts.set("b.test", interval=4.0, paused=True)
     for number, lease in enumerate(await taken(frontier, limit=2)):
         bench.clock.advance(10.0)
         fetched = structs.replace(page(number), elapsed=1.0 + number, wire_bytes=1000 * number)
@@ -156,7 +156,7 @@ async def test_a_crawl_is_measured_by_its_pages_and_what_is_left_on_each_host(be
     [lease] = await taken(frontier, limit=1)
     await frontier.settle([Settlement(lease, Gone(404))])
 
-    measured = await frontier.measured("c")
+    measured = await frontier.reader.stats("c")
     assert (measured.pages, measured.latency, measured.wire_bytes, measured.span) == (2, 1.5, 500.0, 10.0)
     assert measured.hosts == [
         HostQueue("a.test", 2, 0.0, 1000, False),

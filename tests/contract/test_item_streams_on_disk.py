@@ -99,9 +99,9 @@ def _settled(lease: Lease) -> Settlement:
 async def bench_on(dsn: str, folder: Path) -> AsyncIterator[Bench]:
     async with RedisClient.open(dsn) as store:
         frontier = RedisFrontier(store)
-        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.crawls.open("c", pace=UNLIMITED)
         await frontier.add("c", [link(str(n), host=f"{n}.test") for n in range(30)])
-        number = await frontier.number("c")
+        number = await frontier.reader.number("c")
         bench = Bench(dsn, store, frontier, number, folder / "out.jsonl")
         try:
             yield bench

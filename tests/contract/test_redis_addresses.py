@@ -69,13 +69,13 @@ async def test_fleets_in_one_database_do_not_meet(server: RedisServer) -> None:
     stores = [f"{server.dsn}?namespace={name}" for name in names]
     for number, dsn in enumerate(stores, 1):
         async with RedisFrontier.open(dsn) as frontier:
-            await frontier.open_crawl("c", pace=UNLIMITED)
+            await frontier.crawls.open("c", pace=UNLIMITED)
             assert (await frontier.add("c", [link(str(n)) for n in range(number)])).new == number
     async with RedisFrontier.open(stores[0]) as frontier:
-        await frontier.drop_crawl("c")
+        await frontier.crawls.delete("c")
     for number, dsn in list(enumerate(stores, 1))[1:]:
         async with RedisFrontier.open(dsn) as frontier:
-            await frontier.open_crawl("c")
+            await frontier.crawls.open("c")
             leases = (await frontier.lease(holder="w", limit=10, ttl=60.0)).leases
             assert len(leases) == number
 

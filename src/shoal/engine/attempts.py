@@ -45,7 +45,7 @@ class Attempts:
             modified=earlier.header("last-modified") if earlier else "",
         )
         if attempt.crawl_delay is not None and attempt.crawl_delay > lease.interval:
-            await self._frontier.host_set(lease.host, crawl_delay=attempt.crawl_delay)
+            await self._frontier.hosts.set(lease.host, crawl_delay=attempt.crawl_delay)
         if attempt.response is not None:
             self._tally.bytes += len(attempt.response.wire)
         if attempt.outcome is None:

@@ -119,9 +119,9 @@ class Crawl:
 
     async def _ending(self) -> Ending:
         frontier, crawl = self._stations.frontier, self._stations.crawl
-        if await is_finished(frontier, crawl):
+        if await is_finished(frontier.reader, crawl):
             return Ending.FINISHED
-        counts = await frontier.counts(crawl)
+        counts = await frontier.reader.counts(crawl)
         if self._settings.max_pages and counts.done >= self._settings.max_pages:
             return Ending.LIMITED
         return Ending.INTERRUPTED

@@ -25,14 +25,14 @@ USER_AGENT_TOKEN = "Shoal"  # noqa: S105 - the product token that robots.txt fil
 class RobotsCache(Protocol):
     """The part of a frontier that keeps robots.txt files."""
 
-    async def robots_get(self, host: str) -> StoredRobots | None: ...
-    async def robots_set(self, host: str, *, expires: float, status: int, body: bytes) -> None: ...
+    async def get_robots(self, host: str) -> StoredRobots | None: ...
+    async def set_robots(self, host: str, *, expires: float, status: int, body: bytes) -> None: ...
 
 
 async def open_crawl_fetcher(
     stack: AsyncExitStack,
     settings: Settings,
-    frontier: RobotsCache,
+    robots: RobotsCache,
     jar: CookieJar,
     border: ScopeState,
     *,
@@ -41,11 +41,11 @@ async def open_crawl_fetcher(
     """Open what fetches for a crawl, with robots.txt files kept in its frontier; no gate: one of its own."""
 
     async def load(origin: str) -> bytes | None:
-        known = await frontier.robots_get(origin)
+        known = await robots.get_robots(origin)
         return known.body if known else None
 
     async def save(origin: str, record: bytes) -> None:
-        await frontier.robots_set(origin, expires=time.time() + LIFETIME, status=0, body=record)
+        await robots.set_robots(origin, expires=time.time() + LIFETIME, status=0, body=record)
 
     return await open_fetcher(stack, settings, jar=jar, gate=gate, refuse=border.refuse, load=load, save=save)
 

@@ -85,9 +85,9 @@ class LeaseFeed:
         if self._leases:
             return False
         frontier, crawl, limit = self._stations.frontier, self._stations.crawl, self._settings.max_pages
-        if limit and (await frontier.counts(crawl)).done >= limit:
+        if limit and (await frontier.reader.counts(crawl)).done >= limit:
             return True
-        return self._stations.ownership.may_be_finished(wait) and await is_finished(frontier, crawl)
+        return self._stations.ownership.may_be_finished(wait) and await is_finished(frontier.reader, crawl)
 
     async def _sleep(self, seconds: float, stop: Stop) -> None:
         """Sleep until something happened that may free work, at most `seconds`."""

@@ -23,13 +23,13 @@ class PageCounter(Protocol):
 class EmbeddedPageQuota:
     """The limit of a crawl that one process runs; others share it out (`shoal.stores.redis.page_quota`)."""
 
-    def __init__(self, frontier: PageCounter, crawl: str, limit: int) -> None:
-        self._frontier = frontier
+    def __init__(self, reader: PageCounter, crawl: str, limit: int) -> None:
+        self._reader = reader
         self._crawl = crawl
         self._limit = limit
 
     async def take(self, held: int, wanted: int) -> int:
-        counts = await self._frontier.counts(self._crawl)
+        counts = await self._reader.counts(self._crawl)
         return min(wanted, self._limit - counts.done - counts.parsing - counts.leased)
 
     async def leave(self) -> None:

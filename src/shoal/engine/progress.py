@@ -42,7 +42,7 @@ class Progress:
             crawl=stations.crawl,
             counts=counts.by_state(),
             over_budget=counts.over_budget - self._over_budget,
-            hosts=[view_of(host, now) for host in await stations.frontier.hosts()],
+            hosts=[view_of(host, now) for host in await stations.frontier.hosts.all()],
             in_flight=self._slots.active,
             parse_backlog=stations.parser.backlog.pages,
             draining=draining,
@@ -80,7 +80,7 @@ class Progress:
         )
 
     async def _counts(self) -> answers.Counts:
-        return await self._stations.frontier.counts(self._stations.crawl)
+        return await self._stations.frontier.reader.counts(self._stations.crawl)
 
 
 def view_of(host: answers.HostView, now: float) -> HostSnapshot:

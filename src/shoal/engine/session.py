@@ -80,26 +80,26 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
             SqliteFrontier.open(store.database, fsync=settings.crawl.fsync)
         )
         if plan.fresh:
-            await frontier.drop_crawl(name, forget=[sinks_key(name), rejects_key(name)])
+            await frontier.crawls.delete(name, checkpoints=[sinks_key(name), rejects_key(name)])
             rejects_file(store, name).unlink(missing_ok=True)  # this run may have none to replace it by
-        opened = await frontier.open_crawl(name, **frontier_options(settings))
+        opened = await frontier.crawls.open(name, **frontier_options(settings))
         outputs = plan.outputs or (str(store.items / f"{file_name(name)}.jsonl"),)
         sinks = MultiSink(outputs, fsync=settings.crawl.fsync, overwrite=plan.fresh)
         stack.callback(sinks.close)
-        sinks.restore(await frontier.checkpoint(sinks_key(name)))
+        sinks.restore(await frontier.reader.checkpoint(sinks_key(name)))
         rejected = [str(rejects_file(store, name))] if spider.models else []
         rejects = MultiSink(rejected, fsync=settings.crawl.fsync, overwrite=plan.fresh)
         stack.callback(rejects.close)
-        rejects.restore(await frontier.checkpoint(rejects_key(name)))
+        rejects.restore(await frontier.reader.checkpoint(rejects_key(name)))
         segments = place_segments(store.archive / file_name(name), settings.archive.location, name)
         if settings.archive.keep_days:
             expire(segments, keep_days=settings.archive.keep_days, today=datetime.now(UTC).date())
         rules = write_rules(name, settings)
-        archive = ArchiveWriter.open(segments, await frontier.checkpoint(archive_key(name)), rules)
+        archive = ArchiveWriter.open(segments, await frontier.reader.checkpoint(archive_key(name)), rules)
         stack.callback(archive.close)
-        versions = SpiderVersions.load(await frontier.crawl_get(name, VERSIONS))
+        versions = SpiderVersions.load(await frontier.reader.value(name, VERSIONS))
         version = versions.number(spider.version, time.time())
-        totals = sums.CrawlTotals.load(await frontier.crawl_get(name, sums.KEY))
+        totals = sums.CrawlTotals.load(await frontier.reader.value(name, sums.KEY))
         totals.reopen(per_pattern=settings.links.per_pattern, lookalikes=settings.links.lookalikes)
         # From here on the outputs count as this crawl's own: a kill before the first page must not make the
         # next run take them for somebody else's.
@@ -111,16 +111,16 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
             },
             crawl_state={name: {sums.KEY: totals.dump(), VERSIONS: versions.dump()}},
         )
-        jar = CookieJar.load(await frontier.crawl_get(name, "cookies") or b"[]")
+        jar = CookieJar.load(await frontier.reader.value(name, "cookies") or b"[]")
         jar.put(cookies, time.time())
-        hosts = msgspec.json.decode(await frontier.crawl_get(name, "hosts") or b"[]", type=list[str])
+        hosts = msgspec.json.decode(await frontier.reader.value(name, "hosts") or b"[]", type=list[str])
         urls = [seed.url for seed in seeds]
         scope = Scope.of(settings.crawl, urls, hosts=spider.hosts, limits=settings.links)
         if scope.hosts is not None:
             scope = msgspec.structs.replace(scope, hosts=scope.hosts.union(hosts))
         scope = msgspec.structs.replace(scope, lookalikes=frozenset(totals.lookalikes))
         border = ScopeState(scope, parser)
-        fetcher = await open_crawl_fetcher(stack, settings, frontier, jar, border)
+        fetcher = await open_crawl_fetcher(stack, settings, frontier.hosts, jar, border)
         await add_given(frontier, name, seeds)
         if plan.listed is not None:
             gather = origins_matter(settings.crawl, spider)
@@ -128,7 +128,7 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
             jar.put(for_seeds(settings.crawl.cookies, origins), time.time())
             if not spider.hosts:
                 border.admit(*map(host_key, origins))
-        if await frontier.paused(name):
+        if await frontier.reader.paused(name):
             log.warning("crawl.paused", extra={"crawl": name, "go_on_with": f"shoal resume {name}"})
         await stack.enter_async_context(accept_commands(store.path, frontier))
         yield Stations(
@@ -150,7 +150,7 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
             archive=segments.path,
             rejects=rejects_file(store, name),
             unparsed=frontier.parsing(name),
-            allowance=EmbeddedPageQuota(frontier, name, limit)
+            allowance=EmbeddedPageQuota(frontier.reader, name, limit)
             if (limit := settings.crawl.max_pages)
             else None,
         )

@@ -13,7 +13,9 @@ from shoal.engine.page_quota import PageQuota
 from shoal.engine.pages import Pages
 from shoal.engine.scope_state import ScopeState
 from shoal.fetch.fetcher import Fetcher
-from shoal.frontier import Counts, HostView, Unparsed, Validator
+from shoal.frontier import Unparsed, Validator
+from shoal.frontier.contract import FrontierHosts
+from shoal.frontier.finished import CountsReader
 from shoal.model import crawl_totals as sums
 from shoal.model.outcome import Lease
 from shoal.model.settings import Settings
@@ -24,10 +26,11 @@ class CrawlFrontier(Lessor, Store, Protocol):
     """The part of a frontier that running a crawl needs: leasing, committing, and looking."""
 
     def landed(self, leases: Sequence[Lease]) -> None: ...
-    async def counts(self, crawl: str) -> Counts: ...
     async def validators(self, crawl: str, fingerprints: Sequence[int]) -> Mapping[int, Validator]: ...
-    async def host_set(self, host: str, *, crawl_delay: float | None = None) -> object: ...
-    async def hosts(self) -> Sequence[HostView]: ...
+    @property
+    def hosts(self) -> FrontierHosts: ...
+    @property
+    def reader(self) -> CountsReader: ...
 
 
 @dataclass(slots=True)

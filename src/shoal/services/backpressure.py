@@ -70,7 +70,7 @@ class Backpressure:
         frontier = RedisFrontier(self._store)
         for record in await Crawls(self._store).all():
             with suppress(Misconfigured):  # it was dropped
-                if not await is_finished(frontier, record.name):
+                if not await is_finished(frontier.reader, record.name):
                     return True
         return False
 

@@ -32,7 +32,7 @@ async def crawl_on_fleet(
         submitted = await submit_known(store, plan, parser.description, stop)
         frontier = RedisFrontier(store)
         if opened is not None:
-            counts = await frontier.counts(submitted.crawl)
+            counts = await frontier.reader.counts(submitted.crawl)
             opened(
                 Opening(
                     submitted.crawl,

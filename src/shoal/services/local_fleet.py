@@ -54,16 +54,16 @@ async def run_fleet(
         store = await stack.enter_async_context(RedisClient.open(dsn))
         submitted = await submit(store, plan, stop)
         before = await _crawl(store, submitted.crawl)
-        items = await RedisFrontier(store).items(submitted.crawl)
+        items = await RedisFrontier(store).reader.items(submitted.crawl)
         outputs, archive = submitted.outputs, f"{LOCAL_FOLDER}/archive"
         opened(
             Opening(submitted.crawl, submitted.resumed, before.counts, outputs, archive, shown_store(kept))
         )
         crew = Supervisor(partial(_worker, plan, dsn), stop, say)
-        overseer = StoreMonitor(RedisFrontier(store), partial(look_at, store, shown_store(kept)))
+        overseer = StoreMonitor(RedisFrontier(store).reader, partial(look_at, store, shown_store(kept)))
         ends = await _run_and_show(crew, workers, overseer, watch)
         after = await _crawl(store, submitted.crawl)
-        items = await RedisFrontier(store).items(submitted.crawl) - items
+        items = await RedisFrontier(store).reader.items(submitted.crawl) - items
         unwritten = await on_their_way(store, submitted.crawl)
     elapsed = time.monotonic() - began
     pages = after.counts["done"] - before.counts["done"]

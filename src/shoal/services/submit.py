@@ -121,7 +121,7 @@ class _Submission:
 
     async def make(self, stop: Stop) -> Submitted:
         if self._plan.fresh:
-            await self._frontier.drop_crawl(self._name)
+            await self._frontier.crawls.delete(self._name)
         opened = await self._room.when_there(lambda: open_in(self._frontier, self._name, self._settings))
         new = await add_given(self._roomy, self._name, self._seeds)
         known = len(self._seeds) - new
@@ -152,7 +152,7 @@ class _Submission:
         """Have workers take the crawl up, or look at it again."""
         record = CrawlRecord(
             name=self._name,
-            number=await self._frontier.number(self._name),
+            number=await self._frontier.reader.number(self._name),
             source=_portable(self._plan),
             text=_text(self._plan),
             version=self._spider.version,
@@ -180,7 +180,7 @@ async def open_in(
     frontier: RedisFrontier, name: str, settings: Settings, *, may_be_new: bool = True
 ) -> Opened:
     """Begin a crawl in a store, or take it up, on the terms of its settings."""
-    return await frontier.open_crawl(
+    return await frontier.crawls.open(
         name,
         may_be_new=may_be_new,
         **frontier_options(settings),

@@ -106,7 +106,7 @@ class CrawlSession:
         if not self.running and not self.refused and time.monotonic() - self._asked_at > LOOK_AGAIN:
             # Whoever wants one crawl wants to hear of it, even if nothing is left to do.
             owed = bool(only) and self.summary is None
-            if await is_finished(RedisFrontier(self._office.store), self.record.name) and not owed:
+            if await is_finished(RedisFrontier(self._office.store).reader, self.record.name) and not owed:
                 self._asked_at = time.monotonic()
             elif roles & {"fetch", "parse"} and (owed or not stop.drain.is_set()):
                 self.running, self.stop = True, Stop()
@@ -135,7 +135,7 @@ class CrawlSession:
                 self._asked_at = time.monotonic()
             log.info("worker.served", extra={**about, "ending": ending.value})
         except* Misconfigured as several:
-            if self.record.name not in await RedisFrontier(self._office.store).crawls():
+            if self.record.name not in await RedisFrontier(self._office.store).reader.crawls():
                 log.info("worker.served", extra={**about, "ending": "dropped"})
             else:
                 # Other workers may have what this one lacks, and other crawls may lack nothing.
@@ -182,8 +182,8 @@ class CrawlSession:
     async def measure(self) -> None:
         """Look how much lies before the stages after fetching: beyond a bound, nothing more is fetched."""
         frontier = RedisFrontier(self._office.store)
-        self._counts = await frontier.counts(self.record.name)
-        self._paused = await frontier.paused(self.record.name)
+        self._counts = await frontier.reader.counts(self.record.name)
+        self._paused = await frontier.reader.paused(self.record.name)
         items = await on_their_way(self._office.store, self.record.name)
         self._crowded = self._counts.parsing > MOST_UNPARSED or items > MOST_UNWRITTEN
 

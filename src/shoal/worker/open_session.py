@@ -92,7 +92,7 @@ async def join_crawl(
             ownership=Shared(worker, border, totals),
             frontier=frontier,
             fetcher=await open_crawl_fetcher(
-                stack, settings, frontier, jar, border, gate=SharedGate(frontier.turn)
+                stack, settings, frontier.hosts, jar, border, gate=SharedGate(frontier.turn)
             ),
             outlet=StreamedOutputs(archive, rejects, totals, patience=lambda: store.patience),
             pages=Pages(archive, ArchiveReader(segments, decode_archived, limits=settings.fetch)),
@@ -111,14 +111,14 @@ async def _allowance(
     store: RedisClient, frontier: RedisFrontier, crawl: str, settings: CrawlSettings, worker: str
 ) -> SharedPageQuota | None:
     async def count() -> int:
-        counts = await frontier.counts(crawl)
+        counts = await frontier.reader.counts(crawl)
         return counts.done + counts.parsing
 
     if not settings.max_pages:
         return None
     return SharedPageQuota(
         store,
-        await frontier.number(crawl),
+        await frontier.reader.number(crawl),
         worker=worker,
         limit=settings.max_pages,
         lease=settings.lease,

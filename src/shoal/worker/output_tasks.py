@@ -50,7 +50,7 @@ class OutputTasks:
     async def attend(self, group: asyncio.TaskGroup, record: CrawlRecord) -> None:
         """Write the outputs of a crawl from now on, whenever no other worker does."""
         await self.leave()
-        number = await RedisFrontier(self._store).number(record.name)
+        number = await RedisFrontier(self._store).reader.number(record.name)
         self._stop, self._revision, self._refused = asyncio.Event(), record.revision, {}
         self._tasks = [
             group.create_task(self._write(record, number, output, self._stop), name=f"output.{shown(output)}")
@@ -89,5 +89,5 @@ class OutputTasks:
 
 async def are_finished(store: RedisClient, record: CrawlRecord) -> bool:
     """Tell whether every output that this machine may write was finished by whoever wrote it last."""
-    number = await RedisFrontier(store).number(record.name)
+    number = await RedisFrontier(store).reader.number(record.name)
     return not await unfinished(store, number, record.outputs, node=os.uname().nodename)

@@ -137,7 +137,7 @@ class Worker:
         if self._office.deliveries is not None:
             left = await RedisFrontier(
                 self._store
-            ).crawls()  # until its last step, one that is being forgotten
+            ).reader.crawls()  # until its last step, one that is being forgotten
             await self._office.deliveries.keep_only(names.union(left))
         for record in records:
             if self._plan.only not in ("", record.name):

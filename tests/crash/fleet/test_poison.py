@@ -61,5 +61,5 @@ async def test_a_page_that_kills_its_worker_is_given_up_and_its_neighbours_are_n
             asked = fetches(await site.hits())
             assert_same("fetched", set(asked), pages - {poison} if deed == "fetch" else pages)
         async with RedisFrontier.open(server.dsn) as frontier:
-            [letter] = [letter async for letter in frontier.dead_letters(crawl="graph")]
+            [letter] = [letter async for letter in frontier.reader.dead_letters(crawl="graph")]
             assert (letter.request.url, letter.kind.value) == (poison, "poison")

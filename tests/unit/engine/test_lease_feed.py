@@ -39,6 +39,10 @@ class Endless(ToldFrontier):
         self.left -= len(several)
         return Grant(several, 0.01)
 
+    @property
+    def reader(self) -> "Endless":
+        return self
+
     async def counts(self, crawl: str) -> Counts:
         return Counts(accepted=self.granted, gone=len(self.settled), leased=self.granted - len(self.settled))
 
@@ -120,7 +124,7 @@ async def test_nothing_is_taken_while_later_stages_have_enough_to_do(why: str) -
 
 async def test_no_more_is_in_hand_than_the_crawl_may_still_get() -> None:
     crawl = Crawling(Endless())
-    crawl.stations.allowance = EmbeddedPageQuota(crawl.frontier, "c", 3)
+    crawl.stations.allowance = EmbeddedPageQuota(crawl.frontier.reader, "c", 3)
     async with crawl.running():
         assert crawl.frontier.granted == 3
         crawl.answer.set()  # all of them are gone, and no pages

@@ -65,11 +65,11 @@ def test_after_a_change_of_pace_the_next_request_is_a_whole_interval_away(
 def test_a_turn_is_given_back_only_by_the_batch_that_took_the_latest() -> None:
     governor = governed(Pace(10.0, 1, 9))
     governor.take(0.0, token=1)
-    governor.give_back(1, governor.interval)
+    governor.return_turn(1, governor.interval)
     assert governor.ready <= 0.0
     governor.take(0.0, token=2)
     governor.take(10.0, token=3)
-    governor.give_back(2, governor.interval)
+    governor.return_turn(2, governor.interval)
     assert governor.ready == 20.0
 
 
@@ -78,7 +78,7 @@ def test_a_turn_is_not_given_back_after_the_pace_has_changed() -> None:
     governor.take(0.0, token=1)
     governor.take(0.0, token=1)
     governor.follow([Pace(5.0, 1, 9)], RULES)
-    governor.give_back(1, 0.5)
+    governor.return_turn(1, 0.5)
     assert governor.ready == 5.0  # the other one of the two did leave
 
 
@@ -93,17 +93,17 @@ def test_answers_before_the_first_block_count() -> None:
     """The window is made late, and is the same as if it had been there from the beginning."""
     patient, hasty = governed(Pace(1.0, 1, 9)), governed(Pace(1.0, 1, 9))
     for _ in range(20):
-        patient.hear(False)
-    assert patient.hear(True)
+        patient.record_response(False)
+    assert patient.record_response(True)
     for _ in range(2):
-        hasty.hear(False)
-    assert hasty.hear(True)
+        hasty.record_response(False)
+    assert hasty.record_response(True)
     assert 1.0 < patient.record.slow < hasty.record.slow
 
 
 def test_a_host_that_is_slow_from_an_earlier_life_stays_so_until_enough_answers_came() -> None:
     governor = Governor(HostRecord(slow=5.0))
-    assert [governor.hear(False) for _ in range(30)].count(True) == 1
+    assert [governor.record_response(False) for _ in range(30)].count(True) == 1
     assert governor.record.slow == 1.0
 
 

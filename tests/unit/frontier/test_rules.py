@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.frontier.rules import LOWEST_BAND, HostRecord, answered, applied_pace, band, parsed_again
+from shoal.frontier.rules import LOWEST_BAND, HostRecord, applied_pace, band, host_responded, parsed_again
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Done, Filtered, Gone, Lease, Outcome, Released, Retry, Settlement
@@ -58,11 +58,11 @@ def test_the_slowest_of_all_that_have_a_say_sets_the_pace(
 def test_only_an_answer_says_anything_about_push_back(
     outcome: Outcome, blocked: bool, sent: bool, expected: bool
 ) -> None:
-    assert answered(Settlement(LEASE, outcome, blocked=blocked, sent=sent)) is expected
+    assert host_responded(Settlement(LEASE, outcome, blocked=blocked, sent=sent)) is expected
 
 
 def test_a_page_is_parsed_again_only_if_it_is_kept_and_at_fault() -> None:
-    assert parsed_again(FailureClass.PARSE_ERROR, kept=True)
-    assert parsed_again(FailureClass.POISON, kept=True)
-    assert not parsed_again(FailureClass.POISON, kept=False)
-    assert not parsed_again(FailureClass.HTTP_ERROR, kept=True)
+    assert parsed_again(FailureClass.PARSE_ERROR, archived=True)
+    assert parsed_again(FailureClass.POISON, archived=True)
+    assert not parsed_again(FailureClass.POISON, archived=False)
+    assert not parsed_again(FailureClass.HTTP_ERROR, archived=True)

@@ -8,7 +8,7 @@ from shoal.cli.input.options import Config, Crawl, Json, Store, examples, option
 from shoal.cli.views.format import plural
 
 if TYPE_CHECKING:
-    from shoal.services.inspect.measure import Measured
+    from shoal.services.inspect.measure import CrawlStats
 
 EXAMPLES = examples(
     ("How long will the crawl in this folder take?", "shoal plan"),
@@ -105,7 +105,7 @@ def command(
         print_result("\n".join(plan_lines(plan)))
 
 
-def _measured(found: "Measured") -> str:
+def _measured(found: "CrawlStats") -> str:
     if found.pages:
         return f"measured over {plural(found.pages, 'page')}"
     return "no pages measured yet: set --latency and --page-kb for a better forecast"

@@ -10,7 +10,7 @@ import msgspec
 
 from shoal.frontier.redis.records import pack_dated, pack_fp, unpack_fp
 from shoal.frontier.redis.seen import seen_hash
-from shoal.frontier.rules import answered, band
+from shoal.frontier.rules import band, host_responded
 from shoal.model.errors import Rejected
 from shoal.model.failure import Failure
 from shoal.model.outcome import (
@@ -107,7 +107,9 @@ def pack_settlements(settlements: Sequence[tuple[int, Settlement]]) -> list[byte
         number = 0
         for crawl, settlement in several:
             code, payload = _pack_outcome(settlement.outcome)
-            flags = BLOCKED * settlement.blocked + SENT * settlement.sent + ANSWERED * answered(settlement)
+            flags = (
+                BLOCKED * settlement.blocked + SENT * settlement.sent + ANSWERED * host_responded(settlement)
+            )
             packed += bytes((code, flags)) + pack_items(settlement.items) + payload
             ids.append(struct.pack(">I8s", crawl, pack_fp(settlement.lease.fingerprint)))
             number += 1

@@ -6,17 +6,18 @@ are refused with `StoreBusy`, which names the owner.
 
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
+from shoal.frontier.contract import FrontierDeadLetters
 from shoal.frontier.results import DeadLetter
 from shoal.model.errors import Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRef
 from shoal.model.url import canonical
-from shoal.stores.contract.changes import DeadLetterAction, StoreChanges
 from shoal.stores.contract.store import Store, select_crawls
 from shoal.stores.open import open_store
 
@@ -99,26 +100,40 @@ async def find_letters(dsn: str, crawl: str | None, wanted: str) -> list[DeadLet
 
 async def replay(dsn: str, choice: DeadLetterFilter) -> int:
     """Queue dead letters again; return how many. The next crawl, or any worker, fetches them."""
-    return await _apply(dsn, choice, lambda changes: changes.replay)
+    return await _apply(dsn, choice, lambda letters: letters.replay)
 
 
 async def purge(dsn: str, choice: DeadLetterFilter) -> int:
     """Delete dead letters; return how many. Their requests stay counted as dead."""
-    return await _apply(dsn, choice, lambda changes: changes.purge)
+    return await _apply(dsn, choice, lambda letters: letters.purge)
+
+
+class DeadLetterAction(Protocol):
+    """`replay` or `purge` of a frontier."""
+
+    async def __call__(
+        self,
+        crawl: str,
+        *,
+        classes: Collection[FailureClass] = (),
+        host: str = "",
+        fingerprints: Collection[int] = (),
+        limit: int | None = None,
+    ) -> int: ...
 
 
 async def _apply(
-    dsn: str, choice: DeadLetterFilter, choose: Callable[[StoreChanges], DeadLetterAction]
+    dsn: str, choice: DeadLetterFilter, choose: Callable[[FrontierDeadLetters], DeadLetterAction]
 ) -> int:
     count = 0
     async with open_store(dsn) as store:
         names = await select_crawls(store, choice.crawl)
         async with store.change(names) as changes:
-            action = choose(changes)
+            action = choose(changes.dead_letters)
             for name in names:
                 count += await action(
                     name,
-                    kinds=choice.kinds,
+                    classes=choice.kinds,
                     host=choice.host,
                     fingerprints=await _scan(store, name, choice),
                     limit=None if choice.limit is None else choice.limit - count,
@@ -138,7 +153,7 @@ async def _scan(store: Store, crawl: str, choice: DeadLetterFilter) -> tuple[int
 
 async def _letters(store: Store, crawl: str, choice: DeadLetterFilter) -> AsyncIterator[DeadLetter]:
     now = time.time()
-    async for letter in store.frontier.dead_letters(crawl, kinds=choice.kinds, host=choice.host):
+    async for letter in store.frontier.dead_letters(crawl, classes=choice.kinds, host=choice.host):
         if choice.takes(letter, now):
             yield letter
 

@@ -43,7 +43,9 @@ def judge(facts: Facts) -> Iterator[Check]:
     for extra, there in facts.extras.items():
         wanted = "installed" if there else f"not installed; if you want it: pip install 'shoal[{extra}]'"
         yield Check(f"extra {extra}", Grade.OK, wanted)
-    yield at_least("open files", facts.open_files, OPEN_FILES, f"{facts.open_files:,} allowed", "ulimit -n 4096")
+    yield at_least(
+        "open files", facts.open_files, OPEN_FILES, f"{facts.open_files:,} allowed", "ulimit -n 4096"
+    )
     yield at_least(
         "memory",
         facts.memory_bytes,

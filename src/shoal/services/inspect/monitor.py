@@ -25,7 +25,7 @@ ENDED = ("done", "gone", "dead", "filtered")
 class QueueReader(Protocol):
     """The part of a frontier that a monitor needs."""
 
-    async def queues(self, most: int | None = None) -> list[HostQueue] | None: ...
+    async def queues(self, max_hosts: int | None = None) -> list[HostQueue] | None: ...
 
 
 @dataclass(frozen=True, slots=True)

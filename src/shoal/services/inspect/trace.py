@@ -70,7 +70,7 @@ async def trace(dsn: str, crawl: str | None, asked: str) -> list[Trace]:
     fingerprint = Link.to(Request(url=url)).fingerprint if url else int(asked, 16)
     async with open_store(dsn) as store:
         names = await select_crawls(store, crawl)
-        stories = [await store.frontier.story(name, fingerprint) for name in names]
+        stories = [await store.frontier.history(name, fingerprint) for name in names]
         return [await _trace(store, story, url) for story in stories if story is not None]
 
 
@@ -80,7 +80,7 @@ async def _trace(store: Store, story: RequestHistory, asked: str) -> Trace:
     origin = story.found_on
     if origin is None:
         origin = request.found_on if request is not None else 0
-    versions = SpiderVersions.load(await store.frontier.crawl_get(story.crawl, KEY))
+    versions = SpiderVersions.load(await store.frontier.value(story.crawl, KEY))
     page = story.page
     return Trace(
         story,
@@ -113,7 +113,7 @@ def _covers(reparse: Reparse, page: PageRecord, url: str) -> bool:
 
 
 async def _found_on(store: Store, crawl: str, fingerprint: int) -> FoundOn:
-    origin = await store.frontier.story(crawl, fingerprint)
+    origin = await store.frontier.history(crawl, fingerprint)
     if origin is None:
         return FoundOn(fingerprint, "", None)
     request = await _request_of(store, origin)

@@ -1,16 +1,16 @@
 """What a store is: where the frontier and everything else that survives a restart is kept."""
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from shoal.frontier.results import Audit, Counts, DeadLetter, HostQueue, HostView, Measured, RequestHistory
+from shoal.frontier.contract import FrontierReader
+from shoal.frontier.results import Audit, HostView
 from shoal.model.crawl_totals import CrawlTotals
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.model.failure import FailureClass
 from shoal.stores.contract.changes import StoreChanges
 from shoal.stores.contract.crawl_record import CrawlRecord
 from shoal.stores.contract.fleet import Fleet
@@ -33,22 +33,6 @@ class Capabilities:
     shared: bool  # any number of workers may serve its crawls; otherwise one process at a time owns it
     durable: bool  # it outlives the process that opened it
     page_records: bool  # it keeps a record of each finished page, with the number of its items
-
-
-class FrontierReader(Protocol):
-    """The part of a frontier that reading a store needs."""
-
-    async def crawls(self) -> list[str]: ...
-    async def counts(self, crawl: str) -> Counts: ...
-    async def paused(self, crawl: str) -> bool: ...
-    async def crawl_get(self, crawl: str, key: str) -> bytes | None: ...
-    async def story(self, crawl: str, fingerprint: int) -> RequestHistory | None: ...
-    async def host(self, name: str) -> HostView | None: ...
-    async def measured(self, crawl: str) -> Measured: ...
-    async def queues(self, most: int | None = None) -> list[HostQueue] | None: ...
-    def dead_letters(
-        self, crawl: str, *, kinds: Collection[FailureClass] = (), host: str = "", limit: int | None = None
-    ) -> AsyncIterator[DeadLetter]: ...
 
 
 class StoredCrawls(Protocol):

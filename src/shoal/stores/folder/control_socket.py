@@ -15,10 +15,11 @@ from pathlib import Path
 
 import msgspec
 
+from shoal.frontier.contract import FrontierDeadLetters
 from shoal.frontier.results import HostView
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.model.spider_versions import Reparse
-from shoal.stores.contract.changes import ChangeableFrontier, DeadLetterAction, DirectChanges
+from shoal.stores.contract.changes import ChangeableFrontier, DirectChanges
 from shoal.stores.contract.store import StoreBusy
 
 log = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ async def apply(frontier: ChangeableFrontier, command: Command) -> ControlReply:
     changes = DirectChanges(frontier)
     match command:
         case ShowHost(host):
-            return ControlReply(host=await frontier.host_get(host))
+            return ControlReply(host=await frontier.hosts.get(host))
         case SetHost():
             changed = await changes.set_host(
                 command.host,
@@ -209,11 +210,7 @@ class OwnerChanges:
         await send_command(self._folder, NoteReparse(crawl, reparse))
 
     @property
-    def replay(self) -> DeadLetterAction:
-        raise StoreBusy(self._owner)
-
-    @property
-    def purge(self) -> DeadLetterAction:
+    def dead_letters(self) -> FrontierDeadLetters:
         raise StoreBusy(self._owner)
 
 

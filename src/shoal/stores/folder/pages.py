@@ -47,7 +47,7 @@ class FolderPages:
         return own
 
     async def hosts(self) -> Sequence[str]:
-        return msgspec.json.decode(await self._reader.crawl_get(self.crawl, "hosts") or b"[]", type=list[str])
+        return msgspec.json.decode(await self._reader.value(self.crawl, "hosts") or b"[]", type=list[str])
 
     async def outputs(self) -> Collection[str]:
         return outputs(await self._reader.checkpoint(sinks_key(self.crawl)))
@@ -77,7 +77,7 @@ class FolderPages:
                         return ItemLines(Path(path), total)
                 except Rejected:
                     continue  # missing or changed; another output may be complete
-        if made := sums.CrawlTotals.load(await self._reader.crawl_get(self.crawl, sums.KEY)).hook_items:
+        if made := sums.CrawlTotals.load(await self._reader.value(self.crawl, sums.KEY)).hook_items:
             raise Misconfigured(
                 f"{made} items of crawl {self.crawl!r} were made by on_error hooks, from no page: "
                 "the others cannot be told from them"
@@ -95,7 +95,7 @@ class FolderPages:
             pages += 1
             items += page.items
             checker.check(fingerprint, page)
-        totals = sums.CrawlTotals.load(await self._reader.crawl_get(self.crawl, sums.KEY))
+        totals = sums.CrawlTotals.load(await self._reader.value(self.crawl, sums.KEY))
         return PageCheck(items + totals.hook_items, pages, checker.problems)
 
 

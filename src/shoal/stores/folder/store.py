@@ -106,18 +106,18 @@ class FolderStore:
                 yield OwnerChanges(self._folder.path, str(error))
                 return
             for name in crawls:
-                await owned.frontier.open_crawl(name)
+                await owned.frontier.crawls.open(name)
             yield DirectChanges(owned.frontier)
 
     @asynccontextmanager
     async def own(self, *, fsync: bool = False) -> AsyncIterator["OwnedFolder"]:
         with self._folder.owned():
             async with SqliteFrontier.open(self._folder.database, fsync=fsync) as frontier:
-                self._reader = self._reader or frontier
+                self._reader = self._reader or frontier.reader
                 try:
                     yield OwnedFolder(self._folder, frontier)
                 finally:
-                    self._reader = None if self._reader is frontier else self._reader
+                    self._reader = None if self._reader is frontier.reader else self._reader
 
     @property
     def fleet(self) -> Fleet:
@@ -140,7 +140,7 @@ class FolderCrawls:
         return []
 
     async def totals(self, crawl: str) -> sums.CrawlTotals:
-        return sums.CrawlTotals.load(await self._reader.crawl_get(crawl, sums.KEY))
+        return sums.CrawlTotals.load(await self._reader.value(crawl, sums.KEY))
 
     async def footprint(self, crawl: str) -> CrawlFootprint:
         require_crawl(crawl, await self.names())
@@ -164,7 +164,7 @@ class FolderCrawls:
         checkpoints = [key(crawl) for key in (sinks_key, rejects_key, archive_key)]
         with self._folder.owned():
             async with SqliteFrontier.open(self._folder.database) as frontier:
-                await frontier.drop_crawl(crawl, forget=checkpoints, entirely=True)
+                await frontier.crawls.delete(crawl, checkpoints=checkpoints, entirely=True)
 
 
 class FolderOwner:

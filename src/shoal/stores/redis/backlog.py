@@ -8,5 +8,5 @@ __all__ = ["MOST_UNPARSED", "MOST_UNWRITTEN", "on_their_way"]
 
 
 async def on_their_way(store: RedisClient, crawl: str) -> int:
-    number = await RedisFrontier(store).number(crawl)
+    number = await RedisFrontier(store).reader.number(crawl)
     return await item_streams(store, number).length()

@@ -71,7 +71,7 @@ class RedisPages:
         self.unreadable = 0
         self._stored_record = record
         self._client = client
-        self._frontier = RedisFrontier(client)
+        self._reader = RedisFrontier(client).reader
 
     @property
     def _record(self) -> CrawlRecord:
@@ -104,7 +104,7 @@ class RedisPages:
         return self._record.hosts or ()
 
     async def outputs(self) -> Collection[str]:
-        written = await ever_written(self._client, await self._frontier.number(self.crawl))
+        written = await ever_written(self._client, await self._reader.number(self.crawl))
         return {name_of(output) for output in (*self._record.outputs, *written)}
 
     async def pages(
@@ -122,8 +122,8 @@ class RedisPages:
                     yield PageEntry(fingerprint, page, None)
 
     async def item_lines(self) -> ItemLines:
-        number = await self._frontier.number(self.crawl)
-        items = await self._frontier.items(self.crawl)
+        number = await self._reader.number(self.crawl)
+        items = await self._reader.items(self.crawl)
         why = []
         for output in self._record.outputs:
             progress = await output_progress(self._client, number, output, node=os.uname().nodename)
@@ -140,7 +140,7 @@ class RedisPages:
         )
 
     async def check(self, *, deep: bool) -> PageCheck:
-        items = await self._frontier.items(self.crawl)
+        items = await self._reader.items(self.crawl)
         if not deep or self._stored_record is None:
             return PageCheck(items, unchecked=[NOT_COUNTED])
         try:
@@ -159,7 +159,7 @@ class RedisPages:
 
     async def _list(self, pages: sqlite3.Connection) -> Inventory:
         """Read the archive into a table; raise `Misconfigured` if it has no page of the crawl."""
-        done = (await self._frontier.counts(self.crawl)).done  # first: pages are archived before they settle
+        done = (await self._reader.counts(self.crawl)).done  # first: pages are archived before they settle
         damaged = 0
         pages.execute(_SCHEMA)
         for number, entry in enumerate(_entries(self.archive)):

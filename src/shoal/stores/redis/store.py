@@ -44,14 +44,15 @@ class RedisStore:
 
     def __init__(self, client: RedisClient, dsn: str, *, address: str = "") -> None:
         self.address = address or str(client.dsn)
-        self.frontier = RedisFrontier(client)
+        frontier = RedisFrontier(client)
+        self.frontier = frontier.reader
         self.crawls = RedisCrawls(client)
         self.workers = RedisWorkers(client)
         self.outputs = RedisOutputs(client)
         self.fleet = Fleet(
             dsn,
             client,
-            self.frontier,
+            frontier,
             Crawls(client),
             Workers(client),
             partial(SharedPageQuota, client),
@@ -73,13 +74,13 @@ class RedisStore:
         return RedisPages(self._client, crawl, await self.crawls.record(crawl))
 
     async def repair(self, crawls: Sequence[str]) -> list[str]:
-        return await self.frontier.repair(crawls)
+        return await self.fleet.frontier.repair(crawls)
 
     @asynccontextmanager
     async def change(self, crawls: Sequence[str] = ()) -> AsyncIterator[StoreChanges]:
         frontier = RedisFrontier(self._client)
         for name in crawls:
-            await frontier.open_crawl(name)
+            await frontier.crawls.open(name)
         yield RedisChanges(frontier)
         await self.fleet.crawls.announce()
 
@@ -92,7 +93,7 @@ class RedisChanges(DirectChanges):
 
     def __init__(self, frontier: RedisFrontier) -> None:
         super().__init__(frontier)
-        self._open_crawl = frontier.open_crawl
+        self._open_crawl = frontier.crawls.open
 
     async def note_reparse(self, crawl: str, reparse: Reparse) -> None:
         await self._open_crawl(crawl)  # the frontier writes values only of crawls that are open
@@ -115,11 +116,11 @@ class RedisOutputs:
     def __init__(self, client: RedisClient) -> None:
         self._client = client
         self._crawls = Crawls(client)
-        self._frontier = RedisFrontier(client)
+        self._reader = RedisFrontier(client).reader
 
     async def progress(self, crawl: str) -> Mapping[str, OutputProgress]:
         record = await self._crawls.get(crawl)
-        number = await self._frontier.number(crawl)
+        number = await self._reader.number(crawl)
         current = {shown(output): output for output in (() if record is None else record.outputs)}
         found = {name: await self._progress(number, output) for name, output in current.items()}
         for name in await sink_progress.ever_written(self._client, number):
@@ -136,7 +137,7 @@ class RedisOutputs:
         return {}  # each worker has a file, for people; nothing keeps track of them
 
     async def unwritten_pages(self, crawl: str) -> int:
-        return await item_streams(self._client, await self._frontier.number(crawl)).length()
+        return await item_streams(self._client, await self._reader.number(crawl)).length()
 
 
 class RedisCrawls:
@@ -145,25 +146,26 @@ class RedisCrawls:
     def __init__(self, client: RedisClient) -> None:
         self._client = client
         self._frontier = RedisFrontier(client)
+        self._reader = self._frontier.reader
         self._records = Crawls(client)
         self._workers = Workers(client)
         self._outputs = RedisOutputs(client)
-        self.names = self._frontier.crawls
+        self.names = self._reader.crawls
         self.record = self._records.get
         self.records = self._records.all
 
     async def totals(self, crawl: str) -> sums.CrawlTotals:
-        values = await self._frontier.crawl_values(crawl)
+        values = await self._reader.values(crawl)
         parts = [value for key, value in values.items() if key.startswith(sums.PART)]
         return sums.total([sums.CrawlTotals.load(part) for part in parts])
 
     async def audit(self, crawl: str) -> Audit:
-        found = await self._frontier.audit(crawl)
+        found = await self._reader.audit(crawl)
         if not found.problems or not await self._workers.all():
             return found
         # Shards are read at different instants and may disagree while workers run: only what two audits
         # report in the same words is a problem.
-        again = await self._frontier.audit(crawl)
+        again = await self._reader.audit(crawl)
         return Audit(again.counts, [line for line in again.problems if line in found.problems])
 
     async def footprint(self, crawl: str) -> CrawlFootprint:
@@ -173,9 +175,9 @@ class RedisCrawls:
         written = [] if record is None else list(map(shown, record.outputs))
         counts, unwritten = Counts(), 0
         with suppress(Misconfigured):  # only its record is there
-            counts = await self._frontier.counts(crawl)
+            counts = await self._reader.counts(crawl)
             unwritten = await self._outputs.unwritten_pages(crawl)
-            written += await sink_progress.ever_written(self._client, await self._frontier.number(crawl))
+            written += await sink_progress.ever_written(self._client, await self._reader.number(crawl))
         await self._refuse_if_worked_on(crawl)
         return CrawlFootprint(
             crawl,
@@ -200,12 +202,12 @@ class RedisCrawls:
             async with asyncio.timeout(RELEASE_TIMEOUT_S):
                 while serves(crawl, await self._workers.all()):  # noqa: ASYNC110 (other processes end this)
                     await asyncio.sleep(0.2)
-        await self._frontier.drop_crawl(crawl, entirely=True)
+        await self._frontier.crawls.delete(crawl, entirely=True)
         await self._records.announce()  # so that no worker keeps pages of the crawl
         await self._client.sync()
 
     async def _refuse_if_worked_on(self, crawl: str) -> None:
-        paused = crawl in await self.names() and await self._frontier.paused(crawl)
+        paused = crawl in await self.names() and await self._reader.paused(crawl)
         if busy := busy_workers(crawl, await self._workers.all(), paused=paused):
             who = f"{len(busy)} {'worker' if len(busy) == 1 else 'workers'} ({', '.join(busy)})"
             how = "wait until they have finished their pages" if paused else f"run shoal pause {crawl} first"

@@ -13,7 +13,7 @@ from tests.contract.frontiers import UNLIMITED, link
 from tests.servers.redis import valkey
 
 from shoal.frontier.redis import RedisFrontier
-from shoal.frontier.redis.frontier import MOST_LINKS
+from shoal.frontier.redis.frontier import MAX_LINKS
 from shoal.frontier.redis.seen import Approximate, Bloom, seen_hash
 from shoal.redis_client import RedisClient, Script
 
@@ -87,9 +87,9 @@ async def test_growing_from_nothing_it_stays_intsets_and_below_ten_bytes_each(st
     rng, tag = random.Random(7), store.tag(0)
     await ask(store, ADD, "another", [0])  # the script itself takes memory, once
     before = await used(store)
-    for _ in range(250_000 // MOST_LINKS):
-        fps = [rng.getrandbits(63) for _ in range(MOST_LINKS)]
-        assert len(await ask(store, ADD, "c", fps)) == MOST_LINKS
+    for _ in range(250_000 // MAX_LINKS):
+        fps = [rng.getrandbits(63) for _ in range(MAX_LINKS)]
+        assert len(await ask(store, ADD, "c", fps)) == MAX_LINKS
     assert await ask(store, ADD, "c", fps) == []
 
     assert (await used(store) - before) / 250_000 <= 10
@@ -164,20 +164,20 @@ def test_an_empty_filter_errs_never_and_an_overfull_one_often() -> None:
 
 async def test_counts_say_how_often_a_crawl_that_remembers_approximately_errs(store: RedisClient) -> None:
     frontier = RedisFrontier(store)
-    await frontier.open_crawl("exact", pace=UNLIMITED)
-    await frontier.open_crawl("small", pace=UNLIMITED, approximate=Approximate(links=400, rate=0.01))
+    await frontier.crawls.open("exact", pace=UNLIMITED)
+    await frontier.crawls.open("small", pace=UNLIMITED, approximate=Approximate(links=400, rate=0.01))
     links = [link(str(number), host=f"{number % 50}.test") for number in range(2000)]
     assert (await frontier.add("exact", links)).new == 2000
-    assert (await frontier.counts("exact")).mistaken == 0.0
-    assert (await frontier.counts("small")).mistaken == 0.0
+    assert (await frontier.reader.counts("exact")).mistaken == 0.0
+    assert (await frontier.reader.counts("small")).mistaken == 0.0
 
     pieces = [links[begin : begin + 50] for begin in range(0, 2000, 50)]
     new = sum([(await frontier.add("small", piece)).new for piece in pieces])
-    counts = await frontier.counts("small")  # five times as many as it was made for
+    counts = await frontier.reader.counts("small")  # five times as many as it was made for
     assert 0.1 < counts.mistaken < 1.0
     assert 100 < new < 1950  # the others are lost
     assert counts.accepted == new
-    assert (await frontier.audit("small")).problems == []
+    assert (await frontier.reader.audit("small")).problems == []
     assert (await frontier.add("small", links)).new == 0
 
 

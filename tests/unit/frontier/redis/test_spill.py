@@ -109,11 +109,11 @@ async def store(tmp_path: Path) -> AsyncIterator[RedisClient]:
 async def worker(request: pytest.FixtureRequest, store: RedisClient, tmp_path: Path) -> AsyncIterator[Worker]:
     chunks = FolderChunks(tmp_path / "chunks") if request.param == "in a folder" else None
     worker = Worker(store, chunks)
-    await worker.frontier.open_crawl("c", pace=UNLIMITED)
+    await worker.frontier.crawls.open("c", pace=UNLIMITED)
     yield worker
-    counts = await worker.frontier.counts("c")
+    counts = await worker.frontier.reader.counts("c")
     assert counts.accepted == sum(counts.by_state().values())
-    assert (await worker.frontier.audit("c")).problems == []
+    assert (await worker.frontier.reader.audit("c")).problems == []
 
 
 def chunk_files(folder: Path) -> list[Path]:
@@ -136,7 +136,7 @@ async def test_leases_come_in_the_order_of_a_sorted_list(worker: Worker, seed: i
             limit = rng.randint(1, LOW)
             expected, model = model[:limit], model[limit:]
             assert await worker.take(limit) == [path for _, path in expected]
-        assert (await worker.frontier.counts("c")).waiting == len(model)
+        assert (await worker.frontier.reader.counts("c")).waiting == len(model)
         assert await worker.hot() <= HIGH + 40 + CHUNK + 9 * CHUNK // 5  # a little may stay of each priority
         most_chunks = max(most_chunks, len(await worker.registered()))
     assert most_chunks > 1
@@ -170,13 +170,13 @@ async def test_a_worker_that_dies_between_writing_a_chunk_and_spilling_costs_not
             raise Died
 
     dying = Worker(store, Dying(tmp_path / "chunks"))
-    await dying.frontier.open_crawl("c", pace=UNLIMITED)
+    await dying.frontier.crawls.open("c", pace=UNLIMITED)
     with pytest.raises(Died):
         await dying.add(numbered(0, 100))
     assert len(chunk_files(tmp_path)) == 1
 
     worker = Worker(store, FolderChunks(tmp_path / "chunks"))
-    await worker.frontier.open_crawl("c")
+    await worker.frontier.crawls.open("c")
     await worker.add(["last"])  # and this time the tail is spilled
     [*ids] = await worker.registered()
     assert len(chunk_files(tmp_path)) == len(ids) + 1
@@ -204,7 +204,7 @@ async def test_two_workers_that_spill_one_lane_at_once_lose_nothing(
 ) -> None:
     patient = Worker(store, worker.chunks)
     patient.frontier = RedisFrontier(store, scripts=SCRIPTS)  # which spills nothing while it adds
-    await patient.frontier.open_crawl("c")
+    await patient.frontier.crawls.open("c")
     await patient.add(numbered(0, 180))
     gone = await asyncio.gather(*(one.spilling.spill(worker.tag, LANE) for one in (worker, patient)))
     assert sum(gone) == 180 - await worker.hot()
@@ -245,11 +245,11 @@ async def test_a_lane_stays_wanted_until_its_chunk_is_back(store: RedisClient, t
         Worker(store, FolderChunks(tmp_path / "chunks")),
     )
     for one in (broken, worker):
-        await one.frontier.open_crawl("c", pace=UNLIMITED)
+        await one.frontier.crawls.open("c", pace=UNLIMITED)
     await worker.add(numbered(0, 100))
     taken = await broken.drain()
     assert taken == numbered(0, 50)
-    assert (await worker.frontier.counts("c")).waiting == 50  # nobody takes the crawl for finished
+    assert (await worker.frontier.reader.counts("c")).waiting == 50  # nobody takes the crawl for finished
     assert await store.do(worker.tag, "ZRANGE", f"{worker.tag}:rf", 0, -1) == [wanted_name()]
     assert await worker.spilling.refill(worker.tag, [wanted_name()]) == CHUNK
     assert await worker.drain() == numbered(50, 100)
@@ -273,7 +273,7 @@ async def test_while_a_place_for_chunks_fails_they_stay_in_the_server(
 
     chunks, now = Moody(tmp_path / "chunks"), 0.0
     worker = Worker(store, chunks, clock=lambda: now)
-    await worker.frontier.open_crawl("c", pace=UNLIMITED)
+    await worker.frontier.crawls.open("c", pace=UNLIMITED)
     await worker.add(numbered(0, 100))
     in_server = len(await worker.registered())
     assert in_server > 1
@@ -293,11 +293,11 @@ async def test_the_chunks_of_a_crawl_that_is_dropped_are_collected(
     store: RedisClient, tmp_path: Path
 ) -> None:
     worker = Worker(store, FolderChunks(tmp_path / "chunks"))
-    await worker.frontier.open_crawl("c", pace=UNLIMITED)
+    await worker.frontier.crawls.open("c", pace=UNLIMITED)
     await worker.add(numbered(0, 200))
     written = len(chunk_files(tmp_path))
     assert written > 3
     other = Worker(store, FolderChunks(tmp_path / "chunks"))
-    await other.frontier.drop_crawl("c")
+    await other.frontier.crawls.delete("c")
     assert await other.spilling.collect(older=-60.0) == written
     assert chunk_files(tmp_path) == []

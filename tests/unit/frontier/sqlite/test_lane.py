@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.frontier.sqlite.lane import COMPACT, Lane
+from shoal.frontier.sqlite.lane import COMPACT_AFTER_IDS, Lane
 
 
 def new_lane() -> Lane:
@@ -32,13 +32,13 @@ def test_it_answers_like_a_sorted_list(steps: list[tuple[int, int] | None]) -> N
 def test_a_long_queue_is_served_in_order_while_it_grows() -> None:
     lane = new_lane()
     served = []
-    for number in range(5 * COMPACT):
+    for number in range(5 * COMPACT_AFTER_IDS):
         lane.push(5, 2 * number)
         lane.push(5, 2 * number + 1)
         served.append(lane.pop())
     while lane.size:
         served.append(lane.pop())
-    assert served == list(range(10 * COMPACT))
+    assert served == list(range(10 * COMPACT_AFTER_IDS))
 
 
 def test_what_comes_back_goes_before_what_came_later() -> None:

@@ -4,9 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from shoal.frontier.rules import HostRecord
-from shoal.frontier.sqlite.host import HostState
-from shoal.frontier.sqlite.lane import Lane
-from shoal.frontier.sqlite.scheduler import SPARE, Roster, Scheduler
+from shoal.frontier.sqlite.lane import HostState, Lane
+from shoal.frontier.sqlite.scheduler import SPARE_TICKETS, Roster, Scheduler
 from shoal.frontier.sqlite.state import CrawlTerms
 from shoal.model.pace import Pace
 
@@ -95,9 +94,9 @@ def test_tickets_left_behind_are_cleared_away() -> None:
         schedule.push(lane, 5)
     for step in range(10_000):
         schedule.scheduler.place_all(lanes[step % 3].host, now=0.0)
-    assert len(schedule.roster.eligible) <= 2 * 3 + SPARE
+    assert len(schedule.roster.eligible) <= 2 * 3 + SPARE_TICKETS
     assert sorted(schedule.take(9, now=0.0)) == ["0", "1", "2"]
     for step in range(10_000):
         schedule.scheduler.place_all(lanes[step % 3].host, now=1.0)
-    assert len(schedule.roster.cooling) <= 2 * 3 + SPARE
+    assert len(schedule.roster.cooling) <= 2 * 3 + SPARE_TICKETS
     assert sorted(schedule.take(9, now=10.0)) == ["0", "1", "2"]
