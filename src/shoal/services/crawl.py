@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from shoal.engine.plan import CrawlPlan, SeedList, Stop
 from shoal.engine.snapshot import Ending, HostSnapshot, Opening, Snapshot, Summary
+from shoal.services.inspect.status_json import patterns_json
 from shoal.stores.address import is_redis
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Stop",
     "Summary",
     "run_crawl",
+    "summary_json",
 ]
 
 
@@ -38,3 +40,32 @@ async def run_crawl(
     from shoal.engine.embedded import crawl
 
     return await crawl(plan, stop=stop, opened=opened, watch=watch)
+
+
+def summary_json(summary: Summary, *, code: int) -> dict[str, object]:
+    """Return the summary for --json; times in seconds."""
+    now = summary.snapshot
+    return {
+        "crawl": now.crawl,
+        "ending": summary.ending.value,
+        "exit_code": int(code),
+        "resumed": summary.resumed,
+        "elapsed_s": round(now.elapsed, 3),
+        "pages": now.pages,
+        "items": now.items,
+        "rejected": now.rejected,
+        "withheld": now.withheld,
+        "hook_faults": now.hook_faults,
+        "bytes": now.bytes,
+        "pages_per_s": round(now.pages / now.elapsed, 2) if now.elapsed > 0 else 0.0,
+        "counts": dict(now.counts),
+        "failures": dict(now.failures),
+        "filtered": dict(now.filtered),
+        "dead_by_class": dict(summary.dead_by_class),
+        "quarantined": patterns_json(summary.quarantined),
+        "lookalikes": patterns_json(summary.lookalikes),
+        "outputs": list(summary.outputs),
+        "rejects": summary.rejects,
+        "archive": summary.archive,
+        "store": summary.store,
+    }

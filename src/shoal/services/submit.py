@@ -206,3 +206,15 @@ def _output(output: str) -> str:
         raise Misconfigured("output -: a fleet has no standard output; name a file or a database")
     check(output)
     return output if is_database(output) else str(Path(output).absolute())
+
+
+def submitted_json(submitted: Submitted) -> dict[str, object]:
+    return {
+        "crawl": submitted.crawl,
+        "resumed": submitted.resumed,
+        "changed": submitted.changed,
+        "added": submitted.added,
+        "known": submitted.known,
+        "outputs": list(submitted.outputs),
+        "version": submitted.version,
+    }

@@ -7,11 +7,10 @@ from functools import partial
 from shoal.engine.plan import Stop
 from shoal.engine.worker_stats import CrawlStats
 from shoal.redis_client import RedisClient, parse
-from shoal.services.inspect.fleet_status import look_at
 from shoal.worker.http_endpoint import Endpoint
 from shoal.worker.worker import ROLES, Worker, WorkerPlan
 
-__all__ = ["ROLES", "CrawlStats", "Stop", "Worker", "WorkerPlan", "open_worker"]
+__all__ = ["ROLES", "CrawlStats", "Stop", "Worker", "WorkerPlan", "crawl_stats_json", "open_worker"]
 
 
 @asynccontextmanager
@@ -26,3 +25,13 @@ async def open_worker(
             endpoint = Endpoint.listening(metrics, worker.figures, partial(look_at, client))
             await stack.enter_async_context(endpoint)
         yield worker
+
+
+def crawl_stats_json(done: CrawlStats) -> dict[str, object]:
+    return {
+        "pages": done.pages,
+        "handed_on": done.handed_on,
+        "items": done.items,
+        "bytes": done.bytes,
+        "failures": dict(done.failures),
+    }

@@ -53,14 +53,15 @@ def list_command(options: DeadLetterOptions) -> None:
 
     Latest first, 50 without --limit. Safe while a crawl runs.
     """
-    from shoal.cli.views.dead_letters import letter_json, letter_lines
+    from shoal.cli.views.dead_letters import letter_lines
+    from shoal.services.control.dead_letters import dead_letter_json
 
     found = _find(replace(options, limit=options.limit or DEFAULT_LIMIT))
     _print(
         options.address(),
         "\n".join(letter_lines(found)),
         json=options.json,
-        dead_letters=[letter_json(letter) for letter in found],
+        dead_letters=[dead_letter_json(letter) for letter in found],
     )
 
 
@@ -86,8 +87,8 @@ def show_command(
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.dead_letters import letter_details, letter_json
-    from shoal.services.control.dead_letters import find_letters
+    from shoal.cli.views.dead_letters import letter_details
+    from shoal.services.control.dead_letters import dead_letter_json, find_letters
     from shoal.services.store_address import shown_store
 
     address = chosen_store(store, config=config)
@@ -100,7 +101,7 @@ def show_command(
         address,
         "\n\n".join("\n".join(letter_details(letter)) for letter in found),
         json=json,
-        dead_letters=[letter_json(letter) for letter in found],
+        dead_letters=[dead_letter_json(letter) for letter in found],
     )
 
 
@@ -169,10 +170,10 @@ def export_command(options: ExportOptions) -> None:
 
     Safe while a crawl runs.
     """
-    from shoal.cli.views.dead_letters import letter_json
     from shoal.cli.views.output import json_text, print_result
+    from shoal.services.control.dead_letters import dead_letter_json
 
-    lines = [json_text(letter_json(letter)) for letter in _find(options)]
+    lines = [json_text(dead_letter_json(letter)) for letter in _find(options)]
     out = options.out
     if out is None or out == "-":
         for line in lines:

@@ -47,7 +47,7 @@ def show_command(host: Host, *, store: Store = None, config: Config = None, json
 
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.views.output import print_json, print_result
-    from shoal.services.control.hosts import show_host
+    from shoal.services.control.hosts import host_json, show_host
     from shoal.services.store_address import shown_store
 
     address = chosen_store(store, config=config)
@@ -156,7 +156,7 @@ def _change(
 
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.views.output import print_json, print_result
-    from shoal.services.control.hosts import set_host
+    from shoal.services.control.hosts import host_json, set_host
     from shoal.services.store_address import shown_store
 
     address = chosen_store(store, config=config)
@@ -191,13 +191,6 @@ def host_name(text: str) -> str:
     if not name:
         raise Misconfigured(f"{text!r} is not a host name such as shop.example or 127.0.0.1:8000")
     return name
-
-
-def host_json(host: "HostView") -> dict[str, object]:
-    from msgspec import to_builtins
-
-    found: dict[str, object] = to_builtins(host)
-    return found
 
 
 def host_lines(host: "HostView", now: float) -> list[str]:

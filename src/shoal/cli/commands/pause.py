@@ -45,7 +45,7 @@ def _set_paused(
 
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.views.output import print_json, print_result
-    from shoal.services.control.hosts import pause_crawls
+    from shoal.services.control.pause import pause_crawls
     from shoal.services.store_address import shown_store
 
     address = chosen_store(store, config=config)

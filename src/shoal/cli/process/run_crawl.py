@@ -10,9 +10,9 @@ from shoal.cli.process.log_format import start_logging
 from shoal.cli.process.signals import stop_on_signals
 from shoal.cli.views.display import Display, choose_display
 from shoal.cli.views.output import json_text, print_message, print_result
-from shoal.cli.views.summary import failure_reason, opening_lines, summary_json, summary_lines
+from shoal.cli.views.summary import failure_reason, opening_lines, summary_lines
 from shoal.services.control.dead_letters import DeadLetter, DeadLetterFilter, dead_letters
-from shoal.services.crawl import CrawlPlan, Ending, Opening, SeedList, Stop, Summary, run_crawl
+from shoal.services.crawl import CrawlPlan, Ending, Opening, SeedList, Stop, Summary, run_crawl, summary_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from shoal.stores.contract.heartbeat import Heartbeat
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
 
+__all__ = ["CrawlStatus", "FleetStatus", "Heartbeat", "Stage", "StoreStatus", "read_status", "status"]
+
 MAX_HOSTS = 10_000  # that one status reads: each takes the store some 10 µs
 
 

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, aclosing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
 
@@ -287,3 +287,7 @@ def _submit(pool: ParsePool, task: ParseTask) -> "asyncio.Future[ParseResult | P
 
     pool.submit(task, answer)
     return future
+
+
+def reparse_json(report: Reparsed, elapsed: float) -> dict[str, object]:
+    return {**asdict(report), "elapsed_s": round(elapsed, 3)}
