@@ -6,10 +6,12 @@ from shoal.engine import Crawl
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.session import open_stations
 from shoal.engine.snapshot import Opening, Snapshot, Summary
+from shoal.stores.contract.store import Store
 
 
 async def crawl(
     plan: CrawlPlan,
+    store: Store,
     *,
     stop: Stop,
     opened: Callable[[Opening], None] | None = None,
@@ -19,7 +21,7 @@ async def crawl(
 
     `opened` is told once what the crawl starts from, `watch` four times a second how it goes.
     """
-    async with open_stations(plan, stop) as stations:
+    async with open_stations(plan, store, stop) as stations:
         running = Crawl(stations)
         if opened is not None:
             opened(await running.opening())

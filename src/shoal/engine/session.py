@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 
@@ -27,7 +26,7 @@ from shoal.archive.retention import expire
 from shoal.archive.writer import ArchiveWriter, WriteRules
 from shoal.engine.crawl_options import frontier_options
 from shoal.engine.fetchers import open_crawl_fetcher
-from shoal.engine.outputs import EmbeddedOutputs, rejects_file
+from shoal.engine.outputs import EmbeddedOutputs
 from shoal.engine.ownership import Owned
 from shoal.engine.page_quota import EmbeddedPageQuota
 from shoal.engine.pages import Pages
@@ -38,7 +37,6 @@ from shoal.engine.stations import Stations
 from shoal.fetch.cookies import Cookie, CookieJar
 from shoal.fetch.given_cookies import for_seeds, from_file
 from shoal.fetch.http.decode import decode_archived
-from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.request import Link, Request
@@ -53,14 +51,13 @@ from shoal.sinks.names import shown
 from shoal.spider.source import SpiderDescription
 from shoal.spider.spider import listing
 from shoal.stores.contract.checkpoints import archive_key, rejects_key, sinks_key
-from shoal.stores.folder.control_socket import accept_commands
-from shoal.stores.folder.directory import StoreFolder
+from shoal.stores.contract.store import Store
 
 log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
+async def open_stations(plan: CrawlPlan, store: Store, stop: Stop) -> AsyncIterator[Stations]:
     """Open every station for a crawl. Raises before anything is written if the plan cannot work.
 
     A list of start URLs may take long to read; `stop` ends that with `Interrupted`.
@@ -75,23 +72,21 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
         seeds = seeds_of(plan, spider)
         warn_without_contact(name, settings.crawl, seeds, plan.listed)
         cookies = cookies_of(settings.crawl, seeds)
-        store = stack.enter_context(StoreFolder(Path(settings.store)).owned())
-        frontier = await stack.enter_async_context(
-            SqliteFrontier.open(store.database, fsync=settings.crawl.fsync)
-        )
+        owned = await stack.enter_async_context(store.own(fsync=settings.crawl.fsync))
+        frontier = owned.frontier
         if plan.fresh:
             await frontier.crawls.delete(name, checkpoints=[sinks_key(name), rejects_key(name)])
-            rejects_file(store, name).unlink(missing_ok=True)  # this run may have none to replace it by
+            owned.rejects_file(name).unlink(missing_ok=True)  # this run may have none to replace it by
         opened = await frontier.crawls.open(name, **frontier_options(settings))
-        outputs = plan.outputs or (str(store.items / f"{file_name(name)}.jsonl"),)
+        outputs = plan.outputs or (str(owned.items / f"{file_name(name)}.jsonl"),)
         sinks = MultiSink(outputs, fsync=settings.crawl.fsync, overwrite=plan.fresh)
         stack.callback(sinks.close)
         sinks.restore(await frontier.reader.checkpoint(sinks_key(name)))
-        rejected = [str(rejects_file(store, name))] if spider.models else []
+        rejected = [str(owned.rejects_file(name))] if spider.models else []
         rejects = MultiSink(rejected, fsync=settings.crawl.fsync, overwrite=plan.fresh)
         stack.callback(rejects.close)
         rejects.restore(await frontier.reader.checkpoint(rejects_key(name)))
-        segments = place_segments(store.archive / file_name(name), settings.archive.location, name)
+        segments = place_segments(owned.archive / file_name(name), settings.archive.location, name)
         if settings.archive.keep_days:
             expire(segments, keep_days=settings.archive.keep_days, today=datetime.now(UTC).date())
         rules = write_rules(name, settings)
@@ -130,7 +125,7 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
                 border.admit(*map(host_key, origins))
         if await frontier.reader.paused(name):
             log.warning("crawl.paused", extra={"crawl": name, "go_on_with": f"shoal resume {name}"})
-        await stack.enter_async_context(accept_commands(store.path, frontier))
+        await stack.enter_async_context(owned.accept_commands())
         yield Stations(
             crawl=name,
             settings=settings,
@@ -146,9 +141,9 @@ async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
             version=version,
             border=border,
             outputs=tuple(map(shown, outputs)),
-            store=str(store.path),
+            store=store.address,
             archive=segments.path,
-            rejects=rejects_file(store, name),
+            rejects=owned.rejects_file(name),
             unparsed=frontier.parsing(name),
             allowance=EmbeddedPageQuota(frontier.reader, name, limit)
             if (limit := settings.crawl.max_pages)

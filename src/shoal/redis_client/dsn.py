@@ -23,8 +23,8 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from shoal.model.errors import Misconfigured
-from shoal.stores.address import REDIS
 
+SCHEMES = ("redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster")
 OPTIONS = (
     "namespace",
     "db",
@@ -110,8 +110,8 @@ def parse(text: str) -> Dsn:
     scheme = parts.scheme
     if not scheme:
         raise Misconfigured("store: a fleet shares a server: name it by --store redis://HOST, or SHOAL_STORE")
-    if scheme not in REDIS:
-        raise Misconfigured(f"store: no backend for {scheme!r}; known: a folder, {', '.join(REDIS)}")
+    if scheme not in SCHEMES:
+        raise Misconfigured(f"store: no backend for {scheme!r}; known: a folder, {', '.join(SCHEMES)}")
     if unknown := options.keys() - set(OPTIONS):
         raise Misconfigured(f"store: unknown option {min(unknown)!r}; known: {', '.join(OPTIONS)}")
     login, _, hosts = parts.netloc.rpartition("@")

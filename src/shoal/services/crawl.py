@@ -1,14 +1,22 @@
-"""Run a planned crawl to its end, on whichever kind of store its settings name."""
+"""Running a planned crawl until it ends, on the store that its settings name."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from shoal.engine.plan import CrawlPlan, SeedList, Stop
 from shoal.engine.snapshot import Ending, HostSnapshot, Opening, Snapshot, Summary
+from shoal.frontier.results import DeadLetter
+from shoal.model.errors import Misconfigured
 from shoal.services.inspect.status_json import patterns_json
-from shoal.stores.address import is_redis
+
+if TYPE_CHECKING:
+    from shoal.stores.contract.store import Store
 
 __all__ = [
     "CrawlPlan",
+    "CrawlResult",
     "Ending",
     "HostSnapshot",
     "Opening",
@@ -21,25 +29,51 @@ __all__ = [
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class CrawlResult:
+    summary: Summary
+    dead_letter: DeadLetter | None = None  # of a crawl without a page: why
+
+
 async def run_crawl(
     plan: CrawlPlan,
     *,
     stop: Stop,
     opened: Callable[[Opening], None] | None = None,
     watch: Callable[[Snapshot], None] | None = None,
-) -> Summary:
+) -> CrawlResult:
     """Run a crawl until it is finished or `stop` is set; the same call resumes it.
 
-    Calls `opened` once, before the first request, and `watch` four times a second.
+    Calls `opened` once, before the first request, and `watch` four times a second. On a shared store, the crawl
+    is submitted and this process works on it; other workers may join at any time, and continue when it stops.
     """
-    # Imported here, because the types above are also needed where nothing is run.
-    if is_redis(plan.settings.store):
-        from shoal.services.crawl_on_redis import crawl_on_fleet
-
-        return await crawl_on_fleet(plan, stop=stop, opened=opened, watch=watch)
+    # Imported late: the types above are also needed where nothing runs.
     from shoal.engine.embedded import crawl
+    from shoal.stores.open import open_store
 
-    return await crawl(plan, stop=stop, opened=opened, watch=watch)
+    async with open_store(plan.settings.store, create=True) as store:
+        if store.capabilities.shared:
+            from shoal.services.crawl_on_redis import crawl_on_fleet
+
+            return CrawlResult(await crawl_on_fleet(plan, store.fleet, stop=stop, opened=opened, watch=watch))
+        if not store.capabilities.durable and not plan.outputs:
+            raise Misconfigured(f"store: {store.address} keeps no items: name an output with --out")
+        summary = await crawl(plan, store, stop=stop, opened=opened, watch=watch)
+        return CrawlResult(summary, await _explain(store, summary))
+
+
+async def _explain(store: "Store", summary: Summary) -> DeadLetter | None:
+    """Return the latest dead letter of a crawl that has no page."""
+    from shoal.services.control.dead_letters import DeadLetterFilter, read_dead_letters
+    from shoal.stores.contract.store import StoreBusy
+
+    if summary.snapshot.counts.get("done"):
+        return None
+    with suppress(StoreBusy):
+        async with store.own():
+            found = await read_dead_letters(store, DeadLetterFilter(summary.snapshot.crawl, limit=1))
+            return next(iter(found), None)
+    return None
 
 
 def summary_json(summary: Summary, *, code: int) -> dict[str, object]:

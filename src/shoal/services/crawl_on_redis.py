@@ -8,16 +8,16 @@ from collections.abc import Callable
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.session import procs_of
 from shoal.engine.snapshot import Opening, Snapshot, Summary
-from shoal.frontier.redis import RedisFrontier
 from shoal.parse.pool import ParsePool
-from shoal.redis_client import RedisClient
 from shoal.services.submit import submit_known
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER
+from shoal.stores.contract.fleet import Fleet
 from shoal.worker.worker import Worker, WorkerPlan
 
 
 async def crawl_on_fleet(
     plan: CrawlPlan,
+    fleet: Fleet,
     *,
     stop: Stop,
     opened: Callable[[Opening], None] | None = None,
@@ -25,12 +25,10 @@ async def crawl_on_fleet(
 ) -> Summary:
     """Run a crawl to its end, or until `stop` asks it to end earlier; like `crawl`, on a shared store."""
     settings = plan.settings
-    async with (
-        RedisClient.open(settings.store) as store,
-        ParsePool.open(plan.source, procs=procs_of(settings.crawl), limits=settings.parse) as parser,
-    ):
+    store = fleet.client
+    async with ParsePool.open(plan.source, procs=procs_of(settings.crawl), limits=settings.parse) as parser:
         submitted = await submit_known(store, plan, parser.description, stop)
-        frontier = RedisFrontier(store)
+        frontier = fleet.frontier
         if opened is not None:
             counts = await frontier.reader.counts(submitted.crawl)
             opened(

@@ -18,18 +18,12 @@ from pathlib import Path
 from shoal.child_process import ChildProcess, run_child
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary
-from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.redis_client import RedisClient
-from shoal.services.inspect.fleet_status import look_at
 from shoal.services.inspect.monitor import Overview, StoreMonitor
-from shoal.services.inspect.status import CrawlStatus
+from shoal.services.inspect.status import CrawlStatus, read_crawl
 from shoal.services.submit import submit
-from shoal.stores.address import is_redis, shown_store
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER
-from shoal.stores.reach import SERVER
-from shoal.stores.redis.backlog import on_their_way
-from shoal.stores.redis.private_server import private_store
+from shoal.stores.open import open_shared_store
 from shoal.worker.supervisor import Supervisor, WorkerEnd
 
 LOOK_EVERY = 1.0
@@ -47,24 +41,21 @@ async def run_fleet(
     """Crawl with several workers until nothing is left, or until `stop` asks them to end earlier."""
     began = time.monotonic()
     async with AsyncExitStack() as stack:
-        dsn = kept = plan.settings.store
-        if not is_redis(dsn):
-            kept = str(Path(dsn) / SERVER)
-            dsn = await stack.enter_async_context(private_store(Path(kept)))
-        store = await stack.enter_async_context(RedisClient.open(dsn))
-        submitted = await submit(store, plan, stop)
-        before = await _crawl(store, submitted.crawl)
-        items = await RedisFrontier(store).reader.items(submitted.crawl)
+        opened_store = await stack.enter_async_context(open_shared_store(plan.settings.store))
+        fleet = opened_store.fleet
+        submitted = await submit(fleet.client, plan, stop)
+        before = await read_crawl(opened_store, submitted.crawl)
+        items = await fleet.frontier.reader.items(submitted.crawl)
         outputs, archive = submitted.outputs, f"{LOCAL_FOLDER}/archive"
         opened(
-            Opening(submitted.crawl, submitted.resumed, before.counts, outputs, archive, shown_store(kept))
+            Opening(submitted.crawl, submitted.resumed, before.counts, outputs, archive, opened_store.address)
         )
-        crew = Supervisor(partial(_worker, plan, dsn), stop, say)
-        overseer = StoreMonitor(RedisFrontier(store).reader, partial(look_at, store, shown_store(kept)))
+        crew = Supervisor(partial(_worker, plan, fleet.dsn), stop, say)
+        overseer = StoreMonitor.of(opened_store)
         ends = await _run_and_show(crew, workers, overseer, watch)
-        after = await _crawl(store, submitted.crawl)
-        items = await RedisFrontier(store).reader.items(submitted.crawl) - items
-        unwritten = await on_their_way(store, submitted.crawl)
+        after = await read_crawl(opened_store, submitted.crawl)
+        items = await fleet.frontier.reader.items(submitted.crawl) - items
+        unwritten = await fleet.unwritten_pages(submitted.crawl)
     elapsed = time.monotonic() - began
     pages = after.counts["done"] - before.counts["done"]
     most = plan.settings.crawl.max_dead
@@ -90,7 +81,7 @@ async def run_fleet(
         outputs=outputs,
         rejects=f"{LOCAL_FOLDER}/items",
         archive=archive,
-        store=shown_store(kept),
+        store=opened_store.address,
         dead_by_class=after.dead_by_class,
         max_dead_exceeded=most is not None and after.counts["dead"] > most,
         quarantined=after.quarantined,
@@ -121,10 +112,6 @@ async def _show(overseer: StoreMonitor, watch: Callable[[Overview], None]) -> No
     while True:
         watch(await overseer.look())
         await asyncio.sleep(LOOK_EVERY)
-
-
-async def _crawl(store: RedisClient, name: str) -> CrawlStatus:
-    return next(crawl for crawl in (await look_at(store)).crawls if crawl.name == name)
 
 
 def _filtered(crawl: CrawlStatus) -> Counter[str]:

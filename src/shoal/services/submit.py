@@ -29,12 +29,13 @@ from shoal.model.errors import Misconfigured
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
-from shoal.redis_client import RedisClient, parse
+from shoal.redis_client import RedisClient
 from shoal.services.backpressure import Backpressure, BackpressuredFrontier
 from shoal.sinks.names import STDOUT, is_database, shown
 from shoal.sinks.registry import check
 from shoal.spider.source import SpiderDescription, SpiderFile, SpiderSource
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
+from shoal.stores.open import open_store
 from shoal.stores.redis.crawls import Crawls
 
 
@@ -87,10 +88,11 @@ async def submit_plan(
 
     `during` is entered after the store has answered and left when the last start URL was submitted.
     """
-    async with RedisClient.open(parse(plan.settings.store)) as store:
+    async with open_store(plan.settings.store, create=True) as store:
+        client = store.fleet.client
         with during:
-            submitted = await submit(store, plan, stop, full=full)
-        await store.sync()
+            submitted = await submit(client, plan, stop, full=full)
+        await client.sync()
         return submitted
 
 

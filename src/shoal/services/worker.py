@@ -6,7 +6,8 @@ from functools import partial
 
 from shoal.engine.plan import Stop
 from shoal.engine.worker_stats import CrawlStats
-from shoal.redis_client import RedisClient, parse
+from shoal.services.inspect.status import read_status
+from shoal.stores.open import open_store
 from shoal.worker.http_endpoint import Endpoint
 from shoal.worker.worker import ROLES, Worker, WorkerPlan
 
@@ -19,10 +20,10 @@ async def open_worker(
 ) -> AsyncIterator[Worker]:
     """Connect to a fleet's store and listen on `metrics` (HOST:PORT); the caller runs the worker."""
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(RedisClient.open(parse(store)))
-        worker = Worker(client, plan, stop)
+        opened = await stack.enter_async_context(open_store(store, create=True))
+        worker = Worker(opened.fleet.client, plan, stop)
         if metrics is not None:
-            endpoint = Endpoint.listening(metrics, worker.figures, partial(look_at, client))
+            endpoint = Endpoint.listening(metrics, worker.figures, partial(read_status, opened))
             await stack.enter_async_context(endpoint)
         yield worker
 

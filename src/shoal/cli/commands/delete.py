@@ -34,12 +34,12 @@ def command(
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.views.output import print_json, print_result
     from shoal.services.control.delete import delete_json
-    from shoal.services.store_address import shown_store
+    from shoal.services.store_address import public_address
 
     address = chosen_store(store, config=config)
     deleted = run(_delete(address, crawl, yes=yes))
     if json:
-        print_json(delete_json(shown_store(address), deleted))
+        print_json(delete_json(public_address(address), deleted))
     else:
         print_result("\n".join(_lines(deleted)))
 
@@ -47,10 +47,10 @@ def command(
 async def _delete(address: str, crawl: str, *, yes: bool) -> "CrawlFootprint":
     from shoal.cli.input.confirm import require_yes
     from shoal.services.control.delete import open_deletion
-    from shoal.services.store_address import shown_store
+    from shoal.services.store_address import public_address
 
     async with open_deletion(address, crawl) as found:
-        what = f"crawl {crawl} of {shown_store(address)}: {_figures(found.footprint)}"
+        what = f"crawl {crawl} of {public_address(address)}: {_figures(found.footprint)}"
         require_yes(f"delete {what}? Outputs and archived pages stay.", yes=yes)
         await found.delete()
         return found.footprint

@@ -89,13 +89,13 @@ def show_command(
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.views.dead_letters import letter_details
     from shoal.services.control.dead_letters import dead_letter_json, find_letters
-    from shoal.services.store_address import shown_store
+    from shoal.services.store_address import public_address
 
     address = chosen_store(store, config=config)
     found = run(find_letters(address, crawl, which))
     if not found:
         raise Misconfigured(
-            f"no dead letter {which!r} in {shown_store(address)}; shoal dlq list shows all of them"
+            f"no dead letter {which!r} in {public_address(address)}; shoal dlq list shows all of them"
         )
     _print(
         address,
@@ -122,11 +122,11 @@ def replay_command(options: ConfirmedOptions) -> None:
 
     from shoal.cli.input.confirm import require_yes
     from shoal.services.control.dead_letters import DeadLetterFilter, replay
-    from shoal.services.store_address import shown_store
+    from shoal.services.store_address import public_address
 
     address, chosen = options.address(), options.filter()
     if chosen == DeadLetterFilter() and (found := _find(options)):
-        all_of_them = f"{plural(len(found), 'dead letter')} of {shown_store(address)}"
+        all_of_them = f"{plural(len(found), 'dead letter')} of {public_address(address)}"
         require_yes(f"put all {all_of_them} back?", yes=options.yes)
     count = run(replay(address, chosen))
     text = f"{plural(count, 'request')} put back in the queue; run the crawl's command to fetch them"
@@ -145,11 +145,11 @@ def purge_command(options: ConfirmedOptions) -> None:
 
     from shoal.cli.input.confirm import require_yes
     from shoal.services.control.dead_letters import purge
-    from shoal.services.store_address import shown_store
+    from shoal.services.store_address import public_address
 
     address = options.address()
     if found := _find(options):
-        these = f"{plural(len(found), 'dead letter')} of {shown_store(address)}"
+        these = f"{plural(len(found), 'dead letter')} of {public_address(address)}"
         require_yes(f"delete {these}?", yes=options.yes)
     count = run(purge(address, options.filter()))
     _print(address, f"{plural(count, 'dead letter')} deleted", json=options.json, purged=count)
@@ -201,9 +201,9 @@ def _find(options: DeadLetterOptions) -> "list[DeadLetter]":
 
 def _print(address: str, text: str, *, json: bool, **facts: object) -> None:
     from shoal.cli.views.output import print_json, print_result
-    from shoal.services.store_address import shown_store
+    from shoal.services.store_address import public_address
 
     if json:
-        print_json({"store": shown_store(address), **facts})
+        print_json({"store": public_address(address), **facts})
     else:
         print_result(text)

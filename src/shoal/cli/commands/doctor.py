@@ -27,13 +27,13 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> i
     from shoal.cli.process.exit_codes import ExitCode
     from shoal.cli.views.output import print_json, print_result
     from shoal.services.doctor.checks import Grade, doctor_json, examine
-    from shoal.services.store_address import shown_store
+    from shoal.services.store_address import public_address
 
     address = chosen_store(store, config=config)
     checks = run(examine(address))
     failed = any(check.grade is Grade.FAIL for check in checks)
     if json:
-        print_json(doctor_json(shown_store(address), checks))
+        print_json(doctor_json(public_address(address), checks))
     else:
         print_result("\n".join(doctor_lines(checks)))
     return ExitCode.USAGE if failed else ExitCode.FINISHED

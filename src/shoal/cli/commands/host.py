@@ -48,15 +48,15 @@ def show_command(host: Host, *, store: Store = None, config: Config = None, json
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.views.output import print_json, print_result
     from shoal.services.control.hosts import host_json, show_host
-    from shoal.services.store_address import shown_store
+    from shoal.services.store_address import public_address
 
     address = chosen_store(store, config=config)
     name = host_name(host)
     found = run(show_host(address, name))
     if found is None:
-        raise Misconfigured(f"{shown_store(address)} knows no host {name}: no crawl has requests for it")
+        raise Misconfigured(f"{public_address(address)} knows no host {name}: no crawl has requests for it")
     if json:
-        print_json({"store": shown_store(address), "host": host_json(found)})
+        print_json({"store": public_address(address), "host": host_json(found)})
     else:
         print_result("\n".join(host_lines(found, time.time())))
 
@@ -157,12 +157,12 @@ def _change(
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.views.output import print_json, print_result
     from shoal.services.control.hosts import host_json, set_host
-    from shoal.services.store_address import shown_store
+    from shoal.services.store_address import public_address
 
     address = chosen_store(store, config=config)
     found = run(set_host(address, change))
     if json:
-        print_json({"store": shown_store(address), "host": host_json(found)})
+        print_json({"store": public_address(address), "host": host_json(found)})
     else:
         print_result(f"{text}{plural(found.waiting, 'request')} waiting")
 

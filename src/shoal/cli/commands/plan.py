@@ -72,7 +72,7 @@ def command(
     from shoal.cli.views.output import print_json, print_result
     from shoal.services.inspect.capacity import HostLoad, Load, forecast, host_rate
     from shoal.services.inspect.plan import Plan, Prices, host_loads, measure, plan_json
-    from shoal.services.store_address import shown_store
+    from shoal.services.store_address import public_address
 
     settings = load_settings({} if store is None else {"store": store}, config=config).settings
     at_once = concurrency or settings.crawl.concurrency
@@ -81,7 +81,7 @@ def command(
         latency_s = latency or found.latency or DEFAULT_LATENCY_S
         loads = host_loads(found, latency_s)
         page_bytes = found.wire_bytes or DEFAULT_PAGE_BYTES
-        title = f"{name} in {shown_store(settings.store)}, {_measured(found)}"
+        title = f"{name} in {public_address(settings.store)}, {_measured(found)}"
     else:
         latency_s = latency or DEFAULT_LATENCY_S
         pace = settings.crawl.rate if rate is None else rate

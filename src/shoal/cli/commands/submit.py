@@ -37,6 +37,7 @@ def command(options: CrawlOptions) -> int:
     from shoal.cli.process.log_format import start_logging
     from shoal.cli.process.signals import resume_command
     from shoal.cli.views.output import print_json, print_result
+    from shoal.services.submit import submitted_json
 
     start_logging(verbose=options.verbose, quiet=options.silent)
     submitted = uvloop.run(_submit(plan, resume=resume_command(sys.argv[1:])))

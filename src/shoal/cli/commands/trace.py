@@ -38,18 +38,18 @@ def command(
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.views.output import print_json, print_result
     from shoal.services.inspect.trace import trace, trace_json
-    from shoal.services.store_address import shown_store
+    from shoal.services.store_address import public_address
 
     address = chosen_store(store, config=config)
     found = run(trace(address, crawl, url))
     if not found:
-        where = f"crawl {crawl}" if crawl else shown_store(address)
+        where = f"crawl {crawl}" if crawl else public_address(address)
         raise Misconfigured(
             f"{url} was never accepted in {where}: no crawled page links to it,"
             " or --follow, --depth or --same-host exclude it"
         )
     if json:
-        print_json({"store": shown_store(address), "traces": [trace_json(one) for one in found]})
+        print_json({"store": public_address(address), "traces": [trace_json(one) for one in found]})
     else:
         print_result("\n\n".join("\n".join(trace_lines(one, time.time())) for one in found))
 

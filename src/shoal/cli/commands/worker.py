@@ -89,7 +89,7 @@ async def _work(store: str, plan: "WorkerPlan", metrics: str | None, *, json: bo
     from shoal.cli.process.exit_codes import ExitCode
     from shoal.cli.process.signals import resume_command, stop_on_signals
     from shoal.cli.views.output import print_json, print_message
-    from shoal.services.store_address import shown_store
+    from shoal.services.store_address import public_address
     from shoal.services.worker import Stop, crawl_stats_json, open_worker
 
     stop, began = Stop(), time.monotonic()
@@ -105,7 +105,7 @@ async def _work(store: str, plan: "WorkerPlan", metrics: str | None, *, json: bo
                 "exit_code": int(code),
                 "elapsed_s": round(time.monotonic() - began, 3),
                 "crawls": {name: crawl_stats_json(done) for name, done in worker.figures().done.items()},
-                "store": shown_store(store),
+                "store": public_address(store),
             }
         )
     return code
