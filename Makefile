@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Commands are started hundreds of times here, and compiling their modules takes longer than most of them do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test check hostile corpora format docs chaos bench bench-frontier lock clean help
+.PHONY: setup demo test check hostile corpora format docs chaos bench bench-frontier wheel-test lock clean help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,14 @@ bench-frontier: setup ## what the frontier costs on Redis, beside designs often 
 
 PIN := $(BIN)/uv pip compile -q --upgrade --generate-hashes --no-header --no-emit-index-url --python-version 3.11
 FLEET := content metrics nats parquet postgres redis s3
+
+wheel-test: setup ## build the wheel, install it alone into a new environment, run the demo with it
+	@rm -rf dist build/wheel-test
+	@$(BIN)/python -m uv build --quiet --wheel --out-dir dist --no-build-isolation --python $(BIN)/python .
+	@$(PY) -m venv build/wheel-test
+	@$(BIN)/uv pip install --quiet --python build/wheel-test/bin/python --require-hashes -r requirements/core.txt
+	@$(BIN)/uv pip install --quiet --python build/wheel-test/bin/python --no-deps dist/*.whl
+	@cd build/wheel-test && bin/shoal --version && bin/shoal demo --quiet && echo "wheel-test: passed"
 
 lock: setup ## pin the newest packages that pyproject.toml allows
 	$(PIN) pyproject.toml -o requirements/core.txt

@@ -1,4 +1,4 @@
-"""The table of hostile inputs in `docs/reliability.md`."""
+"""The table of hostile inputs in `docs/reference/hostile-inputs.md`."""
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby
@@ -8,7 +8,7 @@ from tests.hostile.case import Case
 from tests.hostile.crawling import ends_of
 from tests.hostile.groups import ELSEWHERE, GROUPS
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "reliability.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "hostile-inputs.md"
 BEGIN, END = "<!-- hostile inputs: written by `make hostile` -->", "<!-- end of hostile inputs -->"
 
 

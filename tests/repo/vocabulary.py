@@ -14,7 +14,7 @@ RETIRED = {
     r"in hand": "in progress, held",
     r"puts? (it |them |things )?right|putting right|\bmend(s|ed|ing)?\b": "repair",
     r"makes? way|gives? way": "hands over, releases",
-    r"(is|are|was|were) none\b|that is no\b": "is not a ..., does not exist",
+    r"(is|are|was|were) (?-i:none)\b|that is no\b": "is not a ..., does not exist",
     r"of (its|their|our|one's|his) own\b": "separate, dedicated, private",
     r"\b(hear|hears|heard)\b": "receive, record, learn",
     r"ha(s|ve) (its|their|our) say": "runs first",

@@ -87,9 +87,8 @@ class SeedFile:
         finally:
             self.close()
             if self.bad > MAX_REPORTED_LINES:
-                print_message(
-                    f"{self.name}: and {self.bad - MAX_REPORTED_LINES:,} more lines that are not start URLs"
-                )
+                more = self.bad - MAX_REPORTED_LINES
+                print_message(f"{self.name}: and {more:,} more lines that are not start URLs")
 
     def _progress(self) -> dict[str, object]:
         size = os.fstat(self._raw.fileno()).st_size  # 0: a pipe, whose size is not known
@@ -110,20 +109,19 @@ class SeedFile:
 
     def _parse(self, chunk: bytes) -> None:
         """Check the lines that a chunk completes."""
-        *lines, self._partial_line = (self._partial_line + self._text.decode(chunk, final=not chunk)).split(
-            "\n"
-        )
+        text = self._partial_line + self._text.decode(chunk, final=not chunk)
+        *lines, self._partial_line = text.split("\n")
         if not chunk:
             self._ended = True
             lines += [self._partial_line] if self._partial_line else []
         self._partial_line = self._partial_line[: MAX_LINE_CHARS + 1]
         for line in lines:
             self.lines += 1
-            text = line.strip()
-            if not text or text.startswith("#"):
+            url = line.strip()
+            if not url or url.startswith("#"):
                 continue
             try:
-                self._urls.append(start_url(text))
+                self._urls.append(start_url(url))
             except Rejected as error:
                 self.bad += 1
                 if self.bad <= MAX_REPORTED_LINES:

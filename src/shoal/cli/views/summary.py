@@ -68,7 +68,7 @@ def summary_lines(summary: Summary, *, resume: str) -> Iterator[str]:
     if now.rejected:
         yield f"  {'rejected':<10} {plural(now.rejected, 'item')}, reasons in {summary.rejects}"
     if now.withheld:
-        yield f"  {'canonical':<10} {plural(now.withheld, 'item')} of pages that name another page as canonical"
+        yield f"  {'canonical':<10} {plural(now.withheld, 'item')} of pages with another canonical page"
     if now.hook_faults:
         yield f"  {'hooks':<10} on_error failed {plural(now.hook_faults, 'time')}; see the log"
     for output in summary.outputs:

@@ -31,7 +31,7 @@ def test_every_product_is_reached_and_some_links_are_broken_moved_or_busy() -> N
     assert (statuses[301], statuses[404], statuses[503]) == (1, 8, 4)
 
 
-def test_a_smaller_shop_has_fewer_shelves_and_the_same_troubles() -> None:
+def test_a_smaller_shop_has_fewer_categories_and_the_same_failures() -> None:
     statuses = walk(Shop(categories=1))
     assert statuses == {200: 1 + 4 + 40, 301: 1, 404: 1, 503: 1}
 
@@ -57,7 +57,7 @@ def test_a_product_page_has_everything_that_a_spider_reads() -> None:
     assert 2 <= product.rating <= 5
 
 
-def test_robots_txt_keeps_the_cart_out() -> None:
+def test_robots_txt_excludes_the_cart() -> None:
     assert "Disallow: /cart/" in Shop().reply("/robots.txt").body
 
 

@@ -17,7 +17,7 @@ def test_a_variable_is_read_from_the_file_that_another_one_names(name: str, tmp_
     assert environ == {name: "correct horse", "HOME": "/"}
 
 
-def test_what_is_set_twice_or_not_there_is_refused_without_its_value(tmp_path: Path) -> None:
+def test_a_bad_credential_file_is_refused_without_printing_its_value(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("correct horse")
     file = str(tmp_path / "secret")
     with pytest.raises(Misconfigured, match="PGPASSWORD and PGPASSWORD_FILE are both set") as caught:

@@ -16,7 +16,7 @@ def chosen(*, silent: bool = False, terminal: bool = True, environ: dict[str, st
     return type(choose_display(silent=silent, terminal=terminal, environ=environ, lost=lambda: None))
 
 
-def test_a_terminal_gets_the_picture() -> None:
+def test_a_terminal_gets_the_live_screen() -> None:
     assert chosen() is LiveScreen
 
 
@@ -41,14 +41,14 @@ def test_no_terminal_gets_log_lines_and_quiet_gets_nothing() -> None:
 
 def test_log_lines_come_every_few_seconds_of_the_crawl(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="shoal.progress")
-    watch = LogLines(lambda: None)
+    display = LogLines(lambda: None)
     for quarter in range(4 * 16):
-        watch.show(snapshot(elapsed=quarter / 4))
+        display.show(snapshot(elapsed=quarter / 4))
     assert [record.message for record in caplog.records] == ["crawl.progress"] * 3
 
 
-def test_what_is_said_is_one_line_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    LogLines(lambda: None).say("resuming x")
+def test_a_message_is_one_line_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    LogLines(lambda: None).message("resuming x")
     assert capsys.readouterr() == ("", "shoal: resuming x\n")
 
 
@@ -67,13 +67,13 @@ def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drawn() -> str:
-    with redirect_stderr(Terminal()) as terminal, LiveScreen(lambda: None, Screen()) as picture:
-        picture.show(snapshot())
-        picture.say("resuming [bold]x[/bold]")
+    with redirect_stderr(Terminal()) as terminal, LiveScreen(lambda: None, Screen()) as live:
+        live.show(snapshot())
+        live.message("resuming [bold]x[/bold]")
     return terminal.getvalue()
 
 
-def test_the_picture_is_drawn_below_what_is_said_and_gone_at_the_end() -> None:
+def test_the_screen_is_below_messages_and_cleared_at_the_end() -> None:
     text = drawn()
     assert "1,234 pages" in text
     assert "shoal: resuming [bold]x[/bold]" in text
@@ -91,21 +91,21 @@ def test_a_closed_terminal_is_reported_and_raises_nothing(monkeypatch: pytest.Mo
     lost: list[str] = []
     with (
         redirect_stderr(Terminal()) as terminal,
-        LiveScreen(lambda: lost.append("lost"), Screen()) as picture,
+        LiveScreen(lambda: lost.append("lost"), Screen()) as live,
     ):
-        monkeypatch.setattr(terminal, "write", _hang_up)
-        picture.show(snapshot())
-        picture.say("nobody hears this")
+        monkeypatch.setattr(terminal, "write", _fail)
+        live.show(snapshot())
+        live.message("not printed")
     assert set(lost) == {"lost"}
 
 
 def test_a_closed_pipe_is_reported_and_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     lost: list[str] = []
     with redirect_stderr(io.StringIO()) as pipe:
-        monkeypatch.setattr(pipe, "write", _hang_up)
-        LogLines(lambda: lost.append("lost")).say("nobody hears this")
+        monkeypatch.setattr(pipe, "write", _fail)
+        LogLines(lambda: lost.append("lost")).message("not printed")
     assert lost == ["lost"]
 
 
-def _hang_up(_: str) -> int:
+def _fail(_: str) -> int:
     raise OSError(5, "Input/output error")
