@@ -30,6 +30,7 @@ from tests.contract.redis_frontiers import MANUAL_CLOCK, redis_bench
 from tests.model import MemoryFrontier
 from tests.model.state import Host
 
+from shoal.frontier.redis.repair.crawls import repair_crawls
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.results import Added, Committed, Unparsed
 from shoal.frontier.rules import HostRecord
@@ -449,7 +450,7 @@ class RedisSides(Sides):
 
     @rule()
     def repair(self) -> None:
-        assert self.run(self.bench.frontier.repair(CRAWLS)) == []
+        assert self.run(repair_crawls(self.bench.frontier, CRAWLS)) == []
 
     async def succeed(self) -> None:
         await self.bench.kill()

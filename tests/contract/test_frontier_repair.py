@@ -21,6 +21,7 @@ from tests.contract.test_frontier_cut_short import (
 )
 
 from shoal.frontier.redis import RedisFrontier, keys
+from shoal.frontier.redis.repair.crawls import repair_crawls
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Done, Gone, Outcome, Retry, Settlement
 from shoal.model.pace import Pace
@@ -108,12 +109,12 @@ async def suspect_somebody(store: RedisClient, tag: str) -> object:
 async def test_damage_is_named_and_put_right(bench: RedisBench, damage: Damage) -> None:
     await prepared(bench)
     counts = await bench.frontier.reader.counts("c")
-    assert await bench.frontier.repair(["c"]) == []
+    assert await repair_crawls(bench.frontier, ["c"]) == []
 
     await damage(bench.store, bench.store.tag(0))
-    assert await bench.frontier.repair(["c"])
+    assert await repair_crawls(bench.frontier, ["c"])
     assert await wrong(bench) == []
-    assert await bench.frontier.repair(["c"]) == []
+    assert await repair_crawls(bench.frontier, ["c"]) == []
     assert await bench.frontier.reader.counts("c") == counts
 
     ended = await worked_off(bench) | set(bench.pages)
@@ -137,7 +138,7 @@ async def test_a_lane_that_ran_empty_asks_for_its_chunks_again(bench: RedisBench
     await bench.store.do(tag, "DEL", f"{tag}:rf")
     spilled = sum(int(id.partition(b"-")[0]) for id in await bench.store.do(tag, "HKEYS", f"{tag}:spb:1"))
 
-    lines = await bench.frontier.repair(["c"])
+    lines = await repair_crawls(bench.frontier, ["c"])
     assert any("did not ask for its next chunk" in line for line in lines)
     assert await wrong(bench) == []
     before = len(await worked_off(bench) & {one.fingerprint for one in TAIL})
@@ -149,7 +150,7 @@ async def test_a_host_that_was_forgotten_is_not_asked_too_early(bench: RedisBenc
     await bench.frontier.add("c", [link(str(number)) for number in range(9)])
     assert len(await taken(bench.frontier)) == 2
     await forget_the_hosts(bench.store, bench.store.tag(0))
-    await bench.frontier.repair(["c"])
+    await repair_crawls(bench.frontier, ["c"])
 
     assert await taken(bench.frontier) == []
     bench.clock.advance(4.0)
@@ -168,7 +169,7 @@ async def test_while_a_shard_is_counted_others_wait() -> None:
         tag, scripts = bench.store.tag(0), SCRIPTS
         assert await bench.store.run(scripts.freeze, tag, ["somebody", 10]) == 1
         with pytest.raises(Misconfigured, match="somebody else"):
-            await bench.frontier.repair(["c"])
+            await repair_crawls(bench.frontier, ["c"])
 
         adding = asyncio.create_task(bench.frontier.add("c", [link("1")]))
         await asyncio.sleep(0.2)
@@ -176,7 +177,7 @@ async def test_while_a_shard_is_counted_others_wait() -> None:
         await advance(bench, 10.0)  # they died over it
         assert (await adding).new == 1
         assert await bench.store.run(scripts.mend_counts, tag, ["somebody", 1, 0, "waiting", 9]) is None
-        assert await bench.frontier.repair(["c"]) == []
+        assert await repair_crawls(bench.frontier, ["c"]) == []
 
 
 async def test_workers_may_be_at_work_and_scripts_be_cut_short_meanwhile() -> None:
@@ -211,7 +212,7 @@ async def test_workers_may_be_at_work_and_scripts_be_cut_short_meanwhile() -> No
             for _ in range(25):
                 try:
                     with suppress(ScriptFault):
-                        await bench.frontier.repair(["c"])
+                        await repair_crawls(bench.frontier, ["c"])
                 except Misconfigured:  # the one before was cut short as it thawed the shard
                     await advance(bench, 10.0)
             await advance(bench, 10.0)  # the last one may have been
@@ -229,7 +230,7 @@ async def test_workers_may_be_at_work_and_scripts_be_cut_short_meanwhile() -> No
             group.create_task(repair())
         await bench.store.do(tag, "DEL", f"{tag}:cut")
         bench.clock.advance(10.0)
-        await bench.frontier.repair(["c"])
+        await repair_crawls(bench.frontier, ["c"])
         assert await wrong(bench) == []
         await bench.frontier.add("c", links)
         assert {one.fingerprint for one in links} == await worked_off(bench) | done

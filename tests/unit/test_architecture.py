@@ -21,6 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "worker": SHARED | STATIONS | {"stores", "engine"},
     "services": SHARED | STATIONS | {"stores", "engine", "worker"},
     "cli": {"model", "spider", "services"},
+    "testing": SHARED | STATIONS,
     "dashboard": {"model", "spider", "services"},
 }
 PACKAGES = sorted(path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__")

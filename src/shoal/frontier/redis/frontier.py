@@ -10,7 +10,7 @@ import itertools
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -49,7 +49,7 @@ class RedisFrontier:
         spilling: Spilling | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client = client = ShardClient(store, scripts, clock)
+        self.client = client = ShardClient(store, scripts, clock)
         self._store = store
         self._scripts = scripts
         self._picker, self._held = client.picker, client.held
@@ -72,7 +72,7 @@ class RedisFrontier:
 
     async def add(self, crawl: str, links: Sequence[Link]) -> Added:
         """Accept the links that the crawl has not seen; raise `Full` if the store has no memory for them."""
-        number = self._client.opened_number(crawl)
+        number = self.client.opened_number(crawl)
         return await self._add(self._scripts.add, [(number, link) for link in links])
 
     async def _add(self, script: Script, links: Sequence[tuple[int, Link]]) -> Added:
@@ -103,7 +103,7 @@ class RedisFrontier:
         crawls: Sequence[str] | None = None,
     ) -> Grant:
         """Lease up to `limit` requests whose host is due, for `ttl` seconds."""
-        numbers = self._client.opened.values() if crawls is None else map(self._client.opened_number, crawls)
+        numbers = self.client.opened.values() if crawls is None else map(self.client.opened_number, crawls)
         crawls_and_pools = packing.pack_crawls(numbers), packing.pack_names(pools)
         leases: list[Lease] = []
         asked: set[int] = set()
@@ -130,7 +130,7 @@ class RedisFrontier:
         )
         self._lose(lost)
         self._picker.heard(shard, found=len(granted), wait=float(wait), best=float(best or "inf"))
-        leases = list(records.unpack_grants(granted, int(token), float(leased_until), self._client.names))
+        leases = list(records.unpack_grants(granted, int(token), float(leased_until), self.client.names))
         for lease in leases:
             self._held.take(self._id(lease), deadline)
             if lease.crashes:
@@ -158,16 +158,16 @@ class RedisFrontier:
         crawl_state: Mapping[str, Mapping[str, bytes]] = {},
     ) -> Committed:
         """Settle, acknowledge and store, in this order. Each part is atomic, the whole is not."""
-        values = [(crawl, self._client.opened_number(crawl), items) for crawl, items in crawl_state.items()]
+        values = [(crawl, self.client.opened_number(crawl), items) for crawl, items in crawl_state.items()]
         current, stale = self._current(settlements)
         new, duplicate = await self._add_found(
-            [(self._client.opened_number(one.lease.crawl), link) for one in current for link in one.links]
+            [(self.client.opened_number(one.lease.crawl), link) for one in current for link in one.links]
         )
         stale += await self._settle(current)
         refused, *counted = await self._acknowledge(acknowledgements)
         if checkpoints:
             pairs = [part for pair in checkpoints.items() for part in pair]
-            home = self._client.home
+            home = self.client.home
             await self._store.do_always(home, "HSET", keys.checkpoints(home), *pairs, promised=True)
         for crawl, number, stored_values in values:
             await self.crawls.store_values(crawl, number, stored_values)
@@ -202,7 +202,7 @@ class RedisFrontier:
         stale = []
         for chunk in chunks(settlements, MAX_LEASES):
             arguments = packing.pack_settlements(
-                [(self._client.opened[one.lease.crawl], one) for one in chunk]
+                [(self.client.opened[one.lease.crawl], one) for one in chunk]
             )
             answers = await self._store.run(self._scripts.settle, tag, arguments, promised=True)
             for settlement, accepted in zip(chunk, answers.decode(), strict=True):
@@ -218,7 +218,7 @@ class RedisFrontier:
         tags = await together(map(self._tag_of_page, acknowledgements))
         there = [(tag, one) for tag, one in zip(tags, acknowledgements, strict=True) if tag is not None]
         new, duplicate = await self._add_found(
-            [(self._client.opened[one.crawl], link) for _, one in there for link in one.links]
+            [(self.client.opened[one.crawl], link) for _, one in there for link in one.links]
         )
         shards: dict[str, list[Acknowledgement]] = {}
         for tag, one in there:
@@ -229,7 +229,7 @@ class RedisFrontier:
 
     async def _tag_of_page(self, acknowledgement: Acknowledgement) -> str | None:
         """Return the tag of the shard in which a page waits to be acknowledged, or None."""
-        number = self._client.opened.get(acknowledgement.crawl)
+        number = self.client.opened.get(acknowledgement.crawl)
         if number is None:
             return None
         host = acknowledgement.host
@@ -243,14 +243,14 @@ class RedisFrontier:
     ) -> list[Acknowledgement]:
         accepted = []
         for chunk in chunks(acknowledgements, MAX_LEASES):
-            frame = packing.pack_acknowledgements([(self._client.opened[one.crawl], one) for one in chunk])
+            frame = packing.pack_acknowledgements([(self.client.opened[one.crawl], one) for one in chunk])
             answers = await self._store.run(self._scripts.acknowledge, tag, [frame], promised=True)
             accepted += [one for one, done in zip(chunk, answers.decode(), strict=True) if done == "1"]
         return accepted
 
     async def parsing(self, crawl: str) -> AsyncIterator[Unparsed]:
         """Yield the pages that were not delivered to a parser yet. In a fleet, the bus delivers them."""
-        number = await self._client.number(crawl)
+        number = await self.client.number(crawl)
         for tag in self._store.tags():
             after = await self._last_delivered(tag)
             while entries := await self._store.do(
@@ -279,7 +279,7 @@ class RedisFrontier:
 
     async def reannounce(self) -> int:
         """Announce again the unparsed pages that are in no stream; return how many."""
-        numbers = (await self._client.numbers()).values()
+        numbers = (await self.client.numbers()).values()
         return sum(
             await together(
                 self._reannounce_in(tag, number) for tag in self._store.tags() for number in numbers
@@ -306,7 +306,7 @@ class RedisFrontier:
     # --- leases ----------------------------------------------------------------------------------
 
     def _id(self, lease: Lease) -> Held:
-        return lease.token, self._client.opened.get(lease.crawl, 0), lease.fingerprint
+        return lease.token, self.client.opened.get(lease.crawl, 0), lease.fingerprint
 
     def holds(self, lease: Lease) -> bool:
         """Return True if, as far as this process knows, a settlement of this lease would be accepted now."""
@@ -361,17 +361,6 @@ class RedisFrontier:
             self._lose(lost)
             reclaimed += len(lost)
         return reclaimed
-
-    async def repair(self, crawls: Collection[str]) -> list[str]:
-        """Repair what interrupted scripts have left behind; return what was repaired, one line per kind.
-
-        Workers may be running: they wait while a shard is recounted.
-        """
-        from shoal.frontier.redis.repair import repair  # rarely needed, and a folder to load
-
-        await self.crawls.sweep_deleted()
-        numbers = {name: number for name, number in (await self._client.numbers()).items() if name in crawls}
-        return await repair(self._store, self._scripts, numbers)
 
     def _lose(self, lost: Iterable[bytes]) -> None:
         for packed in lost:

@@ -13,6 +13,7 @@ from tests.contract.clock import ManualClock
 from tests.contract.frontiers import BROKEN, TIMEOUT, UNLIMITED, link, page, taken
 from tests.contract.redis_frontiers import MANUAL_CLOCK, RedisBench, redis_bench
 
+from shoal.frontier.redis.repair.crawls import repair_crawls
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.spill import LaneName, Spilling
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Outcome, Released, Retry, Settlement
@@ -214,7 +215,7 @@ async def test_nothing_is_lost_by_a_script_that_was_cut_short(step: Step) -> Non
             assert {one.fingerprint for one in (*LINKS, *MORE)} == ended, f"cut at call {call}"
             left = (await bench.frontier.reader.audit("c")).counts
             assert left["waiting"] + left["delayed"] + left["leased"] == 0, f"cut at call {call}"
-            await bench.frontier.repair(["c"])
+            await repair_crawls(bench.frontier, ["c"])
             assert await wrong(bench) == [], f"cut at call {call}"
         if whole:
             break
@@ -231,9 +232,9 @@ async def test_what_was_cut_short_can_be_put_right(step: Step) -> None:
             await (prepared_to_spill(bench) if step in (spill, refill) else prepared(bench))
             whole = await cut_short(bench, step, call)
 
-            found = await bench.frontier.repair(["c"])
+            found = await repair_crawls(bench.frontier, ["c"])
             assert await wrong(bench) == [], f"cut at call {call}"
-            assert await bench.frontier.repair(["c"]) == [], f"cut at call {call}"
+            assert await repair_crawls(bench.frontier, ["c"]) == [], f"cut at call {call}"
             if whole:
                 assert found == [], "of a sound store nothing is changed"
 

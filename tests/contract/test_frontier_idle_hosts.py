@@ -7,6 +7,7 @@ from tests.contract.clock import ManualClock
 from tests.contract.frontiers import BLOCKED, TIMEOUT, link, page, settle, taken
 from tests.contract.redis_frontiers import RedisBench, redis_bench
 
+from shoal.frontier.redis.repair.crawls import repair_crawls
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.outcome import Dead, Done, Retry
 from shoal.model.pace import Pace
@@ -25,7 +26,7 @@ async def bench() -> AsyncIterator[RedisBench]:
             await settle(opened.frontier, lease, Done(page()))
         yield opened
         assert (await opened.frontier.reader.audit("c")).problems == []
-        assert await opened.frontier.repair(["c"]) == []
+        assert await repair_crawls(opened.frontier, ["c"]) == []
 
 
 async def known(bench: RedisBench) -> set[str]:
