@@ -14,6 +14,7 @@ from functools import partial
 from shoal.archive.names import file_name
 from shoal.archive.registry import place_below
 from shoal.frontier.redis import RedisFrontier
+from shoal.frontier.redis.repair.crawls import repair_crawls
 from shoal.frontier.results import Audit, Counts, HostView
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, Unavailable
@@ -74,7 +75,7 @@ class RedisStore:
         return RedisPages(self._client, crawl, await self.crawls.record(crawl))
 
     async def repair(self, crawls: Sequence[str]) -> list[str]:
-        return await self.fleet.frontier.repair(crawls)
+        return await repair_crawls(self.fleet.frontier, crawls)
 
     @asynccontextmanager
     async def change(self, crawls: Sequence[str] = ()) -> AsyncIterator[StoreChanges]:

@@ -11,10 +11,11 @@ from tests.unit.services.stores import NO_LIMIT, four_letters
 
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.services.control.hosts import pause_crawls, set_host, show_host
+from shoal.services.control.hosts import ClearHost, SetHost, set_host, show_host
+from shoal.services.control.pause import pause_crawls
 from shoal.services.inspect.status import status
-from shoal.stores.folder.control_socket import ClearHost, SetHost, steerable
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.control_socket import accept_commands
+from shoal.stores.folder.directory import StoreFolder
 
 
 @pytest.fixture(params=["short", "long" * 40])
@@ -32,7 +33,7 @@ async def store(request: pytest.FixtureRequest, folder: StoreFolder) -> AsyncIte
             stack.enter_context(folder.owned())
             frontier = await stack.enter_async_context(SqliteFrontier.open(folder.database))
             await frontier.crawls.open("one")
-            await stack.enter_async_context(steerable(folder.path, frontier))
+            await stack.enter_async_context(accept_commands(folder.path, frontier))
         yield str(folder.path)
 
 
@@ -72,7 +73,7 @@ async def test_only_the_owner_of_the_folder_can_steer_and_the_socket_goes_with_t
 ) -> None:
     async with SqliteFrontier.open(folder.database) as frontier:
         (folder.path / "control").touch()  # left behind by an owner that was killed
-        async with steerable(folder.path, frontier):
+        async with accept_commands(folder.path, frontier):
             found = (folder.path / "control").stat()
             assert stat.S_ISSOCK(found.st_mode)
             assert stat.S_IMODE(found.st_mode) == 0o600
@@ -84,7 +85,7 @@ async def test_a_crawl_goes_on_where_no_socket_can_be_made(
 ) -> None:
     async with (
         SqliteFrontier.open(folder.database) as frontier,
-        steerable(tmp_path / "nowhere", frontier),
+        accept_commands(tmp_path / "nowhere", frontier),
     ):
         assert await frontier.reader.crawls() == ["one", "two"]
     assert [record.message for record in caplog.records] == ["crawl.not_steerable"]
@@ -100,7 +101,7 @@ async def test_what_is_no_command_is_refused_and_changes_nothing(tmp_path: Path,
     folder = StoreFolder(tmp_path)
     await four_letters(folder)
     before = await status(str(tmp_path))
-    async with SqliteFrontier.open(folder.database) as frontier, steerable(tmp_path, frontier):
+    async with SqliteFrontier.open(folder.database) as frontier, accept_commands(tmp_path, frontier):
         reader, writer = await asyncio.open_unix_connection(tmp_path / "control")
         writer.write(line)
         assert b"not a command" in await reader.readline()

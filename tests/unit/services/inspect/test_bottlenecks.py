@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from shoal.cli.commands.status import status_json, status_lines
-from shoal.cli.views.bottlenecks import holdups
+from shoal.cli.commands.status import status_lines
 from shoal.frontier.results import STATES, HostQueue
-from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus
+from shoal.services.inspect.bottlenecks import find_bottlenecks
+from shoal.services.inspect.status import CrawlStatus, FleetStatus, Stage, StoreStatus
+from shoal.services.inspect.status_json import status_json
 from shoal.stores.contract.heartbeat import CrawlActivity, Heartbeat, OutputActivity
 
 NOW = 1_800_000_000.0
@@ -30,7 +31,7 @@ def status(
     counts = {**dict.fromkeys(STATES, 0), "waiting": fetch, "parsing": parse}
     crawl = CrawlStatus("shop", fetch + parse, counts, {}, {}, paused=paused)
     stages = {"shop": {"fetch": Stage(fetch), "parse": Stage(parse), "sink": Stage(sink)}}
-    fleet = Fleet(workers, stages, {"shop": [FILE]})
+    fleet = FleetStatus(workers, stages, {"shop": [FILE]})
     return StoreStatus("redis://queue.example", None, [crawl], fleet, hosts)
 
 
@@ -39,7 +40,7 @@ def attending(doing: str, why: str = "") -> tuple[OutputActivity, ...]:
 
 
 def said(now: StoreStatus) -> list[str]:
-    return [holdup.text for holdup in holdups(now, NOW)]
+    return [holdup.text for holdup in find_bottlenecks(now, NOW)]
 
 
 def test_all_is_well_where_somebody_works_at_everything() -> None:
@@ -54,7 +55,7 @@ def test_work_that_nobody_is_there_for() -> None:
 
 
 def test_a_crawl_that_is_paused_refused_or_crowded() -> None:
-    assert said(status(worker(), fetch=1, paused=True)) == ["shop is paused: shoal resume shop lets it go on"]
+    assert said(status(worker(), fetch=1, paused=True)) == ["shop is paused: shoal resume shop continues it"]
     refused = worker(refused={"shop": "spider.py: no module named 'slugify'"})
     assert said(status(refused, fetch=1)) == ["anna cannot serve shop: spider.py: no module named 'slugify'"]
     [text] = said(status(worker(), parse=10_001))
@@ -71,7 +72,7 @@ def test_a_crawl_that_is_paused_refused_or_crowded() -> None:
 )
 def test_an_output_that_nobody_writes(doing: str, why: str, expected: str) -> None:
     idle = worker(outputs=attending(doing, why))
-    assert said(status(idle, sink=3)) == [f"nobody writes {FILE} of shop: {expected}"]
+    assert said(status(idle, sink=3)) == [f"no worker writes {FILE} of shop: {expected}"]
 
     # Whoever is about to take it over has 15 seconds; and one writer is enough.
     for other in ("writing", "waiting"):
@@ -87,9 +88,9 @@ def test_hosts_that_are_not_asked_as_usual_those_with_most_requests_first() -> N
         HostQueue("slowed.test", 1, 1.0, 4, False, slow=3.0),
     )
     assert said(status(worker(), fetch=910, hosts=hosts)) == [
-        "resting.test rests for 35 s: it answered 429 or 503, or somebody paused it for a while;"
+        "resting.test rests for 35 s: it answered 429 or 503, or it was paused for a while;"
         " 7 requests wait there",
-        "off.test is paused: shoal host resume off.test lets it go on; 2 requests wait there",
+        "off.test is paused: shoal host resume off.test continues it; 2 requests wait there",
         "slowed.test is asked 3.0 times less often: it turns requests away; 1 request waits there",
     ]
     many = tuple(HostQueue(f"h{number}.test", 1, 1.0, 4, True) for number in range(9))

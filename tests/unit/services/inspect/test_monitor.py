@@ -25,7 +25,7 @@ class Frontier:
 
 async def test_speed_is_told_from_the_second_look_on_and_hosts_are_not_asked_for_each_time() -> None:
     frontier = Frontier()
-    overseer = StoreMonitor(frontier, frontier.status)  # type: ignore[arg-type]  # the part that it uses
+    overseer = StoreMonitor(frontier, frontier.status)
 
     first, second = await overseer.look(), await overseer.look()
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.stores.folder.directory import StoreFolder, explain
 from shoal.stores.contract.store import StoreBusy
+from shoal.stores.folder.directory import StoreFolder, explain
 
 NOBODY = 65534
 

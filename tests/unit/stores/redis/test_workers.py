@@ -3,9 +3,9 @@
 import msgspec
 
 from shoal.redis_client import RedisClient
+from shoal.stores.contract.fleet import HEARTBEAT_TTL_S
 from shoal.stores.contract.heartbeat import CrawlActivity, Heartbeat
 from shoal.stores.redis.workers import Workers
-from shoal.stores.contract.fleet import HEARTBEAT_TTL_S
 
 ANNA = Heartbeat(
     worker="anna-1",
