@@ -44,8 +44,9 @@ async def run_crawl(
 ) -> CrawlResult:
     """Run a crawl until it is finished or `stop` is set; the same call resumes it.
 
-    Calls `opened` once, before the first request, and `watch` four times a second. On a shared store, the crawl
-    is submitted and this process works on it; other workers may join at any time, and continue when it stops.
+    Calls `opened` once, before the first request, and `watch` four times a second. On a shared store, the
+    crawl is submitted and this process works on it; other workers may join at any time, and continue when it
+    stops.
     """
     # Imported late: the types above are also needed where nothing runs.
     from shoal.engine.embedded import crawl

@@ -1,5 +1,6 @@
 """Which store an address names, and what opening it does."""
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -146,7 +147,7 @@ async def test_a_crawl_is_not_submitted_to_a_store_that_is_not_shared(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Misconfigured, match="a fleet shares a server"):
         await submit_plan(plan(address), Stop(), full=print, during=nullcontext())
-    assert not any(tmp_path.iterdir())
+    assert os.listdir(tmp_path) == []
 
 
 async def test_a_store_of_another_format_is_refused_with_one_line(tmp_path: Path) -> None:

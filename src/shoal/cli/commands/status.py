@@ -8,7 +8,6 @@ from shoal.cli.input.options import Config, Json, Store, examples
 from shoal.cli.views.format import by_count, count, plural, table
 from shoal.cli.views.traps import pattern_lines
 from shoal.cli.views.workers import mixed_versions, worker_lines
-from shoal.services.inspect.bottlenecks import find_bottlenecks
 
 if TYPE_CHECKING:
     from shoal.services.inspect.status import StoreStatus
@@ -42,6 +41,8 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> N
 
 def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
     """Yield a table of the crawls without the states that are empty, then bottlenecks and workers."""
+    from shoal.services.inspect.bottlenecks import find_bottlenecks
+
     owner = f"in use by {status.owner}" if status.owner else "not in use"
     if status.fleet:
         owner = plural(len(status.fleet.workers), "worker")

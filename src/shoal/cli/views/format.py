@@ -5,7 +5,7 @@ import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from shoal.services.format import count, duration, plural, size
+from shoal.model.format import count, duration, plural, size
 
 __all__ = [
     "by_count",

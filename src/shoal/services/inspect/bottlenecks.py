@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shoal.services.format import count, duration, plural
+from shoal.model.format import count, duration, plural
 
 if TYPE_CHECKING:
     from shoal.frontier.results import HostQueue

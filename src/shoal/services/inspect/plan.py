@@ -1,4 +1,4 @@
-"""A plan: how long a crawl takes, what bounds it, what it costs. From a crawl's own numbers, or from given ones."""
+"""A plan: how long a crawl takes, what bounds it, what it costs; from measured or from given numbers."""
 
 import math
 from dataclasses import dataclass

@@ -34,7 +34,7 @@ class AtomicOutput:
 
 @contextmanager
 def replacing(out: str) -> Iterator[Path]:
-    """Yield a path to write to. The file there replaces `out` at the end of the block, but not after an error.
+    """Yield a path to write to. The file there replaces `out` after the block, unless it raises.
 
     A folder is never replaced: it may contain other files.
     """

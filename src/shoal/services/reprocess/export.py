@@ -1,8 +1,8 @@
 """Exporting a crawl: its items in any format, or its pages as one WARC file.
 
-Items are copied from the crawl's own JSONL output, each as it was written: those of the chosen pages, or all of
-them where the store keeps no page records. Pages are copied record by record, still compressed; each is read
-first, so that damaged ones are not copied. The output appears when it is complete.
+Items are copied from the crawl's own JSONL output, each as it was written: those of the chosen pages, or all
+of them where the store keeps no page records. Pages are copied record by record, still compressed; each is
+read first, so that damaged ones are not copied. The output appears when it is complete.
 """
 
 import time

@@ -103,7 +103,7 @@ async def reparse(plan: ReparsePlan) -> Reparsed:
                 pool.configure(await _scope(pages, plan, pool.description))
         if old or items:
             report.differences = Differences()
-        await _reparse(pages, items, plan, new, old, report)
+        await _reparse(pages, items, plan=plan, new=new, old=old, report=report)
         if plan.out:
             async with store.change() as changes:
                 await changes.note_reparse(name, _note(plan, new.description.version))
@@ -113,6 +113,7 @@ async def reparse(plan: ReparsePlan) -> Reparsed:
 async def _reparse(
     pages: CrawlPages,
     items: Path | None,
+    *,
     plan: ReparsePlan,
     new: ParsePool,
     old: ParsePool | None,

@@ -138,7 +138,7 @@ def test_the_status_omits_empty_states() -> None:
     assert list(status_lines(StoreStatus("data", None, []), 0.0)) == ["data: 0 crawls, not in use"]
     paused = CrawlStatus("shop", 1, counts, {}, {}, paused=True)
     last = list(status_lines(StoreStatus("data", None, [paused]), 0.0))[-1]
-    assert last == "shop is paused: shoal resume shop lets it go on"
+    assert last == "shop is paused: shoal resume shop continues it"
 
 
 def test_verify_lists_problems_or_states_that_there_are_none() -> None:

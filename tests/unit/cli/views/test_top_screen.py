@@ -140,7 +140,7 @@ def test_a_stage_without_a_worker_is_named() -> None:
     assert "shop waits for a worker with the role parse: shoal" in "\n".join(drawn(overview(fetching)))
     assert "with the role" not in "\n".join(drawn(overview(worker())))
     nobody = "\n".join(drawn(overview()))
-    assert "nobody is at work" in nobody
+    assert "no worker is running" in nobody
     assert "with the role" not in nobody
 
 
