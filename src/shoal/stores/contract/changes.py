@@ -30,7 +30,7 @@ class StoreChanges(Protocol):
 
     @property
     def dead_letters(self) -> FrontierDeadLetters:
-        """Return what replays and purges dead letters; raise `StoreBusy` if another process owns the store."""
+        """Return what replays and purges dead letters; raise `StoreBusy` if another process owns it."""
 
 
 class ChangeableFrontier(Protocol):
