@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Commands are started hundreds of times here, and compiling their modules takes longer than most of them do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test check hostile corpora format docs chaos bench bench-frontier wheel-test lock clean help
+.PHONY: setup lua demo test check hostile corpora format docs chaos bench bench-frontier wheel-test lock clean help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ check: format test ## format, then everything `make test` does
 format: setup
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format --quiet .
+
+lua: setup ## the Lua scripts as servers get them, in build/lua, checked
+	@$(BIN)/python -m tests.repo.lua build/lua
 
 docs: setup ## what the documentation shows of the code: the reference, and what commands print
 	@$(BIN)/python -m docs.making

@@ -46,8 +46,8 @@ Everything works without settings. Each source overrides those before it:
 4. `SHOAL_*` variables,
 5. flags.
 
-A key such as `crawl.max_pages` is `max_pages` under `[crawl]` in the file. An unknown key or an invalid value is
-an error that names the key, where it was set, and what is allowed.
+A key such as `crawl.max_pages` is `max_pages` under `[crawl]` in the file. An unknown key or an invalid value
+is an error that names the key, where it was set, and what is allowed.
 
 ```toml
 store = "/data/shop"
@@ -73,8 +73,8 @@ _FAILURES = """
 Every failed attempt has one of these classes, and the class decides what happens next. The same words are in
 `shoal status`, `shoal dlq list`, `shoal trace`, logs and `--json`. The set is closed: there is no "other".
 
-A retry waits `retry.base` to the power of the attempt, in seconds, with 25 % jitter, and its priority drops by
-one. *Blocks* says whether such a response counts towards slowing the host down
+A retry waits `retry.base` to the power of the attempt, in seconds, with 25 % jitter, and its priority drops
+by one. *Blocks* says whether such a response counts towards slowing the host down
 (`[slowdown]` in the [settings](settings.md)).
 """
 

@@ -1,7 +1,7 @@
-"""The frontier on Redis and Valkey, ready to be tested: real servers, and a clock that only moves when told to.
+"""A bench for the frontier on Redis and Valkey: real servers, and a clock that the test moves.
 
-Servers serve all tests of a process; each test has a namespace of its own. The clock is a key of the shard
-in place of clock.lua, written before a script runs: nothing that is shipped can be told what time it is.
+All tests of a process share the servers; each test has a separate namespace. The clock is a key of the shard,
+written before a script runs, and read instead of clock.lua: the shipped scripts have no way to set the time.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, TypeVar
 
-from tests.contract.clock import ManualClock
 from tests.servers.redis import RedisServer, cluster, redis_program, sentinels, valkey_program
 
 from shoal.frontier.redis import RedisFrontier
@@ -22,6 +21,7 @@ from shoal.frontier.redis.scripts import Scripts
 from shoal.model.outcome import Lease
 from shoal.redis_client import RedisClient, Script, ScriptArgument
 from shoal.redis_client.errors import CallFailed
+from shoal.testing.contracts.frontier import ManualClock
 
 MANUAL_CLOCK = """
 local function read_clock()
@@ -36,18 +36,18 @@ _namespaces = (f"test{number}" for number in itertools.count())
 
 
 class ClockedStore(RedisClient):
-    """A store whose shards are told what time it is."""
+    """A client that writes the time into a shard before it runs a script."""
 
     clock: ManualClock
-    told: dict[str, float]  # tag -> what time it was when the shard was last told
+    written: dict[str, float]  # tag -> the time that was last written
 
     async def run(
-        self, script: Script, tag: str, args: Sequence[ScriptArgument], *, promised: bool = False
+        self, script: Script, tag: str, args: Sequence[ScriptArgument], *, replicated: bool = False
     ) -> Any:
-        if self.told.get(tag) != self.clock():
-            self.told[tag] = self.clock()
+        if self.written.get(tag) != self.clock():
+            self.written[tag] = self.clock()
             await self.do(tag, "SET", f"{tag}:clock", repr(self.clock()))
-        return await super().run(script, tag, args, promised=promised)
+        return await super().run(script, tag, args, replicated=replicated)
 
 
 class Servers:
@@ -58,9 +58,9 @@ class Servers:
         self._masters = masters
 
     async def ask(self, *command: str | int) -> None:
-        """Send a command to whichever master it concerns."""
+        """Send a command to the master that has its key."""
         for master in await self._masters():
-            with suppress(CallFailed):  # MOVED: another one's
+            with suppress(CallFailed):  # MOVED: another master has it
                 await master.ask(*command)
 
     async def flush(self) -> None:
@@ -70,7 +70,7 @@ class Servers:
 
 async def servers(kind: str) -> Servers:
     if kind not in _servers:
-        # In a loop that is never closed: the end of a test must not be the end of the servers.
+        # In a loop that is never closed: the servers must survive the end of a test.
         _servers[kind] = await asyncio.to_thread(_forever.run_until_complete, STARTERS[kind]())
     return _servers[kind]
 
@@ -110,7 +110,9 @@ async def _entered(manager: AbstractAsyncContextManager[T]) -> T:
 
 
 _forever = asyncio.new_event_loop()
-_managers: list[AbstractAsyncContextManager[Any]] = []  # kept, or they would be left when they are collected
+_managers: list[
+    AbstractAsyncContextManager[Any]
+] = []  # referenced, because garbage collection would exit them
 STARTERS: dict[str, Callable[[], Coroutine[Any, Any, Servers]]] = {
     "valkey": lambda: _one(valkey_program),
     "redis": lambda: _one(redis_program),
@@ -120,18 +122,15 @@ STARTERS: dict[str, Callable[[], Coroutine[Any, Any, Servers]]] = {
 
 
 class RedisBench:
-    """A frontier of one shard, if not told otherwise: its order is exact, across shards it is approximate."""
-
-    durable = True
+    """A frontier of one shard by default: there its order is exact, across shards it is approximate."""
 
     def __init__(self, kind: str, clock: ManualClock, *, shards: int = 1, scripts: Scripts = SCRIPTS) -> None:
         self.clock = clock
         self._scripts = scripts
         self._shards = shards
-        self._told: dict[str, float] = {}
-        self.leases: list[
-            Lease
-        ] = []  # for tests that prepare a frontier: what was leased, and what was fetched
+        self._written: dict[str, float] = {}
+        # For tests that prepare a frontier: what was leased, and what was fetched.
+        self.leases: list[Lease] = []
         self.pages: list[int] = []
         self._kind = kind
         self._namespace = next(_namespaces)
@@ -141,14 +140,14 @@ class RedisBench:
         self.frontier = await self.another()
 
     async def another(self) -> RedisFrontier:
-        """Let one more worker come, with a connection and knowledge of its own."""
+        """Return the frontier of one more worker, with a separate connection."""
         found = await servers(self._kind)
         await found.ask("HSETNX", f"{{{self._namespace}}}:meta", "shards", self._shards)
         store = await self._stack.enter_async_context(
             ClockedStore.open(f"{found.dsn}?namespace={self._namespace}")
         )
         assert isinstance(store, ClockedStore)
-        store.clock, store.told = self.clock, self._told
+        store.clock, store.written = self.clock, self._written
         self.store = store
         return RedisFrontier(store, scripts=self._scripts, clock=self.clock)
 
@@ -156,9 +155,9 @@ class RedisBench:
         await self._stack.aclose()
 
     async def kill(self) -> None:
-        """Let a worker die: another one comes, and the deadlines of what the first one held pass.
+        """Replace the worker by another one and let the deadlines of its leases pass.
 
-        Nothing else knows of its death. Only for those leases does time go on.
+        Nothing else notices its death: time passes only for those leases.
         """
         await self.close()
         await self.open()

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import nats
 import pytest
-from tests.contract.frontiers import UNLIMITED, link, page
 from tests.servers.nats import NatsServer, nats_server
 from tests.servers.redis import RedisServer, cluster, redis7, valkey
 
@@ -19,8 +18,9 @@ from shoal.bus.redis import _RECOVER, GROUP, RedisBus
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.outcome import Acknowledgement, Done, Fetched, Settlement
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, key_names
 from shoal.redis_client.streams import ShardStreams
+from shoal.testing.contracts.frontier import UNLIMITED, link, page
 
 DEADLINE = 0.5  # seconds of silence; short, so that the tests need not wait
 PATIENCE = 60.0  # for a machine that is busy with other things
@@ -341,7 +341,7 @@ async def test_what_a_queue_has_lost_is_announced_again(loss: str, tmp_path: Pat
             [done, *_] = lost
             assert await bench.acknowledge(done) == [path_of(done)]
             await bus.done([done])
-            while await ShardStreams(bench.store, "pages").length():  # noqa: ASYNC110 (until all are in the queue)
+            while await ShardStreams(bench.store, key_names.pages).length():  # noqa: ASYNC110 (until all are in the queue)
                 await asyncio.sleep(0.02)
             if loss == "its folder":
                 bench.server.kill()
@@ -395,7 +395,7 @@ async def test_names_of_consumers_that_were_killed_are_forgotten_when_they_have_
         async def names() -> set[str]:
             found: set[str] = set()
             for tag in store.tags():
-                for fields in await store.do(tag, "XINFO", "CONSUMERS", f"{tag}:pages", GROUP):
+                for fields in await store.do(tag, "XINFO", "CONSUMERS", key_names.pages(tag), GROUP):
                     found.add(dict(zip(fields[::2], fields[1::2], strict=True))[b"name"].decode())
             return found
 
@@ -430,9 +430,9 @@ async def test_a_consumer_that_has_pages_is_not_forgotten_however_silent_it_is(t
         for forgotten_after in (1, 60_000):  # ms
             arguments = (GROUP, "w", 60_000, forgotten_after)
             assert await bench.store.run(_RECOVER, tag, arguments) is None
-            [pending] = await bench.store.do(tag, "XPENDING", f"{tag}:pages", GROUP, id, id, 1)
+            [pending] = await bench.store.do(tag, "XPENDING", key_names.pages(tag), GROUP, id, id, 1)
             assert pending[1] == b"holder"
-            await bench.store.do(tag, "DEL", f"{tag}:rollcall")
+            await bench.store.do(tag, "DEL", key_names.consumer_gc(tag))
         assert await bench.acknowledge(held) == ["a"]
 
 

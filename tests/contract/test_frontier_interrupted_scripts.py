@@ -1,7 +1,7 @@
-"""Scripts that are cut short: a server does not roll back what one has done, and nothing may be lost by it.
+"""Interrupted scripts: a server does not roll back what a script has done, and nothing may be lost by it.
 
-A script is made to fail at each of its calls in turn, as one does whose keys are being moved to another server.
-The same step is taken again, as a worker does that has had no answer, and then everything is worked off.
+Each test makes a script fail at each of its calls in turn, as when its keys are moved to another server. It
+then repeats the step, as a worker does that got no reply, and finishes all requests.
 """
 
 import itertools
@@ -9,8 +9,6 @@ import struct
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.contract.clock import ManualClock
-from tests.contract.frontiers import BROKEN, TIMEOUT, UNLIMITED, link, page, taken
 from tests.contract.redis_frontiers import MANUAL_CLOCK, RedisBench, redis_bench
 
 from shoal.frontier.redis.repair.crawls import repair_crawls
@@ -19,6 +17,7 @@ from shoal.frontier.redis.spill import LaneName, Spilling
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Outcome, Released, Retry, Settlement
 from shoal.model.pace import Pace
 from shoal.redis_client import ScriptFault
+from shoal.testing.contracts.frontier import BROKEN, TIMEOUT, UNLIMITED, ManualClock, link, page, take
 
 CUT_AT = """
 local whole, calls = redis, 0
@@ -26,19 +25,19 @@ local cut_at = tonumber(whole.call('GET', string.sub(KEYS[1], 1, -3) .. ':cut'))
 local redis = setmetatable({}, {__index = whole})
 redis.call = function(...)
   calls = calls + 1
-  if calls == cut_at then error('cut short') end
+  if calls == cut_at then error('interrupted') end
   return whole.call(...)
 end
 """
-LOW = 4  # requests in a lane before a chunk of it is wanted back
+LOW = 4  # requests left in a lane when its next chunk is loaded
 SMALLER = {
-    "spilled": ("WANTED_BELOW = 1000", f"WANTED_BELOW = {LOW}"),
-    "seen": ("SEEN_MEAN = 200", "SEEN_MEAN = 2"),  # a handful of links makes buckets split
+    "spilled": ("REFILL_BELOW = 1000", f"REFILL_BELOW = {LOW}"),
+    "seen": ("SEEN_MEAN = 200", "SEEN_MEAN = 2"),  # a few links make buckets split
 }
 
 
 class CutScripts(Scripts):
-    """As they are, but for the clock, for the call at which they end, and for sizes that tests can reach."""
+    """The scripts with a manual clock, a call at which they fail, and limits that tests can reach."""
 
     def fragment(self, name: str) -> str:
         text = super().fragment(name)
@@ -63,7 +62,7 @@ async def add(bench: RedisBench) -> object:
 
 
 async def lease(bench: RedisBench) -> object:
-    return await taken(bench.frontier, 8)
+    return await take(bench.frontier, 8)
 
 
 async def settle(bench: RedisBench) -> object:
@@ -107,7 +106,7 @@ async def purge(bench: RedisBench) -> object:
     return await bench.frontier.dead_letters.purge("c")
 
 
-async def stop_a_host(bench: RedisBench) -> object:
+async def pause_host(bench: RedisBench) -> object:
     return await bench.frontier.hosts.set("1.test", paused=True, concurrency=2)
 
 
@@ -140,11 +139,11 @@ def pack_lane(lane: LaneName) -> bytes:
     return struct.pack(">IB", lane.crawl, len(lane.pool)) + lane.pool.encode() + lane.host.encode()
 
 
-async def prepared(bench: RedisBench) -> None:
-    """Have some requests waiting, some leased, one delayed, two pages to be parsed and two dead letters."""
+async def prepare(bench: RedisBench) -> None:
+    """Create waiting, leased and delayed requests, two unparsed pages and two dead letters."""
     await bench.frontier.crawls.open("c", pace=UNLIMITED, max_crashes=100)
     await bench.frontier.add("c", LINKS)
-    first, second, third, fourth, fifth, *bench.leases = await taken(bench.frontier, 10)
+    first, second, third, fourth, fifth, *bench.leases = await take(bench.frontier, 10)
     outcomes: list[Outcome] = [
         Fetched(page(2)),
         Fetched(page(2)),
@@ -157,20 +156,20 @@ async def prepared(bench: RedisBench) -> None:
     bench.pages = [first.fingerprint, second.fingerprint]
 
 
-async def prepared_to_spill(bench: RedisBench) -> None:
-    """Have a lane that is long, some of it in chunks."""
-    await prepared(bench)
+async def prepare_to_spill(bench: RedisBench) -> None:
+    """Create a long lane, part of it in chunks."""
+    await prepare(bench)
     await bench.frontier.add("c", TAIL[:20])
     await spill(bench)
     await bench.frontier.add("c", TAIL[20:])
 
 
-async def worked_off(bench: RedisBench) -> set[int]:
-    """Work off whatever is there; return the fingerprints that have come to an end."""
+async def finish_all(bench: RedisBench) -> set[int]:
+    """Finish all requests; return the fingerprints of those that have ended."""
     done: set[int] = set()
     await bench.frontier.hosts.set("1.test", paused=False)
     for _ in range(20):
-        while leases := await taken(bench.frontier, 100, ttl=10.0):
+        while leases := await take(bench.frontier, 100, ttl=10.0):
             await bench.frontier.settle([Settlement(lease, Done(page())) for lease in leases])
             done |= {lease.fingerprint for lease in leases}
         bench.clock.advance(100.0)
@@ -178,8 +177,8 @@ async def worked_off(bench: RedisBench) -> set[int]:
     return done | {found.fingerprint async for found in bench.frontier.parsing("c")}
 
 
-async def cut_short(bench: RedisBench, step: Step, call: int) -> bool:
-    """Take a step whose scripts end at a call; say whether they did not come that far."""
+async def interrupt(bench: RedisBench, step: Step, call: int) -> bool:
+    """Run a step whose scripts fail at call number `call`; return True if they made fewer calls."""
     tag = bench.store.tag(0)
     await bench.store.do(tag, "SET", f"{tag}:cut", call)
     try:
@@ -191,8 +190,8 @@ async def cut_short(bench: RedisBench, step: Step, call: int) -> bool:
         await bench.store.do(tag, "DEL", f"{tag}:cut")
 
 
-async def wrong(bench: RedisBench) -> list[str]:
-    """Name what does not add up."""
+async def find_problems(bench: RedisBench) -> list[str]:
+    """Return the problems that an audit finds."""
     counts = await bench.frontier.reader.counts("c")
     problems = [*(await bench.frontier.reader.audit("c")).problems]
     return problems if counts.accepted == sum(counts.by_state().values()) else [*problems, str(counts)]
@@ -202,47 +201,47 @@ STEPS = [add, lease, settle, reclaim, extend, acknowledge, replay]
 
 
 @pytest.mark.parametrize("step", STEPS)
-async def test_nothing_is_lost_by_a_script_that_was_cut_short(step: Step) -> None:
+async def test_an_interrupted_script_loses_nothing(step: Step) -> None:
     for call in itertools.count(1):
         async with redis_bench("valkey", ManualClock(), scripts=SCRIPTS) as bench:
-            await prepared(bench)
-            whole = await cut_short(bench, step, call)
+            await prepare(bench)
+            finished = await interrupt(bench, step, call)
             await step(bench)
-            await bench.frontier.add("c", [*LINKS, *MORE])  # whatever was not seen yet
+            await bench.frontier.add("c", [*LINKS, *MORE])  # those that were not seen yet
 
-            # Of what a step has ended as done, nothing is left but a number.
-            ended = await worked_off(bench) | {*bench.pages, bench.leases[0].fingerprint}
-            assert {one.fingerprint for one in (*LINKS, *MORE)} == ended, f"cut at call {call}"
+            # Of requests that are done, only a number is left.
+            ended = await finish_all(bench) | {*bench.pages, bench.leases[0].fingerprint}
+            assert {one.fingerprint for one in (*LINKS, *MORE)} == ended, f"interrupted at call {call}"
             left = (await bench.frontier.reader.audit("c")).counts
-            assert left["waiting"] + left["delayed"] + left["leased"] == 0, f"cut at call {call}"
+            assert left["waiting"] + left["delayed"] + left["leased"] == 0, f"interrupted at call {call}"
             await repair_crawls(bench.frontier, ["c"])
-            assert await wrong(bench) == [], f"cut at call {call}"
-        if whole:
+            assert await find_problems(bench) == [], f"interrupted at call {call}"
+        if finished:
             break
 
 
 @pytest.mark.parametrize(
     "step",
-    [*STEPS, purge, stop_a_host, take_turns, slow_down, look, spill, refill],
+    [*STEPS, purge, pause_host, take_turns, slow_down, look, spill, refill],
 )
-async def test_what_was_cut_short_can_be_put_right(step: Step) -> None:
-    """Right after, and nobody takes the step again: all accounts are in order, and stay so to the end."""
+async def test_the_effects_of_an_interrupted_script_can_be_repaired(step: Step) -> None:
+    """The repair comes at once, and the step is not repeated: the audit finds nothing, then or at the end."""
     for call in itertools.count(1):
         async with redis_bench("valkey", ManualClock(), scripts=SCRIPTS) as bench:
-            await (prepared_to_spill(bench) if step in (spill, refill) else prepared(bench))
-            whole = await cut_short(bench, step, call)
+            await (prepare_to_spill(bench) if step in (spill, refill) else prepare(bench))
+            finished = await interrupt(bench, step, call)
 
             found = await repair_crawls(bench.frontier, ["c"])
-            assert await wrong(bench) == [], f"cut at call {call}"
-            assert await repair_crawls(bench.frontier, ["c"]) == [], f"cut at call {call}"
-            if whole:
-                assert found == [], "of a sound store nothing is changed"
+            assert await find_problems(bench) == [], f"interrupted at call {call}"
+            assert await repair_crawls(bench.frontier, ["c"]) == [], f"interrupted at call {call}"
+            if finished:
+                assert found == [], "a repair changes nothing in a consistent store"
 
             links = [*LINKS, *MORE, *(TAIL if step in (spill, refill) else ())]
-            await bench.frontier.add("c", links)  # whatever was not seen yet
-            ended = await worked_off(bench) | {*bench.pages, bench.leases[0].fingerprint}
+            await bench.frontier.add("c", links)  # those that were not seen yet
+            ended = await finish_all(bench) | {*bench.pages, bench.leases[0].fingerprint}
             purged = {one.fingerprint for one in LINKS} if step is purge else set()
-            assert {one.fingerprint for one in links} == ended | purged, f"cut at call {call}"
-            assert await wrong(bench) == [], f"cut at call {call}"
-        if whole:
+            assert {one.fingerprint for one in links} == ended | purged, f"interrupted at call {call}"
+            assert await find_problems(bench) == [], f"interrupted at call {call}"
+        if finished:
             break

@@ -18,7 +18,7 @@ from tests.servers.redis import RedisServer, cluster, valkey
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, key_names
 from shoal.sinks.fleet.progress import unfinished
 from shoal.sinks.fleet.writer import OutputWriter, WriterOutput, WriterState, item_streams
 from shoal.sinks.postgres.sink import PATIENCE
@@ -57,7 +57,14 @@ async def settle_page(store: RedisClient, numbers: Sequence[int]) -> None:
     tag = store.tag(numbers[0] % store.shards)
     items = [Item(f"key-{number}", json.dumps({"n": number}).encode()) for number in numbers]
     await store.do(
-        tag, "XADD", f"{tag}:items:{CRAWL}", "*", "fp", "12345678", "items", msgspec.msgpack.encode(items)
+        tag,
+        "XADD",
+        key_names.items(tag, CRAWL),
+        "*",
+        "fp",
+        "12345678",
+        "items",
+        msgspec.msgpack.encode(items),
     )
 
 
@@ -125,7 +132,7 @@ async def test_a_clock_that_was_set_back_keeps_no_output_from_its_next_writer(
     tag = store.tag(CRAWL % store.shards)
     now, _ = await store.do(tag, "TIME")
     left = ("holder " + out, "dead", "until " + out, str((int(now) + 3600) * 1000))
-    await store.do(tag, "HSET", f"{tag}:writer:{CRAWL}", *left)
+    await store.do(tag, "HSET", key_names.writer(tag, CRAWL), *left)
 
     await settle_page(store, [2])
     async with running(writer_of(store, CRAWL, out, holder="next")):
@@ -175,7 +182,9 @@ async def test_an_output_of_another_crawl_is_refused_and_left_alone(
         await settle_page(store, [1])
         await drained(store)
     tag = store.tag(CRAWL % store.shards)
-    await store.do(tag, "DEL", f"{tag}:writer:{CRAWL}")  # another store, or another crawl under that number
+    await store.do(
+        tag, "DEL", key_names.writer(tag, CRAWL)
+    )  # another store, or another crawl under that number
 
     with pytest.raises(Misconfigured, match=r"not written.*--fresh"):
         await writer_of(store, CRAWL, str(out)).run(asyncio.Event())

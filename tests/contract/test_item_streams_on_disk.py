@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.contract.frontiers import UNLIMITED, link, page
 from tests.contract.writing import WriterProcess, eventually, numbers_in
 from tests.servers.power import LaggingDisk
 from tests.servers.redis import RedisServer, cluster, redis7, sentinels, valkey, valkey_program
@@ -21,6 +20,7 @@ from shoal.model.outcome import Done, Lease, Settlement
 from shoal.model.page import Item
 from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.writer import item_streams
+from shoal.testing.contracts.frontier import UNLIMITED, link, page
 
 TERM = 15.0  # seconds, as in a real fleet: nobody else takes over, and nothing is read again for that reason
 EVERYSEC = ("--appendonly", "yes", "--appendfsync", "everysec")

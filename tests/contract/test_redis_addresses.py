@@ -7,7 +7,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from tests.contract.frontiers import UNLIMITED, link
 from tests.servers.process import free_port, until
 from tests.servers.redis import (
     SERVICE,
@@ -21,6 +20,7 @@ from tests.servers.redis import (
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.redis_client import RedisClient, Script
+from shoal.testing.contracts.frontier import UNLIMITED, link
 
 COUNT = Script("count", "return redis.call('HINCRBY', KEYS[1], 'count', 1)")
 SERVERS = {"valkey": valkey, "redis7": redis7}
@@ -97,7 +97,7 @@ async def test_sentinels_of_which_the_first_is_down(tmp_path: Path) -> None:
         dsn = f"redis+sentinel://127.0.0.1:{free_port()},{watcher.address}"
         assert await count(f"{dsn}/{SERVICE}") == 1
         assert await count(f"{dsn}/{SERVICE}?db=2") == 1
-        assert "knows no master by that name" in await refusal(f"{dsn}/another")
+        assert "knows no master of that name" in await refusal(f"{dsn}/another")
         assert "is a sentinel: use redis+sentinel://" in await refusal(watcher.dsn)
 
 
@@ -148,9 +148,9 @@ async def test_a_cluster_that_has_no_connection_left_is_waited_for(small_cluster
 
 
 async def test_a_server_of_another_kind_is_told_from_one_that_is_away(server: RedisServer) -> None:
-    assert "is no sentinel: use redis://" in await refusal(f"redis+sentinel://{server.address}/mymaster")
+    assert "is not a sentinel: use redis://" in await refusal(f"redis+sentinel://{server.address}/mymaster")
     assert "is not a cluster: use redis://" in await refusal(f"redis+cluster://{server.address}")
-    with pytest.raises(Unavailable, match="is the port one for it"):
+    with pytest.raises(Unavailable, match="is this a TLS port"):
         await count(f"rediss://{server.address}?patience_s=0")
     with pytest.raises(Unavailable, match="Connection refused"):
         await count(f"redis://127.0.0.1:{free_port()}?patience_s=0")
@@ -180,7 +180,7 @@ async def test_a_server_that_lacks_a_command_is_no_store(tmp_path: Path, command
     finally:
         server.kill()
     assert (
-        f"does not know a command that is needed: was it renamed, or is a proxy in between? ({command})"
+        f"does not know a required command: was it renamed, or is there a proxy in between? ({command})"
         in said
     )
 
@@ -192,7 +192,7 @@ async def test_what_a_user_lacks_is_named(server: RedisServer) -> None:
 
     assert "(EVALSHA)" in await said("~*", "+@all", "-evalsha")
     assert "(INFO)" in await said("~*", "+@all", "-info")
-    assert "its keys begin with {shoal" in await said("~other*", "+@all")
+    assert "its keys start with {shoal" in await said("~other*", "+@all")
 
 
 class Relay:

@@ -17,7 +17,7 @@ async def write(store: RedisClient, promised: asyncio.Queue[str], writer: int) -
     """Write notes for ever, and hand on those that were promised."""
     for number in itertools.count():
         note = f"{writer}/{number}"
-        await store.run(NOTE, store.tag_of(note), [note, EPOCH], promised=True)
+        await store.run(NOTE, store.tag_of(note), [note, EPOCH], replicated=True)
         promised.put_nowait(note)
 
 

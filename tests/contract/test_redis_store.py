@@ -15,8 +15,8 @@ from tests.servers.redis import RedisServer, redis7, valkey
 
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.redis_client import EPOCH, Full, RedisClient, Script, ScriptFault
-from shoal.redis_client.fan_out import together
-from shoal.redis_client.servers import LINKS
+from shoal.redis_client.fan_out import fan_out
+from shoal.redis_client.servers import CONNECTIONS
 
 COUNT = Script("count", "return redis.call('HINCRBY', KEYS[1], 'count', 1)")
 KEEP = Script("keep", "redis.call('HSET', KEYS[1], 'kept', ARGV[2]) return ARGV[1]")
@@ -70,9 +70,9 @@ async def test_a_script_is_loaded_once_for_all_who_miss_it_at_once(
         return int(told.split(",")[0].removeprefix("calls="))
 
     before = await loads()
-    await together(store.run(COUNT, tag, []) for tag in store.tags())
+    await fan_out(store.run(COUNT, tag, []) for tag in store.tags())
 
-    assert await loads() - before <= LINKS
+    assert await loads() - before <= CONNECTIONS
 
 
 @pytest.mark.parametrize(("off_by", "says"), [(1, "newer Shoal"), (-1, "older Shoal")])
@@ -150,10 +150,10 @@ async def test_who_gave_up_waiting_leaves_nobody_his_place(store: RedisClient) -
 
 async def test_what_has_to_last_is_written_on_all_its_shards(store: RedisClient) -> None:
     calls = {store.tag(shard): [shard, "x"] for shard in (3, 4, 5)}
-    answers = await store.run_lasting(KEEP, calls, line="w")
+    answers = await store.run_durable(KEEP, calls, connection="w")
 
     assert answers == {store.tag(shard): str(shard).encode() for shard in (3, 4, 5)}
-    assert await store.run_lasting(KEEP, {}, line="w") == {}
+    assert await store.run_durable(KEEP, {}, connection="w") == {}
 
 
 async def test_waiting_for_a_disk_holds_nobody_else_up(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ async def _is_waited_for(server: RedisServer) -> bool:
 async def test_a_log_that_is_switched_off_is_not_waited_for(tmp_path: Path) -> None:
     async with valkey(tmp_path / "server", "--appendonly", "yes") as server:
         async with RedisClient.open(server.dsn) as store:
-            keep = partial(store.run_lasting, KEEP, {store.tag(3): ["a", ""]}, line="w")
+            keep = partial(store.run_durable, KEEP, {store.tag(3): ["a", ""]}, connection="w")
             await keep()
             await server.ask("CONFIG", "SET", "appendonly", "no")
             assert await keep() == {store.tag(3): b"a"}
@@ -188,7 +188,9 @@ async def test_a_user_that_may_not_ask_what_is_on_disk_is_told_and_served(
     async with valkey(tmp_path / "server", "--appendonly", "yes") as server:
         await server.ask("ACL", "SETUSER", "careless", "on", ">x", "~*", "+@all", "-waitaof")
         async with RedisClient.open(f"redis://careless:x@127.0.0.1:{server.port}") as store:
-            assert await store.run_lasting(KEEP, {store.tag(3): ["a", ""]}, line="w") == {store.tag(3): b"a"}
+            assert await store.run_durable(KEEP, {store.tag(3): ["a", ""]}, connection="w") == {
+                store.tag(3): b"a"
+            }
     assert "+waitaof" in str([vars(record).get("advice") for record in caplog.records])
 
 
@@ -339,8 +341,8 @@ async def test_users_and_passwords(
     async with RedisClient.open(f"redis://crawler@{address}?password_file={tmp_path / 'password'}") as store:
         assert await count(store) == 2
     for dsn, complaint in {
-        f"redis://{address}": "asks for a password",
-        f"redis://crawler:hunter3@{address}": "refuses this user",
+        f"redis://{address}": "requires a password",
+        f"redis://crawler:hunter3@{address}": "rejects this user",
     }.items():
         with pytest.raises(Misconfigured, match=complaint) as caught:
             async with RedisClient.open(dsn):
@@ -350,6 +352,6 @@ async def test_users_and_passwords(
 
 async def test_a_user_that_may_too_little_is_refused(server: RedisServer) -> None:
     await server.ask("ACL", "SETUSER", "reader", "on", ">x", "~*", "+@read", "+info", "-eval", "-evalsha")
-    with pytest.raises(Misconfigured, match="does not let this user run"):
+    with pytest.raises(Misconfigured, match="does not allow this user to run"):
         async with RedisClient.open(f"redis://reader:x@127.0.0.1:{server.port}"):
             pass

@@ -19,7 +19,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def test_streams_of_all_shards_are_read_and_waited_for_as_one(store: RedisClient) -> None:
-    streams, stop = ShardStreams(store, "notes"), asyncio.Event()
+    streams, stop = ShardStreams(store, lambda tag: f"{tag}:notes"), asyncio.Event()
 
     async def put(shard: int, text: str) -> None:
         await store.do(store.tag(shard), "XADD", streams.key(shard), "*", "text", text)

@@ -10,5 +10,5 @@ from shoal.frontier.redis.spill import Spilling
 if __name__ == "__main__":
     defaults = Spilling.__init__.__kwdefaults__
     assert defaults is not None
-    defaults |= {"high_water": 6, "chunk": 4, "look_every": 1}
+    defaults |= {"high_water": 6, "chunk": 4, "check_every": 1}
     main()

@@ -149,7 +149,7 @@ async def test_a_store_with_another_password_or_without_what_was_meant_is_a_mist
         await server.ask(*RULE)
         typed.store(f"redis://{USER}:no-{PASSWORD[::-1]}@{server.address}")
         for command in LOOKING:
-            assert "refuses this user and password" in await typed(*command, code=1), command
+            assert "rejects this user and password" in await typed(*command, code=1), command
 
         typed.store(f"redis://{USER}:{PASSWORD}@{server.address}?namespace=another")
         assert "does not let this user" in await typed("status", code=1)

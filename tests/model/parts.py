@@ -47,7 +47,7 @@ class ModelCrawls:
         return Opened(name, resumed)
 
     async def delete(self, name: str, *, checkpoints: Collection[str] = (), entirely: bool = False) -> bool:
-        """Delete a crawl that is not open, and the named checkpoints; return False if there is none."""
+        """Delete a crawl that is not open, and the named checkpoints; return False if there is no such crawl."""
         crawl = self._state.crawls.get(name)
         if crawl is None:
             return False

@@ -13,7 +13,7 @@ from shoal.model.errors import Misconfigured
 from shoal.redis_client.connection import Argument, RedisConnection
 from shoal.redis_client.dsn import Address, Login
 from shoal.redis_client.errors import CallFailed, ScriptFault
-from shoal.redis_client.health import facts
+from shoal.redis_client.health import parse_info
 
 SERVICE = "mymaster"
 NODE_TIMEOUT_MS = 2_000  # after which a cluster replaces a master
@@ -67,7 +67,7 @@ class RedisServer(ServerProcess):
             link.close()
 
     async def info(self) -> dict[str, str]:
-        return facts(await self.ask("INFO", "everything"))
+        return parse_info(await self.ask("INFO", "everything"))
 
 
 @asynccontextmanager
@@ -220,7 +220,7 @@ async def _set_epoch(master: RedisServer, epoch: int) -> None:
 
 
 async def _knows_all(server: RedisServer) -> bool:
-    return facts(await server.ask("CLUSTER", "INFO"))["cluster_known_nodes"] == "6"
+    return parse_info(await server.ask("CLUSTER", "INFO"))["cluster_known_nodes"] == "6"
 
 
 async def _replicates(master: bytes, replica: RedisServer) -> bool:
@@ -236,7 +236,7 @@ async def _follows(server: RedisServer) -> bool:
 
 
 async def _is_up(server: RedisServer) -> bool:
-    return facts(await server.ask("CLUSTER", "INFO"))["cluster_state"] == "ok"
+    return parse_info(await server.ask("CLUSTER", "INFO"))["cluster_state"] == "ok"
 
 
 async def _sees_all(sentinel: RedisServer) -> bool:

@@ -41,8 +41,8 @@ from shoal.bus.delivery import DEADLINE, Delivery, Lag, Reannounce
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack
-from shoal.redis_client import RedisClient
-from shoal.redis_client.fan_out import together
+from shoal.redis_client import RedisClient, key_names
+from shoal.redis_client.fan_out import fan_out
 from shoal.redis_client.streams import ShardStreams, StreamEntry
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class NatsBus:
         self._client = client
         self._jetstream = client.jetstream(timeout=_CONFIRM)
         self._store = store
-        self._streams = ShardStreams(store, "pages")
+        self._streams = ShardStreams(store, key_names.pages)
         self._consumer = consumer
         self._reannounce = reannounce
         self._deadline = deadline
@@ -164,7 +164,7 @@ class NatsBus:
         """
         try:
             with _translated():
-                await together(map(self._give_back, deliveries))
+                await fan_out(map(self._give_back, deliveries))
         except Unavailable as error:
             log.warning("bus.waits", extra={"why": str(error)})
 
@@ -264,7 +264,7 @@ class NatsBus:
 
     async def _is_relay(self) -> bool:
         """Be the relay for a while. Two at once, after a pause of one of them, only do needless work."""
-        tag, key = self._store.fleet_tag, f"{self._store.fleet_tag}:relay"
+        tag, key = self._store.fleet_tag, key_names.relay(self._store.fleet_tag)
         term_ms = int(TERM * 1000)
         holder = await self._store.do_always(tag, "SET", key, self._consumer, "NX", "GET", "PX", term_ms)
         if holder == self._consumer.encode():
@@ -277,7 +277,7 @@ class NatsBus:
             try:
                 if not entries and time.monotonic() - self._counted_at > self._deadline:
                     await self._recount()
-                await together(map(self._publish, entries))
+                await fan_out(map(self._publish, entries))
             except (nats.js.errors.NotFoundError, nats.js.errors.NoStreamResponseError):
                 await self._make()
                 return
@@ -322,7 +322,7 @@ async def _told(error: Exception) -> None:
 
 
 async def _name_of(store: RedisClient) -> str:
-    key = f"{store.fleet_tag}:id"
-    await store.do_always(store.fleet_tag, "SET", key, os.urandom(4).hex(), "NX", promised=True)
+    key = key_names.store_id(store.fleet_tag)
+    await store.do_always(store.fleet_tag, "SET", key, os.urandom(4).hex(), "NX", replicated=True)
     id = await store.do(store.fleet_tag, "GET", key)
     return re.sub(r"[^A-Za-z0-9_-]", "_", store.namespace) + f"-{id.decode()}"

@@ -1,8 +1,7 @@
-#!lua flags=allow-oom
 -- Extend, release or finish the pages of a consumer that are still its own.
 -- ARGV: group, consumer, what to do, ms of silence that make a page free, ids. Answers the ids that were its own.
 
-local pages = string.sub(KEYS[1], 1, -3) .. ':pages'
+local pages = string.sub(KEYS[1], 1, -3) .. PAGES_KEY
 local group, consumer, action, silence = unpack(ARGV, 1, 4)
 local own = {}
 for n = 5, #ARGV do

@@ -1,14 +1,13 @@
-#!lua flags=allow-oom
 -- Give a consumer the page that another one has been silent about for longest, if for too long.
 -- ARGV: group, consumer, ms, ms of silence after which a consumer that has no page is forgotten. Answers id, fields
 -- and number of the delivery, or nothing.
 
 local tag = string.sub(KEYS[1], 1, -3)
-local pages = tag .. ':pages'
+local pages = tag .. PAGES_KEY
 
 -- A consumer that was killed leaves its name. One that has pages keeps it: they have to be claimed first. A name that
 -- is in use after all comes back by itself, with the next page.
-local function forget_the_silent()
+local function drop_dead_consumers()
   local forgotten = 0
   for _, fields in ipairs(redis.call('XINFO', 'CONSUMERS', pages, ARGV[1])) do
     local about = {}
@@ -23,7 +22,7 @@ end
 local claimed = redis.call('XAUTOCLAIM', pages, ARGV[1], ARGV[2], ARGV[3], '0', 'COUNT', 1)[2]
 if #claimed == 0 then
   -- All consumers come by, and there may be thousands: one of them goes through the others' names.
-  if redis.call('SET', tag .. ':rollcall', 1, 'NX', 'PX', ARGV[3]) then forget_the_silent() end
+  if redis.call('SET', tag .. CONSUMER_GC_KEY, 1, 'NX', 'PX', ARGV[3]) then drop_dead_consumers() end
   return false
 end
 local id, fields = unpack(claimed[1])

@@ -22,7 +22,6 @@ import struct
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from importlib import resources
 from itertools import groupby
 
 import msgspec
@@ -31,11 +30,12 @@ from shoal.bus.delivery import DEADLINE, Delivery, Lag
 from shoal.model.errors import Unavailable
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack
-from shoal.redis_client import RedisClient, Script, ScriptFault
-from shoal.redis_client.fan_out import together
+from shoal.redis_client import RedisClient, ScriptFault, key_names
+from shoal.redis_client.fan_out import fan_out
+from shoal.redis_client.script import load_script
 from shoal.redis_client.streams import ShardStreams, StreamEntry
 
-GROUP = "parse"
+GROUP = key_names.PARSE_GROUP
 _PROBED = 4  # shards of a cluster that one look of an idle consumer goes into
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _GOODBYE = 2.0  # seconds
@@ -44,11 +44,9 @@ _FORGOTTEN = 10  # deadlines; one that lives is heard of within each, as a rule,
 _unpack_page = msgspec.msgpack.Decoder(PageRecord).decode
 
 
-def _script(name: str) -> Script:
-    return Script(name, resources.files("shoal.bus").joinpath(f"{name}.lua").read_text())
-
-
-_JOIN, _LEAVE, _RECOVER, _OWNED = map(_script, ("join", "leave", "recover", "owned"))
+_JOIN, _LEAVE, _RECOVER, _OWNED = (
+    load_script("shoal.bus", name) for name in ("join", "leave", "recover", "owned")
+)
 
 
 class RedisBus:
@@ -56,7 +54,7 @@ class RedisBus:
 
     def __init__(self, store: RedisClient, *, consumer: str, deadline: float = DEADLINE) -> None:
         self._store = store
-        self._streams = ShardStreams(store, "pages")
+        self._streams = ShardStreams(store, key_names.pages)
         self._consumer = consumer
         self._deadline = deadline
         self._shards = list(range(store.shards))
@@ -113,7 +111,7 @@ class RedisBus:
 
     async def lag(self) -> Lag:
         """Count pages."""
-        summaries = await together(
+        summaries = await fan_out(
             self._store.do(self._store.tag(shard), "XPENDING", self._streams.key(shard), GROUP)
             for shard in self._shards
         )
@@ -121,13 +119,13 @@ class RedisBus:
         return Lag(await self._streams.length() - delivered, delivered)
 
     async def _join(self) -> None:
-        await together(self._store.run(_JOIN, tag, [GROUP], promised=True) for tag in self._store.tags())
+        await fan_out(self._store.run(_JOIN, tag, [GROUP], replicated=True) for tag in self._store.tags())
 
     async def _leave(self) -> None:
         """Leave nothing behind; a consumer that cannot say goodbye is a name that nobody answers to."""
         with suppress(Unavailable, TimeoutError):
             async with asyncio.timeout(_GOODBYE):
-                await together(
+                await fan_out(
                     self._store.run(_LEAVE, tag, [GROUP, self._consumer]) for tag in self._store.tags()
                 )
 

@@ -16,13 +16,13 @@ from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING
 
 from shoal.model.errors import Misconfigured
+from shoal.model.schemes import REDIS_SCHEMES
 
 if TYPE_CHECKING:
     from shoal.stores.contract.checks import StoreHealth
     from shoal.stores.contract.store import Store
 
 MEMORY = "memory:"
-REDIS_SCHEMES = ("redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster")
 _KNOWN = f"a folder, {MEMORY}, {', '.join(REDIS_SCHEMES)}"
 _RAM_FOLDER = "/dev/shm"  # noqa: S108 - files are created in a private folder below it
 

@@ -83,7 +83,7 @@ def run(spider: Spider, subject: Page | FailedRequest) -> Yielded:
 
     Raises `HandlerFailed` if a crawl could not use all of what it yields.
     """
-    # A scope of its own for each call: under the same one, links that were handed over before are held back.
+    # A new scope for each call: with the same one, links that were returned before are left out.
     result = _run(spider, _task(subject), scope=Scope())
     if result.fault is not None:
         raise HandlerFailed(f"{subject.url}: {result.fault.reason}\n{result.fault.detail}".rstrip())

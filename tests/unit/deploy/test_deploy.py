@@ -18,7 +18,7 @@ from tests.unit.deploy.tools import kustomized
 
 from shoal import __version__
 from shoal.model.settings import CrawlSettings
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, key_names
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
@@ -186,7 +186,7 @@ def test_redis_takes_its_password_from_a_file(tmp_path: Path) -> None:
 async def lets_in(server: ServerProcess, dsn: str) -> None:
     async def answers(_: ServerProcess) -> bool:
         async with RedisClient.open(dsn, advise=False) as store:
-            return bool(await store.do(store.fleet_tag, "EXISTS", f"{store.fleet_tag}:workers") == 0)
+            return bool(await store.do(store.fleet_tag, "EXISTS", key_names.workers(store.fleet_tag)) == 0)
 
     await until(answers, server)
 

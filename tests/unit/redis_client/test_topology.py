@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.redis_client.client import RedisClient, Script
+from shoal.redis_client import RedisClient, Script
 from shoal.redis_client.dsn import parse
 from shoal.redis_client.topology import slot_of
 

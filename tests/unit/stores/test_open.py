@@ -12,7 +12,6 @@ import pytest
 from shoal.model.errors import Misconfigured
 from shoal.model.request import Link, Request
 from shoal.model.settings import Settings
-from shoal.redis_client.dsn import SCHEMES
 from shoal.services.crawl import CrawlPlan, Stop, run_crawl
 from shoal.services.inspect.status import status
 from shoal.services.submit import submit_plan
@@ -21,7 +20,6 @@ from shoal.stores.contract.store import Store
 from shoal.stores.folder.directory import PRIVATE_SERVER, StoreFolder
 from shoal.stores.open import (
     MEMORY,
-    REDIS_SCHEMES,
     check_address,
     open_shared_store,
     open_store,
@@ -65,10 +63,6 @@ def test_an_existing_folder_may_have_any_name(tmp_path: Path, monkeypatch: pytes
 def test_a_public_address_has_no_password() -> None:
     assert public_address("redis://:hunter2@queue.example") == "redis://queue.example:6379"
     assert public_address("shoal-data") == "shoal-data"
-
-
-def test_the_schemes_of_the_client_are_those_of_stores() -> None:
-    assert REDIS_SCHEMES == SCHEMES
 
 
 def plan(address: str) -> CrawlPlan:

@@ -4,16 +4,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import astuple
 
 from shoal.frontier.redis import keys
-from shoal.frontier.redis.packing import fitting, pack_paces
+from shoal.frontier.redis.packing import clamp_int16, pack_paces
 from shoal.frontier.redis.seen import Approximate
 from shoal.frontier.redis.shard_client import ShardClient
 from shoal.frontier.results import Opened
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
-from shoal.redis_client.fan_out import together
+from shoal.redis_client.fan_out import fan_out
 
-Terms = list[float | str]  # in the order of terms_set.lua; "": unchanged
+Terms = list[float | str]  # in the order of crawl_options_set.lua; "": unchanged
 
 SLICE = 200  # hosts or letters that one call changes
 _RULES = 6  # fields of SlowdownRules
@@ -50,7 +50,7 @@ class RedisCrawls:
         if known is None and not may_be_new:
             raise Misconfigured(f"the store has no crawl named {name!r}")
         number = known or await self._store.do(self._home, "HINCRBY", keys.meta(self._home), "crawl", 1)
-        await together(
+        await fan_out(
             self._set_terms(tag, number, name, terms, self._host_paces(tag, hosts))
             for tag in self._store.tags()
         )
@@ -62,7 +62,7 @@ class RedisCrawls:
         if known is None:
             if approximate is not None:
                 bloom = approximate.per_shard(self._store.shards)
-                await together(
+                await fan_out(
                     self._store.do(
                         tag, "HSET", keys.seen_size(tag, number), "bits", bloom.bits, "hashes", bloom.hashes
                     )
@@ -71,7 +71,7 @@ class RedisCrawls:
             await self.store_values(name, number, state or {})
             # If two processes create the same crawl at the same time, the second resumes the first one's. The
             # number is read back because a lost reply repeats the call: then the existing entry is our own.
-            await self._store.do(self._home, "HSETNX", keys.crawls(self._home), name, number, promised=True)
+            await self._store.do(self._home, "HSETNX", keys.crawls(self._home), name, number, replicated=True)
             if (await self._client.numbers()).get(name) != number:
                 await self._sweep(number)
                 return await self.open(
@@ -105,10 +105,10 @@ class RedisCrawls:
         may_be_new: bool = True,
     ) -> None:
         arguments = [number, name, int(may_be_new), *terms, host_paces]
-        changed = await self._store.run(self._scripts.terms_set, tag, arguments, promised=True)
+        changed = await self._store.run(self._scripts.crawl_options_set, tag, arguments, replicated=True)
         cursor: bytes | None = b"0" if changed == 1 else None
         while cursor is not None:
-            cursor = await self._store.run(self._scripts.repace, tag, [cursor, SLICE])
+            cursor = await self._store.run(self._scripts.refresh_hosts, tag, [cursor, SLICE])
             cursor = None if cursor == b"0" else cursor
 
     async def delete(self, name: str, *, checkpoints: Collection[str] = (), entirely: bool = False) -> bool:
@@ -138,15 +138,15 @@ class RedisCrawls:
             await self._store.do(self._home, "SREM", keys.dropped(self._home), number)
 
     async def _sweep(self, number: int) -> None:
-        await together(self._sweep_shard(tag, number) for tag in self._store.tags())
+        await fan_out(self._sweep_shard(tag, number) for tag in self._store.tags())
 
     async def _sweep_shard(self, tag: str, number: int) -> None:
         cursor = b"0"
         while True:
-            cursor = await self._store.run(self._scripts.drop, tag, [number, cursor, SLICE])
+            cursor = await self._store.run(self._scripts.delete_lanes, tag, [number, cursor, SLICE])
             if cursor == b"0":
                 break
-        while await self._store.run(self._scripts.drop_rest, tag, [number]):
+        while await self._store.run(self._scripts.delete_rest, tag, [number]):
             pass
 
     async def pause(self, crawl: str) -> None:
@@ -160,7 +160,7 @@ class RedisCrawls:
         terms = _terms(None, None, None, None)
         terms[5] = int(paused)
         number = await self._client.number(crawl)
-        await together(
+        await fan_out(
             self._set_terms(tag, number, crawl, terms, may_be_new=False) for tag in self._store.tags()
         )
         self._client.picker.wake_all()
@@ -173,7 +173,7 @@ class RedisCrawls:
         if values:
             tag = self._store.tag_of(crawl)
             pairs = [part for pair in values.items() for part in pair]
-            await self._store.do_always(tag, "HSET", keys.values(tag, number), *pairs, promised=True)
+            await self._store.do_always(tag, "HSET", keys.values(tag, number), *pairs, replicated=True)
 
 
 def _terms(
@@ -181,7 +181,7 @@ def _terms(
 ) -> Terms:
     paced: Terms = ["", "", ""]
     if pace is not None:
-        paced = [pace.interval, fitting(pace.burst), fitting(pace.concurrency)]
+        paced = [pace.interval, clamp_int16(pace.burst), clamp_int16(pace.concurrency)]
     rules: Terms = [""] * _RULES if slowdown is None else list(astuple(slowdown))
     return [*paced, _or_empty(max_crashes), _or_empty(host_budget), "", *rules]
 

@@ -83,7 +83,7 @@ class RedisDeadLetters:
         number, changed = self._client.opened_number(crawl), 0
         for tag, letters in selected.items():
             for chunk in chunks(letters, MAX_LETTERS):
-                changed += await self._client.store.run(script, tag, [number, pack(chunk)], promised=True)
+                changed += await self._client.store.run(script, tag, [number, pack(chunk)], replicated=True)
         return changed
 
 
@@ -93,7 +93,7 @@ async def letters_in(store: RedisClient, tag: str, crawl: str, number: int) -> A
     seen: set[bytes] = set()
     while True:
         found = await store.do(
-            tag, "ZRANGE", keys.dates(tag, number), end, "-inf", "BYSCORE", "REV",
+            tag, "ZRANGE", keys.dead_letter_dates(tag, number), end, "-inf", "BYSCORE", "REV",
             "LIMIT", 0, len(seen) + SCAN_LETTERS, "WITHSCORES",
         )  # fmt: skip
         rows = [(member, score) for member, score in zip(found[::2], found[1::2], strict=True)]
@@ -101,7 +101,7 @@ async def letters_in(store: RedisClient, tag: str, crawl: str, number: int) -> A
         if not fresh:
             return
         fps = [member[8:] for member, _ in fresh]
-        packed = await store.do(tag, "HMGET", keys.letters(tag, number), *fps)
+        packed = await store.do(tag, "HMGET", keys.dead_letters(tag, number), *fps)
         for letter in packed:
             if letter is not None:
                 yield unpack_letter(crawl, letter)

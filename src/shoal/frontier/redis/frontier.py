@@ -31,7 +31,7 @@ from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
 from shoal.model.request import Link, unpack
 from shoal.redis_client import EPOCH, Full, RedisClient, Script, ScriptArgument
-from shoal.redis_client.fan_out import together
+from shoal.redis_client.fan_out import fan_out
 
 # The largest calls whose script stays within a few milliseconds; the server serves no other call meanwhile.
 MAX_LINKS, MAX_LEASES = 200, 100
@@ -54,7 +54,7 @@ class RedisFrontier:
         self._scripts = scripts
         self._picker, self._held = client.picker, client.held
         self._spilling = spilling or Spilling(store, scripts)
-        self._rate_tickets = RateTickets(store, scripts.turn)
+        self._rate_tickets = RateTickets(store, scripts.rate_ticket)
         self.reader = RedisReader(client)
         self.crawls = RedisCrawls(client)
         self.hosts = RedisHosts(client)
@@ -77,17 +77,17 @@ class RedisFrontier:
 
     async def _add(self, script: Script, links: Sequence[tuple[int, Link]]) -> Added:
         shards = by_shard(self._store, links, lambda pair: pair[1].host)
-        added = await together(self._add_to(tag, script, several) for tag, several in shards.items())
+        added = await fan_out(self._add_to(tag, script, several) for tag, several in shards.items())
         return Added(sum(one.new for one in added), sum(one.duplicate for one in added))
 
     async def _add_to(self, tag: str, script: Script, links: Sequence[tuple[int, Link]]) -> Added:
         new = duplicate = 0
         for chunk in chunks(links, MAX_LINKS):
-            counted = await self._store.run(script, tag, packing.pack_links(chunk), promised=True)
+            counted = await self._store.run(script, tag, packing.pack_links(chunk), replicated=True)
             new, duplicate = new + counted[0], duplicate + counted[1]
             if counted[2]:
                 raise Misconfigured("the crawl was deleted meanwhile")
-        await self._spilling.added(
+        await self._spilling.check_lanes(
             tag, Counter(LaneName(crawl, link.pool, link.host) for crawl, link in links)
         )
         self._picker.wake(self._store.shard_of(links[0][1].host))
@@ -122,19 +122,19 @@ class RedisFrontier:
     ) -> list[Lease]:
         tag = self._store.tag(shard)
         deadline = time.monotonic() + ttl  # taken before the call: never later than the store's deadline
-        self._held.forget(before=time.monotonic() - ttl)
-        suspect = not self._held.has_suspect(holder, beside=tag)
+        self._held.drop_expired(before=time.monotonic() - ttl)
+        suspect = not self._held.has_suspect(holder, outside=tag)
         arguments: list[ScriptArgument] = [holder, next(self._calls), limit, ttl, EPOCH, int(suspect)]
         token, leased_until, wait, best, granted, lost, short = await self._store.run(
             self._scripts.lease, tag, [*arguments, *crawls_and_pools, self._held.take_landed(tag)]
         )
         self._lose(lost)
-        self._picker.heard(shard, found=len(granted), wait=float(wait), best=float(best or "inf"))
+        self._picker.record(shard, found=len(granted), wait=float(wait), best=float(best or "inf"))
         leases = list(records.unpack_grants(granted, int(token), float(leased_until), self.client.names))
         for lease in leases:
             self._held.take(self._id(lease), deadline)
             if lease.crashes:
-                self._held.suspect(self._id(lease), holder, tag)
+                self._held.add_suspect(self._id(lease), holder, tag)
         if short and await self._spilling.refill(tag, short):
             self._picker.wake(shard)
         return leases
@@ -168,7 +168,7 @@ class RedisFrontier:
         if checkpoints:
             pairs = [part for pair in checkpoints.items() for part in pair]
             home = self.client.home
-            await self._store.do_always(home, "HSET", keys.checkpoints(home), *pairs, promised=True)
+            await self._store.do_always(home, "HSET", keys.checkpoints(home), *pairs, replicated=True)
         for crawl, number, stored_values in values:
             await self.crawls.store_values(crawl, number, stored_values)
         return Committed(new + counted[0], duplicate + counted[1], stale, refused)
@@ -195,7 +195,7 @@ class RedisFrontier:
 
     async def _settle(self, settlements: Sequence[Settlement]) -> list[Lease]:
         shards = by_shard(self._store, settlements, lambda one: one.lease.host)
-        answers = await together(self._settle_in(tag, several) for tag, several in shards.items())
+        answers = await fan_out(self._settle_in(tag, several) for tag, several in shards.items())
         return [lease for stale in answers for lease in stale]
 
     async def _settle_in(self, tag: str, settlements: Sequence[Settlement]) -> list[Lease]:
@@ -204,7 +204,7 @@ class RedisFrontier:
             arguments = packing.pack_settlements(
                 [(self.client.opened[one.lease.crawl], one) for one in chunk]
             )
-            answers = await self._store.run(self._scripts.settle, tag, arguments, promised=True)
+            answers = await self._store.run(self._scripts.settle, tag, arguments, replicated=True)
             for settlement, accepted in zip(chunk, answers.decode(), strict=True):
                 self._held.lose(self._id(settlement.lease))
                 if accepted != "1":
@@ -215,7 +215,7 @@ class RedisFrontier:
     async def _acknowledge(
         self, acknowledgements: Sequence[Acknowledgement]
     ) -> tuple[list[Acknowledgement], int, int]:
-        tags = await together(map(self._tag_of_page, acknowledgements))
+        tags = await fan_out(map(self._tag_of_page, acknowledgements))
         there = [(tag, one) for tag, one in zip(tags, acknowledgements, strict=True) if tag is not None]
         new, duplicate = await self._add_found(
             [(self.client.opened[one.crawl], link) for _, one in there for link in one.links]
@@ -223,7 +223,7 @@ class RedisFrontier:
         shards: dict[str, list[Acknowledgement]] = {}
         for tag, one in there:
             shards.setdefault(tag, []).append(one)
-        answers = await together(self._acknowledge_in(tag, several) for tag, several in shards.items())
+        answers = await fan_out(self._acknowledge_in(tag, several) for tag, several in shards.items())
         accepted = {id(one) for several in answers for one in several}
         return [one for one in acknowledgements if id(one) not in accepted], new, duplicate
 
@@ -235,7 +235,7 @@ class RedisFrontier:
         host = acknowledgement.host
         tags = [self._store.tag_of(host)] if host else self._store.tags()
         fp = records.pack_fp(acknowledgement.fingerprint)
-        found = await together(self._store.do(tag, "HEXISTS", keys.parsing(tag, number), fp) for tag in tags)
+        found = await fan_out(self._store.do(tag, "HEXISTS", keys.parsing(tag, number), fp) for tag in tags)
         return next((tag for tag, there in zip(tags, found, strict=True) if there), None)
 
     async def _acknowledge_in(
@@ -244,7 +244,7 @@ class RedisFrontier:
         accepted = []
         for chunk in chunks(acknowledgements, MAX_LEASES):
             frame = packing.pack_acknowledgements([(self.client.opened[one.crawl], one) for one in chunk])
-            answers = await self._store.run(self._scripts.acknowledge, tag, [frame], promised=True)
+            answers = await self._store.run(self._scripts.acknowledge, tag, [frame], replicated=True)
             accepted += [one for one, done in zip(chunk, answers.decode(), strict=True) if done == "1"]
         return accepted
 
@@ -269,7 +269,7 @@ class RedisFrontier:
             return b"0-0"
         for group in await self._store.do(tag, "XINFO", "GROUPS", keys.pages(tag)):
             facts = dict(zip(group[::2], group[1::2], strict=True))
-            if facts[b"name"].decode() == keys.PARSERS:
+            if facts[b"name"].decode() == keys.PARSE_GROUP:
                 return bytes(facts[b"last-delivered-id"])
         return b"0-0"
 
@@ -281,7 +281,7 @@ class RedisFrontier:
         """Announce again the unparsed pages that are in no stream; return how many."""
         numbers = (await self.client.numbers()).values()
         return sum(
-            await together(
+            await fan_out(
                 self._reannounce_in(tag, number) for tag in self._store.tags() for number in numbers
             )
         )
@@ -290,7 +290,7 @@ class RedisFrontier:
         announced, cursor = 0, b"0"
         while True:
             arguments = (crawl, cursor)
-            cursor, number = await self._store.run(self._scripts.reannounce, tag, arguments, promised=True)
+            cursor, number = await self._store.run(self._scripts.reannounce, tag, arguments, replicated=True)
             announced += int(number)
             if cursor == b"0":
                 return announced
@@ -318,14 +318,14 @@ class RedisFrontier:
         The next call about leases or hosts of the shard reports it.
         """
         for tag, several in by_shard(self._store, leases, lambda lease: lease.host).items():
-            self._held.land(tag, filter(self._held.__contains__, map(self._id, several)))
+            self._held.add_landed(tag, filter(self._held.__contains__, map(self._id, several)))
             self._picker.wake(self._store.shard_of(several[0].host))
 
     async def extend(self, leases: Sequence[Lease], ttl: float) -> list[Lease]:
         """Move deadlines to `ttl` seconds from now, never earlier; return the leases that are still held."""
         shards = by_shard(self._store, leases, lambda lease: lease.host)
         deadlines: dict[Held, float] = {}
-        for renewed in await together(self._extend_in(tag, several, ttl) for tag, several in shards.items()):
+        for renewed in await fan_out(self._extend_in(tag, several, ttl) for tag, several in shards.items()):
             deadlines |= renewed
         return [
             msgspec.structs.replace(lease, leased_until=deadlines[self._id(lease)])
@@ -353,7 +353,7 @@ class RedisFrontier:
 
     async def reclaim(self) -> int:
         """Take back the leases whose deadline has passed; return how many."""
-        return sum(await together(self._reclaim_in(tag) for tag in self._store.tags()))
+        return sum(await fan_out(self._reclaim_in(tag) for tag in self._store.tags()))
 
     async def _reclaim_in(self, tag: str) -> int:
         reclaimed = 0

@@ -1,10 +1,10 @@
 """Hosts on Redis: their pace, rests and pauses, and their robots.txt."""
 
-from shoal.frontier.redis.packing import fitting
+from shoal.frontier.redis.packing import clamp_int16
 from shoal.frontier.redis.shard_client import ShardClient
 from shoal.frontier.redis.views import view_of, views_in
 from shoal.frontier.results import HostView, StoredRobots
-from shoal.redis_client.fan_out import together
+from shoal.redis_client.fan_out import fan_out
 
 NOT_SET = -1  # instead of an interval, burst or concurrency: the crawls' pace applies
 
@@ -23,7 +23,7 @@ class RedisHosts:
 
     async def all(self) -> list[HostView]:
         """Return every host of the crawls that are open."""
-        shards = await together(self._all_in(tag) for tag in self._store.tags())
+        shards = await fan_out(self._all_in(tag) for tag in self._store.tags())
         return [view for views in shards for view in views]
 
     async def _all_in(self, tag: str) -> list[HostView]:
@@ -47,7 +47,7 @@ class RedisHosts:
         paused: bool | None = None,
     ) -> HostView:
         """Override the pace of a host, rest it or pause it. What is None stays unchanged."""
-        limits = [None if number is None else fitting(number) for number in (burst, concurrency)]
+        limits = [None if number is None else clamp_int16(number) for number in (burst, concurrency)]
         flag = None if paused is None else int(paused)
         return await self._set(host, interval, *limits, crawl_delay, rest_until, flag)
 
@@ -62,7 +62,7 @@ class RedisHosts:
             self._scripts.host_set,
             tag,
             [host, *arguments, self._client.held.take_landed(tag)],
-            promised=True,
+            replicated=True,
         )
         self._client.picker.wake(self._store.shard_of(host))
         return view_of(reply, self._client.names)

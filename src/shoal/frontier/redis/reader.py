@@ -8,7 +8,7 @@ from shoal.frontier.redis.dead_letters import Ordered, letters_in
 from shoal.frontier.redis.history import HistorySearch
 from shoal.frontier.redis.records import unpack_fp, unpack_parsing
 from shoal.frontier.redis.scan import ShardScan
-from shoal.frontier.redis.seen import mistaken
+from shoal.frontier.redis.seen import false_positive_share
 from shoal.frontier.redis.shard_client import ShardClient
 from shoal.frontier.redis.views import view_of, views_in
 from shoal.frontier.results import (
@@ -22,7 +22,7 @@ from shoal.frontier.results import (
 )
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord
-from shoal.redis_client.fan_out import together
+from shoal.redis_client.fan_out import fan_out
 
 ITEMS = "items"  # a counter
 _NOT_IN_COUNTS = ("purged", ITEMS)  # counters that are not fields of `Counts`
@@ -46,7 +46,7 @@ class RedisReader:
 
     async def paused(self, crawl: str) -> bool:
         tag = self._store.tag_of(crawl)
-        terms = await self._store.do(tag, "HGET", keys.terms(tag), await self.number(crawl))
+        terms = await self._store.do(tag, "HGET", keys.crawl_options(tag), await self.number(crawl))
         return terms is not None and bool(terms[keys.PAUSED_AT])
 
     async def value(self, crawl: str, key: str) -> bytes | None:
@@ -69,10 +69,10 @@ class RedisReader:
     async def counts(self, crawl: str) -> Counts:
         """Return the number of requests by state, summed over all shards."""
         number = await self.number(crawl)
-        answers = await together(
+        answers = await fan_out(
             self._store.run(self._scripts.counts, tag, [number]) for tag in self._store.tags()
         )
-        counts = Counts(mistaken=mistaken([seen for *_, seen in answers]))
+        counts = Counts(mistaken=false_positive_share([seen for *_, seen in answers]))
         for counters, ended_delays, _ in answers:
             for name, count in zip(counters[::2], counters[1::2], strict=True):
                 _count(counts, name.decode(), int(count))
@@ -83,7 +83,7 @@ class RedisReader:
     async def items(self, crawl: str) -> int:
         """Return the number of items from pages and hooks, written to an output or not."""
         number = await self.number(crawl)
-        found = await together(
+        found = await fan_out(
             self._store.do(tag, "HGET", keys.counters(tag, number), ITEMS) for tag in self._store.tags()
         )
         return sum(int(count or 0) for count in found)
@@ -142,13 +142,13 @@ class RedisReader:
         """
         tags = self._store.tags()
         if max_hosts is not None:
-            known = await together(self._store.do(tag, "HLEN", keys.hosts(tag)) for tag in tags)
+            known = await fan_out(self._store.do(tag, "HLEN", keys.hosts(tag)) for tag in tags)
             if sum(map(int, known)) > max_hosts:
                 return None
         return await self._queues(set((await self._client.numbers()).values()))
 
     async def _queues(self, numbers: Collection[int]) -> list[HostQueue]:
-        views = await together(
+        views = await fan_out(
             views_in(self._store, self._scripts, tag, numbers) for tag in self._store.tags()
         )
         return [

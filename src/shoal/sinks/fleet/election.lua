@@ -1,13 +1,12 @@
-#!lua flags=allow-oom
 -- Make a holder the writer of an output, or keep it so, for a time; or let go.
 -- ARGV: number of the crawl, output, holder, ms (0: let go), node ('': any), a name for the output if it is new.
 -- Answers ms to wait (0: the holder is the writer; -1: it belongs to another node; -2: the crawl was dropped) and the
 -- output's name.
 
 local tag = string.sub(KEYS[1], 1, -3)
-local writers = tag .. ':writer:' .. ARGV[1]
+local writers = tag .. WRITER_KEY .. ARGV[1]
 -- A writer that does not know it yet must not leave anything of a crawl that was swept away.
-if redis.call('HEXISTS', tag .. ':c', ARGV[1]) == 0 then
+if redis.call('HEXISTS', tag .. CRAWL_OPTIONS_KEY, ARGV[1]) == 0 then
   return {-2, ''}
 end
 local NODE, NAME, HOLDER, DEADLINE = 'node ' .. ARGV[2], 'name ' .. ARGV[2], 'holder ' .. ARGV[2], 'until ' .. ARGV[2]

@@ -10,9 +10,9 @@ A file belongs to the machine that first wrote it, by the name of the node: no o
 import logging
 import os
 import time
-from importlib import resources
 
-from shoal.redis_client import RedisClient, Script
+from shoal.redis_client import RedisClient
+from shoal.redis_client.script import load_script
 from shoal.sinks.names import is_database, shown
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 TERM = 15.0  # seconds, after which an output whose writer has died gets another one
 _ELSEWHERE = 60.0  # seconds; a file rarely moves to another machine, and a crawl that was dropped stays so
 _DROPPED = -2  # election.lua
-_SCRIPT = Script("election", resources.files("shoal.sinks.fleet").joinpath("election.lua").read_text())
+_SCRIPT = load_script("shoal.sinks.fleet", "election")
 
 
 class Election:
@@ -74,7 +74,7 @@ class Election:
     async def _ask(self, term: float, *, lasting: bool = False) -> float:
         asked = (self._crawl, self._output, self._holder, int(term * 1000), self._node, os.urandom(8).hex())
         if lasting:
-            answers = await self._store.run_lasting(_SCRIPT, {self._tag: asked}, line=self.line)
+            answers = await self._store.run_durable(_SCRIPT, {self._tag: asked}, connection=self.line)
             wait_ms, answer = answers[self._tag]
         else:
             wait_ms, answer = await self._store.run(_SCRIPT, self._tag, asked)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from shoal.model.errors import Rejected, ShoalError
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, key_names
 from shoal.sinks.fleet.checkpointed import peek
 from shoal.sinks.fleet.writer import item_streams
 from shoal.sinks.names import is_database, shown
@@ -31,7 +31,7 @@ class OutputProgress:
 async def ever_written(store: RedisClient, crawl: int) -> list[str]:
     """Name every output that a crawl has had, those included that it was submitted without later."""
     tag = store.tag(crawl % store.shards)
-    fields = await store.do(tag, "HKEYS", f"{tag}:writer:{crawl}")
+    fields = await store.do(tag, "HKEYS", key_names.writer(tag, crawl))
     return sorted(name.decode().removeprefix("name ") for name in fields if name.startswith(b"name "))
 
 
@@ -44,7 +44,7 @@ async def unfinished(store: RedisClient, crawl: int, outputs: Sequence[str], *, 
     for output in outputs:
         name = shown(output)
         asked = (f"holder {name}", f"node {name}")
-        holder, home = await store.do(tag, "HMGET", f"{tag}:writer:{crawl}", *asked)
+        holder, home = await store.do(tag, "HMGET", key_names.writer(tag, crawl), *asked)
         if holder is not None and (is_database(output) or home == node.encode()):
             return True
     return False
@@ -78,7 +78,7 @@ async def output_progress(store: RedisClient, crawl: int, output: str, *, node: 
 async def _writer(store: RedisClient, crawl: int, name: str) -> tuple[str, str]:
     """Tell the node that an output belongs to and its name in the store (`election`); empty: nobody, none."""
     tag = store.tag(crawl % store.shards)
-    found = await store.do(tag, "HMGET", f"{tag}:writer:{crawl}", f"node {name}", f"name {name}")
+    found = await store.do(tag, "HMGET", key_names.writer(tag, crawl), f"node {name}", f"name {name}")
     node, owner = (b"" if value is None else value for value in found)
     return node.decode(), owner.decode()
 
@@ -87,7 +87,7 @@ async def _marks(store: RedisClient, crawl: int, name: str) -> dict[int, str]:
     """Read how far the shards know that an output has come."""
     found = {}
     for shard, tag in enumerate(store.tags()):
-        mark = await store.do(tag, "HGET", f"{tag}:written:{crawl}", name)
+        mark = await store.do(tag, "HGET", key_names.written(tag, crawl), name)
         if mark is not None:
             found[shard] = mark.decode()
     return found

@@ -40,15 +40,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from importlib import resources
 from typing import TypeVar
 
 import msgspec
 
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import Item
-from shoal.redis_client import RedisClient, Script
-from shoal.redis_client.fan_out import together
+from shoal.redis_client import RedisClient, key_names
+from shoal.redis_client.fan_out import fan_out
+from shoal.redis_client.script import load_script
 from shoal.redis_client.streams import START, ShardStreams, StreamEntry
 from shoal.sinks.files import refuse
 from shoal.sinks.fleet.checkpointed import CheckpointedSink, SinkNote, open_checkpointed
@@ -65,7 +65,7 @@ _COURTESY = 1 / 5  # of a term, which a writer that failed leaves others for tak
 _REMIND = 60.0  # seconds between two lines of the log about the same trouble
 _FAREWELL = 5.0  # seconds for writing what is there when the writer is asked to stop
 _LATELY = 5.0  # seconds after an item was written, for which that counts as writing
-_SCRIPT = Script("written", resources.files("shoal.sinks.fleet").joinpath("written.lua").read_text())
+_SCRIPT = load_script("shoal.sinks.fleet", "written")
 _unpack = msgspec.msgpack.Decoder(list[Item]).decode
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ class WriterState(StrEnum):
 
 def item_streams(store: RedisClient, crawl: int) -> ShardStreams:
     """Give the streams of a crawl's items; their length is what the outputs still lack."""
-    return ShardStreams(store, f"items:{crawl}")
+    return ShardStreams(store, partial(key_names.items, crawl=crawl))
 
 
 class OutputWriter:
@@ -262,14 +262,14 @@ class OutputWriter:
             await self._store.run(_SCRIPT, self._store.tag(shard), self._arguments(shard))
             self._told[shard] = position
 
-        await together(tell(shard) for shard in shards if self._told.get(shard) != self._position(shard))
+        await fan_out(tell(shard) for shard in shards if self._told.get(shard) != self._position(shard))
 
     async def _make_sure(self, entries: Sequence[StreamEntry]) -> None:
         """Have shards keep what was read, and all that they have, whatever becomes of the store."""
         calls = {
             self._store.tag(shard): self._arguments(shard, last) for shard, last in _last(entries).items()
         }
-        ends = await self._store.run_lasting(_SCRIPT, calls, line=self._election.line)
+        ends = await self._store.run_durable(_SCRIPT, calls, connection=self._election.line)
         for shard in _last(entries):
             self._sure[shard] = ends[self._store.tag(shard)].decode()
             self._told[shard] = self._position(shard)

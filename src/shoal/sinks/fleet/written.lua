@@ -1,4 +1,3 @@
-#!lua flags=allow-oom
 -- Remember how far an output has come in this shard, and drop what every output of the crawl has.
 -- ARGV: number of the crawl, output, position, an entry that is about to be written ('': none), all outputs of
 -- the crawl. Positions never go back. Answers the last entry of the stream; 0-0 if it has none, or if the one that
@@ -7,11 +6,11 @@
 
 local tag = string.sub(KEYS[1], 1, -3)
 -- Nothing is left of a crawl that was dropped, and nothing must come back.
-if redis.call('HEXISTS', tag .. ':c', ARGV[1]) == 0 then
+if redis.call('HEXISTS', tag .. CRAWL_OPTIONS_KEY, ARGV[1]) == 0 then
   return '0-0'
 end
-local items = tag .. ':items:' .. ARGV[1]
-local marks = tag .. ':written:' .. ARGV[1]
+local items = tag .. ITEMS_KEY .. ARGV[1]
+local marks = tag .. WRITTEN_KEY .. ARGV[1]
 
 local function halves(id)
   local ms, seq = string.match(id, '^(%d+)-(%d+)$')

@@ -9,7 +9,7 @@ from shoal.model.errors import Misconfigured, ShoalError
 from shoal.model.limits import MIB
 from shoal.redis_client import durability as disk
 from shoal.redis_client import health, parse
-from shoal.redis_client.inspect import ServerReport, survey
+from shoal.redis_client.inspect import ServerReport, inspect_servers
 from shoal.stores.contract.checks import Check, Grade, StoreHealth, check
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER
 from shoal.stores.redis.store import RedisStore
@@ -26,7 +26,7 @@ async def examine_servers(dsn: str, *, folder: str = LOCAL_FOLDER) -> StoreHealt
 async def _examine(dsn: str) -> list[Check]:
     try:
         address = parse(dsn)
-        servers = await survey(address)
+        servers = await inspect_servers(address)
     except ShoalError as error:
         return [Check("store", Grade.FAIL, str(error), _UNREACHABLE)]
     # An address with sentinels or a cluster implies that a replica takes over from a failed master.
@@ -51,7 +51,7 @@ def judge_server(server: ServerReport, *, of_many: bool = False, replaced: bool 
         else f"Redis {facts['redis_version']}"
     )
     try:
-        health.refuse({"redis_version": facts.get("redis_version", "0")}, where=server.where)
+        health.reject_unfit({"redis_version": facts.get("redis_version", "0")}, where=server.where)
     except Misconfigured as error:
         yield Check("store", Grade.FAIL, str(error), "upgrade the server")
     else:
@@ -99,7 +99,7 @@ def _persistence(server: ServerReport, at: str) -> Check:
     name = "store persistence"
     if server.facts.get("aof_last_write_status", "ok") != "ok":
         return Check(name, Grade.FAIL, f"{at}the last write to its log has failed", "make room on its disk")
-    warning = health.persistence(dict(server.facts), save=server.save)
+    warning = health.persistence_advice(dict(server.facts), save=server.save)
     if warning is None:
         return Check(name, Grade.OK, f"{at}a log of every change{_disk_caveat(server)}")
     finding, _, fix = warning.partition(": ")
@@ -107,7 +107,7 @@ def _persistence(server: ServerReport, at: str) -> Check:
 
 
 def _disk_caveat(server: ServerReport) -> str:
-    if health.version(dict(server.facts)) >= disk.SINCE:
+    if health.version(dict(server.facts)) >= disk.WAITAOF_SINCE:
         return ""
     return (
         "; before 7.2 Redis does not report when a write is on disk, so a file may repeat items after a crash"

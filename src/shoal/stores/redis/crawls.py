@@ -5,7 +5,7 @@ A record is written when the seeds are in the frontier, so a worker that finds a
 
 import msgspec
 
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, key_names
 from shoal.stores.contract.crawl_record import CrawlRecord
 
 
@@ -13,8 +13,8 @@ class Crawls:
     def __init__(self, store: RedisClient) -> None:
         self._store = store
         self._tag = store.fleet_tag
-        self._key = f"{self._tag}:crawls"
-        self._news = f"{self._tag}:news"
+        self._key = key_names.crawl_records(self._tag)
+        self._news = key_names.news(self._tag)
 
     async def submit(self, record: CrawlRecord) -> bool:
         """Store a record and announce it; return False if that very record was stored already."""
@@ -24,7 +24,7 @@ class Crawls:
         else:
             packed = msgspec.msgpack.encode(record)
             commands = [("HSET", self._key, record.name, packed), ("INCR", self._news)]
-            await self._store.pipeline(self._tag, commands, promised=True)
+            await self._store.pipeline(self._tag, commands, replicated=True)
         return not same
 
     async def announce(self) -> None:
@@ -46,7 +46,7 @@ class Crawls:
 
     async def delete(self, name: str) -> None:
         """Delete the record of a crawl; its data stays in the frontier."""
-        await self._store.do(self._tag, "HDEL", self._key, name, promised=True)
+        await self._store.do(self._tag, "HDEL", self._key, name, replicated=True)
 
 
 _decode = msgspec.msgpack.Decoder(CrawlRecord).decode

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, key_names
 from shoal.stores.contract.fleet import HEARTBEAT_TTL_S
 from shoal.stores.contract.heartbeat import Heartbeat
 
@@ -17,7 +17,7 @@ class Workers:
     def __init__(self, store: RedisClient) -> None:
         self._store = store
         self._tag = store.fleet_tag
-        self._index = f"{self._tag}:workers"
+        self._index = key_names.workers(self._tag)
 
     async def beat(self, heartbeat: Heartbeat) -> None:
         packed = msgspec.msgpack.encode(heartbeat)
@@ -41,7 +41,7 @@ class Workers:
         return [_decode(beat) for beat in packed if beat is not None]
 
     def _key(self, worker: str) -> str:
-        return f"{self._tag}:worker:{worker}"
+        return key_names.heartbeat(self._tag, worker)
 
 
 _decode = msgspec.msgpack.Decoder(Heartbeat).decode

@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from obstore.store import LocalStore, MemoryStore
 
-from shoal.frontier.redis.chunks import ChunkStore, FolderChunks, ObjectChunks, open_chunks, packed, unpacked
+from shoal.frontier.redis.chunks import (
+    ChunkStore,
+    FolderChunks,
+    ObjectChunks,
+    open_chunks,
+    pack_chunk,
+    unpack_chunk,
+)
 from shoal.model.errors import Unavailable
 
 PLACES: dict[str, Callable[[Path], ChunkStore]] = {
@@ -26,7 +33,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> ChunkStore:
 
 @given(entries)
 def test_entries_come_out_as_they_went_in(entries: list[bytes]) -> None:
-    assert unpacked(packed(entries)) == entries
+    assert unpack_chunk(pack_chunk(entries)) == entries
 
 
 async def test_a_chunk_is_found_again_until_it_is_deleted(place: ChunkStore) -> None:

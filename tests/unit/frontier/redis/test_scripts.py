@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from shoal.frontier import redis
-from shoal.frontier.redis.scripts import SCRIPTS, Scripts, inlined
+from shoal.frontier.redis.scripts import SCRIPTS, Scripts
 from shoal.redis_client import Script
+from shoal.redis_client.script import inline_constants
 
 LUA = Path(redis.__file__).parent / "lua"
 BY_NAME = {name: script for name in dir(Scripts) if isinstance(script := getattr(SCRIPTS, name), Script)}
@@ -20,7 +21,7 @@ local ENTRY = '>I6HB'
 local function rank(host) return host[NAME] * RANK end
 return pack(ENTRY, rank(KEYS))
 """
-    assert [line for line in inlined(source).splitlines() if line] == [
+    assert [line for line in inline_constants(source).splitlines() if line] == [
         "local function rank(host) return host[1] * 4398046511104 end",
         "return pack('>I6HB', rank(KEYS))",
     ]
@@ -32,7 +33,7 @@ local GONE, LIMIT = 3, 10
 local PAYLOAD = {[GONE] = 'LIMIT'}
 return call('ZRANGE', 'LIMIT', LIMIT)
 """
-    assert inlined(source).split("\n")[1:3] == [
+    assert inline_constants(source).split("\n")[1:3] == [
         "local PAYLOAD = {[3] = 'LIMIT'}",
         "return call('ZRANGE', 'LIMIT', 10)",
     ]

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.contract.frontiers import UNLIMITED, link
 from tests.servers.redis import valkey
 
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.frontier import MAX_LINKS
 from shoal.frontier.redis.seen import Approximate, Bloom, seen_hash
 from shoal.redis_client import RedisClient, Script
+from shoal.testing.contracts.frontier import UNLIMITED, link
 
 FRAGMENT = (resources.files("shoal.frontier.redis") / "lua" / "fragments" / "seen.lua").read_text()
 ADDING = """

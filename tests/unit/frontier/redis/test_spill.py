@@ -8,16 +8,16 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from tests.contract.frontiers import UNLIMITED, link
 from tests.servers.redis import valkey
 
 from shoal.frontier.redis import RedisFrontier, keys
 from shoal.frontier.redis.chunks import ChunkStore, FolderChunks
 from shoal.frontier.redis.records import score_of
 from shoal.frontier.redis.scripts import Scripts
-from shoal.frontier.redis.spill import AVOIDED_FOR, LaneName, Spilling
+from shoal.frontier.redis.spill import AVOID_FAILED_S, LaneName, Spilling
 from shoal.model.outcome import Gone, Lease, Settlement
 from shoal.redis_client import RedisClient, ScriptArgument
+from shoal.testing.contracts.frontier import UNLIMITED, link
 
 HOST = "a.test"
 LANE = LaneName(1, "http", HOST)
@@ -35,8 +35,8 @@ class SmallScripts(Scripts):
     def fragment(self, name: str) -> str:
         text = super().fragment(name)
         if name == "spilled":
-            assert "WANTED_BELOW = 1000" in text
-            return text.replace("WANTED_BELOW = 1000", f"WANTED_BELOW = {LOW}")
+            assert "REFILL_BELOW = 1000" in text
+            return text.replace("REFILL_BELOW = 1000", f"REFILL_BELOW = {LOW}")
         return text
 
 
@@ -57,7 +57,7 @@ class Worker:
         self.chunks = chunks
         self.tag = store.tag_of(HOST)
         self.spilling = Spilling(
-            store, SCRIPTS, chunks, high_water=HIGH, chunk=CHUNK, look_every=1, clock=clock
+            store, SCRIPTS, chunks, high_water=HIGH, chunk=CHUNK, check_every=1, clock=clock
         )
         self.frontier = RedisFrontier(store, scripts=SCRIPTS, spilling=self.spilling)
 
@@ -280,7 +280,7 @@ async def test_while_a_place_for_chunks_fails_they_stay_in_the_server(
     chunks.broken = False
     await worker.add(numbered(100, 200))  # it is not tried again at once
     assert chunk_files(tmp_path) == []
-    now = AVOIDED_FOR
+    now = AVOID_FAILED_S
     await worker.add(numbered(200, 300))
     assert chunk_files(tmp_path) != []
     assert await worker.drain() == numbered(0, 300)

@@ -1,4 +1,4 @@
-"""The scheduler: what is in its heaps, and how little of it a lease looks at."""
+"""The scheduler: what is in its heaps, and how little of it a lease reads."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +11,7 @@ from shoal.model.pace import Pace
 
 
 class Schedule:
-    """One roster with a few lanes, on a clock that is an argument."""
+    """One roster with a few lanes; the clock is an argument."""
 
     def __init__(self, pace: Pace) -> None:
         self.crawl: Any = SimpleNamespace(terms=CrawlTerms(pace=pace))
@@ -54,17 +54,17 @@ def test_a_lane_that_was_empty_joins_at_the_end() -> None:
     assert schedule.take(9, now=0.0) == ["b", "a", "b"]
 
 
-def test_hosts_that_are_not_due_are_not_looked_at() -> None:
+def test_hosts_that_are_not_due_are_not_read() -> None:
     schedule = Schedule(Pace(10.0, 1, 100))
     for number in range(500):
         schedule.push(schedule.lane(f"{number}"), 2)
     assert len(schedule.take(1000, now=0.0)) == 500
-    assert not schedule.roster.eligible  # nothing left for the next lease to go through
+    assert not schedule.roster.eligible  # nothing left for the next lease to read
     assert schedule.scheduler.wait([schedule.roster], now=3.0) == 7.0
     assert len(schedule.take(1000, now=10.0)) == 500
 
 
-def test_a_host_that_another_lane_has_used_cools_in_its_turn() -> None:
+def test_a_lane_cools_after_another_lane_of_its_host_was_served() -> None:
     schedule = Schedule(Pace(10.0, 1, 100))
     host = HostState(1, "a", HostRecord())
     one, other = schedule.lane(host), schedule.lane(host)
@@ -76,7 +76,7 @@ def test_a_host_that_another_lane_has_used_cools_in_its_turn() -> None:
     assert (one.size, other.size) == (1, 1)
 
 
-def test_a_full_host_waits_for_nobody_but_itself() -> None:
+def test_a_host_at_its_concurrency_limit_is_placed_again_when_a_request_lands() -> None:
     schedule = Schedule(Pace(0.0, 1, 1))
     lane = schedule.lane("a")
     schedule.push(lane, 2)
@@ -87,7 +87,7 @@ def test_a_full_host_waits_for_nobody_but_itself() -> None:
     assert schedule.take(9, now=0.0) == ["a"]
 
 
-def test_tickets_left_behind_are_cleared_away() -> None:
+def test_invalid_tickets_are_removed() -> None:
     schedule = Schedule(Pace(10.0, 1, 100))
     lanes = [schedule.lane(f"{number}") for number in range(3)]
     for lane in lanes:

@@ -3,7 +3,7 @@
 import msgspec
 
 from shoal.model.settings import Settings
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, key_names
 from shoal.spider.source import PlainSpider, SpiderFile
 from shoal.stores.contract.crawl_record import CrawlRecord
 from shoal.stores.redis.crawls import Crawls
@@ -59,7 +59,11 @@ async def test_a_crawl_can_be_forgotten(store: RedisClient) -> None:
 async def test_fields_of_a_newer_shoal_are_no_obstacle(store: RedisClient) -> None:
     newer = {**msgspec.msgpack.decode(msgspec.msgpack.encode(BOOKS)), "colour": "red"}
     await store.do(
-        store.fleet_tag, "HSET", f"{store.fleet_tag}:crawls", "books", msgspec.msgpack.encode(newer)
+        store.fleet_tag,
+        "HSET",
+        key_names.crawl_records(store.fleet_tag),
+        "books",
+        msgspec.msgpack.encode(newer),
     )
     found = await Crawls(store).get("books")
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, key_names
 from shoal.stores.contract.fleet import HEARTBEAT_TTL_S
 from shoal.stores.contract.heartbeat import CrawlActivity, Heartbeat
 from shoal.stores.redis.workers import Workers
@@ -38,7 +38,7 @@ async def test_a_worker_that_falls_silent_is_struck_off(store: RedisClient) -> N
 
     assert 0 < left <= HEARTBEAT_TTL_S * 1000
     assert await workers.all() == []
-    assert await store.do(store.fleet_tag, "SCARD", f"{store.fleet_tag}:workers") == 0
+    assert await store.do(store.fleet_tag, "SCARD", key_names.workers(store.fleet_tag)) == 0
 
 
 async def test_a_worker_that_leaves_is_gone_at_once(store: RedisClient) -> None:
