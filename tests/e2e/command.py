@@ -1,4 +1,4 @@
-"""The `shoal` command as a process of its own, as a person or a script would run it."""
+"""The `shoal` command as a separate process, as a user or a script runs it."""
 
 import json
 import os
@@ -34,14 +34,14 @@ class Ran:
 
     @property
     def complaint(self) -> str:
-        """Give the one line that the person is told."""
+        """Return the one line on standard error."""
         [line] = self.err.splitlines()
         assert line.startswith("shoal: "), line
         return line.removeprefix("shoal: ")
 
 
 def surroundings(extra: Mapping[str, str] = {}) -> dict[str, str]:
-    """Give an environment without settings of whoever runs the tests."""
+    """Return an environment without the settings of the user who runs the tests."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -67,7 +67,7 @@ def shoal(*arguments: str, cwd: Path, env: Mapping[str, str] = {}, timeout: floa
 
 @contextmanager
 def started(*arguments: str, cwd: Path, env: Mapping[str, str] = {}) -> Iterator[subprocess.Popen[str]]:
-    """Run a command in the background; whatever is left of it at the end of the block is killed."""
+    """Run a command in the background; it is killed at the end of the block."""
     process = subprocess.Popen(
         [*SHOAL, *arguments],
         cwd=cwd,

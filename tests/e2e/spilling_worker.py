@@ -1,6 +1,6 @@
 """Commands that keep only the first few requests of a host in the server: `spilling_worker.py worker ...`.
 
-How many that are is no setting: nobody has to know. This changes the product from outside, so that a small
+The number is not a setting. This changes the product from outside, so that a small
 site has a tail that is long enough.
 """
 

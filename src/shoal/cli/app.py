@@ -60,7 +60,7 @@ app.command("plan", epilog=plan.EXAMPLES)(plan.command)
 app.command("pause", epilog=pause.PAUSE_EXAMPLES)(pause.pause_command)
 app.command("resume", epilog=pause.RESUME_EXAMPLES)(pause.resume_command)
 app.command("delete", epilog=delete.EXAMPLES)(delete.command)
-app.command("forget", epilog=delete.EXAMPLES, hidden=True)(delete.command)  # its name before 0.2
+app.command("forget", epilog=delete.EXAMPLES, hidden=True)(delete.command)  # former name
 add_command(app, "reparse", reparse.ReparseOptions, reparse.command, epilog=reparse.EXAMPLES)
 add_command(app, "export", export.ExportOptions, export.command, epilog=export.EXAMPLES)
 app.command("shell", epilog=shell.EXAMPLES)(shell.command)

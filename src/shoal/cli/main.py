@@ -36,7 +36,9 @@ def run(arguments: Sequence[str]) -> int:
         return _report_usage(error)
     except BaseException as error:
         return _report_error(error)
-    return ExitCode.INTERRUPTED if code == _CTRL_C else int(code or 0)
+    if code == _CTRL_C:
+        return ExitCode.INTERRUPTED
+    return code if isinstance(code, int) else ExitCode.FINISHED  # a plug-in may return anything
 
 
 def _report_usage(error: TyperException) -> ExitCode:

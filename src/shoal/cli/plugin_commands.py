@@ -2,18 +2,23 @@
 
 The name of an entry point is the name of the command; its object is a function or a `typer.Typer`. Entry
 points are looked up only for a name that is not a command of Shoal, and for `shoal --help`, so they cost
-nothing otherwise. An entry point that cannot be loaded leaves all other commands working.
+nothing otherwise. An entry point that cannot be loaded leaves all other commands working, and an exception of
+such a command is reported with the name of its package, not as a bug in Shoal.
 """
 
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
 from typer.main import get_command
 
 from shoal.cli.views.output import print_message
-from shoal.model.errors import Misconfigured
+from shoal.model.errors import Misconfigured, ShoalError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "shoal.commands"
 PANEL = "Commands of other packages"
@@ -26,15 +31,14 @@ class PluginGroup(TyperGroup):
         """Return a command by name; raise `Misconfigured` if its package cannot be loaded."""
         if cmd_name in self.commands:
             return self.commands[cmd_name]
-        for entry in entry_points(group=GROUP, name=cmd_name):
-            return load_command(entry)
-        return None
+        found = next((entry for entry in find_entry_points() if entry.name == cmd_name), None)
+        return None if found is None else load_command(found)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help with the commands of other packages in a separate panel."""
-        for entry in sorted(entry_points(group=GROUP), key=lambda one: one.name):
+        for entry in sorted(find_entry_points(), key=lambda one: one.name):
             if entry.name in self.commands:
-                print_message(f"{describe(entry)} is ignored: Shoal has a command of that name")
+                print_message(f"{describe(entry)} is ignored: another command has that name")
                 continue
             try:
                 self.add_command(load_command(entry), entry.name)
@@ -43,7 +47,13 @@ class PluginGroup(TyperGroup):
         super().format_help(ctx, formatter)
 
 
-def load_command(entry: EntryPoint) -> TyperCommand | TyperGroup:
+def find_entry_points() -> "Iterable[EntryPoint]":
+    from importlib.metadata import entry_points  # here, because most commands do not need it
+
+    return entry_points(group=GROUP)
+
+
+def load_command(entry: "EntryPoint") -> TyperCommand | TyperGroup:
     """Import an entry point and return its command; raise `Misconfigured` if that fails for any reason."""
     try:
         found = entry.load()
@@ -61,10 +71,22 @@ def load_command(entry: EntryPoint) -> TyperCommand | TyperGroup:
     assert isinstance(command, TyperCommand | TyperGroup)
     command.name = entry.name
     command.rich_help_panel = PANEL
+    invoke = command.invoke
+
+    def invoke_or_name(ctx: Any) -> Any:
+        try:
+            return invoke(ctx)
+        except (ShoalError, TyperException, typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}; SHOAL_DEBUG=1 shows the traceback"
+            raise Misconfigured(f"{describe(entry)} failed: {text}") from error
+
+    command.invoke = invoke_or_name  # type: ignore[method-assign]
     return command
 
 
-def describe(entry: EntryPoint) -> str:
+def describe(entry: "EntryPoint") -> str:
     """Return the command and the package that it comes from."""
     package = f" of package {entry.dist.name}" if entry.dist is not None else ""
     return f"command {entry.name}{package} ({entry.value})"

@@ -67,7 +67,7 @@ _ABOVE_ZERO = frozenset(
 
 _MAY_BE_EMPTY = frozenset({"crawl.follow", "crawl.user_agent", "crawl.contact"})
 # Printable ASCII without what would end the comment of a User-Agent header.
-_CONTACT = re.compile(r"(?:https?://|[^@()\\\s]+@)[!-'*-\[\]-~]+")
+_CONTACT = re.compile(r"(?:https?://|[!-'*-?A-\[\]-~]+@)[!-'*-\[\]-~]+")
 
 
 def from_tree(tree: Mapping[str, object], origin: str) -> Iterator[Given]:

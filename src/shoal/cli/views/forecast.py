@@ -36,9 +36,7 @@ def _ending(plan: Plan) -> str:
     load, found = plan.load, plan.forecast
     if math.isinf(found.drain):
         if load.inflow >= found.capacity > 0:
-            return (
-                f"never: {load.inflow:g} new URLs per second are found, {_rate(found.capacity)} are fetched"
-            )
+            return f"never: {load.inflow:g} new URLs per second, but only {_rate(found.capacity)} fetched"
         return "never, at the current rates"
     text = duration(found.drain)
     if found.longest is not None and found.bound_by_one_host:

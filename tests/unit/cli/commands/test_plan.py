@@ -33,7 +33,7 @@ def test_more_workers_do_not_help_if_the_hosts_are_the_limit() -> None:
         "  a page      takes 0.5 s and 10.0 kB",
         "  hosts       allow 4 pages/s together",
         "  slots       64 at once can do 128 pages/s",
-        "  bounded by  the pace of the hosts: more workers cannot help, 2 at once will do",
+        "  bounded by  the pace of the hosts: more workers cannot help, 2 at once are enough",
         "  done in     12m 30s; but a.test alone takes 24m 10s: 2,900 pages at 2 pages/s",
         "  traffic     30.0 MB",
     ]
@@ -44,7 +44,7 @@ def test_more_workers_do_not_help_if_the_hosts_are_the_limit() -> None:
     [
         (planned(*HOSTS, concurrency=1), "the slots: more --concurrency"),
         (planned(HostLoad("a.test", 5, 0.0)), "a pause: shoal host resume"),
-        (planned(*HOSTS, inflow=4.0), "never: 4 new URLs per second come in, 4 pages/s go out"),
+        (planned(*HOSTS, inflow=4.0), "never: 4 new URLs per second, but only 4 pages/s fetched"),
         (planned(*HOSTS, within=86_400.0), "in time     yes"),
         (
             planned(*HOSTS, within=60.0),

@@ -58,7 +58,7 @@ def test_a_finished_history_is_shown_in_order() -> None:
         "  try 2     2023-11-14 22:13:19Z  200 in 0.1 s",
         "  archived  seg at 10, 20 bytes for 12.3 kB of body",
         "  parsed    by version 0123456789ab, in use since 2023-11-14 22:12:20Z",
-        "  brought   1 item, 12 links",
+        "  yielded   1 item, 12 links",
         "  reparsed  2023-11-14 22:14:20Z  by version ba9876543210 into /new.jsonl",
         "  reparsed  2023-11-14 22:14:20Z  by version ba9876543210 into - (if among the first 7 pages)",
         "  now       done, 2023-11-14 22:13:20Z",
@@ -91,8 +91,8 @@ def test_the_last_attempt_is_listed_and_none_is_listed_twice() -> None:
 @pytest.mark.parametrize(
     ("story", "expected"),
     [
-        (WAITING, "waiting for its host's turn"),
-        (replace(WAITING, state="delayed", due=NOW + 60), "delayed: tried again in 1m 00s, at 2023-11-14 22"),
+        (WAITING, "waiting for its host"),
+        (replace(WAITING, state="delayed", due=NOW + 60), "delayed: retried in 1m 00s, at 2023-11-14 22"),
         (
             replace(WAITING, state="leased", holder="box-7", leased_at=NOW),
             "leased by box-7, since 2023-11-14 22:13:20Z",
@@ -106,8 +106,8 @@ def test_the_last_attempt_is_listed_and_none_is_listed_twice() -> None:
 )
 def test_every_state_is_described(story: RequestHistory, expected: str) -> None:
     lines = list(trace_lines(replace(TRACE, story=story), NOW))
-    [standing] = [line for line in lines if line.startswith("  now ")]
-    assert expected in standing
+    [state] = [line for line in lines if line.startswith("  now ")]
+    assert expected in state
 
 
 def test_a_waiting_request_shows_its_host() -> None:

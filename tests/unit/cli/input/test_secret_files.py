@@ -26,7 +26,7 @@ def test_a_bad_credential_file_is_refused_without_printing_its_value(tmp_path: P
     with pytest.raises(Misconfigured, match="SHOAL_STORE_FILE: /nowhere cannot be read: No such file"):
         load_secret_files({"SHOAL_STORE_FILE": "/nowhere"})
     (tmp_path / "secret").write_text("\n")
-    with pytest.raises(Misconfigured, match="holds no credential"):
+    with pytest.raises(Misconfigured, match="contains no credential"):
         load_secret_files({"PGPASSWORD_FILE": file})
 
 
@@ -38,6 +38,6 @@ def test_commands_take_the_store_from_a_file(
     monkeypatch.setenv("SHOAL_STORE", "")  # so that what the command puts there is taken back
     monkeypatch.delenv("SHOAL_STORE")
     assert run(["status"]) == 4
-    said = capsys.readouterr().err
-    assert "127.0.0.1:1 " in said
-    assert "horse" not in said
+    printed = capsys.readouterr().err
+    assert "127.0.0.1:1 " in printed
+    assert "horse" not in printed

@@ -33,7 +33,13 @@ FULL = replace(
 def test_all_of_a_letter_is_shown_except_secrets() -> None:
     text = "\n".join(letter_details(FULL))
 
-    for expected in ("POST http://a.test/", FULL.trace, '"nobody answers"', "00000000000000ff", "seg at 10"):
+    for expected in (
+        "POST http://a.test/",
+        FULL.trace,
+        '"connection refused"',
+        "00000000000000ff",
+        "seg at 10",
+    ):
         assert expected in text
     assert "Authorization" in text
     assert "8 bytes" in text
@@ -50,7 +56,7 @@ def test_any_data_of_a_letter_becomes_json() -> None:
 
 def test_without_a_terminal_only_yes_confirms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
-    with pytest.raises(Misconfigured, match="say --yes"):
+    with pytest.raises(Misconfigured, match="pass --yes"):
         require_yes("really?", yes=False)
     require_yes("really?", yes=True)
 

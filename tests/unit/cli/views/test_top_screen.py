@@ -139,9 +139,9 @@ def test_a_stage_without_a_worker_is_named() -> None:
 
     assert "shop waits for a worker with the role parse: shoal" in "\n".join(drawn(overview(fetching)))
     assert "with the role" not in "\n".join(drawn(overview(worker())))
-    nobody = "\n".join(drawn(overview()))
-    assert "no worker is running" in nobody
-    assert "with the role" not in nobody
+    idle = "\n".join(drawn(overview()))
+    assert "no worker is running" in idle
+    assert "with the role" not in idle
 
 
 def test_an_old_overview_is_marked_until_the_store_answers() -> None:
