@@ -121,7 +121,7 @@ async def test_an_interrupted_list_keeps_what_was_added_and_the_same_command_res
     ran = typing.interrupt()
 
     assert ran.code == 3
-    assert "that were added (1) stay, and the same command goes on" in ran.err
+    assert "that were added (1) are kept; run the same command to resume" in ran.err
     again = Typing(server, tmp_path)
     await again.tell("https://a.test/1\nhttps://a.test/2\n", accepted=2)
     assert "crawl listed resumed: 1 start URL added, 1 already known" in again.end().out
@@ -185,7 +185,7 @@ async def test_waiting_for_a_full_store_is_interrupted_like_a_long_list(
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 3, err
-    assert "what was added stays, and the same command goes on" in err
+    assert "what was added is kept; run the same command to resume" in err
 
     await full.make_room()
     assert shoal(*SUBMIT, "urls.txt", "--json", cwd=tmp_path, env={"SHOAL_STORE": server.dsn}).code == 0

@@ -21,7 +21,7 @@ async def test_pages_that_all_look_alike_lead_nowhere_and_others_of_the_site_are
         fetched = Counter(hit.path for hit in await site.hits() if hit.path != "/robots.txt")
 
     assert ran.code == 0, ran.err
-    assert ran.err.count("pages.lookalike") == 1
+    assert ran.err.count("pages.near_duplicates") == 1
     # Pages are sampled by fingerprint, and that depends on the port: some 320 pages are expected until it shows.
     assert 64 < sum(path.startswith("/maze/") for path in fetched) < 4_000
     assert {path for path in fetched if path.startswith("/book/")} == {f"/book/{n + 1}" for n in range(BOOKS)}

@@ -1,5 +1,6 @@
 """Reading the model."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Collection
 
 from tests.model.parts import view_of
@@ -42,6 +43,11 @@ class ModelReader:
         """Return the number of requests by state."""
         self._state.promote(self._state.clock.now())
         return self._state.known(crawl).counts.copy()
+
+    async def waiting_by_pool(self, crawl: str) -> dict[str, int]:
+        """Return the number of requests that wait for their turn or for a retry, by pool; no zeros."""
+        requests = self._state.known(crawl).requests.values()
+        return dict(Counter(entry.link.pool for entry in requests if entry.state in ("waiting", "delayed")))
 
     async def dead_letters(
         self, crawl: str, *, classes: Collection[FailureClass] = (), host: str = "", limit: int | None = None

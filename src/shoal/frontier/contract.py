@@ -147,6 +147,9 @@ class FrontierReader(Protocol):
     async def counts(self, crawl: str) -> Counts:
         """Return the number of requests by state; O(1) in the number of requests."""
 
+    async def waiting_by_pool(self, crawl: str) -> dict[str, int]:
+        """Return the number of requests that wait for their turn or for a retry, by pool; no zeros."""
+
     async def paused(self, crawl: str) -> bool: ...
 
     async def value(self, crawl: str, key: str) -> bytes | None:

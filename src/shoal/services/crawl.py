@@ -44,7 +44,7 @@ async def run_crawl(
 ) -> CrawlResult:
     """Run a crawl until it is finished or `stop` is set; the same call resumes it.
 
-    Calls `opened` once, before the first request, and `watch` four times a second. On a shared store, the
+    Calls `opened` once, before the first request, and `watch` four times per second. On a shared store, the
     crawl is submitted and this process works on it; other workers may join at any time, and continue when it
     stops.
     """
@@ -54,13 +54,53 @@ async def run_crawl(
 
     async with open_store(plan.settings.store, create=True) as store:
         if store.capabilities.shared:
-            from shoal.services.crawl_on_redis import crawl_on_fleet
-
-            return CrawlResult(await crawl_on_fleet(plan, store.fleet, stop=stop, opened=opened, watch=watch))
+            return CrawlResult(await _run_shared(plan, store, stop, opened, watch))
         if not store.capabilities.durable and not plan.outputs:
             raise Misconfigured(f"store: {store.address} keeps no items: name an output with --out")
         summary = await crawl(plan, store, stop=stop, opened=opened, watch=watch)
         return CrawlResult(summary, await _explain(store, summary))
+
+
+async def _run_shared(
+    plan: CrawlPlan,
+    store: "Store",
+    stop: Stop,
+    opened: Callable[[Opening], None] | None,
+    watch: Callable[[Snapshot], None] | None,
+) -> Summary:
+    from shoal.engine.crawl_options import parse_processes
+    from shoal.fetch.registry import fetcher_factories
+    from shoal.parse.pool import ParsePool
+    from shoal.services.submit import submit_known
+    from shoal.stores.contract.crawl_record import LOCAL_FOLDER
+    from shoal.worker.worker import Worker, WorkerPlan
+
+    settings = plan.settings
+    async with ParsePool.open(
+        plan.source, procs=parse_processes(settings.crawl), limits=settings.parse
+    ) as parser:
+        submitted = await submit_known(store.fleet, plan, parser.description, stop)
+        if opened is not None:
+            counts = await store.frontier.counts(submitted.crawl)
+            opened(
+                Opening(
+                    submitted.crawl,
+                    submitted.resumed,
+                    counts.by_state(),
+                    submitted.outputs,
+                    f"{LOCAL_FOLDER}/archive",
+                    store.address,
+                )
+            )
+        worker_plan = WorkerPlan(
+            concurrency=settings.crawl.concurrency,
+            pools=tuple(fetcher_factories()),
+            until_done=True,
+            only=submitted.crawl,
+        )
+        worker = Worker(store.fleet, worker_plan, stop, watch, parser)
+        await worker.run()
+        return worker.summary(submitted.crawl)
 
 
 async def _explain(store: "Store", summary: Summary) -> DeadLetter | None:
@@ -98,7 +138,7 @@ def summary_json(summary: Summary, *, code: int) -> dict[str, object]:
         "filtered": dict(now.filtered),
         "dead_by_class": dict(summary.dead_by_class),
         "quarantined": patterns_json(summary.quarantined),
-        "lookalikes": patterns_json(summary.lookalikes),
+        "lookalikes": patterns_json(summary.near_duplicates),
         "outputs": list(summary.outputs),
         "rejects": summary.rejects,
         "archive": summary.archive,

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from shoal.engine.plan import Stop
-from shoal.engine.worker_stats import CrawlStats
+from shoal.engine.snapshot import CrawlStats
 from shoal.services.inspect.status import read_status
 from shoal.stores.open import open_store
 from shoal.worker.http_endpoint import Endpoint
@@ -21,9 +21,9 @@ async def open_worker(
     """Connect to a fleet's store and listen on `metrics` (HOST:PORT); the caller runs the worker."""
     async with AsyncExitStack() as stack:
         opened = await stack.enter_async_context(open_store(store, create=True))
-        worker = Worker(opened.fleet.client, plan, stop)
+        worker = Worker(opened.fleet, plan, stop)
         if metrics is not None:
-            endpoint = Endpoint.listening(metrics, worker.figures, partial(read_status, opened))
+            endpoint = Endpoint.listening(metrics, worker.stats, partial(read_status, opened))
             await stack.enter_async_context(endpoint)
         yield worker
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 from tests.servers.prometheus import program, prometheus
 
-from shoal.engine.worker_stats import CrawlStats, WorkerStats
+from shoal.engine.snapshot import CrawlStats, WorkerStats
 from shoal.model.failure import FailureClass
 from shoal.services.inspect.status import CrawlStatus, FleetStatus, Stage, StoreStatus
 from shoal.stores.contract.heartbeat import Heartbeat

@@ -21,7 +21,7 @@ async def paces_under(path: Path, settings: Settings, *, by_hand: float | None =
             view.host: (view.interval, view.burst, view.concurrency) for view in await frontier.hosts.all()
         }
     async with SqliteFrontier.peek(path) as reader:
-        for host, pace in live.items():  # what is told of a store at rest is the same
+        for host, pace in live.items():  # a store that is not running reports the same
             view = await reader.host(host)
             assert view is not None
             assert (view.interval, view.burst, view.concurrency) == pace

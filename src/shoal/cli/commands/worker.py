@@ -35,6 +35,10 @@ Metrics = Annotated[
     str | None,
     option("--metrics", "HOST:PORT", "Serve metrics for Prometheus here, and /readyz, /healthz."),
 ]
+Pools = Annotated[
+    str | None,
+    option("--pools", "LIST", "Pools whose requests to take, comma-separated.", default="http"),
+]
 UntilDone = Annotated[bool, option("--until-done", "", "Exit when no crawl has work left.")]
 
 
@@ -42,6 +46,7 @@ def command(
     *,
     store: Store = None,
     roles: Roles = None,
+    pools: Pools = None,
     concurrency: Concurrency = 64,
     until_done: UntilDone = False,
     metrics: Metrics = None,
@@ -69,7 +74,13 @@ def command(
     start_logging(verbose=verbose if silent else verbose + 1, quiet=silent)
     # Parsing a page takes less than half of the time that a request may take.
     deadline = settings.crawl.lease / 2
-    plan = WorkerPlan(roles=chosen, concurrency=concurrency, deadline=deadline, until_done=until_done)
+    plan = WorkerPlan(
+        roles=chosen,
+        pools=_parse_pools(pools),
+        concurrency=concurrency,
+        deadline=deadline,
+        until_done=until_done,
+    )
     return uvloop.run(_work(settings.store, plan, metrics, json=json))
 
 
@@ -80,6 +91,15 @@ def _parse_roles(text: str | None) -> frozenset[str]:
     chosen = frozenset(ROLES if text is None else (role.strip() for role in text.split(",")))
     if unknown := chosen - set(ROLES):
         raise Misconfigured(f"--roles: unknown role {min(unknown)!r}; known: {', '.join(ROLES)}")
+    return chosen
+
+
+def _parse_pools(text: str | None) -> tuple[str, ...]:
+    from shoal.model.errors import Misconfigured
+
+    chosen = tuple(dict.fromkeys(pool.strip() for pool in (text or "http").split(",")))
+    if "" in chosen:
+        raise Misconfigured(f"--pools {text!r}: name pools, comma-separated, such as http,browser")
     return chosen
 
 
@@ -104,7 +124,7 @@ async def _work(store: str, plan: "WorkerPlan", metrics: str | None, *, json: bo
                 "ending": "interrupted" if stop.drain.is_set() else "finished",
                 "exit_code": int(code),
                 "elapsed_s": round(time.monotonic() - began, 3),
-                "crawls": {name: crawl_stats_json(done) for name, done in worker.figures().done.items()},
+                "crawls": {name: crawl_stats_json(done) for name, done in worker.stats().done.items()},
                 "store": public_address(store),
             }
         )

@@ -1,5 +1,6 @@
 """Reading the frontier on Redis, without changing what is queued."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
 
 from shoal.frontier.redis import keys
@@ -24,6 +25,8 @@ from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord
 from shoal.redis_client.fan_out import fan_out
 
+POOL = "pool"  # prefix of the counters of what waits in pools other than HTTP
+HTTP = "http"
 ITEMS = "items"  # a counter
 _NOT_IN_COUNTS = ("purged", ITEMS)  # counters that are not fields of `Counts`
 
@@ -79,6 +82,23 @@ class RedisReader:
             counts.delayed -= ended_delays
             counts.waiting += ended_delays
         return counts
+
+    async def waiting_by_pool(self, crawl: str) -> dict[str, int]:
+        """Return the number of requests that wait for their turn or for a retry, by pool; no zeros."""
+        number = await self.number(crawl)
+        found = await fan_out(
+            self._store.do(tag, "HGETALL", keys.counters(tag, number)) for tag in self._store.tags()
+        )
+        waiting: Counter[str] = Counter()
+        for counters in found:
+            for name, count in zip(counters[::2], counters[1::2], strict=True):
+                family, dot, pool = name.decode().partition(".")
+                if family == POOL and dot:
+                    waiting[pool] += int(count)
+                    waiting[HTTP] -= int(count)
+                elif name in (b"waiting", b"delayed"):
+                    waiting[HTTP] += int(count)
+        return dict(+waiting)
 
     async def items(self, crawl: str) -> int:
         """Return the number of items from pages and hooks, written to an output or not."""
@@ -182,6 +202,8 @@ async def _merged(
 
 def _count(counts: Counts, name: str, count: int) -> None:
     family, dot, which = name.partition(".")
+    if family == POOL:
+        return
     if not dot:
         if name not in _NOT_IN_COUNTS:
             setattr(counts, name, getattr(counts, name) + count)

@@ -2,6 +2,7 @@
 
 import math
 import sqlite3
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from shoal.frontier.sqlite.leases import promote
 from shoal.frontier.sqlite.load import decode_counts, id_range
 from shoal.frontier.sqlite.owner import Owner
 from shoal.frontier.sqlite.packing import unpack_page
-from shoal.frontier.sqlite.stats import crawl_stats, stored_host
+from shoal.frontier.sqlite.stats import crawl_stats, stored_host, waiting_by_pool
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord, PageRef
@@ -66,6 +67,20 @@ class SqliteReader:
                 "SELECT counts FROM crawl WHERE id = ?", (self.crawl_id(crawl),)
             ).fetchone()
         return decode_counts(text)
+
+    async def waiting_by_pool(self, crawl: str) -> dict[str, int]:
+        """Return the requests that wait for their turn or for a retry, by pool; without the owner, leased
+        requests count as well.
+        """
+        if self._live is not None and (opened := self._live.state.crawls.get(crawl)) is not None:
+            waiting: Counter[str] = Counter()
+            for lane in opened.lanes.values():
+                waiting[lane.pool] += lane.size + (lane.suspects.size if lane.suspects is not None else 0)
+            waiting.update(lane.pool for _, _, _, lane in opened.delayed)
+            return dict(+waiting)
+        id = self.crawl_id(crawl)
+        with self._snapshot():
+            return waiting_by_pool(self._database, id)
 
     async def paused(self, crawl: str) -> bool:
         [[paused]] = self._rows("SELECT paused FROM crawl WHERE id = ?", (self.crawl_id(crawl),))

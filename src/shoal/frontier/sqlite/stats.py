@@ -27,21 +27,38 @@ def crawl_stats(database: sqlite3.Connection, crawl_id: int) -> CrawlStats:
     return CrawlStats(pages, latency, wire_bytes, span, _queues(database, crawl_id))
 
 
-def _queues(database: sqlite3.Connection, crawl_id: int) -> list[HostQueue]:
-    [settings] = database.execute("SELECT settings FROM crawl WHERE id = ?", (crawl_id,)).fetchone()
-    terms = decode_terms(settings)
-    ended = Counter(
+def waiting_by_pool(database: sqlite3.Connection, crawl_id: int) -> dict[str, int]:
+    """Return the requests of a crawl that have not ended, by pool; those that are leased count as well."""
+    lanes = _requests_by_lane(database, crawl_id)
+    waiting: Counter[str] = Counter()
+    for lane, pool in database.execute("SELECT id, pool FROM lane WHERE crawl = ?", (crawl_id,)):
+        waiting[pool] += lanes[lane]
+    return dict(+waiting)
+
+
+def _requests_by_lane(database: sqlite3.Connection, crawl_id: int) -> Counter[int]:
+    lanes = Counter(
+        dict(
+            database.execute(
+                "SELECT lane, count(*) FROM request WHERE id BETWEEN ? AND ? GROUP BY lane",
+                id_range(crawl_id),
+            ).fetchall()
+        )
+    )
+    lanes.subtract(
         lane
         for [lane] in database.execute(
             "SELECT lane FROM request WHERE id IN (SELECT value FROM json_each(?))",
             (msgspec.json.encode(sorted(spent_ids(database))).decode(),),
         )
     )
-    lanes = dict(
-        database.execute(
-            "SELECT lane, count(*) FROM request WHERE id BETWEEN ? AND ? GROUP BY lane", id_range(crawl_id)
-        ).fetchall()
-    )
+    return lanes
+
+
+def _queues(database: sqlite3.Connection, crawl_id: int) -> list[HostQueue]:
+    [settings] = database.execute("SELECT settings FROM crawl WHERE id = ?", (crawl_id,)).fetchone()
+    terms = decode_terms(settings)
+    lanes = _requests_by_lane(database, crawl_id)
     queues: dict[str, HostQueue] = {}
     for lane, name, *columns in database.execute(
         "SELECT lane.id, name, interval, burst, concurrency, crawl_delay, rest_until, slow, paused"
@@ -51,7 +68,7 @@ def _queues(database: sqlite3.Connection, crawl_id: int) -> list[HostQueue]:
         record = HostRecord(*columns)
         pace = applied_pace(record, [terms.pace_at(name)], terms.slowdown)
         before = queues[name].queued if name in queues else 0
-        queued = before + lanes.get(lane, 0) - ended[lane]
+        queued = before + lanes[lane]
         queues[name] = HostQueue(
             name,
             queued,

@@ -17,7 +17,7 @@ MIN_REST_S = 1.0  # a shorter rest is over before it is read
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    kind: str  # "workers", "role", "crawl", "stage", "output", "host"
+    kind: str  # "workers", "role", "pool", "crawl", "stage", "output", "host"
     about: str  # a crawl or a host; empty: the whole store
     text: str  # for people
 
@@ -45,6 +45,13 @@ def _of_crawl(fleet: "FleetStatus", crawl: "CrawlStatus") -> Iterator[Bottleneck
     for role in missing_roles(fleet, crawl.name):
         text = f"{crawl.name} waits for a worker with the role {role}: shoal worker --roles {role}"
         yield Bottleneck("role", crawl.name, text)
+    if fleet.workers:
+        for pool, waiting in crawl.unserved_pools.items():
+            text = (
+                f"{plural(waiting, 'request')} of {crawl.name} {'waits' if waiting == 1 else 'wait'} in the"
+                f" pool {pool}, which no running worker serves: shoal worker --pools {pool}"
+            )
+            yield Bottleneck("pool", crawl.name, text)
     for worker in fleet.workers:
         if why := worker.refused.get(crawl.name):
             yield Bottleneck("crawl", crawl.name, f"{worker.worker} cannot serve {crawl.name}: {why}")

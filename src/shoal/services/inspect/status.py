@@ -10,7 +10,7 @@ from shoal.frontier.results import HostQueue
 from shoal.model.crawl_totals import ClosedPattern
 from shoal.model.failure import FailureClass
 from shoal.sinks.names import shown
-from shoal.stores.contract.heartbeat import Heartbeat
+from shoal.stores.contract.heartbeat import Heartbeat, served_pools, unserved_pools
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
 
@@ -33,6 +33,7 @@ class CrawlStatus:
     quarantined: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by pattern: too many URLs
     lookalikes: Mapping[str, ClosedPattern] = field(default_factory=dict)  # vocabulary: ok (a JSON key)
     paused: bool = False
+    unserved_pools: Mapping[str, int] = field(default_factory=dict)  # requests in pools without a worker
     mistaken: float = 0.0  # share of new links taken for known ones; 0: links are remembered exactly
 
 
@@ -75,8 +76,19 @@ async def status(dsn: str) -> StoreStatus:
 async def read_status(store: Store) -> StoreStatus:
     """Do what `status` does for a store that is open, without its hosts."""
     crawls = [await read_crawl(store, name) for name in await store.crawls.names()]
-    fleet = await _read_fleet(store, crawls) if store.capabilities.shared else None
-    return StoreStatus(store.address, store.workers.owner(), crawls, fleet)
+    if not store.capabilities.shared:
+        return StoreStatus(store.address, store.workers.owner(), crawls)
+    workers = await store.workers.all()
+    served = served_pools(workers)
+    crawls = [
+        replace(
+            crawl, unserved_pools=unserved_pools(await store.frontier.waiting_by_pool(crawl.name), served)
+        )
+        for crawl in crawls
+    ]
+    return StoreStatus(
+        store.address, store.workers.owner(), crawls, await _read_fleet(store, crawls, workers)
+    )
 
 
 async def read_crawl(store: Store, name: str) -> CrawlStatus:
@@ -100,10 +112,12 @@ async def read_crawl(store: Store, name: str) -> CrawlStatus:
     )
 
 
-async def _read_fleet(store: Store, crawls: Sequence[CrawlStatus]) -> FleetStatus:
+async def _read_fleet(
+    store: Store, crawls: Sequence[CrawlStatus], workers: Sequence[Heartbeat]
+) -> FleetStatus:
     stages = {crawl.name: await _stages(store, crawl) for crawl in crawls}
     outputs = {record.name: tuple(map(shown, record.outputs)) for record in await store.crawls.records()}
-    return FleetStatus(await store.workers.all(), stages, outputs)
+    return FleetStatus(workers, stages, outputs)
 
 
 async def _stages(store: Store, crawl: CrawlStatus) -> dict[str, Stage]:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from shoal.archive.errors import PageUnreadable
 from shoal.archive.reader import StoredPage
-from shoal.engine.session import with_wishes
+from shoal.engine.crawl_options import with_spider_options
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item, ParseResult, ParseTask
 from shoal.model.request import Request
@@ -191,7 +191,7 @@ async def _scope(pages: CrawlPages, plan: ReparsePlan, spider: SpiderDescription
 
     Where only canonical pages yield items, which pages these are depends on the hosts of the crawl.
     """
-    settings = with_wishes(pages.settings(plan.settings), spider, plan.overrides)
+    settings = with_spider_options(pages.settings(plan.settings), spider, plan.overrides)
     if not settings.crawl.canonical_only:
         return Scope(hosts=frozenset(), obey_nofollow=settings.crawl.robots)
     hosts = [*spider.hosts, *await pages.hosts()]

@@ -154,7 +154,7 @@ class OutputWriter:
     def _complain(self, why: str) -> None:
         """Say what is not available: in the log when it is something new, and then now and then."""
         if self._fails != why or time.monotonic() > self._complain_again:
-            log.warning("output.waits", extra={"output": self._name, "why": why})
+            log.warning("output.unavailable", extra={"output": self._name, "why": why})
             self._complain_again = time.monotonic() + _REMIND
         self._fails = why
         self._be(WriterState.FAILING, why)

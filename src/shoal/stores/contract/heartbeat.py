@@ -1,5 +1,7 @@
 """What a worker reports about itself."""
 
+from collections.abc import Collection, Iterable, Mapping
+
 import msgspec
 
 
@@ -40,3 +42,14 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     crawls: tuple[CrawlActivity, ...] = ()
     outputs: tuple[OutputActivity, ...] = ()
     refused: dict[str, str] = {}  # by crawl: why this worker cannot serve it
+    pools: tuple[str, ...] = ("http",)  # whose requests it takes; older workers take these and report none
+
+
+def served_pools(workers: Iterable[Heartbeat]) -> set[str]:
+    """Return the pools whose requests at least one of the workers takes."""
+    return {pool for worker in workers if "fetch" in worker.roles for pool in worker.pools}
+
+
+def unserved_pools(waiting: Mapping[str, int], served: Collection[str]) -> dict[str, int]:
+    """Return the pools with waiting requests that no worker takes, and how many requests those are."""
+    return {pool: count for pool, count in waiting.items() if count and pool not in served}

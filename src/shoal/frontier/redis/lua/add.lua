@@ -72,6 +72,7 @@ local function read_runs()
       local name = ARGV[host + 1]
       local waiting, first = read_run(crawl, name, links)
       crawl.new = crawl.new + waiting
+      count_pool(id, pool, waiting)
       if waiting > 0 and call('RPUSHX', fresh_key(id, pool, band, name), unpack(entries, 1, waiting)) == 0 then
         opening[#opening + 1] = {id, name, pool, band, latest + first, unpack(entries, 1, waiting)}
       end

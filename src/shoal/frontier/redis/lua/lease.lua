@@ -210,6 +210,7 @@ local function add_lease(host, lane, id, entry)
     .. entry
   records[2 * number - 1], records[2 * number], granted[number] = id, record, record
   numbers[crawl] = (numbers[crawl] or 0) + 1
+  count_pool(crawl, pool, -1)
   charge_turn(host, token)
   lane[MOMENT], lane[CHANGED] = next_moment(), true
   local flags = lane[LANE_FLAGS] % SCHEDULED
@@ -228,6 +229,7 @@ local function grant(host, lane)
   local id = lease_id(lane[CRAWL], entry)
   if granted_ids[id] then  -- it was waiting twice, because a script was aborted
     count(lane[CRAWL], 'waiting', -1)
+    count_pool(lane[CRAWL], lane[POOL], -1)
     mark_dirty(host)
   else
     granted_ids[id] = true

@@ -5,6 +5,7 @@ import math
 from shoal.frontier.contract import Frontier
 from shoal.model.outcome import (
     Done,
+    Gone,
     Grant,
     Released,
     Retry,
@@ -136,6 +137,20 @@ class LeasingContract:
 
         assert paths(await take(frontier, pools=("browser",))) == ["a.test/2"]
         assert paths(await take(frontier, pools=("http", "http-eu"))) == ["a.test/1", "a.test/3"]
+
+    async def test_waiting_requests_are_counted_by_pool(self, frontier: Frontier) -> None:
+        await frontier.add("c", [link("1"), link("2", pool="browser"), link("3", pool="browser")])
+        assert await frontier.reader.waiting_by_pool("c") == {"http": 1, "browser": 2}
+
+        grant = await take(frontier, pools=("browser",), limit=1)
+        assert await frontier.reader.waiting_by_pool("c") == {"http": 1, "browser": 1}
+
+        retry = Retry(TIMEOUT, delay=60.0)
+        await frontier.settle([Settlement(lease, retry) for lease in grant])
+        assert await frontier.reader.waiting_by_pool("c") == {"http": 1, "browser": 2}
+
+        await frontier.settle([Settlement(lease, Gone(404)) for lease in await take(frontier)])
+        assert await frontier.reader.waiting_by_pool("c") == {"browser": 2}
 
     async def test_a_lease_can_be_restricted_to_some_crawls(self, frontier: Frontier) -> None:
         await frontier.crawls.open("d", pace=UNLIMITED)

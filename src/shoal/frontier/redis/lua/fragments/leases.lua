@@ -124,6 +124,7 @@ end
 -- Enqueue a request again, at once or after `delay`.
 local function requeue(host, crawl, pool, entry, delay)
   local packed = pack_entry(entry)
+  count_pool(crawl, pool, 1)
   if delay > 0 then
     push(zset_adds, tag .. ':dl:' .. crawl, now + delay, pack_record(crawl, host[NAME], pool, packed))
     count(crawl, 'delayed', 1)

@@ -94,6 +94,12 @@ local function count(crawl, counter, by)
   changes[counter] = (changes[counter] or 0) + by
 end
 
+-- Count requests that wait for their turn or for a retry, by pool. Almost all are of the pool http, whose number
+-- follows from the others: it is not counted, so that it costs nothing.
+local function count_pool(crawl, pool, by)
+  if pool ~= 'http' then count(crawl, 'pool.' .. pool, by) end
+end
+
 -- Change all counters of a crawl with one command: a part of the changes would be worse than none.
 local function save_counts()
   for crawl, changes in pairs(counter_changes) do

@@ -1,15 +1,15 @@
-"""Slots: how many requests are out at once, and what becomes of leases that none has begun."""
+"""Slots and attempts: how many requests are in flight, and what becomes of each."""
 
 import asyncio
 
 from tests.unit.engine.leased import lease
 
-from shoal.engine.slots import PREFETCH, Slots
+from shoal.engine.attempts import PREFETCH, Slots
 from shoal.model.outcome import Lease
 
 
 class Site:
-    """Answers when it is told to."""
+    """Answers when `answer` is set."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -25,7 +25,7 @@ async def settled_down() -> None:
         await asyncio.sleep(0)
 
 
-async def test_no_more_requests_are_out_than_there_are_slots() -> None:
+async def test_no_more_requests_are_in_flight_than_there_are_slots() -> None:
     site = Site()
     async with asyncio.TaskGroup() as group:
         slots = Slots(2, site.attempt, asyncio.Event())
@@ -42,7 +42,7 @@ async def test_no_more_requests_are_out_than_there_are_slots() -> None:
         slots.close()
 
 
-async def test_closing_gives_back_what_was_not_begun_and_lets_the_rest_end() -> None:
+async def test_closing_returns_unused_leases_and_finishes_the_rest() -> None:
     site = Site()
     async with asyncio.TaskGroup() as group:
         slots = Slots(1, site.attempt, asyncio.Event())
@@ -51,20 +51,20 @@ async def test_closing_gives_back_what_was_not_begun_and_lets_the_rest_end() -> 
             slots.put(lease(number))
         await settled_down()
 
-        assert [unbegun.fingerprint for unbegun in slots.close()] == [1, 2]
+        assert [unused.fingerprint for unused in slots.close()] == [1, 2]
         site.answer.set()
     assert site.asked == [0]
 
 
-async def test_a_slot_asks_for_more_before_the_last_lease_is_begun() -> None:
-    hungry = asyncio.Event()
+async def test_a_slot_asks_for_more_before_the_last_lease_is_started() -> None:
+    wake = asyncio.Event()
     asked_before = []
 
     async def attempt(lease: Lease) -> None:
-        asked_before.append(hungry.is_set())
+        asked_before.append(wake.is_set())
 
     async with asyncio.TaskGroup() as group:
-        slots = Slots(1, attempt, hungry)
+        slots = Slots(1, attempt, wake)
         for number in range(PREFETCH):
             slots.put(lease(number))
         slots.open(group)
