@@ -10,11 +10,11 @@ from pathlib import Path
 
 from shoal.parse.sandbox.confine import die_with
 
-GRACE = 10.0  # seconds from asking a process to end to ending it
+STOP_GRACE_S = 10.0  # between SIGTERM and SIGKILL
 
 
 class ChildProcess:
-    """A process at our side. It has a session of its own: Ctrl-C at the terminal is ours to pass on."""
+    """A child in a separate session: Ctrl-C at the terminal does not reach it, we forward it."""
 
     def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
         self.log = log  # what it prints
@@ -22,7 +22,7 @@ class ChildProcess:
 
     @property
     def code(self) -> int | None:
-        """Tell its exit code, negative for a signal; None: it runs."""
+        """Return the exit code, negative for a signal; None: it still runs."""
         return self._process.returncode
 
     def signal(self, number: signal.Signals) -> None:
@@ -30,7 +30,7 @@ class ChildProcess:
             self._process.send_signal(number)
 
     async def ended(self) -> int:
-        """Wait for its end."""
+        """Wait until it ends; return its exit code."""
         return await self._process.wait()
 
 
@@ -38,7 +38,7 @@ class ChildProcess:
 async def run_child(
     command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None
 ) -> AsyncIterator[ChildProcess]:
-    """Run a program beside the block; after the block it is asked to end, and then made to."""
+    """Run a program for as long as the block; afterwards stop it with SIGTERM, then SIGKILL."""
     with Path.open(log, "ab") as output:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -47,17 +47,17 @@ async def run_child(
             stderr=output,
             env=env,
             start_new_session=True,
-            preexec_fn=partial(die_with, os.getpid()),  # whatever becomes of us, it goes along
+            preexec_fn=partial(die_with, os.getpid()),  # it dies with this process, however that ends
         )
-    beside = ChildProcess(process, log)
+    child = ChildProcess(process, log)
     try:
-        yield beside
+        yield child
     finally:
-        if beside.code is None:
-            beside.signal(signal.SIGTERM)
+        if child.code is None:
+            child.signal(signal.SIGTERM)
             try:
-                async with asyncio.timeout(GRACE):
-                    await beside.ended()
+                async with asyncio.timeout(STOP_GRACE_S):
+                    await child.ended()
             except (TimeoutError, asyncio.CancelledError):
-                beside.signal(signal.SIGKILL)
-                await beside.ended()
+                child.signal(signal.SIGKILL)
+                await child.ended()

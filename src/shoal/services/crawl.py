@@ -138,7 +138,7 @@ def summary_json(summary: Summary, *, code: int) -> dict[str, object]:
         "filtered": dict(now.filtered),
         "dead_by_class": dict(summary.dead_by_class),
         "quarantined": patterns_json(summary.quarantined),
-        "lookalikes": patterns_json(summary.near_duplicates),
+        "lookalikes": patterns_json(summary.near_duplicates),  # vocabulary: ok (a JSON key)
         "outputs": list(summary.outputs),
         "rejects": summary.rejects,
         "archive": summary.archive,

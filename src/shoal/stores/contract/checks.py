@@ -21,7 +21,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class StoreHealth:
-    folder: str  # where the files of its crawls go on this machine
+    folder: str  # on this machine, for the files of its crawls
     checks: Sequence[Check] = ()
     last_write: float = 0.0  # epoch seconds; 0: unknown
 

@@ -92,7 +92,7 @@ class CrawlPages(Protocol):
         """
 
     async def item_lines(self) -> ItemLines:
-        """Find a JSONL output that holds every item; raise `Misconfigured` if there is none."""
+        """Find a JSONL output that holds every item; raise `Misconfigured` if no output does."""
 
     async def check(self, *, deep: bool) -> PageCheck:
         """Compare the pages that the store has settled with the archive; `deep` reads every page."""

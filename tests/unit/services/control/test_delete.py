@@ -1,4 +1,4 @@
-"""Forgetting a crawl: nothing of it stays in its store, and nobody who works on it is disturbed."""
+"""Deleting a crawl: nothing of it stays in its store, and no process that works on it is disturbed."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ async def folder(tmp_path: Path) -> StoreFolder:
     return folder
 
 
-async def test_a_crawl_of_a_folder_is_forgotten_and_the_others_stay(folder: StoreFolder) -> None:
+async def test_a_crawl_of_a_folder_is_deleted_and_the_others_stay(folder: StoreFolder) -> None:
     with folder.owned():
         async with SqliteFrontier.open(folder.database) as frontier:
             await frontier.commit(
@@ -47,7 +47,7 @@ async def test_a_crawl_of_a_folder_is_forgotten_and_the_others_stay(folder: Stor
         assert (await reader.audit("two")).problems == []
 
 
-async def test_a_crawl_that_is_not_there_is_not_forgotten(folder: StoreFolder) -> None:
+async def test_a_missing_crawl_is_not_deleted(folder: StoreFolder) -> None:
     with pytest.raises(Misconfigured, match="no crawl named 'oen'; did you mean one"):
         async with open_deletion(str(folder.path), "oen"):
             pass
@@ -61,12 +61,12 @@ async def test_a_crawl_that_is_not_there_is_not_forgotten(folder: StoreFolder) -
     assert not nowhere.exists()
 
 
-async def test_a_folder_that_somebody_owns_is_left_alone(folder: StoreFolder) -> None:
+async def test_a_folder_that_another_process_owns_is_not_changed(folder: StoreFolder) -> None:
     with folder.owned(), pytest.raises(StoreBusy, match="in use by process"):
         async with open_deletion(str(folder.path), "one"):
             pass
     async with open_deletion(str(folder.path), "one") as found:
-        with folder.owned(), pytest.raises(StoreBusy, match="in use by process"):  # since it was looked at
+        with folder.owned(), pytest.raises(StoreBusy, match="in use by process"):  # after the lookup
             await found.delete()
     assert len((await status(str(folder.path))).crawls) == 2
 
@@ -86,14 +86,16 @@ def beat(worker: str, *crawls: CrawlActivity, outputs: tuple[OutputActivity, ...
     )
 
 
-def test_a_paused_crawl_is_only_waited_with_unless_something_of_it_is_in_hand() -> None:
+def test_workers_of_a_paused_crawl_are_busy_only_with_pages_in_progress() -> None:
     waiting = beat("waiting", CrawlActivity("shop", "", 0, 9, 0.0))
     fetching = beat("fetching", CrawlActivity("shop", "", 1, 9, 0.0))
     parsing = beat("parsing", CrawlActivity("shop", "", 0, 9, 0.0, parsing=2))
     elsewhere = beat("elsewhere", CrawlActivity("other", "", 5, 9, 1.0))
     writing = beat("writing", outputs=(OutputActivity("shop", "shop.jsonl", "writing"),))
-    standing_by = beat("standing by", outputs=(OutputActivity("shop", "shop.jsonl", "standing by"),))
-    fleet = [waiting, fetching, parsing, elsewhere, writing, standing_by]
+    standby = beat(
+        "standby", outputs=(OutputActivity("shop", "shop.jsonl", "standing by"),)
+    )  # vocabulary: ok
+    fleet = [waiting, fetching, parsing, elsewhere, writing, standby]
 
     assert busy_workers("shop", fleet, paused=False) == ["waiting", "fetching", "parsing", "writing"]
     assert busy_workers("shop", fleet, paused=True) == ["fetching", "parsing", "writing"]

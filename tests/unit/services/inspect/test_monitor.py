@@ -16,7 +16,7 @@ class Frontier:
     async def status(self) -> StoreStatus:
         self.looks += 1
         counts = {**dict.fromkeys(STATES, 0), "done": 10 * self.looks}
-        return StoreStatus("shoal-data", "somebody", [CrawlStatus("shop", 100, counts, {}, {})])
+        return StoreStatus("shoal-data", "process 7", [CrawlStatus("shop", 100, counts, {}, {})])
 
     async def queues(self, most: int | None = None) -> list[HostQueue]:
         self.queues_times += 1
@@ -25,9 +25,9 @@ class Frontier:
 
 async def test_speed_is_told_from_the_second_look_on_and_hosts_are_not_asked_for_each_time() -> None:
     frontier = Frontier()
-    overseer = StoreMonitor(frontier, frontier.status)
+    monitor = StoreMonitor(frontier, frontier.status)
 
-    first, second = await overseer.look(), await overseer.look()
+    first, second = await monitor.look(), await monitor.look()
 
     assert first.rate is None
     assert second.rate is not None

@@ -1,4 +1,4 @@
-"""Workers are seen while they give signs of life."""
+"""Workers are listed while they send heartbeats."""
 
 import msgspec
 
@@ -21,7 +21,7 @@ ANNA = Heartbeat(
 BERT = msgspec.structs.replace(ANNA, worker="bert-2", host="bert")
 
 
-async def test_everybody_who_beats_is_listed_with_what_they_do(store: RedisClient) -> None:
+async def test_workers_with_a_heartbeat_are_listed_with_their_activity(store: RedisClient) -> None:
     workers = Workers(store)
     await workers.beat(BERT)
     await workers.beat(ANNA)
@@ -29,7 +29,7 @@ async def test_everybody_who_beats_is_listed_with_what_they_do(store: RedisClien
     assert await workers.all() == [ANNA, BERT]
 
 
-async def test_a_worker_that_falls_silent_is_struck_off(store: RedisClient) -> None:
+async def test_a_worker_without_a_heartbeat_is_removed(store: RedisClient) -> None:
     workers = Workers(store)
     await workers.beat(ANNA)
     key = f"{store.fleet_tag}:worker:anna-1"
@@ -41,7 +41,7 @@ async def test_a_worker_that_falls_silent_is_struck_off(store: RedisClient) -> N
     assert await store.do(store.fleet_tag, "SCARD", key_names.workers(store.fleet_tag)) == 0
 
 
-async def test_a_worker_that_leaves_is_gone_at_once(store: RedisClient) -> None:
+async def test_a_worker_that_leaves_is_removed_at_once(store: RedisClient) -> None:
     workers = Workers(store)
     await workers.beat(ANNA)
     await workers.beat(BERT)
