@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from shoal.engine.plan import CrawlPlan, SeedList, Stop
@@ -55,10 +55,21 @@ async def run_crawl(
     async with open_store(plan.settings.store, create=True) as store:
         if store.capabilities.shared:
             return CrawlResult(await _run_shared(plan, store, stop, opened, watch))
-        if not store.capabilities.durable and not plan.outputs:
+        if store.capabilities.durable:
+            summary = await crawl(plan, store, stop=stop, opened=opened, watch=watch)
+            return CrawlResult(summary, await _explain(store, summary))
+        if not plan.outputs:
             raise Misconfigured(f"store: {store.address} keeps no items: name an output with --out")
-        summary = await crawl(plan, store, stop=stop, opened=opened, watch=watch)
+        summary = await crawl(plan, store, stop=stop, opened=_without_paths(opened), watch=watch)
+        summary = replace(summary, archive="", rejects="", durable=False)
         return CrawlResult(summary, await _explain(store, summary))
+
+
+def _without_paths(opened: Callable[[Opening], None] | None) -> Callable[[Opening], None] | None:
+    """Report the address of a temporary store as its archive: its folder is deleted at the end."""
+    if opened is None:
+        return None
+    return lambda opening: opened(replace(opening, archive=opening.store))
 
 
 async def _run_shared(

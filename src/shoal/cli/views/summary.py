@@ -73,11 +73,14 @@ def summary_lines(summary: Summary, *, resume: str) -> Iterator[str]:
         yield f"  {'hooks':<10} on_error failed {plural(now.hook_faults, 'time')}; see the log"
     for output in summary.outputs:
         yield f"  {'items':<10} {_place(output)}"
-    yield f"  {'archive':<10} {summary.archive}"
+    if summary.archive:
+        yield f"  {'archive':<10} {summary.archive}"
     yield f"Next: {_next(summary, resume=resume)}"
 
 
 def _next(summary: Summary, *, resume: str) -> str:
+    if not summary.durable:
+        return f"name a folder with --store to keep the crawl: {summary.store} is deleted"
     store = f"--store {shlex.quote(summary.store)}"
     match summary.ending:
         case Ending.INTERRUPTED:
