@@ -30,7 +30,7 @@ from tests.model import MemoryFrontier
 from tests.model.state import Host
 
 from shoal.frontier.contract import Frontier
-from shoal.frontier.redis.repair.crawls import repair_crawls
+from shoal.frontier.redis.repair import repair_crawls
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.results import Added, Committed, Unparsed
 from shoal.frontier.rules import HostRecord
@@ -393,16 +393,16 @@ class ShortMemoryScripts(Scripts):
 
     def fragment(self, name: str) -> str:
         text = super().fragment(name)
-        for usual, short in SHORT_TIMES if name == "forgetting" else ():
+        for usual, short in SHORT_TIMES if name == "idle_hosts" else ():
             assert usual in text
             text = text.replace(usual, short)
         return text
 
 
 SHORT_TIMES = (
-    ("FORGET_AFTER = 600", "FORGET_AFTER = 21"),
-    ("REMEMBER = 90000", "REMEMBER = 40"),
-    ("SWEEP_EVERY, SWEPT_AT_ONCE = 1,", "SWEEP_EVERY, SWEPT_AT_ONCE = 0,"),
+    ("IDLE_AFTER_S = 600", "IDLE_AFTER_S = 21"),
+    ("KEEP_STATE_S = 90000", "KEEP_STATE_S = 40"),
+    ("SWEEP_EVERY_S, HOSTS_PER_SWEEP = 1,", "SWEEP_EVERY_S, HOSTS_PER_SWEEP = 0,"),
 )
 SHORT_MEMORY = ShortMemoryScripts(clock=MANUAL_CLOCK)
 
@@ -555,4 +555,8 @@ TestSentinel = SentinelSides.TestCase
 TestSentinel.settings = examples(10)
 TestCluster = ClusterSides.TestCase
 TestCluster.settings = examples(10)
+for one in (TestSentinel, TestCluster):
+    pytest.mark.needs_cluster(one)
+for one in (TestValkey, TestRedis):
+    pytest.mark.needs_redis(one)
 pytestmark = pytest.mark.slow

@@ -20,7 +20,7 @@ from tests.contract.test_frontier_interrupted_scripts import (
 )
 
 from shoal.frontier.redis import RedisFrontier, keys
-from shoal.frontier.redis.repair.crawls import repair_crawls
+from shoal.frontier.redis.repair import repair_crawls
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Done, Gone, Outcome, Retry, Settlement
 from shoal.model.pace import Pace
@@ -168,7 +168,7 @@ async def test_workers_wait_while_a_shard_is_recounted() -> None:
         await bench.frontier.crawls.open("c", pace=UNLIMITED)
         tag, scripts = bench.store.tag(0), SCRIPTS
         assert await bench.store.run(scripts.freeze, tag, ["another", 10]) == 1
-        with pytest.raises(Misconfigured, match="somebody else"):
+        with pytest.raises(Misconfigured, match="another process"):
             await repair_crawls(bench.frontier, ["c"])
 
         adding = asyncio.create_task(bench.frontier.add("c", [link("1")]))

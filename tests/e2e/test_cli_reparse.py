@@ -128,7 +128,7 @@ def test_pages_are_filtered(shop: Archived) -> None:
         ("--out x.jsonl", "add --commit"),
         ("--commit", "--commit needs --out PATH"),
         ("--commit --out items.jsonl", "the crawl itself writes there"),
-        ("--commit --out x.docx", "the ending chooses the format"),
+        ("--commit --out x.docx", "the suffix chooses the format"),
         ("--commit --out .", "there is a folder already"),
         ("--crawl other", "no crawl named 'other'; --crawl chooses one of: shop"),
         ("--match (", "not a regular expression"),

@@ -144,7 +144,7 @@ async def test_an_output_that_cannot_be_written_ends_whoever_would_have_ended_wi
     for command in (crawl, ("worker", "--until-done", "--quiet")):
         ran = shoal(*command, cwd=folder, env=env)
         assert ran.code == 1, ran.err
-        assert "there is something already that this crawl has not written" in ran.err.splitlines()[-1]
+        assert "it already exists and was not written by this crawl" in ran.err.splitlines()[-1]
     assert out.read_text() == "somebody else's\n"
 
     out.unlink()

@@ -87,7 +87,7 @@ def test_a_worker_that_is_killed_is_started_again(shop: str, tmp_path: Path) -> 
 
     assert victim.pid not in {process.pid for process in again}
     assert ran.code == 0, ran.err
-    assert re.search(r"shoal: worker [12] was killed by SIGKILL; starting another one in \S+ s", ran.err)
+    assert re.search(r"shoal: worker [12] was killed by SIGKILL; restarting it in \S+ s", ran.err)
     assert len({record["url"] for record in records(tmp_path / "items.jsonl")}) == PAGES
     assert len(records(tmp_path / "items.jsonl")) == PAGES
 
@@ -98,7 +98,7 @@ def test_a_fleet_whose_items_cannot_be_written_is_not_finished(shop: str, tmp_pa
     ran = shoal(*FLEET, shop, *QUICK, "--quiet", cwd=tmp_path, env=HASTY)
 
     assert ran.code == 1
-    assert "pages are in no output: shoal-data/logs/worker-" in ran.complaint
+    assert "pages are in no output: see shoal-data/logs/worker-" in ran.complaint
 
 
 def _family(pid: int, *, workers: int) -> list[psutil.Process]:

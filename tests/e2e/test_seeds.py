@@ -166,7 +166,7 @@ async def test_submit_waits_for_a_full_store_while_workers_can_free_memory(
     full = Full(server, tmp_path)
     await full.fill()
     process = full.submit()
-    assert "is full (maxmemory): waiting, no worker is there: shoal worker makes room" in full.said
+    assert "is full (maxmemory): waiting, no worker is running: start shoal worker to free space" in full.said
     assert process.poll() is None
     await full.make_room()
 
@@ -199,7 +199,7 @@ async def test_submit_fails_at_once_if_no_worker_can_free_memory(server: RedisSe
     process.communicate(timeout=TIMEOUT)
 
     assert process.returncode == 4
-    assert "is full (maxmemory), and no crawl has work left whose end would make room" in full.said
+    assert "is full (maxmemory), and no crawl has work left that would free space" in full.said
 
 
 def test_a_crawl_on_one_machine_takes_a_list_too(shop: str, tmp_path: Path) -> None:

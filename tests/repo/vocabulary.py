@@ -38,7 +38,8 @@ RETIRED = {
 FIRST_WORDS = {"Give", "Gives", "Say", "Says", "Tell", "Tells", "Let", "Spell", "Hear"}
 TEXT = {".md", ".lua", ".sql", ".toml", ".txt", ".sh", ".yaml", ".yml"}
 
-_PATTERN = re.compile("|".join(f"(?P<r{n}>{words})" for n, words in enumerate(RETIRED)), re.IGNORECASE)
+_WORDS = "|".join(f"(?P<r{n}>{words})" for n, words in enumerate(RETIRED))
+_PATTERN = re.compile(f"(?<![a-z])(?:{_WORDS})", re.IGNORECASE)
 _ADVICE = list(RETIRED.values())
 
 

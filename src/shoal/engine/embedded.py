@@ -17,7 +17,7 @@ from typing import Protocol
 import msgspec
 
 from shoal.archive.names import file_name
-from shoal.archive.registry import place_segments
+from shoal.archive.registry import choose_location
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.crawl import Crawl
 from shoal.engine.crawl_options import frontier_options, with_spider_options
@@ -149,7 +149,7 @@ class Embedded:
                     plan.fresh,
                 ),
                 rejects_file=rejects,
-                segments=place_segments(owned.archive / file_name(name), settings.archive.location, name),
+                segments=choose_location(owned.archive / file_name(name), settings.archive.location, name),
                 archived=await frontier.reader.checkpoint(archive_key(name)),
                 quota=EmbeddedPageQuota(frontier.reader, name, limit) if limit else None,
                 unparsed=frontier.parsing(name),

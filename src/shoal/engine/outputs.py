@@ -35,7 +35,7 @@ class Durable(NamedTuple):
 
 class Archive(Protocol):
     def flush(self) -> None: ...
-    async def flush_aside(self) -> None: ...
+    async def flush_async(self) -> None: ...
     def checkpoint(self) -> bytes: ...
 
 
@@ -129,7 +129,7 @@ class StreamedOutputs:
         began = time.monotonic()
         while True:
             try:
-                await self._archive.flush_aside()
+                await self._archive.flush_async()
                 self._rejects.flush()
                 return Durable()
             except Unavailable as error:

@@ -50,13 +50,13 @@ class Pages:
         """
         while True:
             try:
-                return await self._reader.read_aside(ref)
+                return await self._reader.read_async(ref)
             except PageMissing:
                 # Logged once per segment: most likely it is the archive of a worker on another machine.
                 if ref.segment not in self._missing:
                     self._missing.add(ref.segment)
                     log.warning(
-                        "archive.missing", extra={"segment": ref.segment, "place": self._reader.place}
+                        "archive.missing", extra={"segment": ref.segment, "place": self._reader.location}
                     )
                 raise
             except Unavailable as error:

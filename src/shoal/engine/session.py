@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from shoal.archive.contract import Segments
 from shoal.archive.reader import ArchiveReader
 from shoal.archive.retention import expire
-from shoal.archive.segments import Segments
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.crawl_options import parse_processes, write_rules
 from shoal.engine.fetchers import open_fetchers
@@ -38,7 +38,7 @@ from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
 from shoal.sinks import MultiSink
-from shoal.sinks.names import shown
+from shoal.sinks.names import public_name
 from shoal.spider.source import SpiderDescription, SpiderSource
 
 
@@ -144,7 +144,7 @@ async def open_session(strategy: Strategy, parser: ParsePool | None = None) -> A
                     locations=Locations(
                         crawl.store,
                         str(crawl.segments.path),
-                        tuple(map(shown, crawl.outputs)),
+                        tuple(map(public_name, crawl.outputs)),
                         crawl.rejects_file,
                     ),
                     frontier=crawl.frontier,

@@ -30,12 +30,11 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.chunks import open_chunks
 from shoal.frontier.redis.scripts import SCRIPTS
 from shoal.frontier.redis.spill import Spilling
-from shoal.model.errors import Misconfigured
 from shoal.model.scope import Scope
 from shoal.parse.pool import ParsePool
 from shoal.services.backpressure import Backpressure, BackpressuredFrontier
-from shoal.sinks.names import STDOUT, is_database, shown
-from shoal.sinks.registry import check
+from shoal.sinks.fleet.checkpointed import check_fleet_output
+from shoal.sinks.names import public_name
 from shoal.spider.source import SpiderDescription, SpiderFile, SpiderSource
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import Fleet
@@ -51,6 +50,24 @@ class Submitted:
     known: int  # seeds that were not
     outputs: tuple[str, ...]  # without secrets
     version: str  # of the spider's code
+
+
+async def submit_plan(
+    plan: CrawlPlan,
+    stop: Stop,
+    *,
+    full: Callable[[str], None],
+    during: AbstractContextManager[object],
+) -> Submitted:
+    """Submit a crawl to the store of its settings, and return once the store has it on disk.
+
+    `during` is entered after the store has answered and left when the last start URL was submitted.
+    """
+    async with open_store(plan.settings.store, create=True) as store:
+        with during:
+            submitted = await submit(store.fleet, plan, stop, full=full)
+        await store.fleet.client.sync()
+        return submitted
 
 
 async def submit(
@@ -82,24 +99,6 @@ async def submit_known(
     return await _Submission(fleet, plan, spider, Backpressure(fleet, stop, full)).make(stop)
 
 
-async def submit_plan(
-    plan: CrawlPlan,
-    stop: Stop,
-    *,
-    full: Callable[[str], None],
-    during: AbstractContextManager[object],
-) -> Submitted:
-    """Submit a crawl to the store of its settings, and return once the store has it on disk.
-
-    `during` is entered after the store has answered and left when the last start URL was submitted.
-    """
-    async with open_store(plan.settings.store, create=True) as store:
-        with during:
-            submitted = await submit(store.fleet, plan, stop, full=full)
-        await store.fleet.client.sync()
-        return submitted
-
-
 class _Submission:
     """One crawl that is being submitted."""
 
@@ -117,7 +116,7 @@ class _Submission:
         self._jar = CookieJar()
         self._jar.put(start_cookies(self._settings.crawl, self._seeds), time.time())
         outputs = plan.outputs or (f"{LOCAL_FOLDER}/items/{file_name(self._name)}.jsonl",)
-        self._outputs = tuple(map(_output, outputs))
+        self._outputs = tuple(map(check_fleet_output, outputs))
         self._crawls = fleet.crawls
         # The tail of a long list is spilled to the place that workers use.
         spilling = Spilling(fleet.client, SCRIPTS, open_chunks(self._settings.archive.location))
@@ -143,7 +142,7 @@ class _Submission:
             self._changed,
             new,
             known,
-            tuple(map(shown, self._outputs)),
+            tuple(map(public_name, self._outputs)),
             self._spider.version,
         )
 
@@ -192,14 +191,6 @@ def _portable(plan: CrawlPlan) -> SpiderSource:
 
 def _text(plan: CrawlPlan) -> bytes:
     return Path(plan.source.path).read_bytes() if isinstance(plan.source, SpiderFile) else b""
-
-
-def _output(output: str) -> str:
-    """Return an output as workers in any folder can open it: a file by its absolute path."""
-    if output == STDOUT:
-        raise Misconfigured("output -: a fleet has no standard output; name a file or a database")
-    check(output)
-    return output if is_database(output) else str(Path(output).absolute())
 
 
 def submitted_json(submitted: Submitted) -> dict[str, object]:

@@ -7,7 +7,7 @@ import os
 from shoal.model.errors import Misconfigured
 from shoal.sinks.fleet.progress import unfinished
 from shoal.sinks.fleet.writer import OutputWriter, WriterOutput
-from shoal.sinks.names import shown
+from shoal.sinks.names import public_name
 from shoal.stores.contract.crawl_record import CrawlRecord, settings_of
 from shoal.stores.contract.fleet import Fleet
 from shoal.stores.contract.heartbeat import OutputActivity
@@ -35,10 +35,11 @@ class OutputTasks:
     def activity(self, crawl: str) -> list[OutputActivity]:
         """Return what this worker does with each of them."""
         refused = [
-            OutputActivity(crawl, shown(output), "refused", why) for output, why in self._refusals.items()
+            OutputActivity(crawl, public_name(output), "refused", why)
+            for output, why in self._refusals.items()
         ]
         return refused + [
-            OutputActivity(crawl, shown(output), writer.post.value, writer.why, writer.items)
+            OutputActivity(crawl, public_name(output), writer.state.value, writer.why, writer.items)
             for output, writer in self._writers.items()
         ]
 
@@ -52,7 +53,9 @@ class OutputTasks:
         number = await self._fleet.frontier.reader.number(record.name)
         self._stop, self._revision, self._refusals = asyncio.Event(), record.revision, {}
         self._tasks = [
-            group.create_task(self._write(record, number, output, self._stop), name=f"output.{shown(output)}")
+            group.create_task(
+                self._write(record, number, output, self._stop), name=f"output.{public_name(output)}"
+            )
             for output in record.outputs
         ]
 
@@ -64,20 +67,18 @@ class OutputTasks:
         self._tasks = []
 
     async def _write(self, record: CrawlRecord, number: int, output: str, stop: asyncio.Event) -> None:
-        writer = OutputWriter(
-            self._fleet.client,
-            WriterOutput(
-                number,
-                output,
-                record.outputs,
-                fsync=settings_of(record).crawl.fsync,
-                overwrite=record.overwrite,
-            ),
-            holder=self._worker,
-            node=os.uname().nodename,
+        described = WriterOutput(
+            number,
+            output,
+            record.outputs,
+            fsync=settings_of(record).crawl.fsync,
+            overwrite=record.overwrite,
         )
-        self._writers[output] = writer
         try:
+            writer = OutputWriter(
+                self._fleet.client, described, holder=self._worker, node=os.uname().nodename
+            )
+            self._writers[output] = writer
             await writer.run(stop)
         except Misconfigured as error:  # another machine may have what this one lacks
             self._refusals[output] = str(error)

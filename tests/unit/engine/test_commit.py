@@ -74,7 +74,7 @@ class Witness:
             raise OSError("disk full")
         self.calls.append("archive")
 
-    async def flush_aside(self) -> None:
+    async def flush_async(self) -> None:
         self.flush()
 
     def checkpoint(self) -> bytes:
@@ -100,7 +100,7 @@ class SinkWitness:
 class AbsentArchive(Witness):
     times: int = 0  # that it does not answer
 
-    async def flush_aside(self) -> None:
+    async def flush_async(self) -> None:
         if self.times:
             self.times -= 1
             raise Unavailable("archive: no response")

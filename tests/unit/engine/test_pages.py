@@ -33,7 +33,7 @@ async def test_reading_is_retried_until_the_archive_is_available(monkeypatch: py
     answers = [Unavailable("away"), Unavailable("still away"), "the page"]
 
     class Reader:
-        async def read_aside(self, ref: PageRef) -> object:
+        async def read_async(self, ref: PageRef) -> object:
             answer = answers.pop(0)
             if isinstance(answer, Exception):
                 raise answer
@@ -47,9 +47,9 @@ async def test_reading_is_retried_until_the_archive_is_available(monkeypatch: py
 
 async def test_a_missing_segment_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     class Reader:
-        place = "/elsewhere"
+        location = "/elsewhere"
 
-        async def read_aside(self, ref: PageRef) -> object:
+        async def read_async(self, ref: PageRef) -> object:
             raise PageMissing("there is no such segment")
 
     reader: Any = Reader()

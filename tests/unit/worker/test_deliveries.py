@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from shoal.bus import Delivery, Lag
+from shoal.bus import BusBacklog, Delivery
 from shoal.model.outcome import Acknowledgement, Done
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.request import Request
@@ -54,8 +54,8 @@ class FakeBus:
     async def relay(self) -> None:
         pass
 
-    async def lag(self) -> Lag:
-        return Lag(len(self.waiting), 0)
+    async def backlog(self) -> BusBacklog:
+        return BusBacklog(len(self.waiting), 0)
 
 
 @pytest.fixture

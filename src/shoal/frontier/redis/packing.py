@@ -1,4 +1,8 @@
-"""Arguments of scripts, packed as the header of each Lua file describes."""
+"""Arguments of scripts, packed as the header of each Lua file describes.
+
+Outcomes are applied by `settle.lua` and `acknowledge.lua`. The same rules are in `frontier/sqlite/settle.py`
+and in `tests/model/settle.py`; the table of transitions is in `frontier/__init__.py`.
+"""
 
 import itertools
 import operator

@@ -48,8 +48,8 @@ def _of_crawl(fleet: "FleetStatus", crawl: "CrawlStatus") -> Iterator[Bottleneck
     if fleet.workers:
         for pool, waiting in crawl.unserved_pools.items():
             text = (
-                f"{plural(waiting, 'request')} of {crawl.name} {'waits' if waiting == 1 else 'wait'} in the"
-                f" pool {pool}, which no running worker serves: shoal worker --pools {pool}"
+                f"{crawl.name} has {plural(waiting, 'request')} in the pool {pool}, which no running worker"
+                f" serves: shoal worker --pools {pool}"
             )
             yield Bottleneck("pool", crawl.name, text)
     for worker in fleet.workers:

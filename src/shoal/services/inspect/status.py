@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from shoal.frontier.results import HostQueue
 from shoal.model.crawl_totals import ClosedPattern
 from shoal.model.failure import FailureClass
-from shoal.sinks.names import shown
+from shoal.sinks.names import public_name
 from shoal.stores.contract.heartbeat import Heartbeat, served_pools, unserved_pools
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
@@ -116,7 +116,9 @@ async def _read_fleet(
     store: Store, crawls: Sequence[CrawlStatus], workers: Sequence[Heartbeat]
 ) -> FleetStatus:
     stages = {crawl.name: await _stages(store, crawl) for crawl in crawls}
-    outputs = {record.name: tuple(map(shown, record.outputs)) for record in await store.crawls.records()}
+    outputs = {
+        record.name: tuple(map(public_name, record.outputs)) for record in await store.crawls.records()
+    }
     return FleetStatus(workers, stages, outputs)
 
 

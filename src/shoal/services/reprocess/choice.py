@@ -1,7 +1,7 @@
 """Which crawl a command reprocesses, and where its result must not go."""
 
 from shoal.model.errors import Misconfigured
-from shoal.sinks.names import name_of
+from shoal.sinks.names import canonical_name
 from shoal.stores.contract.pages import CrawlPages, PageFilter
 from shoal.stores.contract.store import Store
 
@@ -22,5 +22,5 @@ async def choose_crawl(store: Store, crawl: str, *, spider: str = "") -> str:
 
 async def refuse_own_output(pages: CrawlPages, out: str) -> None:
     """Raise `Misconfigured` if the crawl itself writes to `out`."""
-    if name_of(out) in await pages.outputs():
-        raise Misconfigured(f"output {name_of(out)}: the crawl itself writes there; name another one")
+    if canonical_name(out) in await pages.outputs():
+        raise Misconfigured(f"output {canonical_name(out)}: the crawl itself writes there; name another one")

@@ -20,7 +20,7 @@ from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
 from shoal.services.reprocess.atomic_output import replacing, replacing_items
 from shoal.services.reprocess.choice import choose_crawl, refuse_own_output
-from shoal.sinks.files import translated
+from shoal.sinks.files import translate_errors
 from shoal.stores.contract.pages import CrawlPages, ItemLines, PageEntry, PageFilter, read_lines
 from shoal.stores.open import open_store
 
@@ -102,13 +102,13 @@ async def _export_pages(pages: CrawlPages, plan: ExportPlan, report: Exported) -
         ("isPartOf", report.crawl),
     ]
     head = warcinfo_record(RecordIds(), Path(plan.out).name, at=time.time(), fields=fields)
-    with replacing(plan.out) as draft, translated(plan.out), draft.open("wb") as file:
+    with replacing(plan.out) as draft, translate_errors(plan.out), draft.open("wb") as file:
         file.write(pack(head))
         report.pages = 0
         chosen = _chosen(pages, plan.selection, report, None, reads=True)
         async with aclosing(chosen):
             async for entry in chosen:
-                file.write(pages.archive.packed(entry.page.ref))
+                file.write(pages.archive.raw_records(entry.page.ref))
                 report.pages += 1
     report.unreadable += pages.unreadable
 

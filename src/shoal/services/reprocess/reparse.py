@@ -209,7 +209,7 @@ async def _read_pages(
             if not is_parsed(entry.page):
                 continue
             try:
-                stored = await pages.archive.read_aside(entry.page.ref)
+                stored = await pages.archive.read_async(entry.page.ref)
                 request = stored.request
             except PageUnreadable:
                 report.unreadable += 1

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import msgspec
 
+from shoal.archive.contract import Segments
 from shoal.archive.errors import PageExpired, PageUnreadable
 from shoal.archive.names import SegmentName, file_name
 from shoal.archive.reader import ArchiveReader
-from shoal.archive.registry import segments_in
-from shoal.archive.segments import Segments
+from shoal.archive.registry import open_crawl_folder
 from shoal.fetch.http.decode import decode_archived
 from shoal.frontier.sqlite import SqliteReader
 from shoal.model import crawl_totals as sums
@@ -38,7 +38,7 @@ class FolderPages:
 
     def __init__(self, reader: SqliteReader, folder: StoreFolder, crawl: str) -> None:
         self.crawl = crawl
-        self._segments = segments_in(folder.archive / file_name(crawl))
+        self._segments = open_crawl_folder(folder.archive / file_name(crawl))
         self.archive = ArchiveReader(self._segments, decode_archived)
         self._reader = reader
         self._folder = folder

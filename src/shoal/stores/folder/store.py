@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.archive.names import file_name
-from shoal.archive.registry import place_in
+from shoal.archive.registry import folder_location
 from shoal.frontier.results import HostView
 from shoal.frontier.sqlite import SqliteFrontier, SqliteReader
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, Rejected
-from shoal.sinks.names import shown
+from shoal.sinks.names import public_name
 from shoal.sinks.recount import outputs, recount
 from shoal.stores.contract.changes import DirectChanges, StoreChanges
 from shoal.stores.contract.checkpoints import archive_key, rejects_key, sinks_key
@@ -155,8 +155,8 @@ class FolderCrawls:
             counts.accepted,
             counts.open,
             counts.dead,
-            tuple(map(shown, written)),
-            place_in(self._folder.archive / file_name(crawl)),
+            tuple(map(public_name, written)),
+            folder_location(self._folder.archive / file_name(crawl)),
         )
 
     async def delete(self, crawl: str) -> None:

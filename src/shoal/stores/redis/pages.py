@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from shoal.archive.contract import Segments
 from shoal.archive.errors import PageDamaged
 from shoal.archive.read_ahead import ReadAhead
 from shoal.archive.reader import ArchiveReader, Damage
-from shoal.archive.records import ArchivedResponse, WarcRecord, parse_answer
+from shoal.archive.records import ArchivedResponse, WarcRecord, parse_response
 from shoal.archive.registry import open_segments
-from shoal.archive.request_metadata import read_asked
-from shoal.archive.segments import Segments
+from shoal.archive.request_metadata import parse_metadata
 from shoal.fetch.http.decode import decode_archived
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured
@@ -32,7 +32,7 @@ from shoal.model.settings import Settings
 from shoal.model.url import fingerprint_of
 from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.progress import ever_written, output_progress
-from shoal.sinks.names import name_of
+from shoal.sinks.names import canonical_name
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord, settings_of
 from shoal.stores.contract.pages import JSON_LINES, ItemLines, PageCheck, PageEntry, PageFilter
 
@@ -105,7 +105,7 @@ class RedisPages:
 
     async def outputs(self) -> Collection[str]:
         written = await ever_written(self._client, await self._reader.number(self.crawl))
-        return {name_of(output) for output in (*self._record.outputs, *written)}
+        return {canonical_name(output) for output in (*self._record.outputs, *written)}
 
     async def pages(
         self, selection: PageFilter, items: Path | None = None
@@ -128,7 +128,7 @@ class RedisPages:
         for output in self._record.outputs:
             progress = await output_progress(self._client, number, output, node=os.uname().nodename)
             if not output.endswith(JSON_LINES):
-                why.append(f"{name_of(output)} is not JSONL")
+                why.append(f"{canonical_name(output)} is not JSONL")
             elif progress.held is None or progress.problem:
                 why.append(progress.problem or f"{output}: {progress.why}")
             elif progress.waiting or progress.held != items:
@@ -196,7 +196,7 @@ def _entries(archive: ArchiveReader) -> Iterator[tuple[int, PageRecord] | Damage
         ref, record = found
         try:
             if record.kind in ("response", "revisit"):
-                answered = ref, parse_answer(record)
+                answered = ref, parse_response(record)
             elif record.kind == "request" and answered is not None:
                 (at, answer), answered = answered, None
                 yield _fingerprint(answer, record), PageRecord(at, answer.status, answer.fetched_at)
@@ -205,5 +205,5 @@ def _entries(archive: ArchiveReader) -> Iterator[tuple[int, PageRecord] | Damage
 
 
 def _fingerprint(answer: ArchivedResponse, request: WarcRecord) -> int:
-    method = read_asked(answer.url, answer.asked).method
+    method = parse_metadata(answer.url, answer.request_metadata).method
     return fingerprint_of(method, answer.url, request.block.partition(b"\r\n\r\n")[2])

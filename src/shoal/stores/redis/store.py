@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import partial
 
 from shoal.archive.names import file_name
-from shoal.archive.registry import place_below
+from shoal.archive.registry import crawl_location
 from shoal.frontier.redis import RedisFrontier
-from shoal.frontier.redis.repair.crawls import repair_crawls
+from shoal.frontier.redis.repair import repair_crawls
 from shoal.frontier.results import Audit, Counts, HostView
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, Unavailable
@@ -22,7 +22,7 @@ from shoal.model.spider_versions import Reparse
 from shoal.redis_client import RedisClient
 from shoal.sinks.fleet import progress as sink_progress
 from shoal.sinks.fleet.writer import item_streams
-from shoal.sinks.names import shown
+from shoal.sinks.names import public_name
 from shoal.stores.contract.changes import DirectChanges, StoreChanges
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import Fleet
@@ -122,7 +122,7 @@ class RedisOutputs:
     async def progress(self, crawl: str) -> Mapping[str, OutputProgress]:
         record = await self._crawls.get(crawl)
         number = await self._reader.number(crawl)
-        current = {shown(output): output for output in (() if record is None else record.outputs)}
+        current = {public_name(output): output for output in (() if record is None else record.outputs)}
         found = {name: await self._progress(number, output) for name, output in current.items()}
         for name in await sink_progress.ever_written(self._client, number):
             if name not in current:  # an output that the crawl no longer has: no more items will come
@@ -173,7 +173,7 @@ class RedisCrawls:
         record = await self.record(crawl)
         if record is None:
             require_crawl(crawl, await self.names())
-        written = [] if record is None else list(map(shown, record.outputs))
+        written = [] if record is None else list(map(public_name, record.outputs))
         counts, unwritten = Counts(), 0
         with suppress(Misconfigured):  # only its record is there
             counts = await self._reader.counts(crawl)
@@ -185,7 +185,7 @@ class RedisCrawls:
             counts.accepted,
             counts.open,
             counts.dead,
-            tuple(dict.fromkeys(map(shown, written))),
+            tuple(dict.fromkeys(map(public_name, written))),
             _archive(crawl, record),
             scattered=record is not None and not record.archive_location,
             unwritten=unwritten,
@@ -237,4 +237,4 @@ def _archive(crawl: str, record: CrawlRecord | None) -> str:
     if record is None:
         return ""
     location = record.archive_location
-    return place_below(location, crawl) if location else f"{LOCAL_FOLDER}/archive/{file_name(crawl)}"
+    return crawl_location(location, crawl) if location else f"{LOCAL_FOLDER}/archive/{file_name(crawl)}"

@@ -94,8 +94,8 @@ local function count(crawl, counter, by)
   changes[counter] = (changes[counter] or 0) + by
 end
 
--- Count requests that wait for their turn or for a retry, by pool. Almost all are of the pool http, whose number
--- follows from the others: it is not counted, so that it costs nothing.
+-- Count the requests that wait for their turn or for a retry, by pool. Almost all are in the pool http. Its number
+-- follows from the others, so it is not counted and costs nothing.
 local function count_pool(crawl, pool, by)
   if pool ~= 'http' then count(crawl, 'pool.' .. pool, by) end
 end

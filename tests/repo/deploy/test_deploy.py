@@ -13,8 +13,8 @@ from zipfile import ZipFile
 
 import pytest
 import yaml
+from tests.repo.deploy.tools import kustomized
 from tests.servers.process import ServerProcess, free_port, program, until
-from tests.unit.deploy.tools import kustomized
 
 from shoal import __version__
 from shoal.model.settings import CrawlSettings

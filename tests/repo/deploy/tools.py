@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from tests.corpora.packages import CACHE, KUSTOMIZE, files, missing
+from tests.corpora.packages import CACHE, KUSTOMIZE, files
+from tests.needs import missing
 
 _KUSTOMIZE_SHA256 = "cb0449d245f0a48b654c61b7c57f40281c6ce3b9e52e2dae4bf9bca9d0dfb437"
 

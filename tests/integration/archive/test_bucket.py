@@ -6,7 +6,8 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from tests.servers.s3 import BUCKET, SECRET, S3Server, s3_server
+from tests.servers.s3 import BUCKET, SECRET, S3Server
+from tests.servers.shared import shared_s3
 from tests.unit.archive.pages import DAY, NOON, append, decode, text
 
 from shoal.archive import (
@@ -19,15 +20,16 @@ from shoal.archive import (
     expire,
 )
 from shoal.archive.bucket import SegmentBucket
+from shoal.archive.contract import Segments
 from shoal.archive.names import SegmentName
-from shoal.archive.registry import open_segments, place_segments, segments_in
-from shoal.archive.segments import SegmentFolder, Segments
+from shoal.archive.registry import choose_location, open_crawl_folder, open_segments
+from shoal.archive.segments import SegmentFolder
 from shoal.model.errors import Misconfigured, Unavailable
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as running:
+def server() -> Iterator[S3Server]:
+    with shared_s3() as running:
         yield running
 
 
@@ -54,7 +56,7 @@ def names(segments: Segments) -> list[str]:
     return [str(segment) for segment in segments.segments()]
 
 
-def test_pages_of_one_writer_are_read_by_reference_somewhere_else(bucket: Segments) -> None:
+def test_another_machine_reads_pages_by_reference(bucket: Segments) -> None:
     writer = opened(bucket)
     refs = [append(writer, text(n)) for n in range(20)]
     assert names(bucket) == []
@@ -67,12 +69,12 @@ def test_pages_of_one_writer_are_read_by_reference_somewhere_else(bucket: Segmen
     assert names(bucket) == ["books-20251115-00001.warc.gz", "books-20251115-00002.warc.gz"]
 
 
-def test_every_segment_is_a_whole_file_of_its_own(bucket: Segments) -> None:
+def test_every_flush_makes_a_complete_segment(bucket: Segments) -> None:
     writer = opened(bucket)
     for n in range(3):
         append(writer, text(n))
         writer.flush()
-        writer.flush()  # nothing new: no object
+        writer.flush()  # without pages: no object
 
     pages = list(reader_of(bucket).pages())
     assert [page.body for page in pages if isinstance(page, StoredPage)] == [text(n) for n in range(3)]
@@ -80,7 +82,7 @@ def test_every_segment_is_a_whole_file_of_its_own(bucket: Segments) -> None:
     assert kinds == ["warcinfo", "response", "request"] * 3
 
 
-def test_a_buffer_that_overflows_becomes_objects_when_it_is_flushed(bucket: Segments) -> None:
+def test_a_full_buffer_becomes_objects_at_the_next_flush(bucket: Segments) -> None:
     writer = opened(bucket, buffer_bytes=10_000)
     refs = [append(writer, text(n)) for n in range(20)]
     assert names(bucket) == []
@@ -93,7 +95,7 @@ def test_a_buffer_that_overflows_becomes_objects_when_it_is_flushed(bucket: Segm
 async def test_pages_can_be_appended_while_others_are_being_written(bucket: Segments) -> None:
     writer = opened(bucket)
     first = append(writer, text(1))
-    flushing = asyncio.create_task(writer.flush_aside())
+    flushing = asyncio.create_task(writer.flush_async())
     await asyncio.sleep(0)
     second = append(writer, text(2))
     await flushing
@@ -101,19 +103,19 @@ async def test_pages_can_be_appended_while_others_are_being_written(bucket: Segm
     assert reader_of(bucket).read(first).body == text(1)
     with pytest.raises(PageMissing):
         reader_of(bucket).read(second)
-    await writer.flush_aside()
-    assert (await reader_of(bucket).read_aside(second)).body == text(2)
+    await writer.flush_async()
+    assert (await reader_of(bucket).read_async(second)).body == text(2)
 
 
 async def test_a_folder_is_written_and_read_at_once(tmp_path: Path) -> None:
     writer = opened(SegmentFolder(tmp_path))
     ref = append(writer, text(1))
-    await writer.flush_aside()
+    await writer.flush_async()
 
-    assert (await reader_of(SegmentFolder(tmp_path)).read_aside(ref)).body == text(1)
+    assert (await reader_of(SegmentFolder(tmp_path)).read_async(ref)).body == text(1)
 
 
-def test_a_store_that_was_away_gets_everything_afterwards(
+def test_pages_are_written_after_an_outage_of_the_store(
     bucket: Segments, server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
@@ -121,16 +123,16 @@ def test_a_store_that_was_away_gets_everything_afterwards(
     away = SegmentBucket(str(bucket.path))
     writer = opened(bucket)
     ref = append(writer, text(1))
-    monkeypatch.setattr(writer, "_folder", away)
+    monkeypatch.setattr(writer, "_segments", away)
     with pytest.raises(Unavailable, match=f"archive: s3://{BUCKET}"):
         writer.flush()
-    monkeypatch.setattr(writer, "_folder", bucket)
+    monkeypatch.setattr(writer, "_segments", bucket)
     writer.flush()
 
     assert reader_of(bucket).read(ref).body == text(1)
 
 
-def test_workers_do_not_write_over_one_anothers_segments(bucket: Segments) -> None:
+def test_workers_do_not_overwrite_segments_of_others(bucket: Segments) -> None:
     writers = [opened(bucket, writer=f"w{n}") for n in range(2)]
     refs = [append(writer, text(n)) for n, writer in enumerate(writers)]
     for writer in writers:
@@ -146,7 +148,7 @@ def test_workers_do_not_write_over_one_anothers_segments(bucket: Segments) -> No
     ]
 
 
-def test_what_the_store_of_the_crawl_never_heard_of_is_removed(bucket: Segments) -> None:
+def test_segments_after_the_checkpoint_are_deleted(bucket: Segments) -> None:
     writer = opened(bucket)
     known = append(writer, text(1))
     writer.flush()
@@ -159,7 +161,7 @@ def test_what_the_store_of_the_crawl_never_heard_of_is_removed(bucket: Segments)
     assert again.checkpoint() == checkpoint
 
 
-def test_segments_expire_on_an_object_store_too(bucket: Segments) -> None:
+def test_segments_expire_on_an_object_store(bucket: Segments) -> None:
     writer = opened(bucket)
     old, new = append(writer, b"old"), append(writer, b"new", at=NOON + 4 * DAY)
     writer.close()
@@ -168,10 +170,10 @@ def test_segments_expire_on_an_object_store_too(bucket: Segments) -> None:
     with pytest.raises(PageExpired):
         reader_of(bucket).read(old)
     assert reader_of(bucket).read(new).body == b"new"
-    bucket.remove(SegmentName.parse(old.segment))  # gone already
+    bucket.remove(SegmentName.parse(old.segment))  # does nothing: it is already deleted
 
 
-def test_a_read_beyond_the_end_gives_what_is_there(bucket: Segments) -> None:
+def test_a_read_beyond_the_end_returns_fewer_bytes(bucket: Segments) -> None:
     segment = SegmentName.parse("books-20251115-00001.warc.gz")
     assert bucket.read(segment, 0, 10) is None
     assert bucket.size(segment) is None
@@ -184,23 +186,23 @@ def test_a_read_beyond_the_end_gives_what_is_there(bucket: Segments) -> None:
 
 
 @pytest.mark.usefixtures("environment")
-def test_a_store_that_is_away_is_not_taken_for_the_end_of_a_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outage_is_not_taken_for_the_end_of_a_segment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setattr("shoal.archive.bucket.RETRIES", 0)
     away = SegmentBucket(f"s3://{BUCKET}/x")
 
-    # Its number is also that of the answer to a read beyond the end.
+    # The number is also the status of a read beyond the end.
     with pytest.raises(Unavailable):
         away.read(SegmentName.parse("books-20251115-00416.warc.gz"), 0, 10)
 
 
 @pytest.mark.usefixtures("environment")
-def test_what_a_person_has_to_change_is_said_without_secrets() -> None:
+def test_configuration_errors_contain_no_secrets() -> None:
     segment = SegmentName.parse("books-20251115-00001.warc.gz")
     with pytest.raises(Misconfigured, match="there is no such bucket") as caught:
         open_segments("s3://nowhere/x", "books").write(segment, 0, b"1", sync=True)
     assert SECRET not in str(caught.value)
-    with pytest.raises(Misconfigured, match="nothing here speaks 'ftp'; known: s3, gs, az"):
+    with pytest.raises(Misconfigured, match="no archive for the scheme 'ftp'; known: s3, gs, az"):
         open_segments("ftp://user:secret@host/x", "books")
 
 
@@ -209,31 +211,31 @@ def test_a_location_without_a_scheme_is_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("environment")
-def test_a_crawls_folder_says_where_its_pages_are(tmp_path: Path) -> None:
+def test_the_folder_of_a_crawl_contains_the_location_of_its_pages(tmp_path: Path) -> None:
     folder, location = tmp_path / "books", f"s3://{BUCKET}/placed"
-    writer = opened(place_segments(folder, location, "books"))
+    writer = opened(choose_location(folder, location, "books"))
     ref = append(writer, text(1))
     writer.close()
 
-    assert reader_of(segments_in(folder)).read(ref).body == text(1)
-    assert place_segments(folder, "", "books").path == f"{location}/books"
-    assert place_segments(folder, location, "books").path == f"{location}/books"
+    assert reader_of(open_crawl_folder(folder)).read(ref).body == text(1)
+    assert choose_location(folder, "", "books").path == f"{location}/books"
+    assert choose_location(folder, location, "books").path == f"{location}/books"
     with pytest.raises(Misconfigured, match=f"are in {location}/books"):
-        place_segments(folder, f"s3://{BUCKET}/elsewhere", "books")
+        choose_location(folder, f"s3://{BUCKET}/elsewhere", "books")
 
 
 def test_pages_can_go_to_another_folder(tmp_path: Path) -> None:
-    place_segments(tmp_path / "crawl", str(tmp_path / "large disk"), "books")
+    choose_location(tmp_path / "crawl", str(tmp_path / "large disk"), "books")
 
-    assert segments_in(tmp_path / "crawl").path == tmp_path / "large disk" / "books"
+    assert open_crawl_folder(tmp_path / "crawl").path == tmp_path / "large disk" / "books"
 
 
 @pytest.mark.usefixtures("environment")
-def test_an_archive_cannot_be_in_two_places(tmp_path: Path) -> None:
-    writer = opened(place_segments(tmp_path, "", "books"))
+def test_an_archive_has_one_location(tmp_path: Path) -> None:
+    writer = opened(choose_location(tmp_path, "", "books"))
     append(writer, text(1))
     writer.close()
 
-    assert segments_in(tmp_path).path == tmp_path
+    assert open_crawl_folder(tmp_path).path == tmp_path
     with pytest.raises(Misconfigured, match="give the crawl another store"):
-        place_segments(tmp_path, f"s3://{BUCKET}/placed", "books")
+        choose_location(tmp_path, f"s3://{BUCKET}/placed", "books")

@@ -12,8 +12,9 @@ from tests.servers.postgres import PASSWORD, Postgres, ask, postgres
 
 from shoal.model.errors import Misconfigured, Rejected, Unavailable
 from shoal.model.page import Item
-from shoal.sinks.names import name_of
-from shoal.sinks.postgres.rows import LARGEST, ItemRow, Unfit, row_key, row_of
+from shoal.sinks.contract import LastFlush
+from shoal.sinks.names import canonical_name
+from shoal.sinks.postgres.rows import MAX_ITEM_BYTES, ItemRow, UnfitItem, row_key, row_of
 from shoal.sinks.postgres.sink import PostgresSink
 from shoal.sinks.recount import recount
 
@@ -34,8 +35,8 @@ def item(number: int, **fields: object) -> Item:
     return Item(f"key-{number}", json.dumps({"n": number, **fields}).encode())
 
 
-def opened(dsn: str, *, patience: float = 5.0) -> PostgresSink:
-    sink = PostgresSink(dsn, patience=patience)
+def opened(dsn: str, *, retry_s: float = 5.0) -> PostgresSink:
+    sink = PostgresSink(dsn, retry_s=retry_s)
     sink.restore(None)
     sink.flush()
     return sink
@@ -70,7 +71,7 @@ def test_an_item_with_the_key_of_an_earlier_one_replaces_it(dsn: str) -> None:
     assert [tuple(row) for row in rows] == [("key-1", "newest"), ("key-2", None)]
 
 
-def test_a_row_that_cannot_be_stored_does_not_hold_up_the_others(
+def test_a_row_that_cannot_be_stored_does_not_block_the_others(
     dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = {
@@ -93,7 +94,7 @@ def test_a_row_that_cannot_be_stored_does_not_hold_up_the_others(
     assert [record.message for record in caplog.records] == ["item.rejected"] * 3
 
 
-def test_rejections_that_the_store_never_heard_of_are_taken_back(dsn: str) -> None:
+def test_rejections_that_were_not_committed_are_undone(dsn: str) -> None:
     sink = opened(dsn)
     committed = sink.flush()
     sink.write([Item("key-1", b"\xff")])
@@ -107,7 +108,7 @@ def test_rejections_that_the_store_never_heard_of_are_taken_back(dsn: str) -> No
     assert rejected(dsn) == {}
 
 
-def test_a_constraint_of_the_users_own_is_a_reason_to_reject(dsn: str) -> None:
+def test_a_row_that_violates_a_constraint_of_the_user_is_rejected(dsn: str) -> None:
     sink = opened(dsn)
     asked(dsn, f"ALTER TABLE {table_of(dsn)} ADD CONSTRAINT small CHECK ((item->>'n')::int < 2)")
     sink.write([item(number) for number in range(4)])
@@ -118,7 +119,7 @@ def test_a_constraint_of_the_users_own_is_a_reason_to_reject(dsn: str) -> None:
     assert list(rejected(dsn)) == ["key-2", "key-3"]
 
 
-def test_keys_longer_than_an_index_takes_stay_different(dsn: str) -> None:
+def test_keys_too_long_for_an_index_stay_different(dsn: str) -> None:
     long = "k" * 10_000
     sink = opened(dsn)
     sink.write([Item(long + "a", b'{"n": 1}'), Item(long + "b", b'{"n": 2}'), Item("nul\0", b'{"n": 3}')])
@@ -128,26 +129,26 @@ def test_keys_longer_than_an_index_takes_stay_different(dsn: str) -> None:
     assert numbers(dsn) == [1, 2, 3]
 
 
-def test_an_item_too_large_for_jsonb_is_told_apart_before_it_is_sent() -> None:
-    assert isinstance(row_of(Item("k", bytes(LARGEST + 1))), Unfit)
-    assert row_of(Item("k", b"12345"), largest=5) == ItemRow("k", "12345")
-    assert isinstance(row_of(Item("k", b"123456"), largest=5), Unfit)
+def test_an_item_too_large_for_jsonb_is_rejected_before_it_is_sent() -> None:
+    assert isinstance(row_of(Item("k", bytes(MAX_ITEM_BYTES + 1))), UnfitItem)
+    assert row_of(Item("k", b"12345"), max_bytes=5) == ItemRow("k", "12345")
+    assert isinstance(row_of(Item("k", b"123456"), max_bytes=5), UnfitItem)
 
 
-def test_nul_is_spelled_wherever_it_stands() -> None:
+def test_nul_is_escaped_everywhere() -> None:
     row = row_of(Item("k", rb'{"a\u0000": ["\u0000", {"b": "c\u0000d"}], "e": "\\u0000"}'))
 
     assert isinstance(row, ItemRow)
     assert json.loads(row.json) == {"a\\0": ["\\0", {"b": "c\\0d"}], "e": "\\u0000"}
 
 
-def test_short_keys_are_left_alone() -> None:
+def test_short_keys_are_unchanged() -> None:
     assert row_key("über/1") == "über/1"
     assert row_key("a\0") != row_key("a\\0")
 
 
-def test_a_server_that_crashes_and_comes_back_costs_nothing_but_time(server: Postgres, dsn: str) -> None:
-    sink = opened(dsn, patience=60.0)
+def test_the_sink_survives_a_crash_and_restart_of_the_server(server: Postgres, dsn: str) -> None:
+    sink = opened(dsn, retry_s=60.0)
     sink.write([item(1)])
     sink.flush()
     server.stop("immediate")
@@ -162,7 +163,7 @@ def test_a_server_that_crashes_and_comes_back_costs_nothing_but_time(server: Pos
 
 
 def test_a_flush_that_fails_can_be_repeated_with_more(server: Postgres, dsn: str) -> None:
-    sink = opened(dsn, patience=0.0)
+    sink = opened(dsn, retry_s=0.0)
     server.stop("immediate")
     sink.write([item(1)])
     with pytest.raises(Unavailable):
@@ -175,7 +176,7 @@ def test_a_flush_that_fails_can_be_repeated_with_more(server: Postgres, dsn: str
     assert numbers(dsn) == [1, 2]
 
 
-def test_a_flush_whose_answer_was_lost_is_not_put_again(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flush_whose_answer_was_lost_is_not_repeated(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = opened(dsn)
     honest, calls = sink._put, []
 
@@ -198,7 +199,7 @@ def test_a_flush_whose_answer_was_lost_is_not_put_again(dsn: str, monkeypatch: p
     assert numbers(dsn) == [1, 2]
 
 
-def test_two_writers_of_one_table_cannot_both_go_on(dsn: str) -> None:
+def test_two_writers_of_one_table_cannot_both_continue(dsn: str) -> None:
     first = opened(dsn)
     committed = first.flush()
     second = PostgresSink(dsn)
@@ -219,13 +220,13 @@ def test_two_writers_of_one_table_cannot_both_go_on(dsn: str) -> None:
     [("read committed", "key-1"), ("repeatable read", "key-2")],
     ids=["deadlock", "serialization failure"],
 )
-def test_a_transaction_that_the_server_gives_up_is_made_again(dsn: str, isolation: str, then: str) -> None:
-    sink = opened(f"{dsn}&default_transaction_isolation={isolation.replace(' ', '%20')}", patience=60.0)
+def test_a_transaction_that_the_server_aborts_is_repeated(dsn: str, isolation: str, then: str) -> None:
+    sink = opened(f"{dsn}&default_transaction_isolation={isolation.replace(' ', '%20')}", retry_s=60.0)
     sink.write([item(1), item(2)])
     sink.flush()
 
     async def stand_in_the_way() -> None:
-        """Change a row that the sink wants to change, then one that it has changed, or none but that."""
+        """Change a row that the sink is about to change, then perhaps one that it has already changed."""
         connection = await asyncpg.connect(dsn.partition("?")[0])
         try:
             async with connection.transaction():
@@ -240,7 +241,7 @@ def test_a_transaction_that_the_server_gives_up_is_made_again(dsn: str, isolatio
                     await connection.execute("SELECT pg_stat_clear_snapshot()")
                 await connection.execute(change, then)
         except asyncpg.DeadlockDetectedError:
-            pass  # one of the two is chosen
+            pass  # the server aborts one of the two
         finally:
             await connection.close()
         await flushing
@@ -253,9 +254,9 @@ def test_a_transaction_that_the_server_gives_up_is_made_again(dsn: str, isolatio
     assert [row[0] for row in rows] == ["new", "new"]
 
 
-def test_a_note_is_kept_with_the_items_and_nothing_else(dsn: str) -> None:
+def test_a_position_is_stored_with_the_items_and_nothing_else(dsn: str) -> None:
     sink = PostgresSink(dsn)
-    assert sink.kept() is None
+    assert sink.last_flush() is None
     sink.restore(None)
     sink.flush(b"start")
     sink.write([item(1)])
@@ -263,11 +264,10 @@ def test_a_note_is_kept_with_the_items_and_nothing_else(dsn: str) -> None:
     sink.close()
 
     again = PostgresSink(dsn)
-    kept = again.kept()
-    assert kept is not None
-    checkpoint, note = kept
-    assert note == b"one"
-    again.restore(checkpoint)
+    last = again.last_flush()
+    assert last is not None
+    assert last.position == b"one"
+    again.restore(last.checkpoint)
     again.write([item(2)])
     again.flush(b"two")
     again.close()
@@ -276,7 +276,7 @@ def test_a_note_is_kept_with_the_items_and_nothing_else(dsn: str) -> None:
     assert asked(dsn, "SELECT 1 FROM _shoal_undo WHERE output = $1", table_of(dsn)) == []
 
 
-def test_rows_are_counted_as_far_as_a_checkpoint_reaches(dsn: str) -> None:
+def test_rows_are_counted_up_to_a_checkpoint(dsn: str) -> None:
     sink = opened(dsn)
     sink.write([item(1), item(2), item(2), Item("bad", b"\xff")])
     committed = sink.flush()
@@ -295,10 +295,10 @@ def test_rows_are_counted_as_far_as_a_checkpoint_reaches(dsn: str) -> None:
 
 
 def test_a_database_that_does_not_answer_is_not_counted() -> None:
-    assert recount("postgresql://nobody@127.0.0.1:9/none", msgspec.msgpack.encode([b"", 0])) is None
+    assert recount("postgresql://user@127.0.0.1:9/none", msgspec.msgpack.encode([b"", 0])) is None
 
 
-def test_a_table_that_somebody_else_made_is_never_overwritten(dsn: str) -> None:
+def test_a_table_that_shoal_did_not_create_is_never_overwritten(dsn: str) -> None:
     asked(dsn, f"CREATE TABLE {table_of(dsn)} (dear int)")
 
     with pytest.raises(Misconfigured, match="not written"):
@@ -307,7 +307,7 @@ def test_a_table_that_somebody_else_made_is_never_overwritten(dsn: str) -> None:
     assert asked(dsn, f"SELECT dear FROM {table_of(dsn)}") == []
 
 
-def test_tables_are_named_with_care(server: Postgres) -> None:
+def test_table_names_are_quoted(server: Postgres) -> None:
     asked(server.dsn, "CREATE SCHEMA crawls")
     odd = """crawls.it"em{s}; drop"""
     sink = opened(f"{server.dsn}?table={odd.replace(' ', '%20').replace(';', '%3B')}")
@@ -321,14 +321,14 @@ def test_tables_are_named_with_care(server: Postgres) -> None:
             PostgresSink(f"{server.dsn}?table={table}")
 
 
-def test_nobody_gets_to_see_a_password(server: Postgres, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_message_shows_a_password(server: Postgres, caplog: pytest.LogCaptureFixture) -> None:
     place = f"127.0.0.1:{server.port}/postgres"
     wrong = f"postgres://asked:hunter2@{place}?table=t"
     with caplog.at_level(logging.DEBUG), pytest.raises(Misconfigured, match="password") as caught:
         PostgresSink(wrong).restore(None)
 
-    assert name_of(wrong) == f"postgresql://asked@{place}?table=t"
-    assert name_of(f"{wrong}&sslmode=disable&password=hunter2") == name_of(wrong)
+    assert canonical_name(wrong) == f"postgresql://asked@{place}?table=t"
+    assert canonical_name(f"{wrong}&sslmode=disable&password=hunter2") == canonical_name(wrong)
     assert "hunter2" not in f"{caught.value} {caplog.text}"
 
 
@@ -345,30 +345,30 @@ def test_a_password_can_come_from_the_environment(
     assert numbers(dsn) == [1]
 
 
-def test_an_address_that_nobody_answers_is_unavailable() -> None:
+def test_an_address_that_does_not_answer_is_unavailable() -> None:
     with pytest.raises(Unavailable):
-        PostgresSink("postgresql://nobody@127.0.0.1:9/none", patience=0.2).restore(None)
+        PostgresSink("postgresql://user@127.0.0.1:9/none", retry_s=0.2).restore(None)
 
 
 @pytest.mark.parametrize("overwrite", [False, True], ids=["kept", "fresh"])
-def test_a_writer_that_was_stopped_as_it_opened_a_table_takes_nothing_back(dsn: str, overwrite: bool) -> None:
-    first, late = (PostgresSink(dsn, overwrite=overwrite, patience=0.0) for _ in range(2))
-    assert first.kept() is late.kept() is None
+def test_a_writer_that_was_suspended_while_opening_a_table_undoes_nothing(dsn: str, overwrite: bool) -> None:
+    first, late = (PostgresSink(dsn, overwrite=overwrite, retry_s=0.0) for _ in range(2))
+    assert first.last_flush() is late.last_flush() is None
     first.restore(None)
     first.write([item(1)])
     begun = first.flush(b"up to 1")
 
     with pytest.raises(Unavailable, match="another worker has written to it meanwhile"):
         late.restore(None)
-    assert late.kept() == (begun, b"up to 1")
+    assert late.last_flush() == LastFlush(begun, b"up to 1")
     first.write([item(2)])
     first.flush(b"up to 2")
 
     with pytest.raises(Unavailable, match="another worker has written to it meanwhile"):
         late.restore(begun)
-    kept = late.kept()
-    assert kept is not None
-    late.restore(kept[0])
+    last = late.last_flush()
+    assert last is not None
+    late.restore(last.checkpoint)
     late.write([item(3)])
     late.flush(b"up to 3")
     first.write([item(4)])

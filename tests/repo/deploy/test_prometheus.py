@@ -51,7 +51,7 @@ async def test_every_query_finds_metrics_and_labels_that_workers_tell(tmp_path: 
 
 
 def worker() -> Endpoint:
-    """Answer like a worker that goes on working."""
+    """Answer like a worker that is still working."""
     pages = itertools.count(1)
 
     def figures() -> WorkerStats:

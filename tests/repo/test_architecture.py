@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src" / "shoal"
 
 STATIONS = {"frontier", "fetch", "archive", "parse", "sinks", "bus"}
-SHARED = {"model", "spider", "redis_client", "sqlite_database", "child_process"}
+SHARED = {"model", "spider", "redis_client", "sqlite_database", "child_process", "backends"}
 ALLOWED: dict[str, set[str]] = {
     "model": set(),
     "spider": {"model"},
@@ -24,6 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "testing": SHARED | STATIONS,
     "dashboard": {"model", "spider", "services"},
 }
+MAX_MODULES = 22  # of one folder, its __init__ included
 PACKAGES = sorted(path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__")
 
 
@@ -89,6 +90,11 @@ def test_no_two_folders_need_each_other() -> None:
     }
     # Raises an error that names the cycle.
     assert set(TopologicalSorter(graph).static_order()) == set(graph)
+
+
+def test_no_folder_has_more_modules_than_a_reader_can_survey() -> None:
+    sizes = {str(folder.relative_to(SOURCE)): len(list(folder.glob("*.py"))) for folder in folders()}
+    assert {name: size for name, size in sizes.items() if size > MAX_MODULES} == {}
 
 
 def test_no_package_is_a_drawer_for_odds_and_ends() -> None:

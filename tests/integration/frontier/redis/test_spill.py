@@ -1,4 +1,4 @@
-"""Spilling: the tail of a lane leaves the server and comes back, once and in order, whoever dies when."""
+"""Spilling: the tail of a lane leaves the server and returns, once and in order, even if workers die."""
 
 import asyncio
 import random
@@ -25,12 +25,12 @@ HIGH, CHUNK, LOW = 60, 25, 20
 
 
 def new_links(tag: str) -> str:
-    """Name the list of those that are of the usual priority."""
+    """Return the key of the new links with the default priority."""
     return keys.fresh(tag, *LANE, 5)
 
 
 class SmallScripts(Scripts):
-    """As they are, but a chunk is wanted back once less than 20 requests are better than it."""
+    """The scripts, but a chunk is requested once fewer than 20 requests are better than it."""
 
     def fragment(self, name: str) -> str:
         text = super().fragment(name)
@@ -44,7 +44,7 @@ SCRIPTS = SmallScripts()
 
 
 class Worker:
-    """A client of its own, that spills a lane as soon as it has more than 60 requests."""
+    """A separate client that spills a lane as soon as it has more than 60 requests."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Worker:
         await self.frontier.add("c", [link(path, host=HOST, priority=priority) for path in paths])
 
     async def take(self, limit: int) -> list[str]:
-        """Lease and settle; say what."""
+        """Lease and settle; return the paths."""
         grant = await self.frontier.lease(holder="w", limit=limit, ttl=60.0)
         await self.frontier.settle([Settlement(lease, Gone(404)) for lease in grant.leases])
         return [path_of(lease) for lease in grant.leases]
@@ -81,12 +81,12 @@ class Worker:
         return sum(await self.store.pipeline(self.tag, [("ZCARD", keys.returned(self.tag, *LANE)), *lists]))
 
     async def tail(self) -> list[bytes]:
-        """The last requests that are of the usual priority and not spilled."""
+        """Return the last requests of the default priority that are not spilled."""
         found: list[bytes] = await self.store.do(self.tag, "LRANGE", new_links(self.tag), -CHUNK, -1)
         return found
 
     async def registered(self) -> list[str]:
-        """The chunks of the lane, best first."""
+        """Return the chunks of the lane, best first."""
         found = await self.store.do(self.tag, "ZRANGE", keys.chunks(self.tag, *LANE), 0, -1)
         return [id.decode() for id in found]
 
@@ -177,7 +177,7 @@ async def test_a_worker_that_dies_between_writing_a_chunk_and_spilling_costs_not
 
     worker = Worker(store, FolderChunks(tmp_path / "chunks"))
     await worker.frontier.crawls.open("c")
-    await worker.add(["last"])  # and this time the tail is spilled
+    await worker.add(["last"])  # now the tail is spilled
     [*ids] = await worker.registered()
     assert len(chunk_files(tmp_path)) == len(ids) + 1
     assert await worker.spilling.collect() == 0  # it is too young: its writer may be about to register it
@@ -211,7 +211,7 @@ async def test_two_workers_that_spill_one_lane_at_once_lose_nothing(
     assert await worker.drain() == numbered(0, 180)
 
 
-async def test_a_call_that_is_repeated_says_the_same_and_changes_nothing(worker: Worker) -> None:
+async def test_a_repeated_call_returns_the_same_and_changes_nothing(worker: Worker) -> None:
     await worker.add(numbered(0, 60))
     tail = await worker.tail()
     arguments: list[ScriptArgument] = [*LANE, "25-ab", b"=", score_of(tail[0]), 5, *tail]
@@ -223,7 +223,7 @@ async def test_a_call_that_is_repeated_says_the_same_and_changes_nothing(worker:
     assert await worker.hot() == 60
 
 
-async def test_a_tail_that_was_leased_from_meanwhile_is_left_alone(worker: Worker) -> None:
+async def test_a_tail_that_has_been_leased_from_is_not_spilled(worker: Worker) -> None:
     await worker.add(numbered(0, 60))
     tail = await worker.tail()
     last = await worker.store.do(worker.tag, "RPOP", new_links(worker.tag))
@@ -235,7 +235,7 @@ async def test_a_tail_that_was_leased_from_meanwhile_is_left_alone(worker: Worke
     await worker.store.do(worker.tag, "RPUSH", new_links(worker.tag), last)
 
 
-async def test_a_lane_stays_wanted_until_its_chunk_is_back(store: RedisClient, tmp_path: Path) -> None:
+async def test_a_lane_requests_its_chunk_until_it_is_back(store: RedisClient, tmp_path: Path) -> None:
     class Broken(FolderChunks):
         async def get(self, name: str) -> bytes:
             raise OSError("the disk is gone")
@@ -249,7 +249,7 @@ async def test_a_lane_stays_wanted_until_its_chunk_is_back(store: RedisClient, t
     await worker.add(numbered(0, 100))
     taken = await broken.drain()
     assert taken == numbered(0, 50)
-    assert (await worker.frontier.reader.counts("c")).waiting == 50  # nobody takes the crawl for finished
+    assert (await worker.frontier.reader.counts("c")).waiting == 50  # so the crawl is not finished
     assert await store.do(worker.tag, "ZRANGE", f"{worker.tag}:rf", 0, -1) == [wanted_name()]
     assert await worker.spilling.refill(worker.tag, [wanted_name()]) == CHUNK
     assert await worker.drain() == numbered(50, 100)
@@ -289,9 +289,7 @@ async def test_while_a_place_for_chunks_fails_they_stay_in_the_server(
     assert (said.message, vars(said)["why"]) == ("frontier.spilled_in_store", "no space left")
 
 
-async def test_the_chunks_of_a_crawl_that_is_dropped_are_collected(
-    store: RedisClient, tmp_path: Path
-) -> None:
+async def test_the_chunks_of_a_deleted_crawl_are_collected(store: RedisClient, tmp_path: Path) -> None:
     worker = Worker(store, FolderChunks(tmp_path / "chunks"))
     await worker.frontier.crawls.open("c", pace=UNLIMITED)
     await worker.add(numbered(0, 200))

@@ -61,7 +61,7 @@ async def ask(store: RedisClient, script: Script, crawl: str, fps: Iterable[int]
 
 
 def spread(numbers: Iterable[int]) -> list[int]:
-    """Give fingerprints that are as different as those of links."""
+    """Return fingerprints that are spread like those of links."""
     return [number * 0x9E3779B97F4A7C15 % 2**63 for number in numbers]
 
 
@@ -71,7 +71,7 @@ async def meta(store: RedisClient, crawl: str, field: str) -> int:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(batches=st.lists(st.lists(fingerprints, max_size=60), max_size=6))
-async def test_it_tells_new_from_seen_as_a_set_does(store: RedisClient, batches: list[list[int]]) -> None:
+async def test_it_answers_like_a_set(store: RedisClient, batches: list[list[int]]) -> None:
     crawl, model = next(crawls), set[int]()
     for batch in batches:
         expected = [fp for number, fp in enumerate(batch) if fp not in model and fp not in batch[:number]]
@@ -83,7 +83,7 @@ async def test_it_tells_new_from_seen_as_a_set_does(store: RedisClient, batches:
         assert await meta(store, crawl, "size") == len(model)
 
 
-async def test_growing_from_nothing_it_stays_intsets_and_below_ten_bytes_each(store: RedisClient) -> None:
+async def test_growing_buckets_stay_intsets_below_ten_bytes_per_member(store: RedisClient) -> None:
     rng, tag = random.Random(7), store.tag(0)
     await ask(store, ADD, "another", [0])  # the script itself takes memory, once
     before = await used(store)
@@ -107,8 +107,8 @@ async def test_one_call_splits_a_bounded_number_of_buckets(store: RedisClient) -
     assert await ask(store, HAS, "c", spread(range(1102))) == spread(range(1100))
 
 
-async def test_a_split_that_is_cut_off_leaves_no_hole(store: RedisClient) -> None:
-    """Additions come before removals: whichever command of a split is the last, everything is still seen."""
+async def test_an_aborted_split_loses_nothing(store: RedisClient) -> None:
+    """Additions come before removals: after any command of a split, everything is still seen."""
     rng = random.Random(3)
     fps = [rng.getrandbits(63) for _ in range(100)]
     for last in range(1, 8):
@@ -124,7 +124,7 @@ async def test_a_split_that_is_cut_off_leaves_no_hole(store: RedisClient) -> Non
         assert await ask(store, ADD_SMALL, crawl, fps[:90]) == []
 
 
-async def test_a_crawl_is_dropped_in_slices_and_beside_others(store: RedisClient) -> None:
+async def test_a_crawl_is_deleted_in_batches_and_others_stay(store: RedisClient) -> None:
     await ask(store, ADD, "kept", [1, 2, 3])
     before = await store.do(store.tag(0), "DBSIZE")
     for begin in range(0, 100, 25):
@@ -135,7 +135,7 @@ async def test_a_crawl_is_dropped_in_slices_and_beside_others(store: RedisClient
     assert await ask(store, HAS, "kept", [1, 2, 3, 4]) == [1, 2, 3]
 
 
-async def test_a_filter_knows_everything_it_was_given_and_errs_as_often_as_it_says(
+async def test_a_filter_has_no_false_negatives_and_the_predicted_false_positives(
     store: RedisClient,
 ) -> None:
     tag, filter_ = store.tag(0), Bloom.for_links(20_000, 0.01)
@@ -156,13 +156,13 @@ async def test_a_filter_knows_everything_it_was_given_and_errs_as_often_as_it_sa
     assert await store.do(tag, "STRLEN", f"{tag}:sb:c") / 20_000 < 1.3
 
 
-def test_an_empty_filter_errs_never_and_an_overfull_one_often() -> None:
+def test_an_empty_filter_has_no_false_positives_and_an_overfull_one_many() -> None:
     filter_ = Bloom.for_links(1000, 0.001)
     assert filter_.false_positives(0) == 0.0
     assert filter_.false_positives(10_000) > 0.9
 
 
-async def test_counts_say_how_often_a_crawl_that_remembers_approximately_errs(store: RedisClient) -> None:
+async def test_counts_include_the_share_of_false_positives(store: RedisClient) -> None:
     frontier = RedisFrontier(store)
     await frontier.crawls.open("exact", pace=UNLIMITED)
     await frontier.crawls.open("small", pace=UNLIMITED, approximate=Approximate(links=400, rate=0.01))
