@@ -17,7 +17,7 @@ from shoal.services.inspect.status import status
 from shoal.services.submit import submit_plan
 from shoal.spider.source import PlainSpider
 from shoal.stores.contract.store import Store
-from shoal.stores.folder.directory import PRIVATE_SERVER, StoreFolder
+from shoal.stores.folder.directory import StoreFolder
 from shoal.stores.open import (
     MEMORY,
     check_address,
@@ -26,7 +26,6 @@ from shoal.stores.open import (
     public_address,
     store_exists,
 )
-from shoal.stores.redis.private_server import run_private_server
 
 
 @pytest.mark.parametrize(
@@ -71,30 +70,6 @@ def plan(address: str) -> CrawlPlan:
 
 async def names(store: Store) -> list[str]:
     return await store.crawls.names()
-
-
-@pytest.mark.parametrize("folder", ["short", "long" * 30])
-async def test_a_private_server_is_joined_while_it_runs_and_started_otherwise(
-    tmp_path: Path, folder: str
-) -> None:
-    path = str(tmp_path / folder)
-    async with open_shared_store(path) as shared:
-        assert shared.capabilities.shared
-        await shared.fleet.frontier.crawls.open("shop")
-        async with open_store(path) as store:
-            assert await names(store) == ["shop"]
-    for address in (path, f"{path}/{PRIVATE_SERVER}"):
-        async with open_store(address) as store:
-            assert (store.address, await names(store)) == (address, ["shop"])
-
-
-async def test_a_folder_with_an_embedded_crawl_does_not_start_its_private_server(tmp_path: Path) -> None:
-    async with run_private_server(tmp_path / PRIVATE_SERVER):
-        pass
-    async with open_store(str(tmp_path), create=True) as store, store.own():
-        pass
-    async with open_store(str(tmp_path)) as store:
-        assert not store.capabilities.shared
 
 
 def test_an_empty_folder_is_not_a_store(tmp_path: Path) -> None:
