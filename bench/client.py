@@ -24,12 +24,12 @@ import uvloop
 
 from bench.web_server import serving
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.fetcher import Fetcher
+from shoal.fetch.fetcher import HttpFetcher
 from shoal.fetch.gate import SendGate
 from shoal.fetch.headers import CrawlHeaders
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.decode import Decoder
-from shoal.fetch.http.dns import Resolver
+from shoal.fetch.http.dns import DnsResolver
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
 from shoal.fetch.robots import RobotsPolicy
@@ -93,7 +93,7 @@ def fetch(client: HttpClient, url: str) -> Work:
 def attempt(client: HttpClient, url: str) -> Work:
     redirects = RedirectRules(Guard(allow_private=True))
     robots = RobotsPolicy(client, redirects, token="bench")
-    fetcher = Fetcher(
+    fetcher = HttpFetcher(
         client, SendGate(), redirects, CrawlHeaders("bench", {}), robots=robots, jar=CookieJar()
     )
     host = urlsplit(url).netloc
@@ -127,7 +127,7 @@ async def measure(url: str, requests: int, concurrency: int) -> None:
     loop = asyncio.get_running_loop()
     where = urlsplit(url)
     message = f"GET {where.path} HTTP/1.1\r\nHost: {where.netloc}\r\n\r\n".encode()
-    async with Resolver() as resolver, HttpClient(resolver, Guard(allow_private=True)) as client:
+    async with DnsResolver() as resolver, HttpClient(resolver, Guard(allow_private=True)) as client:
         assert where.hostname
         assert where.port
         idle = [

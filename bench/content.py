@@ -22,14 +22,14 @@ from pathlib import Path
 from selectolax.lexbor import LexborHTMLParser
 
 from shoal.model.simhash import NearDuplicates, distance, simhash
-from shoal.spider.feeds.feed import feed
+from shoal.spider.feeds.feed import read_feed
 from shoal.spider.feeds.sitemap import Sitemap
 from shoal.spider.html.visible_text import visible_text
-from shoal.spider.metadata.article import article, markdown
-from shoal.spider.metadata.page_metadata import metadata
-from shoal.spider.text.charset_guess import guess
+from shoal.spider.metadata.article import extract_article, extract_markdown
+from shoal.spider.metadata.page_metadata import read_metadata
+from shoal.spider.text.charset_guess import guess_charset
 from shoal.spider.text.decoding import decode
-from shoal.spider.text.encodings import read
+from shoal.spider.text.encodings import decode_with
 
 PAGE_BYTES = 12_000
 URL = "https://books.example/1"
@@ -87,22 +87,22 @@ def costs() -> Iterator[tuple[str, float]]:
     yield "decode, encoding in the header", microseconds(lambda: decode(body, "text/html; charset=utf-8"))
     yield "decode, encoding in the page", microseconds(lambda: decode(body))
     yield "decode, UTF-8 that says nothing", microseconds(lambda: decode(unlabelled))
-    yield "metadata", microseconds(lambda: metadata(tree, URL))
+    yield "metadata", microseconds(lambda: read_metadata(tree, URL))
     yield "visible text", microseconds(lambda: visible_text(tree))
     yield f"simhash of {len(seen.split())} words", microseconds(lambda: simhash(seen))
     memory = NearDuplicates()
     rng = random.Random(2)
     yield "seen this close?", microseconds(lambda: memory.seen("books.example", rng.getrandbits(64)), 5_000)
     if find_spec("trafilatura"):
-        yield "article", microseconds(lambda: article(text, URL), 5)
-        yield "markdown", microseconds(lambda: markdown(text, URL), 5)
+        yield "article", microseconds(lambda: extract_article(text, URL), 5)
+        yield "markdown", microseconds(lambda: extract_markdown(text, URL), 5)
     yield "a URL of a sitemap", microseconds(lambda: list(Sitemap(SITEMAP)), 1) / ENTRIES
-    yield "an entry of a feed", microseconds(lambda: feed(FEED), 1) / ENTRIES
+    yield "an entry of a feed", microseconds(lambda: read_feed(FEED), 1) / ENTRIES
 
 
 def detectors() -> dict[str, Callable[[bytes], str]]:
     found: dict[str, Callable[[bytes], str]] = {
-        "shoal": lambda body: read(body, guess(body) or "windows-1252")[0]
+        "shoal": lambda body: decode_with(body, guess_charset(body) or "windows-1252")[0]
     }
     if find_spec("cchardet"):
         uchardet = import_module("cchardet")

@@ -29,7 +29,7 @@ from shoal.model.scope import Scope
 from shoal.model.url import canonical, fingerprint_of, resolver
 from shoal.spider.builtin_spiders import plain_spider
 from shoal.spider.html.link_resolver import LinkResolver
-from shoal.spider.html.links import hrefs_of, metas_of
+from shoal.spider.html.links import all_hrefs, read_meta_tags
 from shoal.spider.run import run
 from shoal.spider.spider import Spider
 
@@ -105,7 +105,7 @@ def finding(bodies: Sequence[bytes]) -> dict[str, Callable[[], object]]:
 
 
 def _hrefs(tree: LexborHTMLParser) -> list[str]:
-    return hrefs_of(tree, metas_of(tree), obey_nofollow=True)
+    return all_hrefs(tree, read_meta_tags(tree), obey_nofollow=True)
 
 
 def _parsed_and(find: Callable[[LexborHTMLParser], object], body: bytes) -> None:
@@ -128,7 +128,7 @@ def resolving(count: int) -> dict[str, Callable[[], object]]:
     scope = Scope(hosts=frozenset({"shop.example"}))
     return {
         "ada join_url, plain": on_each(hrefs["plain"], partial(ada_url.join_url, BASE)),
-        "join, plain and known": on_each(hrefs["plain"], LinkResolver().of(BASE, resolver(BASE))),
+        "join, plain and known": on_each(hrefs["plain"], LinkResolver().for_page(BASE, resolver(BASE))),
         **{f"join, {kind}": on_each(hrefs[kind], resolver(BASE)) for kind in LINKS},
         "canonical": on_each(urls, canonical),
         "fingerprint_of": on_each(urls, partial(fingerprint_of, "GET")),

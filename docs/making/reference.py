@@ -15,8 +15,8 @@ from typer.core import TyperGroup
 from shoal.cli.app import command
 from shoal.cli.input.settings_loader import flag_of
 from shoal.cli.process.exit_codes import MEANING
-from shoal.model.configure import KINDS, MEANINGS, VARIABLES
-from shoal.model.failure import CONSEQUENCE, POLICY, Action, Policy
+from shoal.model.configure import DESCRIPTIONS, TYPES, VARIABLES
+from shoal.model.failure import CONSEQUENCE, POLICY, Action, FailurePolicy
 from shoal.model.settings import HostSettings, Settings
 from shoal.redis_client.errors import (
     BY_TEXT,
@@ -121,7 +121,7 @@ def _page(origin: str, head: str, *rest: str) -> str:
 def settings() -> Iterator[str]:
     """Yield a table per section of `shoal.toml`."""
     whole = Settings()
-    alone = [key for key in KINDS if "." not in key]
+    alone = [key for key in TYPES if "." not in key]
     yield _settings_table(alone)
     for section in fields(whole):
         group = getattr(whole, section.name)
@@ -139,8 +139,8 @@ def _settings_table(keys: Iterable[str]) -> str:
         (
             (
                 f"`{key}`",
-                MEANINGS[key],
-                kind_of(KINDS[key]),
+                DESCRIPTIONS[key],
+                kind_of(TYPES[key]),
                 default_of(key),
                 f"`{known[key]}`" if key in known else "",
                 f"`{VARIABLES[key]}`" if key in VARIABLES else "",
@@ -157,7 +157,7 @@ def flags() -> dict[str, str]:
     options = {flag: one for one in crawl.commands["crawl"].params for flag in one.opts}
     return {
         key: " ".join((*options[flag].opts, *options[flag].secondary_opts))
-        for key in KINDS
+        for key in TYPES
         if (flag := flag_of(key)) in options and key.partition(".")[0] in ("store", "crawl")
     }
 
@@ -204,7 +204,7 @@ def failures() -> Iterator[str]:
         )
 
 
-def _retries(policy: Policy) -> str:
+def _retries(policy: FailurePolicy) -> str:
     match policy.action:
         case Action.RETRY:
             return "`retry.max_retries`" if policy.retries is None else f"{policy.retries}"

@@ -58,6 +58,7 @@ def fleet(kind: str) -> Callable[[Path], AbstractAsyncContextManager[FrontierBen
     return lambda _: redis_bench(kind, ManualClock())
 
 
+SEVERAL_SERVERS = ("sentinel", "cluster")
 FLEETS = ("valkey", "redis", "sentinel", "cluster")  # without an owner process
 BACKENDS: dict[str, Callable[[Path], AbstractAsyncContextManager[FrontierBench]]] = {
     "memory": memory,

@@ -4,23 +4,18 @@ All tests of a process share the servers; each test has a separate namespace. Th
 written before a script runs, and read instead of clock.lua: the shipped scripts have no way to set the time.
 """
 
-import asyncio
-import atexit
 import itertools
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from pathlib import Path
-from tempfile import mkdtemp
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
-from tests.servers.redis import RedisServer, cluster, redis_program, sentinels, valkey_program
+from tests.servers.shared import shared_redis
 
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.scripts import Scripts
 from shoal.model.outcome import Lease
 from shoal.redis_client import RedisClient, Script, ScriptArgument
-from shoal.redis_client.errors import CallFailed
 from shoal.testing.contracts.frontier import ManualClock
 
 MANUAL_CLOCK = """
@@ -29,9 +24,7 @@ local function read_clock()
 end
 """
 SCRIPTS = Scripts(clock=MANUAL_CLOCK)
-T = TypeVar("T")
 
-_servers: dict[str, "Servers"] = {}
 _namespaces = (f"test{number}" for number in itertools.count())
 
 
@@ -48,77 +41,6 @@ class ClockedStore(RedisClient):
             self.written[tag] = self.clock()
             await self.do(tag, "SET", f"{tag}:clock", repr(self.clock()))
         return await super().run(script, tag, args, replicated=replicated)
-
-
-class Servers:
-    """Servers of one kind that all tests of this process share."""
-
-    def __init__(self, dsn: str, masters: Callable[[], Awaitable[Sequence[RedisServer]]]) -> None:
-        self.dsn = dsn
-        self._masters = masters
-
-    async def ask(self, *command: str | int) -> None:
-        """Send a command to the master that has its key."""
-        for master in await self._masters():
-            with suppress(CallFailed):  # MOVED: another master has it
-                await master.ask(*command)
-
-    async def flush(self) -> None:
-        for master in await self._masters():
-            await master.ask("FLUSHALL")
-
-
-async def servers(kind: str) -> Servers:
-    if kind not in _servers:
-        # In a loop that is never closed: the servers must survive the end of a test.
-        _servers[kind] = await asyncio.to_thread(_forever.run_until_complete, STARTERS[kind]())
-    return _servers[kind]
-
-
-async def _one(program: Callable[[], str]) -> Servers:
-    started = RedisServer(program(), Path(mkdtemp(prefix="shoal-redis-")))
-    atexit.register(started.kill)
-    await started.begin()
-
-    async def masters() -> Sequence[RedisServer]:
-        return [started]
-
-    return Servers(started.dsn, masters)
-
-
-async def _sentinels() -> Servers:
-    found = await _entered(sentinels(Path(mkdtemp(prefix="shoal-sentinel-"))))
-
-    async def masters() -> Sequence[RedisServer]:
-        return [await found.master()]
-
-    for server in (*found.servers, *found.sentinels):
-        atexit.register(server.kill)
-    return Servers(found.dsn, masters)
-
-
-async def _cluster() -> Servers:
-    found = await _entered(cluster(Path(mkdtemp(prefix="shoal-cluster-"))))
-    for server in found.servers:
-        atexit.register(server.kill)
-    return Servers(found.dsn, found.masters)
-
-
-async def _entered(manager: AbstractAsyncContextManager[T]) -> T:
-    _managers.append(manager)
-    return await manager.__aenter__()
-
-
-_forever = asyncio.new_event_loop()
-_managers: list[
-    AbstractAsyncContextManager[Any]
-] = []  # referenced, because garbage collection would exit them
-STARTERS: dict[str, Callable[[], Coroutine[Any, Any, Servers]]] = {
-    "valkey": lambda: _one(valkey_program),
-    "redis": lambda: _one(redis_program),
-    "sentinel": _sentinels,
-    "cluster": _cluster,
-}
 
 
 class RedisBench:
@@ -141,7 +63,7 @@ class RedisBench:
 
     async def another(self) -> RedisFrontier:
         """Return the frontier of one more worker, with a separate connection."""
-        found = await servers(self._kind)
+        found = await shared_redis(self._kind)
         await found.ask("HSETNX", f"{{{self._namespace}}}:meta", "shards", self._shards)
         store = await self._stack.enter_async_context(
             ClockedStore.open(f"{found.dsn}?namespace={self._namespace}")
@@ -183,4 +105,4 @@ async def redis_bench(
         yield bench
     finally:
         await bench.close()
-        await (await servers(kind)).flush()
+        await (await shared_redis(kind)).flush()

@@ -19,13 +19,12 @@ from backports import zstd
 from tests.site.certificates import Authority, make_authority
 from tests.site.raw import OK, Peer, RawServer, answer, bare_closing_server, once, raw_server, replies
 
-from shoal.fetch.gate import HeldSlots
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import Answer
 from shoal.fetch.http.guard import Guard
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, MIB, FetchLimits
-from shoal.model.page import Response
+from shoal.model.page import NotSent, Response
 
 LIMITS = FetchLimits(
     connect=2.0, tls=2.0, first_byte=2.0, idle=2.0, total=10.0, slow_after=3.0, wire_bytes=1 * MIB
@@ -162,7 +161,7 @@ async def test_a_header_that_would_break_the_request_is_refused(
     async with raw_server(replies(OK)) as server:
         result = await client.fetch(server.url(), headers=(header,))
     assert isinstance(result, Failure)
-    assert result.kind is FailureClass.REFUSED
+    assert result.failure_class is FailureClass.REFUSED
     assert not server.requests
 
 
@@ -179,7 +178,7 @@ async def test_callers_cannot_change_the_framing_of_a_request(client: HttpClient
 async def test_a_url_that_is_not_canonical_is_refused(client: HttpClient, url: str) -> None:
     result = await client.fetch(url)
     assert isinstance(result, Failure)
-    assert result.kind is FailureClass.REFUSED
+    assert result.failure_class is FailureClass.REFUSED
 
 
 # -- network ------------------------------------------------------------------------------------------------
@@ -188,7 +187,7 @@ async def test_a_url_that_is_not_canonical_is_refused(client: HttpClient, url: s
 async def test_N01_nobody_listening_is_a_connect_failure(client: HttpClient) -> None:
     async with raw_server(replies(OK)) as server:
         pass
-    assert (await failure(client, server)).kind is FailureClass.CONNECT
+    assert (await failure(client, server)).failure_class is FailureClass.CONNECT
 
 
 async def test_N02_a_server_that_does_not_pick_up_times_out_in_connecting(client: HttpClient) -> None:
@@ -205,14 +204,14 @@ async def test_N02_a_server_that_does_not_pick_up_times_out_in_connecting(client
         for caller in callers:
             caller.close()
     assert isinstance(result, Failure)
-    assert result.kind is FailureClass.TIMEOUT
+    assert result.failure_class is FailureClass.TIMEOUT
     assert result.reason.startswith("connect")
 
 
 async def test_N03_a_server_that_never_answers_times_out_at_the_first_byte(client: HttpClient) -> None:
     async with raw_server(Peer.hang) as server:
         result = await failure(client, server, QUICK)
-    assert result.kind is FailureClass.TIMEOUT
+    assert result.failure_class is FailureClass.TIMEOUT
     assert result.reason.startswith("first byte")
 
 
@@ -221,7 +220,7 @@ async def test_N04_a_reset_at_once_is_a_connect_failure(client: HttpClient) -> N
         peer.reset()
 
     async with raw_server(handler) as server:
-        assert (await failure(client, server)).kind is FailureClass.CONNECT
+        assert (await failure(client, server)).failure_class is FailureClass.CONNECT
 
 
 @pytest.mark.parametrize("how", ["reset", "close"])
@@ -235,13 +234,13 @@ async def test_N06_half_a_body_is_truncated(client: HttpClient, how: str) -> Non
 
     async with raw_server(handler) as server:
         result = await failure(client, server)
-    assert result.kind is FailureClass.TRUNCATED
+    assert result.failure_class is FailureClass.TRUNCATED
     assert result.status == 200
 
 
 async def test_N07_headers_that_break_off_are_truncated(client: HttpClient) -> None:
     async with raw_server(once(b"HTTP/1.1 200 OK\r\nContent-")) as server:
-        assert (await failure(client, server)).kind is FailureClass.TRUNCATED
+        assert (await failure(client, server)).failure_class is FailureClass.TRUNCATED
 
 
 @pytest.mark.parametrize(
@@ -261,7 +260,7 @@ async def test_N08_N09_a_trickle_that_beats_the_idle_time_is_too_slow(
 
     async with raw_server(handler) as server:
         result = await failure(client, server, replace(LIMITS, idle=1.0, slow_after=0.3, slow_rate=1000))
-    assert result.kind is FailureClass.TIMEOUT
+    assert result.failure_class is FailureClass.TIMEOUT
     assert result.reason.startswith("slow")
 
 
@@ -273,7 +272,7 @@ async def test_a_pause_in_the_body_times_out_as_idle(client: HttpClient) -> None
 
     async with raw_server(handler) as server:
         result = await failure(client, server, QUICK)
-    assert result.kind is FailureClass.TIMEOUT
+    assert result.failure_class is FailureClass.TIMEOUT
     assert result.reason.startswith("idle")
 
 
@@ -287,7 +286,7 @@ async def test_a_steady_body_that_never_ends_times_out_in_total(client: HttpClie
 
     async with raw_server(handler) as server:
         result = await failure(client, server, replace(LIMITS, total=0.3))
-    assert result.kind is FailureClass.TIMEOUT
+    assert result.failure_class is FailureClass.TIMEOUT
     assert result.reason.startswith("total")
 
 
@@ -300,7 +299,7 @@ async def test_N10_an_endless_body_is_cut_off_and_not_drained(client: HttpClient
     async with raw_server(handler) as server:
         result = await failure(client, server)
         await gone(server)
-    assert result.kind is FailureClass.TOO_LARGE
+    assert result.failure_class is FailureClass.TOO_LARGE
     assert server.sent < 16 * MIB  # the rest lay in the kernel's buffers
 
 
@@ -331,7 +330,7 @@ async def test_N14_it_is_replaced_once_and_a_new_connection_that_fails_is_a_fail
     async with raw_server(handler) as server:
         await page(client, server.url())
         result = await failure(client, server)
-    assert result.kind is FailureClass.CONNECT
+    assert result.failure_class is FailureClass.CONNECT
     assert server.connections == 2
 
 
@@ -372,7 +371,7 @@ async def test_a_server_that_speaks_first_gets_no_answer_attributed_to_it(client
         await peer.hang()
 
     async with raw_server(handler) as server:
-        assert (await failure(client, server)).kind in (FailureClass.PROTOCOL, FailureClass.CONNECT)
+        assert (await failure(client, server)).failure_class in (FailureClass.PROTOCOL, FailureClass.CONNECT)
 
 
 async def test_N16_idle_connections_are_capped_over_all_hosts(open_client: Open) -> None:
@@ -461,7 +460,7 @@ async def test_a_turn_is_taken_before_every_send_the_silent_second_one_included(
 
 async def test_a_turn_that_is_too_far_off_sends_nothing_and_keeps_the_connection(client: HttpClient) -> None:
     async with raw_server(replies(OK)) as server:
-        assert await client.fetch(server.url(), turn=Turns(3.5)) == HeldSlots(3.5)
+        assert await client.fetch(server.url(), turn=Turns(3.5)) == NotSent(3.5)
         assert not server.requests
         await page(client, server.url())
     assert server.connections == 1
@@ -490,7 +489,7 @@ async def test_H04_two_hundred_thousand_header_lines_are_too_large(client: HttpC
     lines = b"".join(b"X-%d: y\r\n" % n for n in range(200_000))
     async with raw_server(once(b"HTTP/1.1 200 OK\r\n" + lines + b"\r\n")) as server:
         result = await failure(client, server)
-    assert result.kind is FailureClass.TOO_LARGE
+    assert result.failure_class is FailureClass.TOO_LARGE
 
 
 async def test_H05_a_header_line_without_end_is_too_large_at_the_limit(client: HttpClient) -> None:  # ★
@@ -503,7 +502,7 @@ async def test_H05_a_header_line_without_end_is_too_large_at_the_limit(client: H
     async with raw_server(handler) as server:
         result = await failure(client, server)
         await gone(server)
-    assert result.kind is FailureClass.TOO_LARGE
+    assert result.failure_class is FailureClass.TOO_LARGE
     assert "headers above 65536" in result.reason
     assert server.sent < 32 * MIB
 
@@ -553,7 +552,7 @@ async def test_H07_H08_H10_H38_what_is_not_valid_HTTP_fails_and_ends_the_connect
         await peer.hang()
 
     async with raw_server(handler) as server:
-        assert (await failure(client, server)).kind is FailureClass.PROTOCOL
+        assert (await failure(client, server)).failure_class is FailureClass.PROTOCOL
         await page(client, server.url())
     assert server.connections == 2
 
@@ -565,17 +564,17 @@ async def test_H10_an_endless_chunk_extension_is_a_protocol_failure(client: Http
         await peer.send_for_ever(b"y" * 65536)
 
     async with raw_server(handler) as server:
-        assert (await failure(client, server)).kind is FailureClass.PROTOCOL
+        assert (await failure(client, server)).failure_class is FailureClass.PROTOCOL
 
 
 async def test_H10_chunks_without_a_last_one_are_truncated(client: HttpClient) -> None:
     async with raw_server(once(CHUNKED + b"5\r\nhello\r\n")) as server:
-        assert (await failure(client, server)).kind is FailureClass.TRUNCATED
+        assert (await failure(client, server)).failure_class is FailureClass.TRUNCATED
 
 
 async def test_a_body_in_chunks_of_a_byte_is_given_up_on(client: HttpClient) -> None:
     async with raw_server(once(CHUNKED + b"1\r\nx\r\n" * 50_000 + b"0\r\n\r\n")) as server:
-        assert (await failure(client, server)).kind is FailureClass.PROTOCOL
+        assert (await failure(client, server)).failure_class is FailureClass.PROTOCOL
 
 
 @pytest.mark.parametrize("trailer", [b"X: y\r\n", b"y" * 4096], ids=["lines", "one line"])
@@ -588,7 +587,7 @@ async def test_H12_a_million_trailers_are_too_large(client: HttpClient, trailer:
             await peer.send(trailer * 1_000)
 
     async with raw_server(handler) as server:
-        assert (await failure(client, server)).kind is FailureClass.TOO_LARGE
+        assert (await failure(client, server)).failure_class is FailureClass.TOO_LARGE
 
 
 @pytest.mark.parametrize(("method", "status"), [("GET", 204), ("GET", 304), ("HEAD", 200)])
@@ -610,7 +609,7 @@ async def test_a_range_that_was_asked_for_may_come(client: HttpClient) -> None:
 async def test_an_announced_length_above_the_limit_is_not_even_read(client: HttpClient) -> None:
     async with raw_server(replies(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n")) as server:
         result = await failure(client, server)
-    assert result.kind is FailureClass.TOO_LARGE
+    assert result.failure_class is FailureClass.TOO_LARGE
     assert "announces" in result.reason
 
 
@@ -660,7 +659,7 @@ async def test_H30_H31_H32_H34_bombs_are_caught_on_every_path(
     async with raw_server(replies(response)) as server:
         result = await failure(client, server, replace(LIMITS, wire_bytes=16 * MIB))
     grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert (result.kind, result.status) == (FailureClass.BOMB, status)
+    assert (result.failure_class, result.status) == (FailureClass.BOMB, status)
     assert grown_kib < 128 * KIB  # decoded body, its copies on the wire and in the server
 
 
@@ -704,7 +703,7 @@ async def test_T01_T02_T03_a_certificate_that_does_not_hold_is_a_tls_failure(
         open_client(ca_file=authority.file) as client,
     ):
         result = await failure(client, server)
-    assert result.kind is FailureClass.TLS
+    assert result.failure_class is FailureClass.TLS
     assert not server.requests
 
 
@@ -718,7 +717,7 @@ async def test_T03_an_authority_can_be_trusted_by_file_and_by_no_other_means(
             assert (await page(client, server.url())).body == b"ok"
             assert (await page(client, server.url(host="good.test"))).body == b"ok"
         async with open_client() as client:
-            assert (await failure(client, server)).kind is FailureClass.TLS
+            assert (await failure(client, server)).failure_class is FailureClass.TLS
 
 
 async def test_T04_plain_text_where_TLS_is_expected_is_a_tls_failure(client: HttpClient) -> None:
@@ -729,7 +728,7 @@ async def test_T04_plain_text_where_TLS_is_expected_is_a_tls_failure(client: Htt
 
     async with raw_server(handler) as server:
         server.scheme = "https"
-        assert (await failure(client, server)).kind is FailureClass.TLS
+        assert (await failure(client, server)).failure_class is FailureClass.TLS
 
 
 async def test_T04_TLS_where_plain_text_is_expected_is_a_protocol_failure(
@@ -740,7 +739,7 @@ async def test_T04_TLS_where_plain_text_is_expected_is_a_protocol_failure(
         await peer.send(b"\x15\x03\x01\x00\x02\x02\x46")  # what a TLS server answers to "GET /"
 
     async with raw_server(handler) as server:
-        assert (await failure(client, server)).kind is FailureClass.PROTOCOL
+        assert (await failure(client, server)).failure_class is FailureClass.PROTOCOL
 
 
 async def test_T05_a_handshake_that_stalls_times_out(client: HttpClient) -> None:
@@ -748,7 +747,7 @@ async def test_T05_a_handshake_that_stalls_times_out(client: HttpClient) -> None
         server.scheme = "https"
         result = await failure(client, server, QUICK)
         await gone(server)
-    assert result.kind is FailureClass.TIMEOUT
+    assert result.failure_class is FailureClass.TIMEOUT
     assert result.reason.startswith("TLS")
 
 
@@ -770,7 +769,7 @@ async def test_T09_a_bare_close_truncates_what_has_a_length_and_is_noted_where_t
     context = authority.server("IP:127.0.0.1")
     async with open_client(ca_file=authority.file) as client:
         with bare_closing_server(context, short) as server:
-            assert (await failure(client, server)).kind is FailureClass.TRUNCATED
+            assert (await failure(client, server)).failure_class is FailureClass.TRUNCATED
         with bare_closing_server(context, answer(b"whole?", length=False)) as server:
             fetched = await page(client, server.url())
     assert fetched.body == b"whole?"
@@ -811,7 +810,7 @@ async def test_a_name_with_one_forbidden_address_is_refused_without_a_connection
     async with raw_server(replies(OK)) as server, open_client(Names(sly=addresses), guard=Guard()) as client:
         result = await client.fetch(server.url(host="sly.test"))
         assert isinstance(result, Failure)
-        assert result.kind is FailureClass.REFUSED
+        assert result.failure_class is FailureClass.REFUSED
     assert server.connections == 0
 
 

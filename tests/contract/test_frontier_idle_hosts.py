@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.contract.redis_frontiers import RedisBench, redis_bench
 
-from shoal.frontier.redis.repair.crawls import repair_crawls
+from shoal.frontier.redis.repair import repair_crawls
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.outcome import Dead, Done, Retry
 from shoal.model.pace import Pace

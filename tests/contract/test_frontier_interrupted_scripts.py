@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.contract.redis_frontiers import MANUAL_CLOCK, RedisBench, redis_bench
 
-from shoal.frontier.redis.repair.crawls import repair_crawls
+from shoal.frontier.redis.repair import repair_crawls
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.spill import LaneName, Spilling
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Outcome, Released, Retry, Settlement

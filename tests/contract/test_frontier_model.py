@@ -30,7 +30,7 @@ from tests.model import MemoryFrontier
 from tests.model.state import Host
 
 from shoal.frontier.contract import Frontier
-from shoal.frontier.redis.repair.crawls import repair_crawls
+from shoal.frontier.redis.repair import repair_crawls
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.results import Added, Committed, Unparsed
 from shoal.frontier.rules import HostRecord
@@ -555,4 +555,8 @@ TestSentinel = SentinelSides.TestCase
 TestSentinel.settings = examples(10)
 TestCluster = ClusterSides.TestCase
 TestCluster.settings = examples(10)
+for one in (TestSentinel, TestCluster):
+    pytest.mark.needs_cluster(one)
+for one in (TestValkey, TestRedis):
+    pytest.mark.needs_redis(one)
 pytestmark = pytest.mark.slow

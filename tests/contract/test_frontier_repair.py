@@ -20,7 +20,7 @@ from tests.contract.test_frontier_interrupted_scripts import (
 )
 
 from shoal.frontier.redis import RedisFrontier, keys
-from shoal.frontier.redis.repair.crawls import repair_crawls
+from shoal.frontier.redis.repair import repair_crawls
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Done, Gone, Outcome, Retry, Settlement
 from shoal.model.pace import Pace

@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.servers.postgres import ask, postgres
+from tests.servers.postgres import ask
+from tests.servers.shared import shared_database
 
 from shoal.model.errors import Misconfigured
 from shoal.sinks import MultiSink, Sink, open_sink
@@ -116,8 +117,8 @@ FILES = {"jsonl": JsonlBench, "csv": CsvBench, "sqlite": SqliteBench, "parquet":
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    with postgres() as running:
-        yield running.dsn
+    with shared_database() as dsn:
+        yield dsn
 
 
 def postgres_bench(server: str, path: Path) -> PostgresBench:

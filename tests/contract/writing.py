@@ -11,7 +11,7 @@ from pathlib import Path
 from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.writer import OutputWriter, WriterOutput
 
-TERM_S = 0.6  # seconds; short, so that the tests need not wait
+TERM_S = 0.6  # short, so that the tests are fast
 PATIENCE_S = 60.0  # for a machine that is busy with other things
 
 
@@ -21,9 +21,9 @@ def numbers_in(path: Path) -> list[int]:
     return [json.loads(line)["n"] for line in text.splitlines()]
 
 
-async def eventually(is_so: Callable[[], Awaitable[bool]]) -> None:
+async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while not await is_so():  # noqa: ASYNC110 (another process makes it so)
+        while not await condition():  # noqa: ASYNC110 (another process changes it)
             await asyncio.sleep(0.02)
 
 

@@ -245,7 +245,7 @@ async def test_the_scope_applies_to_pages_submitted_later(tmp_path: Path) -> Non
         ("def broken(:\n", r"spider.py:1: SyntaxError"),
         ("import nothing_of_that_name\n", r"ModuleNotFoundError"),
         ("1 / 0\n", r"spider.py:1: ZeroDivisionError"),
-        ("import sys; sys.exit(3)\n", r"exits while being loaded"),
+        ("import sys; sys.exit(3)\n", r"calls sys.exit\(\) while it is imported"),
         ("import os; os._exit(3)\n", r"spider.py: importing it ended the process \(status 3\)"),
         ("import ctypes; ctypes.string_at(0)\n", r"spider.py: importing it ended the process \(status -11\)"),
         ("x = bytearray(10 << 30)\n", r"MemoryError"),
@@ -362,7 +362,7 @@ asyncio.run(main())
 
 
 def runs(pid: int) -> bool:
-    """Tell a process that runs from one that is dead and has not been waited for yet: that has no memory."""
+    """Return whether a process runs; a zombie has no memory and does not."""
     try:
         return bool(os.readlink(f"/proc/{pid}/exe"))
     except FileNotFoundError:
@@ -380,7 +380,7 @@ def test_when_the_parent_is_killed_no_descendant_survives() -> None:
         time.sleep(0.01)
 
 
-async def test_a_pool_serves_whoever_wants_one_like_it() -> None:
+async def test_a_pool_serves_every_caller_that_wants_an_equal_one() -> None:
     items = PlainSpider("plain", (), {"title": "h1"})
     async with ParsePool.open(items, procs=1, limits=LIMITS) as pool:
         assert pool.serves(items, procs=1, limits=LIMITS)

@@ -56,7 +56,7 @@ def finishes_and_verifies(shop: str, folder: Path, *options: str) -> None:
         ),
         (
             ("crawl", "https://a.test/", "--out", "items.xyz"),
-            "output 'items.xyz': the ending chooses the format",
+            "output 'items.xyz': the suffix chooses the format",
         ),
         (("crawl", "https://a.test/", "--item", "name=[["), "item name: not a CSS selector: '[['"),
         (("status", "--store", "nowhere"), "there is no store at nowhere"),

@@ -15,7 +15,7 @@ def test_a_letter_is_shown_exported_and_deleted(shop: str, tmp_path: Path) -> No
     assert shoal("dlq", "show", letter["trace"], "--json", cwd=tmp_path).json["dead_letters"] == [letter]
     missing = shoal("dlq", "show", "http://nowhere.test/", cwd=tmp_path)
     assert missing.code == 1
-    assert "shoal dlq list shows those there are" in missing.complaint
+    assert "shoal dlq list shows all of them" in missing.complaint
 
     assert shoal("dlq", "export", "--match", letter["url"], cwd=tmp_path).json == letter
     told = shoal("dlq", "export", "--out", "letters.jsonl", "--json", cwd=tmp_path).json

@@ -75,7 +75,7 @@ def test_pages_become_one_warc_file_that_other_tools_read(
     ("arguments", "told"),
     [
         ("--out items.jsonl", "the crawl itself writes there"),
-        ("--out x.txt", "the ending chooses the format"),
+        ("--out x.txt", "the suffix chooses the format"),
         ("--out x.csv --crawl other", "--crawl chooses one of: shop"),
         ("--out x.csv --store nowhere", "there is no store at nowhere"),
     ],

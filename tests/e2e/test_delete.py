@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.command import HASTY, NO_RETRIES, PAGES, QUICK, TIMEOUT, Ran, ended, records, shoal, started
-from tests.servers.redis import RedisServer, cluster, valkey
+from tests.servers.redis import RedisServer, valkey
+from tests.servers.shared import shared_cluster
 
 SHOP = ("--crawl", "shop", "--out", "shop.jsonl", "--quiet")
 
@@ -105,7 +106,7 @@ async def on_valkey(folder: Path) -> AsyncIterator[tuple[str, Sequence[RedisServ
 
 @asynccontextmanager
 async def on_cluster(folder: Path) -> AsyncIterator[tuple[str, Sequence[RedisServer]]]:
-    async with cluster(folder) as servers:
+    async with shared_cluster(folder) as servers:
         yield servers.dsn, await servers.masters()
 
 

@@ -13,7 +13,7 @@ from tests.servers.redis import RedisServer, valkey
 from tests.site.books import BOOKS
 from tests.site.server import ServedSite, serving
 
-from shoal.model.configure import KINDS
+from shoal.model.configure import TYPES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "guide.md"]
@@ -112,8 +112,8 @@ def test_links_within_the_documentation_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", WITH_SETTINGS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_settings_that_the_documentation_names_exist(page: Path) -> None:
-    sections = "|".join({key.partition(".")[0] for key in KINDS if "." in key})
-    assert set(re.findall(rf"`((?:{sections})\.[a-z_]+)`", page.read_text())) <= set(KINDS)
+    sections = "|".join({key.partition(".")[0] for key in TYPES if "." in key})
+    assert set(re.findall(rf"`((?:{sections})\.[a-z_]+)`", page.read_text())) <= set(TYPES)
 
 
 GLOSSARY = ROOT / "docs" / "glossary.md"

@@ -79,7 +79,7 @@ async def test_commands_control_a_fleet_as_they_control_a_folder(store: Store, s
     assert store.shoal("dlq", "purge", "--yes")["purged"] == 0
     [ended] = store.shoal("trace", letter["url"])["traces"]
     assert ended["state"] == "ended"
-    assert "a fleet keeps no record of what has ended" in store.says("trace", letter["url"])
+    assert "a fleet keeps no record of ended requests" in store.says("trace", letter["url"])
     assert "never accepted" in store.says("trace", f"{shop}no-such-page", code=1)
 
 

@@ -12,7 +12,8 @@ import pytest
 from docs.making.session import user_of_the_store
 from tests.e2e.command import DONE, HASTY, NO_RETRIES, PAGES, QUICK, shoal
 from tests.servers.process import free_port
-from tests.servers.redis import cluster, redis7, sentinels, valkey
+from tests.servers.redis import redis7, valkey
+from tests.servers.shared import shared_cluster, shared_sentinels
 from tests.site.certificates import make_authority
 
 from shoal.cli.main import run
@@ -35,7 +36,7 @@ async def one_server(folder: Path) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def with_sentinels(folder: Path) -> AsyncIterator[str]:
-    async with sentinels(folder) as fleet:
+    async with shared_sentinels(folder) as fleet:
         for server in fleet.servers:
             await server.ask(*RULE_7_0)
         yield fleet.dsn.replace("://", f"://{USER}:{PASSWORD}@")
@@ -43,7 +44,7 @@ async def with_sentinels(folder: Path) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def in_a_cluster(folder: Path) -> AsyncIterator[str]:
-    async with cluster(folder) as fleet:
+    async with shared_cluster(folder) as fleet:
         for server in fleet.servers:
             await server.ask(*RULE_7_0, "+cluster|slots")
         yield fleet.dsn.replace("://", f"://{USER}:{PASSWORD}@")
@@ -152,7 +153,7 @@ async def test_a_store_with_another_password_or_without_what_was_meant_is_a_mist
             assert "rejects this user and password" in await typed(*command, code=1), command
 
         typed.store(f"redis://{USER}:{PASSWORD}@{server.address}?namespace=another")
-        assert "does not let this user" in await typed("status", code=1)
+        assert "does not allow this user" in await typed("status", code=1)
 
         typed.store(f"redis://{server.address}?namespace=another")
         assert "0 crawls" in await typed("status")

@@ -36,7 +36,7 @@ def _order(case: Case) -> tuple[int, str]:
 
 
 def _ends(case: Case) -> Iterable[str]:
-    """Say how the requests that matter end; a redirect that was followed is done, which is no news."""
+    """Yield how the requests of a case end, without the redirects that were followed."""
     states = dict.fromkeys(ends_of(case).values())
     telling = [state for state in states if state not in ("done", "nowhere")] or ["done"]
     for state in telling:
@@ -50,7 +50,7 @@ def _cell(text: str) -> str:
 
 
 def in_document() -> str:
-    """Read the table as it stands."""
+    """Return the table of the document."""
     text = DOCUMENT.read_text()
     return text[text.index(BEGIN) + len(BEGIN) : text.index(END)].strip()
 

@@ -146,7 +146,7 @@ class ModelDeadLetters:
         letters = self._state.dead(within, classes, host, fingerprints)[:limit]
         for entry in letters:
             assert entry.failure is not None
-            parse = parsed_again(entry.failure.kind, archived=entry.page is not None)
+            parse = parsed_again(entry.failure.failure_class, archived=entry.page is not None)
             self._state.move(within, entry, "parsing" if parse else "waiting")
             entry.strikes, entry.taken = 0, False
             if not parse:

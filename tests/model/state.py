@@ -56,7 +56,7 @@ class Entry:
     tried: list[Tried] = field(default_factory=list)  # attempts that ended without a page
 
     def log_attempt(self, failure: Failure, at: float, elapsed: float) -> None:
-        self.tried.append(Tried(at, elapsed, failure.status, failure.kind, failure.reason))
+        self.tried.append(Tried(at, elapsed, failure.status, failure.failure_class, failure.reason))
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -151,7 +151,7 @@ class State:
             if entry.state == "dead"
             and not entry.purged
             and entry.failure is not None
-            and (not classes or entry.failure.kind in classes)
+            and (not classes or entry.failure.failure_class in classes)
             and (not host or entry.link.host == host)
             and (not fingerprints or fp in fingerprints)
         ]
@@ -202,14 +202,14 @@ class State:
         """Change an entry's state and update the counts."""
         counts = crawl.counts
         if entry.state == "dead" and entry.failure is not None:
-            counts.revive(entry.failure.kind)
+            counts.revive(entry.failure.failure_class)
         else:
             setattr(counts, entry.state, getattr(counts, entry.state) - 1)
         entry.state, entry.failure = state, failure
         if state == "dead" and failure is not None:
-            counts.die(failure.kind)
+            counts.die(failure.failure_class)
         elif state == "filtered" and failure is not None:
-            counts.filter(failure.kind)
+            counts.filter(failure.failure_class)
         else:
             setattr(counts, state, getattr(counts, state) + 1)
 

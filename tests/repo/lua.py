@@ -188,7 +188,7 @@ class _Resolver:
             self._pending.append((len(self._blocks), list(self._names())))
 
     def _names(self) -> Iterator[_Local]:
-        """Read names with commas between them."""
+        """Read comma-separated names."""
         while self._tokens[self._at].is_name:
             token = self._tokens[self._at]
             yield _Local(token.text, token.line)

@@ -36,9 +36,15 @@ RETIRED = {
     r"for ever\b": "forever, without limit",
 }
 FIRST_WORDS = {"Give", "Gives", "Say", "Says", "Tell", "Tells", "Let", "Spell", "Hear"}
+# Functions are named by verbs or nouns; these say neither what a function does nor what it returns.
+LONE_PARTICIPLES = {
+    *("asked", "drawn", "fitted", "given", "heard", "kept", "landed", "meant", "mended", "noted", "owed"),
+    *("placed", "said", "shown", "spelled", "standing", "taken", "told", "widened"),
+}
 TEXT = {".md", ".lua", ".sql", ".toml", ".txt", ".sh", ".yaml", ".yml"}
 
-_PATTERN = re.compile("|".join(f"(?P<r{n}>{words})" for n, words in enumerate(RETIRED)), re.IGNORECASE)
+_WORDS = "|".join(f"(?P<r{n}>{words})" for n, words in enumerate(RETIRED))
+_PATTERN = re.compile(f"(?<![a-z])(?:{_WORDS})", re.IGNORECASE)
 _ADVICE = list(RETIRED.values())
 
 

@@ -1,4 +1,4 @@
-"""Records what went wrong, and goes on where the failure says so."""
+"""Records failures, and continues where the failure says so."""
 
 import time
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def other(failed: shoal.FailedRequest) -> Iterator[Any]:
 def record(failed: shoal.FailedRequest) -> dict[str, Any]:
     return {
         "url": failed.url,
-        "kind": failed.kind,
+        "kind": failed.failure_class,
         "reason": failed.reason,
         "status": failed.status,
         "attempts": failed.attempts,

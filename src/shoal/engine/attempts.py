@@ -11,7 +11,7 @@ from shoal.engine.leases import Leases
 from shoal.engine.parsing import Parsing
 from shoal.engine.stations import Stations
 from shoal.model.errors import ShoalError
-from shoal.model.outcome import Dead, Lease, Settlement, internal
+from shoal.model.outcome import Dead, Lease, Settlement, internal_failure
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class Attempts:
             raise
         except Exception as error:  # a bug of ours must cost one request, loudly, and not the crawl
             log.exception("attempt.internal", extra={"url": lease.request.url})
-            self._end(Settlement(lease, Dead(internal(error))))
+            self._end(Settlement(lease, Dead(internal_failure(error))))
 
     async def _make(self, lease: Lease) -> None:
         began = time.monotonic()

@@ -53,7 +53,7 @@ class Counters:
         """Count an attempt that brought no page."""
         match outcome:
             case Retry(failure=failure) | Dead(failure=failure):
-                self.failures[failure.kind] += 1
+                self.failures[failure.failure_class] += 1
             case Filtered(rule=rule):
                 self.filtered[rule] += 1
             case _:

@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
+from shoal.fetch.contract import Attempt, Gate
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.fetcher import Attempt, Fetcher, Gate, Refuse
+from shoal.fetch.fetcher import HttpFetcher, Refuse
 from shoal.fetch.gate import SendGate
 from shoal.fetch.headers import CrawlHeaders
 from shoal.fetch.http.client import HttpClient
-from shoal.fetch.http.dns import Resolver, is_nameserver
+from shoal.fetch.http.dns import DnsResolver, is_nameserver
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
 from shoal.fetch.registry import (
@@ -24,7 +25,7 @@ from shoal.fetch.registry import (
     fetcher_factories,
     find_factory,
 )
-from shoal.fetch.robots import LIFETIME, RobotsPolicy
+from shoal.fetch.robots import LIFETIME_S, RobotsPolicy
 from shoal.frontier import StoredRobots
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Lease
@@ -150,7 +151,7 @@ def _factory(factories: Mapping[str, FetcherFactory], pool: str) -> FetcherFacto
 
 
 @asynccontextmanager
-async def open_fetcher(settings: Settings, *, jar: CookieJar) -> AsyncIterator[Fetcher]:
+async def open_fetcher(settings: Settings, *, jar: CookieJar) -> AsyncIterator[HttpFetcher]:
     """Open the `http` fetcher alone, for one page: without a store, robots.txt files are not kept."""
     async with open_fetcher_context(settings, jar=jar) as context:
         yield context.fetcher(context.client)
@@ -169,7 +170,7 @@ async def open_fetcher_context(
     guard = Guard(allow_private=settings.crawl.allow_private)
     servers = nameservers_of(settings.crawl)
     async with (
-        Resolver(nameservers=servers, timeout=settings.fetch.connect) as resolver,
+        DnsResolver(nameservers=servers, timeout=settings.fetch.connect) as resolver,
         HttpClient(resolver, guard, ca_file=ca_file_of(settings.crawl)) as client,
     ):
         redirects = RedirectRules(guard, settings.fetch.redirects, settings.links.url_bytes)
@@ -199,7 +200,7 @@ def _robots(
 
     async def save(origin: str, record: bytes) -> None:
         if cache is not None:
-            await cache.set_robots(origin, expires=time.time() + LIFETIME, status=0, body=record)
+            await cache.set_robots(origin, expires=time.time() + LIFETIME_S, status=0, body=record)
 
     return RobotsPolicy(
         client,

@@ -12,11 +12,11 @@ Any of them that fails for good may wait for the spider's on_error hook: then `f
 from dataclasses import dataclass, replace
 
 from shoal.archive.reader import StoredPage
-from shoal.fetch.fetcher import Attempt
+from shoal.fetch.contract import Attempt
 from shoal.frontier.results import Unparsed
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Gone, Lease, Outcome, Settlement
-from shoal.model.page import GivenUp, PageRecord, ParseTask, Response
+from shoal.model.page import FinalFailure, PageRecord, ParseTask, Response
 from shoal.model.request import Request
 
 
@@ -89,7 +89,7 @@ class InProgress:
         """Return the task with which a parse child runs the on_error hook."""
         assert self.failure is not None
         failure, url = self.failure, self.request.url
-        end = GivenUp(failure.kind, failure.reason, self.attempts)
+        end = FinalFailure(failure.failure_class, failure.reason, self.attempts)
         return ParseTask(id, self.fingerprint, self.request, url, failure.status, (), b"", 0.0, end)
 
 

@@ -24,7 +24,7 @@ from shoal.archive.reader import StoredPage
 from shoal.engine.counters import Counters
 from shoal.engine.fetchers import Pools
 from shoal.engine.in_progress import ArchivedPage, InProgress, NewPage, NoPage, failure_of
-from shoal.fetch.fetcher import Attempt
+from shoal.fetch.contract import Attempt
 from shoal.frontier.results import Unparsed
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Lease, Settlement
@@ -144,7 +144,7 @@ class Parsing:
     def take_failed(self, settlement: Settlement) -> bool:
         """Take in the end of a request without a page, for its hook; return False if it has no hook."""
         failure = failure_of(settlement.outcome)
-        if failure is None or failure.kind not in self._hooks:
+        if failure is None or failure.failure_class not in self._hooks:
             return False
         self._run_hook(InProgress.failed(settlement, failure))
         return True
@@ -212,7 +212,7 @@ class Parsing:
         elif answer.fault is not None:
             facts = {"reason": answer.fault.reason, "detail": answer.fault.detail}
             log.warning("page.parse_error", extra={"trace": trace_id(entry.fingerprint), **facts})
-            self._fail(entry, answer.fault.kind, answer.fault.reason)
+            self._fail(entry, answer.fault.failure_class, answer.fault.reason)
         else:
             result = self._traps.filter_links(answer, entry.request.url)
             self._counters.page(result)
@@ -244,7 +244,7 @@ class Parsing:
         self._counters.hook(result)
         if result.fault is not None:
             facts = {"reason": result.fault.reason, "detail": result.fault.detail}
-            about = {"trace": trace_id(entry.fingerprint), "failure": failure.kind}
+            about = {"trace": trace_id(entry.fingerprint), "failure": failure.failure_class}
             log.warning("hook.failed", extra={**about, **facts})
         return result
 

@@ -40,8 +40,8 @@ class ScopeState:
 
     def watch_pattern(self, pattern: str) -> None:
         """Have the parse children hash every page of a URL pattern, to find near-duplicates."""
-        watched = self._scope.lookalikes | {pattern}  # vocabulary: ok
-        self._set(msgspec.structs.replace(self._scope, lookalikes=watched))  # vocabulary: ok
+        watched = self._scope.watched_patterns | {pattern}
+        self._set(msgspec.structs.replace(self._scope, watched_patterns=watched))
 
     def forget_sent_links(self) -> None:
         """Make the parse children send links again that they have sent before: some of them were dropped."""

@@ -15,7 +15,7 @@ import msgspec
 
 from shoal.engine.plan import CrawlPlan, SeedList, Stop
 from shoal.fetch.cookies import Cookie
-from shoal.fetch.given_cookies import for_seeds, from_file
+from shoal.fetch.given_cookies import cookies_for_seeds, read_cookie_file
 from shoal.frontier import Added
 from shoal.model.contact import contact_missing
 from shoal.model.errors import Interrupted, Misconfigured, Rejected, Unavailable
@@ -23,7 +23,7 @@ from shoal.model.request import Link, Request
 from shoal.model.settings import CrawlSettings
 from shoal.model.url import origin_of
 from shoal.spider.source import SpiderDescription
-from shoal.spider.spider import listing
+from shoal.spider.spider import listing_request
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def start_requests(plan: CrawlPlan, spider: SpiderDescription) -> list[Request]:
     requests = [Request(url=url) for url in plan.seeds]
     if not requests and plan.listed is None:
         requests += spider.start
-    requests += [listing(url) for url in plan.sitemaps]
+    requests += [listing_request(url) for url in plan.sitemaps]
     if not requests and plan.listed is None:
         raise Misconfigured(f"spider {spider.name!r} has nowhere to start: give it start=[...] or a URL")
     seeds = []
@@ -61,8 +61,8 @@ def start_requests(plan: CrawlPlan, spider: SpiderDescription) -> list[Request]:
 
 def start_cookies(settings: CrawlSettings, seeds: Sequence[Request]) -> list[Cookie]:
     """Return the cookies that the user gives to the crawl."""
-    listed = [] if settings.cookie_file is None else from_file(settings.cookie_file)
-    return [*listed, *for_seeds(settings.cookies, [seed.url for seed in seeds])]
+    listed = [] if settings.cookie_file is None else read_cookie_file(settings.cookie_file)
+    return [*listed, *cookies_for_seeds(settings.cookies, [seed.url for seed in seeds])]
 
 
 async def add_given(frontier: SeedFrontier, crawl: str, seeds: Sequence[Request]) -> int:

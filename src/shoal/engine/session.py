@@ -29,8 +29,8 @@ from shoal.engine.outputs import OutputCommit
 from shoal.engine.pages import Pages
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.stations import CrawlFrontier, Locations, PageQuota, Stations, WorkShare
+from shoal.fetch.contract import Gate
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.fetcher import Gate
 from shoal.fetch.http.decode import decode_archived
 from shoal.frontier import Unparsed
 from shoal.model.crawl_totals import CrawlTotals

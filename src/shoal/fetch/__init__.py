@@ -1,15 +1,20 @@
-"""Fetch: from a lease to an answer, or to a failure with a name.
+"""Fetch: make one attempt at a lease and return a response, or a failure with a class.
 
     lease ─▶ robots ─▶ connection ─▶ send gate ─▶ request ─▶ limits, decoding ─▶ interpretation ─▶ attempt
 
-What this station promises the others:
+Guarantees to the other packages:
 
-- What the web does is data. A fetch ends in a `Response` within every limit, or in a `Failure` whose class
-  has a row of policy; it raises for nothing a server can do. Cancelling a fetch closes its connection.
-- Every socket is opened to an address that the guard has checked (`guard.py`).
-- No request leaves sooner than its host's interval allows, measured where it leaves (`gate.py`).
-- Nothing is read that no limit counts: header bytes and lines, framing, body, decoded body, and the bytes
-  of all bodies on their way together.
-- Redirects are not followed here. Their targets go back to the frontier as requests that carry the chain.
-  Only robots.txt is followed in place, under the same guard, gate and limits.
+- What a server does is data. A fetch ends in a `Response` within all limits, or in a `Failure`; it never
+  raises
+  for what a server does. Cancelling a fetch closes its connection.
+- Every socket is opened to an address that the guard has checked (`http/guard.py`).
+- No request is sent sooner than its host's interval allows, measured at the moment of sending (`gate.py`).
+- Every byte that is read counts towards a limit: header bytes and lines, framing, body, decoded body, and the
+  bytes of all bodies being received together.
+- Redirects are not followed. Their targets go back to the frontier as requests with the chain of redirects.
+  Only
+  robots.txt redirects are followed at once, under the same guard, gate and limits.
+
+`contract.py` is the contract for other HTTP clients and fetchers. `http/` is Shoal's own client; it imports
+nothing of the modules beside it.
 """

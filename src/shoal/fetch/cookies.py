@@ -1,8 +1,9 @@
-"""Cookies of one crawl: RFC 6265, with caps, and stricter where a crawler has no reason to be generous.
+"""The cookies of one crawl: RFC 6265 with limits, and stricter in some points.
 
-A Secure cookie is neither taken nor sent over plain HTTP, and goes back only to the port it came from. A
-cookie for a public suffix (`co.uk`) is refused. Servers cannot make the jar grow: a cookie has a greatest
-size, a domain a number of cookies, the jar a number of domains and of bytes, and the header we send a length.
+A Secure cookie is neither accepted nor sent over plain HTTP, and is sent only to the port it came from. A
+cookie for a public suffix (`co.uk`) is refused. Servers cannot make the jar grow without limit: there are
+limits on the size of a cookie, the cookies of a domain, the domains and bytes of the jar, and the length of
+the header we send.
 """
 
 from collections.abc import Iterable
@@ -12,15 +13,15 @@ from urllib.parse import urlsplit
 import msgspec
 from publicsuffixlist import PublicSuffixList
 
-from shoal.fetch.http.guard import DEFAULT_PORTS, is_literal
+from shoal.fetch.http.guard import DEFAULT_PORTS, is_ip_literal
 from shoal.fetch.http_date import http_date
 
-PER_DOMAIN = 50
-DOMAINS = 5_000
-JAR_BYTES = 8 << 20  # names, values and paths; a jar is written to the store whenever it has changed
-COOKIE_BYTES = 4096  # name and value
-LINE_BYTES = 2 * COOKIE_BYTES  # a whole Set-Cookie line; a longer one is not even looked at
-HEADER_BYTES = 8192  # of cookies in one request
+MAX_PER_DOMAIN = 50
+MAX_DOMAINS = 5_000
+MAX_JAR_BYTES = 8 << 20  # names, values and paths; the jar is written to the store after every change
+MAX_COOKIE_BYTES = 4096  # name and value
+MAX_LINE_BYTES = 2 * MAX_COOKIE_BYTES  # a whole Set-Cookie line; a longer one is not parsed
+MAX_HEADER_BYTES = 8192  # of cookies in one request
 
 
 class Cookie(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -29,7 +30,7 @@ class Cookie(msgspec.Struct, frozen=True, omit_defaults=True):
     domain: str
     path: str
     port: int
-    expires: float | None = None  # epoch seconds; None: as long as the crawl
+    expires: float | None = None  # epoch seconds; None: valid for the whole crawl
     host_only: bool = True
     secure: bool = False
 
@@ -39,32 +40,32 @@ class Cookie(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CookieJar:
-    """Keeps cookies and finds those for a URL."""
+    """Stores cookies and returns those for a URL."""
 
     def __init__(self) -> None:
         self._domains: dict[str, dict[tuple[str, str], Cookie]] = {}  # domain -> (path, name) -> cookie
         self._bytes = 0
-        self.version = 0  # grows with every change: what is worth saving
-        self.dropped = 0  # cookies refused, for whatever reason
+        self.version = 0  # increases with every change, so that the caller knows when to save
+        self.dropped = 0  # cookies refused, for any reason
 
     def __len__(self) -> int:
         return sum(map(len, self._domains.values()))
 
     def store(self, url: str, lines: list[str], now: float) -> None:
-        """Take in the Set-Cookie lines of a response from `url`."""
+        """Store the Set-Cookie lines of a response from `url`."""
         place = _Place.of(url)
         for line in lines:
-            cookie = _parse(line, place, now) if len(line) <= LINE_BYTES else None
+            cookie = _parse(line, place, now) if len(line) <= MAX_LINE_BYTES else None
             if cookie is None or not self._keep(cookie, place, now):
                 self.dropped += 1
 
     def put(self, cookies: Iterable[Cookie], now: float) -> None:
-        """Take in cookies that a user gave, over those that are there."""
+        """Store cookies from the settings; they replace existing ones."""
         for cookie in cookies:
             self._keep(cookie, _Place(cookie.domain, cookie.port, cookie.path, secure=True), now)
 
     def header(self, url: str, now: float) -> str:
-        """Compose the Cookie header for `url`; empty: none."""
+        """Return the Cookie header for `url`; an empty string if there are no cookies for it."""
         if not self._domains:
             return ""
         place = _Place.of(url)
@@ -76,7 +77,7 @@ class CookieJar:
         ]
         found.sort(key=lambda cookie: -len(cookie.path))
         pairs: list[str] = []
-        room = HEADER_BYTES
+        room = MAX_HEADER_BYTES
         for cookie in found:
             pair = f"{cookie.name}={cookie.value}" if cookie.name else cookie.value
             room -= len(pair) + 2
@@ -86,12 +87,12 @@ class CookieJar:
         return "; ".join(pairs)
 
     def dump(self) -> bytes:
-        """Write the jar as JSON."""
+        """Return the jar as JSON."""
         return msgspec.json.encode([c for kept in self._domains.values() for c in kept.values()])
 
     @classmethod
     def load(cls, dumped: bytes) -> "CookieJar":
-        """Read what `dump` wrote."""
+        """Return the jar that `dump` has written."""
         jar = cls()
         for cookie in msgspec.json.decode(dumped, type=list[Cookie]):
             jar._domains.setdefault(cookie.domain, {})[cookie.path, cookie.name] = cookie
@@ -109,7 +110,7 @@ class CookieJar:
                 self._drop(kept, key)
                 self.version += 1
             return True
-        if old is None and len(kept) >= PER_DOMAIN:
+        if old is None and len(kept) >= MAX_PER_DOMAIN:
             gone = [key for key, other in kept.items() if other.expires is not None and other.expires <= now]
             for expired in gone or [next(iter(kept))]:
                 self._drop(kept, expired)
@@ -117,7 +118,7 @@ class CookieJar:
             self.version += 1
         self._bytes += cookie.size - (0 if old is None else old.size)
         self._domains.setdefault(cookie.domain, kept)[key] = cookie
-        while len(self._domains) > DOMAINS or self._bytes > JAR_BYTES:
+        while len(self._domains) > MAX_DOMAINS or self._bytes > MAX_JAR_BYTES:
             oldest = self._domains.pop(next(iter(self._domains)))
             self._bytes -= sum(one.size for one in oldest.values())
         return True
@@ -127,7 +128,7 @@ class CookieJar:
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """Where a request goes to, or a response comes from."""
+    """The target of a request, or the source of a response."""
 
     host: str
     port: int
@@ -146,13 +147,13 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 def _parse(line: str, place: _Place, now: float) -> Cookie | None:
-    """Read one Set-Cookie line; None: not a cookie we take."""
+    """Return the cookie in a Set-Cookie line; None if it is refused."""
     pair, _, rest = line.partition(";")
     name, equals, value = pair.partition("=")
     if not equals:
         name, value = "", name
     name, value = name.strip(), value.strip()
-    if not (name or value) or len(name) + len(value) > COOKIE_BYTES:
+    if not (name or value) or len(name) + len(value) > MAX_COOKIE_BYTES:
         return None
     attributes: dict[str, str] = {}
     for part in rest.split(";"):
@@ -180,19 +181,19 @@ def _parse(line: str, place: _Place, now: float) -> Cookie | None:
 
 
 def _domain(wanted: str, host: str) -> str | None:
-    """Check a Domain attribute: "" means this host only, None that the cookie is refused."""
+    """Return the domain of a Domain attribute; "" for this host only, None if the cookie is refused."""
     wanted = wanted.removeprefix(".").lower()
     if not wanted or wanted == host:
-        # A cookie for its own host needs no further leave, not even on a public suffix.
-        return "" if not wanted or is_literal(host) or _is_public_suffix(host) else wanted
-    if is_literal(host) or not host.endswith(f".{wanted}") or _is_public_suffix(wanted):
+        # A cookie for the host itself is always allowed, even if the host is a public suffix.
+        return "" if not wanted or is_ip_literal(host) or _is_public_suffix(host) else wanted
+    if is_ip_literal(host) or not host.endswith(f".{wanted}") or _is_public_suffix(wanted):
         return None
     return wanted
 
 
 @cache
 def _suffixes() -> PublicSuffixList:
-    return PublicSuffixList()  # takes 50 ms: not before somebody sets a Domain
+    return PublicSuffixList()  # takes 50 ms: created when the first Domain attribute is seen
 
 
 def _is_public_suffix(domain: str) -> bool:
@@ -211,8 +212,8 @@ def _default_path(path: str) -> str:
 
 
 def _parents(host: str) -> list[str]:
-    """List `host` and the domains above it."""
-    if is_literal(host):
+    """Return `host` and its parent domains."""
+    if is_ip_literal(host):
         return [host]
     labels = host.split(".")
     return [".".join(labels[n:]) for n in range(len(labels))]

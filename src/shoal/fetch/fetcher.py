@@ -1,72 +1,29 @@
-"""One attempt: a lease in, an outcome out. Joins robots, gate, client, cookies and interpretation."""
+"""Make one attempt at a lease: robots.txt, headers and cookies, the client, and what the response means."""
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import time
-from typing import Protocol, assert_never
+from typing import assert_never
 
+from shoal.fetch.contract import Attempt, Client, CountedTurn, Gate
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.gate import HeldSlots
 from shoal.fetch.headers import CrawlHeaders, is_conditional
-from shoal.fetch.http.client import SendTurn
-from shoal.fetch.http.message import Headers
-from shoal.fetch.interpret import FetchedPage, Redirect, RedirectRules, SentRequest, interpret
-from shoal.fetch.robots import RobotsPolicy, Unreachable
-from shoal.fetch.robots_txt import ALLOW_ALL, Rules
+from shoal.fetch.interpret import Conditional, FetchedPage, Redirect, RedirectRules, interpret
+from shoal.fetch.robots import RobotsPolicy, RobotsUnavailable
+from shoal.fetch.robots_txt import ALLOW_ALL, RobotsRules
 from shoal.model.failure import POLICY, Failure, FailureClass
 from shoal.model.limits import FetchLimits
-from shoal.model.outcome import Dead, Filtered, Gone, Lease, Released, Retry, RetryRules, judge
-from shoal.model.page import Response
+from shoal.model.outcome import Filtered, Lease, Released, Retry, RetryRules, judge
+from shoal.model.page import NotSent, Response
 from shoal.model.request import Link, Request
 from shoal.model.url import host_key
 
 Refuse = Callable[[str, int], FailureClass | None]
-"""Admission of a redirect's target, by URL and depth: the rule that keeps it out, or None."""
+"""Returns the rule that filters a redirect target, by URL and depth; None if it is admitted."""
 
 
-class Client(Protocol):
-    """What fetches: ours, later one that passes for a browser, or a browser."""
-
-    async def fetch(
-        self,
-        url: str,
-        *,
-        method: str,
-        headers: Headers,
-        body: bytes,
-        limits: FetchLimits,
-        turn: SendTurn | None,
-    ) -> Response | Failure | HeldSlots: ...
-
-
-class CountedTurn(SendTurn, Protocol):
-    sends: int  # how often it was taken
-
-
-class Gate(Protocol):
-    """What keeps the pace of hosts: within this process, or for a whole fleet."""
-
-    def turn(self, host: str, *, interval: float, burst: int = 1) -> CountedTurn: ...
-
-
-@dataclass(slots=True)
-class Attempt:
-    """What came of a lease. No outcome: archive the response, and parse it if `parse` says so."""
-
-    lease: Lease
-    response: Response | None = None
-    outcome: Gone | Retry | Dead | Filtered | Released | None = None
-    links: tuple[Link, ...] = ()  # where a redirect or a Refresh header leads
-    parse: bool = False
-    blocked: bool = False  # counts towards the host's slow-down
-    sent: bool = False  # a request left for this host, be it for robots.txt
-    crawl_delay: float | None = None  # seconds that robots.txt asks for between requests
-    headers: Headers = ()  # as they went out with the request
-
-
-class Fetcher:
-    """Attempts the leases of one crawl. Client, gate and robots may be shared with other crawls."""
+class HttpFetcher:
+    """Makes attempts at the leases of one crawl. Client, gate and robots may be shared with other crawls."""
 
     def __init__(
         self,
@@ -94,13 +51,13 @@ class Fetcher:
         self._dice = dice
 
     async def attempt(self, lease: Lease, *, etag: str = "", modified: str = "") -> Attempt:
-        """Make one attempt. `etag`, `modified`: of the copy at hand, to fetch only what has changed."""
+        """Make one attempt. `etag` and `modified` are the validators of an archived copy, if there is one."""
         attempt = Attempt(lease)
         request = lease.request
         slash = request.url.index("/", 8)
         rules = ALLOW_ALL if self._robots is None else self._robots.known(request.url[:slash])
         if rules is None:
-            rules = await self._learn_rules(attempt, request.url[:slash])
+            rules = await self._fetch_rules(attempt, request.url[:slash])
             if rules is None:
                 return attempt
         attempt.crawl_delay = rules.delay
@@ -119,7 +76,7 @@ class Fetcher:
             limits=self._limits,
             turn=turn,
         )
-        if isinstance(answer, HeldSlots):
+        if isinstance(answer, NotSent):
             attempt.outcome = Released(answer.delay)
             return attempt
         attempt.sent = attempt.sent or turn is None or turn.sends > 0
@@ -128,12 +85,12 @@ class Fetcher:
             return attempt
         attempt.response = answer
         attempt.headers = (("Host", host_key(request.url)), *headers)
-        self._take_cookies(answer)
+        self._store_cookies(answer)
         self._interpret(attempt, answer, has_copy=bool(etag or modified))
         return attempt
 
-    async def _learn_rules(self, attempt: Attempt, origin: str) -> Rules | None:
-        """Have robots.txt fetched; None: it cannot be had now, and the attempt has its outcome."""
+    async def _fetch_rules(self, attempt: Attempt, origin: str) -> RobotsRules | None:
+        """Return the rules of robots.txt; None if it is unavailable, and then the attempt has its outcome."""
         assert self._robots is not None
         lease = attempt.lease
         turns: list[CountedTurn] = []
@@ -145,9 +102,9 @@ class Fetcher:
 
         answer = await self._robots.rules(origin, turn_for)
         attempt.sent = any(turn.sends for turn in turns)
-        if isinstance(answer, Rules):
+        if isinstance(answer, RobotsRules):
             return answer
-        if isinstance(answer, HeldSlots):
+        if isinstance(answer, NotSent):
             attempt.outcome = Released(answer.delay)
             return None
         self._judge(attempt, answer.failure)
@@ -162,7 +119,7 @@ class Fetcher:
             return self._gate.turn(lease.host, interval=lease.interval, burst=lease.burst)
         return None
 
-    def _take_cookies(self, response: Response) -> None:
+    def _store_cookies(self, response: Response) -> None:
         if self._jar is not None:
             lines = [value for name, value in response.headers if name == "set-cookie"]
             if lines:
@@ -170,10 +127,10 @@ class Fetcher:
 
     def _interpret(self, attempt: Attempt, response: Response, *, has_copy: bool) -> None:
         request = attempt.lease.request
-        asked = SentRequest.WITH_A_COPY if has_copy else SentRequest.PLAINLY
+        conditional = Conditional.BY_CALLER if has_copy else Conditional.NO
         if request.headers and not has_copy and is_conditional(request):
-            asked = SentRequest.BY_ITSELF
-        meaning = interpret(request, response, self._redirects, asked=asked, now=time())
+            conditional = Conditional.BY_SPIDER
+        meaning = interpret(request, response, self._redirects, conditional=conditional, now=time())
         match meaning:
             case FetchedPage(parse, following):
                 attempt.parse = parse
@@ -195,14 +152,14 @@ class Fetcher:
 
     def _judge(self, attempt: Attempt, failure: Failure) -> None:
         lease = attempt.lease
-        attempt.blocked = POLICY[failure.kind].blocks
+        attempt.blocked = POLICY[failure.failure_class].blocks
         attempt.outcome = judge(
             failure, attempt=lease.attempt, rests=lease.rests, rules=self._retry, jitter=self._dice()
         )
 
 
-def _after_robots(retry: Retry, unreachable: Unreachable) -> Retry:
-    """Let a request wait for the next try at robots.txt, and its host with it while there is patience."""
+def _after_robots(retry: Retry, unreachable: RobotsUnavailable) -> Retry:
+    """Delay a retry until robots.txt is fetched again, and pause the whole host for the first few tries."""
     wait = unreachable.retry_in
     rest = max(retry.rest, wait) if unreachable.patient else retry.rest
     return Retry(retry.failure, max(retry.delay, wait), retry.charged, rest)

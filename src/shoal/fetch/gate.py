@@ -1,60 +1,54 @@
-"""The send gate: no request leaves sooner than its host's interval allows, measured where it leaves.
+"""The send gate: no request is sent sooner than its host's interval allows, measured when it is sent.
 
-The frontier hands out leases at the right pace, but between a lease and its request lie name look-ups,
-handshakes and the event loop's other work. So the pace is kept once more, at the moment of writing:
+The frontier grants leases at the right pace, but DNS lookups, handshakes and other work of the event loop
+come between a lease and its request. So the pace is enforced again at the moment of writing:
 
-- A turn is asked for with the connection open and the request composed, and nothing is awaited between
-  taking it and writing. (uvloop writes to the socket at once.)
-- If the process was held up between the two all the same, the next turn moves by as much.
-- The server's clock reads the request somewhere between our sending and its first byte. The next turn also
-  moves by that time, up to 5 % of the interval, so that the gap in the server's log is not shorter than ours.
+- The client takes a turn with the connection open and the request composed, and awaits nothing between taking
+  it
+  and writing. (uvloop writes to the socket at once.)
+- If the process was delayed between the two anyway, the next turn moves by the same time.
+- The server logs the request at some time between our sending and its first byte. The next turn also moves by
+  that
+  time, up to 5 % of the interval, so that the gap in the server's log is not shorter than ours.
 
-A wait of more than `PATIENCE` is not waited for: the request goes back to the frontier until then, and the
-slot does something else.
+If the turn is more than `MAX_WAIT_S` away, the request goes back to the frontier until then, and its slot is
+free for another one.
 """
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
 
 from shoal.model import pace
 
-PATIENCE = 1.0
-ALLOWANCE = 0.05
-SWEEP_AT = 1_000  # hosts, before the first look for idle ones
-
-
-@dataclass(frozen=True, slots=True)
-class HeldSlots:
-    """The request was not sent: its host's turn is too far off."""
-
-    delay: float  # seconds until then
+MAX_WAIT_S = 1.0
+LATENCY_ALLOWANCE = 0.05
+SWEEP_HOSTS = 1_000  # number of hosts at which idle ones are first removed
 
 
 class SendGate:
-    """The last send of each host. One gate serves all crawls of a process."""
+    """The last send to each host. One gate serves all crawls of a process."""
 
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         self.clock = clock
         self._tat: dict[str, float] = {}
-        self._last: dict[str, Turn] = {}
-        self._sweep_at = SWEEP_AT
+        self._last: dict[str, LocalTurn] = {}
+        self._sweep_at = SWEEP_HOSTS
 
     def __len__(self) -> int:
         return len(self._tat)
 
-    def turn(self, host: str, *, interval: float, burst: int = 1) -> "Turn":
-        """Prepare one attempt to send to `host`."""
-        return Turn(self, host, interval, burst)
+    def turn(self, host: str, *, interval: float, burst: int = 1) -> "LocalTurn":
+        """Return a turn for one attempt to send to `host`."""
+        return LocalTurn(self, host, interval, burst)
 
-    def ask(self, turn: "Turn") -> float:
-        """Take the host's turn and return 0, or return the seconds until it comes."""
+    def ask(self, turn: "LocalTurn") -> float:
+        """Take the host's turn and return 0.0, or return the seconds until it is due."""
         now = self.clock()
         tat = self._tat.get(turn.host, now)
         last = self._last.get(turn.host)
         if last is not None and turn.interval > last.interval:
-            tat += turn.interval - last.interval  # the host has slowed down since: its last send counts anew
+            tat += turn.interval - last.interval  # the interval has grown since: apply it to the last send
         wait = pace.next_turn(tat, interval=turn.interval, burst=turn.burst) - now
         if wait > 0:
             return wait
@@ -62,23 +56,23 @@ class SendGate:
         self._tat[turn.host] = pace.take(tat, now=now, interval=turn.interval)
         self._last[turn.host] = turn
         if len(self._tat) > self._sweep_at:
-            self._forget_idle(now)
+            self._remove_idle(now)
         return 0.0
 
-    def push_back(self, turn: "Turn", seconds: float) -> None:
-        """Move the host's next turn, unless somebody has taken it already."""
+    def push_back(self, turn: "LocalTurn", seconds: float) -> None:
+        """Delay the host's next turn, unless it has been taken already."""
         if self._last.get(turn.host) is turn:
             self._tat[turn.host] += seconds
 
-    def _forget_idle(self, now: float) -> None:
-        # A host may be forgotten once its bucket is full again, and not before: spent burst counts.
+    def _remove_idle(self, now: float) -> None:
+        # A host can be removed once its bucket is full again, not before: a spent burst must still count.
         for host in [host for host, tat in self._tat.items() if tat <= now]:
             del self._tat[host], self._last[host]
-        self._sweep_at = max(SWEEP_AT, 2 * len(self._tat))
+        self._sweep_at = max(SWEEP_HOSTS, 2 * len(self._tat))
 
 
-class Turn:
-    """Leave to send, for one attempt: asked for before every write, a transparent second one included."""
+class LocalTurn:
+    """Permission to send, for one attempt: taken before every write, a transparent second one included."""
 
     __slots__ = ("_gate", "at", "burst", "host", "interval", "sends")
 
@@ -88,24 +82,24 @@ class Turn:
         self.burst = burst
         self.sends = 0
         self._gate = gate
-        self.at = 0.0  # the last step: taken, then sent
+        self.at = 0.0  # when it was taken, then when the request was sent
 
     async def take(self) -> float:
-        """Wait for the turn and take it (0.0: write now), or return how far off it is."""
+        """Wait for the turn, take it and return 0.0; if it is too far away, return the seconds until it."""
         while (wait := self._gate.ask(self)) > 0:
-            if wait > PATIENCE:
+            if wait > MAX_WAIT_S:
                 return wait
             await asyncio.sleep(wait)
         self.sends += 1
         return 0.0
 
     def sent(self) -> None:
-        """Note that the request has been written."""
+        """Record that the request has been written."""
         now = self._gate.clock()
         self._gate.push_back(self, now - self.at)
         self.at = now
 
     def answered(self) -> None:
-        """Note the first byte of the answer."""
+        """Record the first byte of the response."""
         waited = self._gate.clock() - self.at
-        self._gate.push_back(self, min(waited, ALLOWANCE * self.interval))
+        self._gate.push_back(self, min(waited, LATENCY_ALLOWANCE * self.interval))

@@ -1,8 +1,8 @@
-"""Which headers a request carries, and which of them another origin may see. Pure.
+"""The headers of a request, and which of them another origin may see. Pure.
 
-Credentials stay where they belong. The crawl's own Authorization and Cookie headers go to the origins in
+Credentials do not leak to other origins. The crawl's Authorization and Cookie headers go to the origins in
 `home`; if none are named, to every origin that was not reached by a redirect from another one. Headers for a
-host go to that host and to no other. What a single request carries is stripped when it is redirected
+host go to that host only. The headers of a single request are removed when it is redirected to another origin
 (`interpret.py`). Cookies follow the rules of the jar.
 """
 
@@ -43,7 +43,7 @@ class CrawlHeaders:
         self._hosts = {host: own for host, own in hosts.items() if own}
 
     def of(self, request: Request, *, cookie: str = "", etag: str = "", modified: str = "") -> Headers:
-        """Compose the headers of `request`. `cookie` is the jar's; the validators make it conditional."""
+        """Return the headers of `request`. `cookie` is from the jar; `etag` and `modified` are validators."""
         base = self._all if self._all is self.public or self._is_trusted(request) else self.public
         if self._hosts and (own := self._hosts.get(host_key(request.url))):
             base = _overlay(base, own)
@@ -61,12 +61,12 @@ class CrawlHeaders:
 
 
 def is_conditional(request: Request) -> bool:
-    """Tell whether a request asks by itself if something has changed."""
+    """Return whether the request's own headers make it conditional."""
     return any(name.lower() in ("if-none-match", "if-modified-since") for name in request.headers)
 
 
 def _overlay(base: Headers, extra: Mapping[str, str]) -> Headers:
-    """Put `extra` over `base`, name by name in any case."""
+    """Return `base` with the headers of `extra` added or replaced, by name in any case."""
     taken = {name.lower() for name in extra}
     return (*(pair for pair in base if pair[0].lower() not in taken), *extra.items())
 

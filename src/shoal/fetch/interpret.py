@@ -1,4 +1,4 @@
-"""What an answer means: a page, a redirect, or a failure with a class. Pure."""
+"""Interpret a response: a page, a redirect, or a failure with a class. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -18,33 +18,33 @@ from shoal.model.page import Response
 from shoal.model.request import Request
 from shoal.model.url import canonical
 
-REDIRECTS = frozenset({301, 302, 303, 307, 308})
-LONGEST_REST = 86_400.0  # seconds of a Retry-After that are believed
+REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
+MAX_RETRY_AFTER_S = 86_400.0  # a longer Retry-After is cut to this
 
-# What a request of ours may say to another origin; all else may be meant for the first one only.
-_FOR_ANYBODY = frozenset({"accept", "accept-language", "user-agent", "cache-control", "pragma"})
-_ABOUT_A_BODY = frozenset({"content-type", "content-encoding", "content-language", "content-location"})
+# Request headers that may go to another origin after a redirect; others may be meant for the first one only.
+_ANY_ORIGIN = frozenset({"accept", "accept-language", "user-agent", "cache-control", "pragma"})
+_BODY_HEADERS = frozenset({"content-type", "content-encoding", "content-language", "content-location"})
 _REFRESH = re.compile(r"\s*\d+(?:\.\d*)?\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"']*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedPage:
-    """An answer to keep. `parse` is false where there is nothing in it for a spider."""
+    """A response to archive. `parse` is false if it has nothing for a spider."""
 
     parse: bool = True
-    next: Request | None = None  # where a Refresh header leads
+    next: Request | None = None  # target of a Refresh header
 
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """An answer that sends the request elsewhere."""
+    """A response that redirects the request."""
 
     request: Request
 
 
-Meaning = FetchedPage | Redirect | Failure
+Interpretation = FetchedPage | Redirect | Failure
 
-_A_PAGE = FetchedPage()  # by far the most frequent meaning
+_PAGE = FetchedPage()  # shared: by far the most frequent result
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,54 +54,54 @@ class RedirectRules:
     url_bytes: int = LinkLimits().url_bytes
 
 
-class SentRequest(Enum):
-    """Whether a request could be answered with "not modified"."""
+class Conditional(Enum):
+    """Whether a request was conditional, so that 304 is a valid response."""
 
-    PLAINLY = auto()
-    BY_ITSELF = auto()  # it brought conditions of its own
-    WITH_A_COPY = auto()  # the caller has the page, and means that one then
+    NO = auto()
+    BY_SPIDER = auto()  # the spider's own headers made it conditional
+    BY_CALLER = auto()  # the caller has an archived copy, which a 304 confirms
 
 
 def interpret(
-    request: Request, response: Response, rules: RedirectRules, *, asked: SentRequest, now: float
-) -> Meaning:
-    """Say what `response` means for `request`."""
+    request: Request, response: Response, rules: RedirectRules, *, conditional: Conditional, now: float
+) -> Interpretation:
+    """Return what `response` means for `request`."""
     status = response.status
-    resting = status in (429, 503) and _has_retry_after(response)
-    if not resting and (service := challenged_by(response)):
+    rate_limited = status in (429, 503) and _has_retry_after(response)
+    if not rate_limited and (service := challenged_by(response)):
         return Failure(FailureClass.ANTI_BOT, f"a challenge by {service}", status)
     if status < 300:
-        # 206 is one or many parts of something: kept as it came.
+        # 206 has one or more parts of a resource: archived as it is, not parsed.
         following = _refresh(request, response, rules)
         return (
-            _A_PAGE
+            _PAGE
             if status == 200 and following is None
             else FetchedPage(status not in (204, 205, 206), following)
         )
     if status == 304:
-        if asked is SentRequest.PLAINLY:
-            return Failure(FailureClass.PROTOCOL, "304 although nothing was known", status)
-        return FetchedPage(parse=asked is SentRequest.WITH_A_COPY)
+        if conditional is Conditional.NO:
+            return Failure(FailureClass.PROTOCOL, "304 for a request that was not conditional", status)
+        return FetchedPage(parse=conditional is Conditional.BY_CALLER)
     if status < 400:
         return _redirect(request, response, rules)
     return error_of(response, now)
 
 
 def error_of(response: Response, now: float) -> Failure:
-    """Name the failure that a status of 400 and above is."""
+    """Return the failure for a status of 400 or above."""
     status = response.status
     if status == 429 or (status == 503 and _has_retry_after(response)):
         retry_after = parse_retry_after(response.header("retry-after"), now)
         return Failure(FailureClass.RATE_LIMITED, f"status {status}", status, retry_after)
     if status in (404, 410):
-        kind = FailureClass.GONE
+        failure_class = FailureClass.GONE
     elif status == 403:
-        kind = FailureClass.IP_BLOCKED
+        failure_class = FailureClass.IP_BLOCKED
     elif 500 <= status < 600:
-        kind = FailureClass.TARGET_ERROR
+        failure_class = FailureClass.TARGET_ERROR
     else:
-        kind = FailureClass.HTTP_ERROR
-    return Failure(kind, f"status {status}", status)
+        failure_class = FailureClass.HTTP_ERROR
+    return Failure(failure_class, f"status {status}", status)
 
 
 def _has_retry_after(response: Response) -> bool:
@@ -109,28 +109,28 @@ def _has_retry_after(response: Response) -> bool:
 
 
 def parse_retry_after(value: str, now: float) -> float | None:
-    """Read seconds or a date, at most a day ahead; None: nothing that makes sense."""
+    """Return the seconds to wait, at most a day, from a number or a date; None if the value is not valid."""
     value = value.strip()
     if value.isascii() and value.isdecimal() and len(value) <= 12:
         seconds = float(value)
     else:
         when = http_date(value)
         seconds = 0.0 if when is None else when - now
-    return min(seconds, LONGEST_REST) if seconds > 0 else None
+    return min(seconds, MAX_RETRY_AFTER_S) if seconds > 0 else None
 
 
 def _redirect(request: Request, response: Response, rules: RedirectRules) -> Redirect | Failure:
     status = response.status
-    if status not in REDIRECTS:
+    if status not in REDIRECT_STATUSES:
         return _failed(f"status {status}", status)
     location = response.header("location")
     if not location.strip():
         return _failed("no Location", status)
     target = resolve(response.url, location, rules)
     if isinstance(target, Failure):
-        return Failure(target.kind, target.reason, status)
+        return Failure(target.failure_class, target.reason, status)
     if failure := _chain_fault(request, target, rules.hops):
-        return Failure(failure.kind, failure.reason, status)
+        return Failure(failure.failure_class, failure.reason, status)
     same_origin = _origin(target) == _origin(request.url)
     method, body = _method_after(status, request)
     if body and not same_origin:
@@ -143,7 +143,7 @@ def _redirect(request: Request, response: Response, rules: RedirectRules) -> Red
 
 
 def _refresh(request: Request, response: Response, rules: RedirectRules) -> Request | None:
-    """Follow a Refresh header like a redirect, but keep the page that sent it."""
+    """Return the request for a Refresh header, which is followed like a redirect; the page itself is kept."""
     value = response.header("refresh")
     found = _REFRESH.match(value) if value else None
     if found is None or request.method != "GET":
@@ -158,9 +158,9 @@ def _refresh(request: Request, response: Response, rules: RedirectRules) -> Requ
 
 
 def resolve(base: str, location: str, rules: RedirectRules) -> str | Failure:
-    """Resolve a Location; refuse what no request may be made of."""
+    """Return the canonical target of a Location header, or a failure if it must not be fetched."""
     try:
-        # Header text is latin-1 to us; what servers mean by more than ASCII is UTF-8.
+        # Headers are decoded as latin-1; servers that send more than ASCII here mean UTF-8.
         joined = ada_url.join_url(base, location.encode("latin-1").decode("utf-8").strip())
         origin = rules.guard.origin(joined)
         target = canonical(joined)
@@ -195,7 +195,7 @@ def _headers_after(headers: Mapping[str, str], *, same_origin: bool, has_body: b
     return {
         name: value
         for name, value in headers.items()
-        if (same_origin or name.lower() in _FOR_ANYBODY) and (has_body or name.lower() not in _ABOUT_A_BODY)
+        if (same_origin or name.lower() in _ANY_ORIGIN) and (has_body or name.lower() not in _BODY_HEADERS)
     }
 
 

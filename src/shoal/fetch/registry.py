@@ -30,8 +30,9 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Protocol
 
+from shoal.fetch.contract import Attempt, Client, Gate
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.fetcher import Attempt, Client, Fetcher, Gate, Refuse
+from shoal.fetch.fetcher import HttpFetcher, Refuse
 from shoal.fetch.headers import CrawlHeaders
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.guard import Guard
@@ -70,9 +71,9 @@ class FetcherContext:
     robots: RobotsPolicy | None  # None: the crawl ignores robots.txt
     refuse: Refuse | None = None  # whether a redirect may be followed
 
-    def fetcher(self, client: Client) -> Fetcher:
+    def fetcher(self, client: Client) -> HttpFetcher:
         """Return a fetcher that does everything but the exchange itself, which `client` does."""
-        return Fetcher(
+        return HttpFetcher(
             client,
             self.gate,
             self.redirects,

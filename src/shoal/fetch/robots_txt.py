@@ -1,17 +1,17 @@
-"""robots.txt, by RFC 9309: which rules are ours, and whether they let a path pass. Pure.
+"""Parse robots.txt by RFC 9309: which rules apply to us, and whether they allow a path. Pure.
 
-Group choice: the groups that name our product token, exactly and in any case, joined; failing that, those
-for `*`. The longest matching rule decides, Allow wins a tie. Matching cannot be made slow: plain prefixes lie
-in a dictionary, patterns are searched piece by piece without backtracking, and the number of pieces is
-bounded. Patterns beyond the bound count as what stands before their first `*`: stricter, never laxer.
+The groups that name our product token apply, exactly and in any case, joined; if there are none, those for
+`*`. The longest matching rule decides, and Allow wins a tie. A site cannot make matching slow: plain prefixes
+are in a dictionary, patterns are searched piece by piece without backtracking, and the number of pieces is
+bounded. Patterns beyond the bound are cut before their first `*`, which is stricter, never laxer.
 """
 
 import re
 from dataclasses import dataclass, field
 
-BYTES = 500 * 1024  # RFC 9309: at least this much is parsed; what follows is not
-PIECES = 2_000  # of all patterns together: under 1 ms per match
-LONGEST_DELAY = 86_400.0
+MAX_BYTES = 500 * 1024  # RFC 9309: a crawler must parse at least this much; the rest is ignored
+MAX_PATTERN_PIECES = 2_000  # of all patterns together: under 1 ms per match
+MAX_CRAWL_DELAY_S = 86_400.0
 
 _PAGE = re.compile(r"\s*<(?:!doctype|html|head|body)\b", re.IGNORECASE)
 _LINE = re.compile(r"\r\n|\r|\n")
@@ -20,7 +20,7 @@ _COMPATIBLE = re.compile(r"^[^(]*\(compatible;\s*([a-zA-Z_-]+)")
 _ESCAPE = re.compile(r"%[0-9a-fA-F]{2}|[^!#-;=?-Z\[\]_a-z|~%]|%")
 _UNRESERVED = re.compile(r"[0-9A-Za-z._~-]")
 
-# Misspelt often enough that ignoring them would be impolite.
+# Common misspellings: ignoring them would be impolite.
 _AGENT = frozenset({"user-agent", "useragent", "user agent"})
 _DISALLOW = frozenset({"disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"})
 _DELAY = frozenset({"crawl-delay", "crawldelay", "crawl delay"})
@@ -28,8 +28,8 @@ _RULE = _DISALLOW | _DELAY | {"allow"}
 
 
 @dataclass(slots=True)
-class Rules:
-    """What a robots.txt asks of us."""
+class RobotsRules:
+    """The rules of a robots.txt that apply to us."""
 
     delay: float | None = None  # seconds between requests
     sitemaps: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Rules:
     _patterns: list[tuple[int, bool, list[str], bool]] = field(default_factory=list)  # longest first
 
     def allows(self, target: str) -> bool:
-        """Decide about the path and query of a canonical URL."""
+        """Return whether the path and query of a canonical URL may be fetched."""
         if not self._prefixes and not self._patterns:
             return True
         path = _literal(_normal(target))
@@ -62,29 +62,29 @@ class Rules:
 
     @property
     def weight(self) -> int:
-        """Bytes of memory, roughly."""
+        """Approximate memory use in bytes."""
         return 500 + sum(map(len, self._prefixes)) + 100 * len(self._prefixes) + 500 * len(self._patterns)
 
 
-ALLOW_ALL = Rules()
+ALLOW_ALL = RobotsRules()
 
 
 def product_token(user_agent: str) -> str:
-    """Name us as robots.txt files would: the first product, or the one behind "compatible;"."""
+    """Return the product token of a user agent: the first product, or the one after "compatible;"."""
     found = _COMPATIBLE.match(user_agent) or _TOKEN.match(user_agent)
     return found.group(found.lastindex or 0).lower() if found else ""
 
 
-def parse(body: bytes, token: str) -> Rules:
-    """Read the rules that apply to `token` (lower case)."""
-    text = body[:BYTES].decode("utf-8", "replace").removeprefix("\ufeff")
+def parse(body: bytes, token: str) -> RobotsRules:
+    """Return the rules that apply to `token` (lower case)."""
+    text = body[:MAX_BYTES].decode("utf-8", "replace").removeprefix("\ufeff")
     if _PAGE.match(text):
-        return ALLOW_ALL  # most likely the site's "not found"
+        return ALLOW_ALL  # an HTML page: most likely the site's "not found"
     ours = _Group()
     everyone = _Group()
     sitemaps: list[str] = []
-    named: list[_Group] = []  # the groups that the lines being read belong to
-    open_agents = False  # user-agent lines in a row head one group together
+    named: list[_Group] = []  # the groups that the current lines belong to
+    open_agents = False  # consecutive user-agent lines start one group together
     for line in _LINE.split(text):
         key, value = _record(line.partition("#")[0])
         if key in _AGENT:
@@ -100,7 +100,7 @@ def parse(body: bytes, token: str) -> Rules:
         elif key == "sitemap":
             if len(sitemaps) < 100:
                 sitemaps.append(value)
-        elif key in _RULE:  # lines that nobody knows do not end a group's head
+        elif key in _RULE:  # unknown lines do not end a series of user-agent lines
             open_agents = False
             for group in named:
                 group.add(key, value)
@@ -111,7 +111,7 @@ def parse(body: bytes, token: str) -> Rules:
 def _record(line: str) -> tuple[str, str]:
     key, colon, value = line.partition(":")
     if not colon:
-        # "Disallow /": what is meant is plain, as long as there are two words.
+        # "Disallow /" without a colon is clear, if there are exactly two words.
         key, value = words if len(words := line.split()) == 2 else ("", "")
     return key.strip().lower(), value.strip()
 
@@ -131,10 +131,10 @@ class _Group:
             pattern = _normal(value)
             self._rules[pattern] = self._rules.get(pattern, False) or key == "allow"
 
-    def rules(self, sitemaps: tuple[str, ...]) -> Rules:
-        rules = Rules(self._delay, sitemaps)
+    def rules(self, sitemaps: tuple[str, ...]) -> RobotsRules:
+        rules = RobotsRules(self._delay, sitemaps)
         prefixes = rules._prefixes
-        budget = PIECES
+        budget = MAX_PATTERN_PIECES
         for pattern, allow in self._rules.items():
             anchored = pattern.endswith("$")
             pieces = [_literal(piece) for piece in re.split(r"\*+", pattern.removesuffix("$"))]
@@ -152,7 +152,7 @@ class _Group:
 
 
 def _matches(path: str, pieces: list[str], anchored: bool) -> bool:
-    """Match literal pieces with anything between them: the earliest place for each is always right."""
+    """Match literal pieces with anything between them. Taking the earliest match of each is always right."""
     if not path.startswith(pieces[0]):
         return False
     at = len(pieces[0])
@@ -169,14 +169,14 @@ def _matches(path: str, pieces: list[str], anchored: bool) -> bool:
 
 
 def _normal(path: str) -> str:
-    """Write a path or pattern so that equal octets look equal: escapes upper case, unreserved unescaped."""
+    """Normalise a path or pattern so that equal octets are equal: upper-case escapes, others unescaped."""
     return _ESCAPE.sub(_escape, path)
 
 
 def _literal(normal: str) -> str:
-    """Write out the two characters that mean something in a rule, where only their escapes mean themselves.
+    """Unescape `$` and `*`, which are special in a rule unless they are escaped.
 
-    A `$` that is not the last character of a rule means itself.
+    A `$` that is not the last character of a rule is literal.
     """
     return normal.replace("%24", "$").replace("%2A", "*")
 
@@ -190,9 +190,9 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _seconds(value: str) -> float | None:
-    """Read a Crawl-delay; None: not one."""
+    """Return a Crawl-delay in seconds; None if the value is not valid."""
     try:
         seconds = float(value)
     except ValueError:
         return None
-    return min(seconds, LONGEST_DELAY) if seconds >= 0 else None
+    return min(seconds, MAX_CRAWL_DELAY_S) if seconds >= 0 else None

@@ -1,11 +1,11 @@
-"""The send gate of a fleet: the pace of a host, kept for all workers together where requests leave.
+"""The send gate of a fleet: it keeps the pace of a host for all workers together.
 
-The frontier hands out leases at the right pace, but a request leaves when its worker comes to it: after a
-robots.txt, behind others, or late because the machine is busy. Within one process the send gate evens that
-out; between processes only the store can. So a turn is asked of the store, with the connection open and the
-request composed. It is good for `leeway` seconds, counted from before the question; where the answer took
-longer the turn is lost, and another one is asked for. The store leaves an interval and that leeway between
-two turns: requests are an interval apart at least, whichever of two workers was the quicker one.
+The frontier grants leases at the right pace, but a worker may send a request later: after a robots.txt,
+behind other requests, or because the machine is busy. Within one process the send gate corrects that; between
+processes only the store can. So the worker takes each turn from the store, with the connection open and the
+request composed. A turn is valid for `leeway` seconds, counted from before the call; if the call took longer
+the turn is lost, and the worker takes another one. The store leaves an interval plus that leeway between two
+turns, so two requests are at least an interval apart, no matter which worker is faster.
 """
 
 import asyncio
@@ -13,32 +13,32 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
 
-from shoal.fetch.gate import PATIENCE
+from shoal.fetch.gate import MAX_WAIT_S
 
-LEEWAY = 0.05  # of an interval: what a fleet is slower than it would have to be
-LEAST_LEEWAY = 0.01  # seconds; a store answers in less than one millisecond, a busy event loop does not
+LEEWAY_SHARE = 0.05  # of an interval: how much slower than necessary a fleet is
+MIN_LEEWAY_S = 0.01  # a store responds in less than 1 ms, a busy event loop does not
 
 
-class Ask(Protocol):
-    """Take a turn of a host and return 0, or return the seconds until it comes."""
+class TakeTurn(Protocol):
+    """Takes a turn of a host from the store and returns 0.0, or returns the seconds until it is due."""
 
     async def __call__(self, host: str, *, interval: float, leeway: float) -> float: ...
 
 
 class SharedGate:
-    """The pace of hosts, as a store keeps it."""
+    """A gate whose turns come from the store."""
 
-    def __init__(self, ask: Ask, *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, ask: TakeTurn, *, clock: Callable[[], float] = monotonic) -> None:
         self.ask = ask
         self.clock = clock
 
     def turn(self, host: str, *, interval: float, burst: int = 1) -> "SharedTurn":
-        """Prepare one attempt to send to `host`; how large its burst is, the store knows."""
+        """Return a turn for one attempt to send to `host`. The store knows the host's burst."""
         return SharedTurn(self, host, interval)
 
 
 class SharedTurn:
-    """Leave to send, for one attempt: asked for before every write, a transparent second one included."""
+    """Permission to send, for one attempt: taken before every write, a transparent second one included."""
 
     __slots__ = ("_gate", "_host", "_interval", "sends")
 
@@ -49,12 +49,12 @@ class SharedTurn:
         self.sends = 0
 
     async def take(self) -> float:
-        """Wait for the turn and take it (0.0: write now), or return how far off it is."""
-        leeway = max(LEEWAY * self._interval, LEAST_LEEWAY)
+        """Wait for the turn, take it and return 0.0; if it is too far away, return the seconds until it."""
+        leeway = max(LEEWAY_SHARE * self._interval, MIN_LEEWAY_S)
         while True:
             asked_at = self._gate.clock()
             wait = await self._gate.ask(self._host, interval=self._interval, leeway=leeway)
-            if wait > PATIENCE:
+            if wait > MAX_WAIT_S:
                 return wait
             if wait > 0:
                 await asyncio.sleep(wait)
@@ -63,7 +63,7 @@ class SharedTurn:
                 return 0.0
 
     def sent(self) -> None:
-        """Note nothing: the leeway covers the way to the wire."""
+        """Do nothing: the leeway covers the time until the request is on the wire."""
 
     def answered(self) -> None:
-        """Note nothing."""
+        """Do nothing."""

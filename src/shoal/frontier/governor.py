@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from shoal.frontier.results import HostView
 from shoal.frontier.rules import HostRecord, applied_pace, next_slow_factor
-from shoal.model.adaptive_delay import SlowdownRules, Window
+from shoal.model.adaptive_delay import ResponseWindow, SlowdownRules
 from shoal.model.pace import Pace, clamp, next_turn, take
 
 
@@ -51,7 +51,7 @@ class Governor:
         self._token = 0  # lease token of the batch that took the latest turn
         self._rules = USUAL_RULES
         self._unblocked = 0  # responses so far, none of them a block
-        self._window: Window | None = None  # created with the first block: most hosts never block
+        self._window: ResponseWindow | None = None  # created with the first block: most hosts never block
         self._set_pace(applied_pace(record, (), self._rules))
 
     def follow(self, paces: Iterable[Pace], rules: SlowdownRules) -> None:
@@ -110,7 +110,7 @@ class Governor:
             if not blocked and self.record.slow == 1.0:
                 self._unblocked += 1
                 return False
-            self._window = Window(self._rules)
+            self._window = ResponseWindow(self._rules)
             for _ in range(min(self._unblocked, self._rules.window)):
                 self._window.note(False)
         slow = next_slow_factor(self._window, blocked, self.record.slow)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shoal.model.adaptive_delay import SlowdownRules, Window, stretched
+from shoal.model.adaptive_delay import ResponseWindow, SlowdownRules, stretch_interval
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Done, Fetched, Gone, Retry, Settlement
 from shoal.model.pace import Pace
@@ -67,7 +67,7 @@ def applied_pace(record: HostRecord, crawls: Iterable[Pace], rules: SlowdownRule
     if record.crawl_delay > interval:
         interval, burst = record.crawl_delay, 1
     if record.slow > 1.0:
-        interval, burst = stretched(interval, record.slow, rules), 1
+        interval, burst = stretch_interval(interval, record.slow, rules), 1
     return Pace(interval, burst, concurrency)
 
 
@@ -84,11 +84,11 @@ def host_responded(settlement: Settlement) -> bool:
             return settlement.blocked
 
 
-def next_slow_factor(window: Window, blocked: bool, slow: float) -> float:
+def next_slow_factor(window: ResponseWindow, blocked: bool, slow: float) -> float:
     """Return a host's slow factor after one more response."""
     factor = window.note(blocked)
     # A new window has too few responses: after a restart the factor from before applies until it has enough.
-    return round(factor, 3) if window.speaks else slow
+    return round(factor, 3) if window.is_significant else slow
 
 
 OVERRAN = Failure(FailureClass.POISON, "its holder died or overran")

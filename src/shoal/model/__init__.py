@@ -1,4 +1,4 @@
-"""The words every station shares: values and pure rules, no I/O.
+"""Values and pure rules that all packages share. No I/O.
 
-A newcomer reads `request`, `outcome` and `failure` first: what is fetched, what can become of it, and why.
+Read `request`, `outcome` and `failure` first: what is fetched, how an attempt can end, and why one fails.
 """

@@ -1,7 +1,8 @@
-"""Adaptive slow-down: how much longer the pause between requests gets when a host pushes back.
+"""Adaptive slow-down: lengthen the interval between requests to a host that blocks us.
 
-Over a window of a host's last answers, the share that were blocks (403, 429, challenges) gives a throttle
-P = 1 - e^(-share / threshold); the interval is stretched by 1 + P * reach. Too few answers say nothing.
+Of a host's last responses, the share that were blocks (403, 429, challenges) gives a throttle
+P = 1 - e^(-share / threshold), and the interval is multiplied by 1 + P * reach. Below a minimum number of
+responses the share is ignored.
 """
 
 import math
@@ -12,50 +13,50 @@ from typing import Annotated
 
 @dataclass(frozen=True, slots=True)
 class SlowdownRules:
-    """How a host that answers with blocks (403, 429, challenges) is slowed down."""
+    """How to slow down on a host that responds with blocks (403, 429, challenges)."""
 
     threshold: Annotated[
         float,
-        "Share of blocked answers at which the pause between requests has grown by two thirds of reach.",
+        "Share of blocked responses at which the interval has grown by two thirds of reach.",
     ] = 0.02
-    reach: Annotated[float, "By how many times its own length the pause grows, at most."] = 9.0
-    at_least: Annotated[int, "Answers of a host before their share means anything."] = 20
-    window: Annotated[int, "Answers of a host looked back on."] = 100
-    floor: Annotated[float, "Seconds between requests to an unlimited host that pushes back."] = 0.1
-    ceiling: Annotated[float, "Longest pause that slowing down makes, in seconds."] = 60.0
+    reach: Annotated[float, "How many times its own length the interval grows by, at most."] = 9.0
+    at_least: Annotated[int, "Responses of a host before slowing down starts."] = 20
+    window: Annotated[int, "Number of last responses of a host that are considered."] = 100
+    floor: Annotated[float, "Seconds between requests to a host without a rate limit that blocks us."] = 0.1
+    ceiling: Annotated[float, "Longest interval that slowing down leads to, in seconds."] = 60.0
 
 
-def factor(blocked: int, answers: int, rules: SlowdownRules) -> float:
-    """Return what to multiply the interval by: 1.0 when nothing speaks for slowing down."""
+def slow_factor(blocked: int, answers: int, rules: SlowdownRules) -> float:
+    """Return the factor for the interval: 1.0 if there is no reason to slow down."""
     if answers < rules.at_least or blocked == 0:
         return 1.0
     return 1.0 + rules.reach * (1.0 - math.exp(-(blocked / answers) / rules.threshold))
 
 
-def stretched(interval: float, slow: float, rules: SlowdownRules) -> float:
-    """Apply a slow factor to a configured interval."""
+def stretch_interval(interval: float, slow: float, rules: SlowdownRules) -> float:
+    """Return a configured interval multiplied by a slow factor, within floor and ceiling."""
     if slow <= 1.0:
         return interval
     return max(interval, min(max(interval, rules.floor) * slow, rules.ceiling))
 
 
 @dataclass(slots=True)
-class Window:
-    """The last answers of one host."""
+class ResponseWindow:
+    """The last responses of one host: which of them were blocks."""
 
     rules: SlowdownRules
     _answers: deque[bool] = field(default_factory=deque)
     _blocked: int = 0
 
     def note(self, blocked: bool) -> float:
-        """Take one answer in and return the new slow factor."""
+        """Add one response and return the new slow factor."""
         self._answers.append(blocked)
         self._blocked += blocked
         if len(self._answers) > self.rules.window:
             self._blocked -= self._answers.popleft()
-        return factor(self._blocked, len(self._answers), self.rules)
+        return slow_factor(self._blocked, len(self._answers), self.rules)
 
     @property
-    def speaks(self) -> bool:
-        """Whether there were enough answers for the factor to mean anything."""
+    def is_significant(self) -> bool:
+        """Whether there were enough responses for the factor to be meaningful."""
         return len(self._answers) >= self.rules.at_least

@@ -1,8 +1,7 @@
-"""From what somebody wrote to `Settings`: which keys there are, what each may hold, and who wins.
+"""Build `Settings` from a file, the environment and flags; check every key and value.
 
-Pure: the layers (a parsed file, environment variables, flags) come in as values, later ones win, and every
-complaint says where the value came from, what it was and what is allowed. Values that may be secret are
-never repeated.
+Pure: the layers come in as values, and later ones override earlier ones. Every error says where the value was
+set, what it was and what is allowed. Values that may be secret are never shown.
 """
 
 import re
@@ -20,16 +19,17 @@ ENVIRONMENT = "SHOAL_"
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """One value that somebody set, and where."""
+class SettingValue:
+    """A value for one key, and where it was set."""
 
     key: str  # "crawl.rate"
     value: object
-    origin: str  # how the person would find it: "shoal.toml: crawl.rate", "SHOAL_CRAWL_RATE", "--rate"
+    origin: str  # for error messages: "shoal.toml: crawl.rate", "SHOAL_CRAWL_RATE", "--rate"
 
 
-def _leaves(kind: type[Any], prefix: str = "") -> Iterator[tuple[str, Any, str]]:
-    for name, hint in get_type_hints(kind, include_extras=True).items():
+def _leaves(type_: type[Any], prefix: str = "") -> Iterator[tuple[str, Any, str]]:
+    """Yield key, type and description of every setting."""
+    for name, hint in get_type_hints(type_, include_extras=True).items():
         if is_dataclass(hint):
             yield from _leaves(hint, f"{prefix}{name}.")  # type: ignore[arg-type]
         elif get_origin(hint) is Annotated:
@@ -38,30 +38,30 @@ def _leaves(kind: type[Any], prefix: str = "") -> Iterator[tuple[str, Any, str]]
             yield f"{prefix}{name}", hint, ""
 
 
-KINDS: dict[str, Any] = {key: kind for key, kind, _ in _leaves(Settings)}
-"""Every key there is, with the type of its value."""
+TYPES: dict[str, Any] = {key: type_ for key, type_, _ in _leaves(Settings)}
+"""The type of each key."""
 
-MEANINGS: dict[str, str] = {key: meaning for key, _, meaning in _leaves(Settings)}
-"""Every key there is, with what it does in one sentence."""
+DESCRIPTIONS: dict[str, str] = {key: description for key, _, description in _leaves(Settings)}
+"""What each key does, in one sentence."""
 
-VARIABLES = {key: ENVIRONMENT + key.replace(".", "_").upper() for key in KINDS if key != "hosts"}
-"""The environment variable of each key. Blocks for hosts have none: a host's name is no part of one."""
+VARIABLES = {key: ENVIRONMENT + key.replace(".", "_").upper() for key in TYPES if key != "hosts"}
+"""The environment variable of each key. [hosts] has none: a host name cannot be part of a variable's name."""
 
-_TABLES = {key.rpartition(".")[0] for key in KINDS if "." in key}
+_TABLES = {key.rpartition(".")[0] for key in TYPES if "." in key}
 _BY_VARIABLE = {variable: key for key, variable in VARIABLES.items()}
-_OF_A_HOST = [one.name for one in fields(HostSettings)]
+_HOST_KEYS = [one.name for one in fields(HostSettings)]
 
-# Zero would mean "nothing may ever happen" for these; elsewhere it has a meaning, mostly "no limit".
+# Zero would mean that nothing may ever happen for these; for the others it has a meaning, mostly "no limit".
 _ABOVE_ZERO = frozenset(
     {
         *(f"crawl.{name}" for name in ("burst", "per_host", "concurrency", "max_crashes", "lease")),
         *(f"slowdown.{name}" for name in ("threshold", "at_least", "window", "ceiling")),
-        *(key for key in KINDS if key.startswith(("fetch.", "links.", "parse."))),
+        *(key for key in TYPES if key.startswith(("fetch.", "links.", "parse."))),
         "retry.base",
         "archive.segment_bytes",
     }
     - {f"fetch.{name}" for name in ("encodings", "redirects", "slow_rate", "slow_after")}
-    - {"links.per_host", "links.per_pattern", "links.lookalikes"}
+    - {"links.per_host", "links.per_pattern", "links.lookalikes"}  # vocabulary: ok
 )
 
 
@@ -70,8 +70,8 @@ _MAY_BE_EMPTY = frozenset({"crawl.follow", "crawl.user_agent", "crawl.contact"})
 _CONTACT = re.compile(r"(?:https?://|[!-'*-?A-\[\]-~]+@)[!-'*-\[\]-~]+")
 
 
-def from_tree(tree: Mapping[str, object], origin: str) -> Iterator[Given]:
-    """Flatten a parsed `shoal.toml`."""
+def from_tree(tree: Mapping[str, object], origin: str) -> Iterator[SettingValue]:
+    """Yield the values of a parsed `shoal.toml`. Raises `Misconfigured` for an unknown key."""
     for name, value in tree.items():
         if name in _TABLES:
             if not isinstance(value, Mapping):
@@ -82,42 +82,42 @@ def from_tree(tree: Mapping[str, object], origin: str) -> Iterator[Given]:
             yield _known(name, value, origin)
 
 
-def from_environment(environ: Mapping[str, str], *, besides: Iterable[str] = ()) -> Iterator[Given]:
-    """Pick the `SHOAL_*` variables out; `besides` are those that mean something else. Empty means not set."""
+def from_environment(environ: Mapping[str, str], *, besides: Iterable[str] = ()) -> Iterator[SettingValue]:
+    """Yield the values of the `SHOAL_*` variables, except those in `besides`. Empty ones count as not set."""
     for name, text in sorted(environ.items()):
         if not name.startswith(ENVIRONMENT) or name in besides or not text:
             continue
         if name not in _BY_VARIABLE:
             raise Misconfigured(f"environment: unknown variable {name}{_nearest(name, _BY_VARIABLE)}")
-        yield as_typed(_BY_VARIABLE[name], text, name)
+        yield parse_setting(_BY_VARIABLE[name], text, name)
 
 
-def as_typed(key: str, value: object, origin: str) -> Given:
-    """Take a value as somebody typed it: text is read as what the key holds, where it can be."""
-    return Given(key, _read(value, KINDS[key]) if isinstance(value, str) else value, origin)
+def parse_setting(key: str, value: object, origin: str) -> SettingValue:
+    """Return a value from the command line or the environment, with text parsed as the key's type."""
+    return SettingValue(key, _parse(value, TYPES[key]) if isinstance(value, str) else value, origin)
 
 
-def configure(given: Iterable[Given]) -> Settings:
-    """Build the settings, later values over earlier ones over the defaults."""
-    settings: Settings = _build(Settings, "", {one.key: _checked(one) for one in given})
+def configure(given: Iterable[SettingValue]) -> Settings:
+    """Return the settings: later values override earlier ones, and those the defaults."""
+    settings: Settings = _build(Settings, "", {one.key: _check(one) for one in given})
     return settings
 
 
-def _build(kind: Any, prefix: str, values: Mapping[str, object]) -> Any:
+def _build(type_: Any, prefix: str, values: Mapping[str, object]) -> Any:
     chosen = {}
-    for name, hint in get_type_hints(kind).items():
+    for name, hint in get_type_hints(type_).items():
         key = f"{prefix}{name}"
         if is_dataclass(hint):
             chosen[name] = _build(hint, f"{key}.", values)
         elif key in values:
             chosen[name] = values[key]
-    return kind(**chosen)
+    return type_(**chosen)
 
 
-def _known(key: str, value: object, origin: str) -> Given:
-    if key not in KINDS:
-        raise Misconfigured(f"{origin}: unknown key {key}{_nearest(key, [*KINDS, *_TABLES])}")
-    return Given(key, value, f"{origin}: {key}")
+def _known(key: str, value: object, origin: str) -> SettingValue:
+    if key not in TYPES:
+        raise Misconfigured(f"{origin}: unknown key {key}{_nearest(key, [*TYPES, *_TABLES])}")
+    return SettingValue(key, value, f"{origin}: {key}")
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
@@ -125,9 +125,9 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _read(text: str, kind: Any) -> object:
-    """Read text as what a key holds; text that cannot be read is kept, for `_checked` to refuse."""
-    wanted = _plain(kind)
+def _parse(text: str, type_: Any) -> object:
+    """Parse text as a key's type; return it unchanged if it cannot be parsed, so that `_check` rejects it."""
+    wanted = _without_none(type_)
     if wanted is bool:
         return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}.get(
             text.strip().lower(), text
@@ -143,40 +143,41 @@ def _read(text: str, kind: Any) -> object:
     return text
 
 
-def _plain(kind: Any) -> Any:
-    """Give the type without its `| None`."""
-    alternatives = get_args(kind)
-    return alternatives[0] if NoneType in alternatives else kind
+def _without_none(type_: Any) -> Any:
+    """Return a type without its `| None`."""
+    alternatives = get_args(type_)
+    return alternatives[0] if NoneType in alternatives else type_
 
 
-def _checked(given: Given) -> object:
-    """Return the value as its key's type, or say what is allowed instead."""
-    kind = _plain(KINDS[given.key])
-    if kind is bool:
+def _check(given: SettingValue) -> object:
+    """Return the value as its key's type. Raises `Misconfigured` with what is allowed."""
+    type_ = _without_none(TYPES[given.key])
+    if type_ is bool:
         return _require(isinstance(given.value, bool), given, "true or false")
-    if kind in (int, float):
-        return _number(given, kind)
-    if kind is str:
+    if type_ in (int, float):
+        return _number(given, type_)
+    if type_ is str:
         return _text(given)
     if given.key == "hosts":
         return _hosts(given)
     return _cookies(given) if given.key == "crawl.cookies" else _headers(given)
 
 
-def _number(given: Given, kind: type[int] | type[float]) -> int | float:
+def _number(given: SettingValue, type_: type[int] | type[float]) -> int | float:
     value, positive = given.value, given.key in _ABOVE_ZERO
-    allowed = f"a {'whole number' if kind is int else 'number'}, {'more than 0' if positive else '0 or more'}"
-    suitable = isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
+    noun = "whole number" if type_ is int else "number"
+    allowed = f"a {noun}, {'more than 0' if positive else '0 or more'}"
+    suitable = isinstance(value, int if type_ is int else int | float) and not isinstance(value, bool)
     _require(suitable, given, allowed)
     assert isinstance(value, int | float)
-    # 2**62: what every counter and SQLite column can hold; it also keeps infinity and nan out.
+    # 2**62 fits every counter and SQLite column; the comparison also rejects infinity and nan.
     _require((value > 0 if positive else value >= 0) and value < 1 << 62, given, allowed)
-    return kind(value)
+    return type_(value)
 
 
-def _text(given: Given) -> str:
+def _text(given: SettingValue) -> str:
     text = given.value
-    _require(isinstance(text, str) and (text or given.key in _MAY_BE_EMPTY), given, "a text, not empty")
+    _require(isinstance(text, str) and (text or given.key in _MAY_BE_EMPTY), given, "a non-empty string")
     assert isinstance(text, str)
     if given.key == "crawl.follow":
         try:
@@ -190,42 +191,42 @@ def _text(given: Given) -> str:
     return text
 
 
-def _headers(given: Given) -> dict[str, str]:
-    return _pairs(given, "header", r"[\r\n\0]", "a text on one line")
+def _headers(given: SettingValue) -> dict[str, str]:
+    return _pairs(given, "header", r"[\r\n\0]", "a string on one line")
 
 
-def _cookies(given: Given) -> dict[str, str]:
-    return _pairs(given, "cookie", r"[\x00-\x20;,\x7f]", "a text without spaces, commas and semicolons")
+def _cookies(given: SettingValue) -> dict[str, str]:
+    return _pairs(given, "cookie", r"[\x00-\x20;,\x7f]", "a string without spaces, commas and semicolons")
 
 
-def _pairs(given: Given, what: str, wrong: str, allowed: str) -> dict[str, str]:
+def _pairs(given: SettingValue, what: str, forbidden: str, allowed: str) -> dict[str, str]:
     value = given.value
     if not isinstance(value, Mapping):
-        raise Misconfigured(f"{given.origin}: must be a table of names and texts")
+        raise Misconfigured(f"{given.origin}: must be a table of names and strings")
     for number, (name, text) in enumerate(value.items(), 1):
-        # Neither is shown: a value may be a token, and so may a "name" that somebody forgot the colon after.
+        # Neither is shown: a value may be a token, and so may a "name" if the colon was forgotten.
         if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
-            raise Misconfigured(f"{given.origin}: {what} {number}: the name has characters that no name has")
-        if not isinstance(text, str) or re.search(wrong, text):
+            raise Misconfigured(f"{given.origin}: {what} {number}: the name has forbidden characters")
+        if not isinstance(text, str) or re.search(forbidden, text):
             raise Misconfigured(f"{given.origin}: {what} {number}: the value must be {allowed}")
     return dict(value)
 
 
-def _hosts(given: Given) -> dict[str, HostSettings]:
-    """Check the blocks of [hosts."name"]; what may be in them is checked like its namesake in [crawl]."""
+def _hosts(given: SettingValue) -> dict[str, HostSettings]:
+    """Check the tables [hosts."name"]; their keys are checked like those of the same name in [crawl]."""
     blocks = given.value
     if not isinstance(blocks, Mapping):
         raise Misconfigured(f'{given.origin} must be tables, as in [hosts."shop.example"]')
     return {_host(name, given): _block(block, f"{given.origin}.{name}") for name, block in blocks.items()}
 
 
-def _host(name: str, given: Given) -> str:
+def _host(name: str, given: SettingValue) -> str:
     try:
         key = host_key(canonical(f"https://{name}/"))
     except Rejected:
         key = ""
     if key != name.lower():
-        raise Misconfigured(f"{given.origin}: {name!r} is not a host; write it as in a URL: shop.example")
+        raise Misconfigured(f"{given.origin}: {name!r} is not a host: write it as in a URL, shop.example")
     return key
 
 
@@ -233,20 +234,21 @@ def _block(block: object, origin: str) -> HostSettings:
     if not isinstance(block, Mapping):
         raise Misconfigured(f"{origin} must be a table, as in [{origin.partition(': ')[2]}]")
     for name in block:
-        if name not in _OF_A_HOST:
-            raise Misconfigured(f"{origin}: unknown key {name}{_nearest(name, _OF_A_HOST)}")
+        if name not in _HOST_KEYS:
+            raise Misconfigured(f"{origin}: unknown key {name}{_nearest(name, _HOST_KEYS)}")
     checked: dict[str, Any] = {
-        name: _checked(Given(f"crawl.{name}", value, f"{origin}.{name}")) for name, value in block.items()
+        name: _check(SettingValue(f"crawl.{name}", value, f"{origin}.{name}"))
+        for name, value in block.items()
     }
     return HostSettings(**checked)
 
 
-def _require(fine: object, given: Given, allowed: str) -> object:
-    if not fine:
-        raise Misconfigured(f"{given.origin}: must be {allowed}, not {_shown(given.value)}")
+def _require(condition: object, given: SettingValue, allowed: str) -> object:
+    if not condition:
+        raise Misconfigured(f"{given.origin}: must be {allowed}, not {_short_repr(given.value)}")
     return given.value
 
 
-def _shown(value: object) -> str:
+def _short_repr(value: object) -> str:
     text = "true" if value is True else "false" if value is False else repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,7 +1,7 @@
-"""What a crawl counts over its whole life besides its requests, kept with its other figures.
+"""Totals of a crawl that the frontier cannot count.
 
-No request was ever made of the links that a rule keeps out, and no page accounts for what a hook yields: the
-frontier counts neither.
+A link that a rule filters on the parse side never becomes a request, and the items of a hook belong to no
+page.
 """
 
 from collections.abc import Iterable
@@ -12,26 +12,29 @@ from shoal.model.outcome import Done, Outcome
 from shoal.model.page import ParseResult
 
 KEY = "sums"
-PART = "sums/"  # and the worker's name: what one worker of a fleet has counted
+PART = "sums/"  # followed by a worker's name: the totals of one worker of a fleet
 
 
 class ClosedPattern(msgspec.Struct, frozen=True):
-    """Why a pattern of URLs counts as a trap."""
+    """Why a URL pattern was closed as a crawler trap."""
 
-    more_than: int  # the limit that it went beyond
+    more_than: int  # the limit that it exceeded
     example: str  # URL
 
 
 class CrawlTotals(msgspec.Struct):
-    """Sums that grow with every commit and survive a restart."""
+    """Totals that grow with every commit and survive a restart."""
 
-    links: dict[str, int] = {}  # not followed, by rule
+    links: dict[str, int] = {}  # links not followed, by rule
     rejected: int = 0  # items that did not fit their model
-    withheld: int = 0  # items of pages that call another address their own
-    hook_items: int = 0  # items that `on_error` hooks have made
+    withheld: int = 0  # items of pages that declare another URL as canonical
+    hook_items: int = 0  # items yielded by `on_error` hooks
     hook_faults: int = 0  # hooks that raised or hung
-    quarantined: dict[str, ClosedPattern] = {}  # patterns that brought too many URLs
-    lookalikes: dict[str, ClosedPattern] = {}  # patterns that brought too many near-identical pages
+    quarantined: dict[str, ClosedPattern] = {}  # patterns with too many URLs
+    near_duplicates: dict[str, ClosedPattern] = msgspec.field(  # patterns with too many near-duplicate pages
+        default_factory=dict,
+        name="lookalikes",  # vocabulary: ok
+    )
 
     @classmethod
     def load(cls, stored: bytes | None) -> "CrawlTotals":
@@ -40,29 +43,29 @@ class CrawlTotals(msgspec.Struct):
     def dump(self) -> bytes:
         return msgspec.json.encode(self)
 
-    def reopen(self, *, per_pattern: int, lookalikes: int) -> None:
-        """Forget the patterns that broke limits lower than these; 0: no limit."""
+    def reopen(self, *, per_pattern: int, near_duplicates: int) -> None:
+        """Reopen the patterns that exceeded limits lower than these; 0: no limit."""
         self.quarantined = _beyond(self.quarantined, per_pattern)
-        self.lookalikes = _beyond(self.lookalikes, lookalikes)
+        self.near_duplicates = _beyond(self.near_duplicates, near_duplicates)
 
     def add(self, outcome: Outcome, result: ParseResult) -> bool:
-        """Add what a page, or a hook, has brought; returns whether that changes anything here."""
-        # Only a hook yields something for a request that has no page to show, and only its fault comes here.
-        hooked = 0 if isinstance(outcome, Done) else len(result.items)
-        faulty = result.fault is not None
-        if not (result.dropped or result.rejected or result.withheld or hooked or faulty):
+        """Add the result of a page or a hook; return whether any total changed."""
+        # Only a hook yields items for a request without a page, and only a hook's fault is passed here.
+        hook_items = 0 if isinstance(outcome, Done) else len(result.items)
+        hook_failed = result.fault is not None
+        if not (result.dropped or result.rejected or result.withheld or hook_items or hook_failed):
             return False
         self.rejected += len(result.rejected)
         self.withheld += result.withheld
-        self.hook_items += hooked
-        self.hook_faults += faulty
+        self.hook_items += hook_items
+        self.hook_faults += hook_failed
         for rule, count in result.dropped.items():
             self.links[rule] = self.links.get(rule, 0) + count
         return True
 
 
 def total(parts: Iterable[CrawlTotals]) -> CrawlTotals:
-    """Add up what the workers of a fleet have counted, each for itself."""
+    """Return the sum of the totals of all workers of a fleet."""
     whole = CrawlTotals()
     for part in parts:
         whole.rejected += part.rejected
@@ -70,11 +73,11 @@ def total(parts: Iterable[CrawlTotals]) -> CrawlTotals:
         whole.hook_items += part.hook_items
         whole.hook_faults += part.hook_faults
         whole.quarantined |= part.quarantined
-        whole.lookalikes |= part.lookalikes
+        whole.near_duplicates |= part.near_duplicates
         for rule, count in part.links.items():
             whole.links[rule] = whole.links.get(rule, 0) + count
     return whole
 
 
-def _beyond(closed: dict[str, ClosedPattern], most: int) -> dict[str, ClosedPattern]:
-    return {pattern: why for pattern, why in closed.items() if 0 < most <= why.more_than}
+def _beyond(closed: dict[str, ClosedPattern], limit: int) -> dict[str, ClosedPattern]:
+    return {pattern: reason for pattern, reason in closed.items() if 0 < limit <= reason.more_than}

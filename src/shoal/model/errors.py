@@ -1,28 +1,28 @@
-"""Errors by what the caller can do about them.
+"""Errors, grouped by what the caller can do about them.
 
-What the web does to us (time-outs, 503s, broken TLS) is data, a `Failure`, and never one of these.
+What a web server does (timeouts, 503s, broken TLS) is data, a `Failure`, and never one of these.
 """
 
 
 class ShoalError(Exception):
-    """Root of every error raised on purpose. Its text is one line, for a person."""
+    """Base class of every error raised on purpose. Its message is one line, for a person."""
 
 
 class Unavailable(ShoalError):
-    """A store or peer is not answering: wait and try again."""
+    """A store or peer does not respond: wait and try again."""
 
 
 class Interrupted(ShoalError):
-    """Somebody asked to stop: what was done so far stays, and the same again goes on."""
+    """The operator asked to stop: what was done is kept, and the same command resumes."""
 
 
 class Rejected(ShoalError):
-    """This input will never work: record it and move on."""
+    """This input will never work: record it and continue with the next."""
 
 
 class Bomb(Rejected):
-    """This input was made to become far larger than it is."""
+    """This input was built to expand to many times its size."""
 
 
 class Misconfigured(ShoalError):
-    """A human has to change something: stop at once, saying what and where."""
+    """A person has to change something: stop at once, and say what and where."""

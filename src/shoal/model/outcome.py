@@ -1,7 +1,7 @@
-"""What became of one attempt, and the pure rule that turns a failure into it.
+"""The outcome of an attempt, and the pure rule that decides it for a failure.
 
-Structs rather than dataclasses: several of these are made for every page, and a frozen dataclass takes 1.5 µs
-where a frozen struct takes 0.2.
+Structs and not dataclasses: several of these are created for every page, and a frozen dataclass takes 1.5 µs
+where a frozen struct takes 0.2 µs.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ from shoal.model.request import Link, Request
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """Archived, not yet parsed: the page is announced to the parse stage (state `parsing`)."""
+    """Archived, not yet parsed: the page is published on the bus (state `parsing`)."""
 
     page: PageRecord
 
 
 class Done(msgspec.Struct, frozen=True):
-    """Archived, and parsed if there was anything to parse."""
+    """Archived, and parsed if the page has something to parse."""
 
     page: PageRecord
 
@@ -34,13 +34,13 @@ class Gone(msgspec.Struct, frozen=True):
 class Retry(msgspec.Struct, frozen=True):
     failure: Failure
     delay: float  # seconds until it may be leased again
-    charged: bool = True  # False: the attempt is given back (the host rests, the request is not at fault)
-    rest: float = 0.0  # seconds during which no request at all may go to this host
+    charged: bool = True  # False: the attempt does not count; the host is paused, not the request at fault
+    rest: float = 0.0  # seconds for which the whole host is paused
 
 
 class Dead(msgspec.Struct, frozen=True):
     failure: Failure
-    page: PageRecord | None = None  # kept when the page itself was fetched (parse_error, poison)
+    page: PageRecord | None = None  # set if the page itself was fetched (parse_error, poison)
 
 
 class Filtered(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ class Filtered(msgspec.Struct, frozen=True):
 
 
 class Released(msgspec.Struct, frozen=True):
-    """Handed back untouched: no attempt, no crash, no place in the queue lost."""
+    """Returned unchanged: no attempt and no crash is counted, and the request keeps its place."""
 
     delay: float = 0.0
 
@@ -62,73 +62,71 @@ class Lease(msgspec.Struct, frozen=True):
 
     crawl: str
     fingerprint: int
-    token: int  # fencing: a settlement under an older token is refused
+    token: int  # fencing token: a settlement with an older token is refused
     host: str
     request: Request
-    attempt: int  # 1 for the first; counted when granted, so that a crash counts too
-    crashes: int  # times a holder died with it
-    rests: int  # times it was sent away without charge (429)
+    attempt: int  # 1 for the first; counted when the lease is granted, so that a crash counts too
+    crashes: int  # how often a holder died with it
+    rests: int  # how often it was retried without charge (429)
     leased_until: float
-    interval: float  # seconds between requests to this host, as of now; 0: unlimited
+    interval: float  # current seconds between requests to this host; 0: unlimited
     burst: int
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """The answer to one call for work."""
+    """The result of one call of `lease`."""
 
     leases: Sequence[Lease]
-    wait: float  # seconds until asking again can help; inf: not before something is added or settled
+    wait: float  # seconds until calling again can help; inf: not before something is added or settled
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """An attempt's outcome and the links that its page brought, applied together or not at all."""
+    """An attempt's outcome and the links of its page, applied together or not at all."""
 
     lease: Lease
     outcome: Outcome
     links: Sequence[Link] = ()
-    blocked: bool = False  # the answer looked like a block: feeds the host's adaptive slow-down
-    sent: bool = True  # False: no request left, so the host's turn is given back
+    blocked: bool = False  # the response was a block: counts towards the host's adaptive slow-down
+    sent: bool = True  # False: no request was sent, so the host's turn is returned
     elapsed: float = 0.0  # seconds that the attempt took
-    items: Sequence[Item] = ()  # what the page brought, where the store is the way to the sinks
+    items: Sequence[Item] = ()  # items of the page, if the store passes them on to the sinks
 
 
 class Acknowledgement(msgspec.Struct, frozen=True):
-    """The end of a page that was settled as `Fetched`: parsed, or given up with its page kept."""
+    """The outcome of a page that was settled as `Fetched`: parsed, or a dead letter with its page kept."""
 
     crawl: str
     fingerprint: int
     outcome: Done | Dead
     links: Sequence[Link] = ()
-    items: Sequence[Item] = ()  # as of a settlement
-    host: str = ""  # of its request: a store in shards finds the page by it, or has to look everywhere
-    consumer: str = ""  # whom the bus gave the page to; one that has lost it to another is refused
+    items: Sequence[Item] = ()  # as in a settlement
+    host: str = ""  # of its request: a sharded store finds the page by it; without it, it searches all shards
+    consumer: str = ""  # the consumer that received the page; refused if another one has it by now
 
 
 @dataclass(frozen=True, slots=True)
 class RetryRules:
-    """When a failed attempt is made again, and for how long a host that asked for silence is left alone."""
+    """When a failed attempt is retried, and for how long a host that sends 429 is paused."""
 
     max_retries: Annotated[int, "Attempts after the first."] = 3
     base: Annotated[float, "The n-th retry waits this to the power of n, in seconds."] = 2.0
-    ceiling: Annotated[float, "Longest wait for a retry, in seconds."] = 900.0
-    # A host that answers 429 for ever must not keep a crawl from ending.
-    max_rests: Annotated[int, "Times that a host may send a request away with 429 before it is given up."] = (
-        20
-    )
-    rest: Annotated[float, "Seconds of silence when a host says 429 and not for how long."] = 30.0
-    rest_ceiling: Annotated[float, "Longest silence that a host can ask for, in seconds."] = 86_400.0
+    ceiling: Annotated[float, "Longest wait before a retry, in seconds."] = 900.0
+    # A host that always responds with 429 must not keep a crawl from finishing.
+    max_rests: Annotated[int, "Responses of 429 to one request before it becomes a dead letter."] = 20
+    rest: Annotated[float, "Seconds to pause a host after a 429 without Retry-After."] = 30.0
+    rest_ceiling: Annotated[float, "Longest pause that a host can ask for, in seconds."] = 86_400.0
 
 
 def judge(
     failure: Failure, *, attempt: int, rests: int, rules: RetryRules, jitter: float
 ) -> Gone | Retry | Dead | Filtered:
-    """Decide what becomes of a request after a failed attempt. `jitter` is uniform in [0, 1)."""
-    policy = POLICY[failure.kind]
+    """Return the outcome of a failed attempt. `jitter` is a random number in [0, 1)."""
+    policy = POLICY[failure.failure_class]
     match policy.action:
         case Action.GONE:
             return Gone(failure.status)
         case Action.FILTER:
-            return Filtered(failure.kind, failure.reason)
+            return Filtered(failure.failure_class, failure.reason)
         case Action.DEAD:
             return Dead(failure)
         case Action.REST_HOST:
@@ -146,6 +144,6 @@ def judge(
     assert_never(policy.action)
 
 
-def internal(error: BaseException) -> Failure:
-    """Name a bug of ours as a failure, so that the request that met it is still accounted for."""
+def internal_failure(error: BaseException) -> Failure:
+    """Return the failure for a bug in Shoal, so that the request it happened to is still accounted for."""
     return Failure(FailureClass.INTERNAL, f"{type(error).__name__}: {error}"[:300])

@@ -1,4 +1,4 @@
-"""A fetched response: in hand, on its way to the parse stage, and at rest."""
+"""A fetched response: as received, as passed to the parse stage, and as recorded in the store."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from shoal.model.request import Link, Request
 
 
 class PageRef(msgspec.Struct, frozen=True, array_like=True):
-    """Where a page lies in the archive."""
+    """The position of a page in the archive."""
 
     segment: str
     offset: int
@@ -15,28 +15,34 @@ class PageRef(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A complete answer of a server, limits already applied."""
+    """A complete response, within all limits."""
 
     url: str
     status: int
     headers: tuple[tuple[str, str], ...]  # names in lower case, order and repeats kept
-    body: bytes  # decoded
-    wire: bytes  # as sent, before content decoding; the same object when nothing was encoded
+    body: bytes  # after content decoding
+    wire: bytes  # the body as sent, before content decoding; the same object if it was not encoded
     fetched_at: float  # epoch seconds
     elapsed: float  # seconds from the first byte sent to the last received
-    address: str = ""  # of the peer
-    unsealed: bool = False  # neither a length nor TLS vouches for the end of the body
+    address: str = ""  # IP address of the peer
+    unsealed: bool = False  # the body may be cut: neither a length nor a TLS close marks its end
 
     def header(self, name: str, default: str = "") -> str:
-        """Give the first value of `name` (lower case)."""
+        """Return the first value of `name` (lower case), or `default`."""
         for key, value in self.headers:
             if key == name:
                 return value
         return default
 
 
+class NotSent(msgspec.Struct, frozen=True):
+    """The result of a fetch that sent nothing, because the host's turn is too far away."""
+
+    delay: float  # seconds until the turn
+
+
 class PageRecord(msgspec.Struct, frozen=True):
-    """What the store remembers of an archived page."""
+    """What the store records about an archived page."""
 
     ref: PageRef
     status: int
@@ -47,24 +53,24 @@ class PageRecord(msgspec.Struct, frozen=True):
     modified: str = ""
     digest: str = ""
     elapsed: float = 0.0  # seconds that fetching took
-    wire_bytes: int = 0  # of the body, as sent
-    version: int = 0  # of the spider that parsed it, by the crawl's own count; 0: not parsed
+    wire_bytes: int = 0  # size of the body as sent
+    version: int = 0  # number of the spider version that parsed it (`SpiderVersions`); 0: not parsed
 
     def parsed(self, *, items: int, links: int, version: int = 0) -> "PageRecord":
-        """Say what the page brought, and to which version of the spider."""
+        """Return the record with the number of items and links, and the version of the spider."""
         return msgspec.structs.replace(self, items=items, links=links, version=version)
 
 
-class GivenUp(msgspec.Struct, frozen=True, array_like=True):
-    """How a request came to its end without a page that could be used."""
+class FinalFailure(msgspec.Struct, frozen=True, array_like=True):
+    """Why a request ended without a usable page, for its `on_error` hook."""
 
-    kind: FailureClass
+    failure_class: FailureClass
     reason: str  # one line
     attempts: int  # 0: an earlier run made them
 
 
 class ParseTask(msgspec.Struct, frozen=True, array_like=True):
-    """A page, as handed to a parse child; or, with `given_up`, a request that brought none, for its hook."""
+    """A page for a parse child; or, with `final_failure`, a failed request for its `on_error` hook."""
 
     id: int
     fingerprint: int
@@ -74,34 +80,34 @@ class ParseTask(msgspec.Struct, frozen=True, array_like=True):
     headers: tuple[tuple[str, str], ...]
     body: bytes
     fetched_at: float
-    given_up: GivenUp | None = None
+    final_failure: FinalFailure | None = None
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True):
-    """One extracted record: encoded once, where it was made."""
+    """One extracted record, encoded once, in the parse child."""
 
-    key: str  # the spider's key fields, else fingerprint and ordinal: the same on every replay
+    key: str  # the values of the spider's key fields, else fingerprint and position: the same on every replay
     json: bytes  # a JSON object on one line
 
 
 class ParseFault(msgspec.Struct, frozen=True, array_like=True):
-    """The spider's own failure on a page."""
+    """An error of the spider on a page."""
 
     reason: str  # one line
     detail: str = ""  # traceback of the spider's frames
-    kind: FailureClass = FailureClass.PARSE_ERROR
+    failure_class: FailureClass = FailureClass.PARSE_ERROR
 
 
 class ParseResult(msgspec.Struct, frozen=True, array_like=True):
-    """Everything a page, or the hook of a request, yielded: all of it, or a fault and nothing."""
+    """Everything that a handler or hook yielded: all of it, or a fault and nothing else."""
 
     id: int
     items: tuple[Item, ...] = ()
     links: tuple[Link, ...] = ()
     dropped: dict[str, int] = {}  # links not followed, by rule
-    repeats: int = 0  # links this child had already handed over
+    repeats: int = 0  # links that this child has already returned
     fault: ParseFault | None = None
     cpu: float = 0.0  # seconds
-    rejected: tuple[Item, ...] = ()  # items that do not fit their model, as records that say why
-    withheld: int = 0  # items left to the canonical version of the page
-    simhash: int | None = None  # of the text that a reader sees; None: the page was not to be compared
+    rejected: tuple[Item, ...] = ()  # records with the reason, for items that do not fit their model
+    withheld: int = 0  # items dropped in favour of the canonical page
+    simhash: int | None = None  # of the visible text; None: the page was not sampled

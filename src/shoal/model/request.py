@@ -1,4 +1,4 @@
-"""What to fetch, and the packed form in which the frontier keeps it."""
+"""Requests, and the packed form in which the frontier stores them."""
 
 from collections.abc import Mapping
 from typing import Any, NewType
@@ -18,7 +18,7 @@ class Request(
     frozen=True,
     kw_only=True,
     omit_defaults=True,
-    # Millions of these lie in the frontier: one letter a field is worth the table here.
+    # The frontier stores millions of these: one-letter names save more than this table costs.
     rename={
         "url": "u",
         "method": "m",
@@ -33,7 +33,21 @@ class Request(
         "chain": "c",
     },
 ):
-    """One thing to fetch. The URL is canonical once the request is on its way (`Link.to`)."""
+    """A request to fetch one URL. A handler yields it to have it fetched.
+
+    Attributes:
+        url: the URL. It is made canonical when the request is added to the frontier. method: the HTTP method.
+        headers: headers for this request, in addition to the crawl's. body: the body to send. priority: 1
+        (first) to 10 (last). depth: links between a start URL and this one. Shoal sets it. pool: the worker
+        pool that fetches it. route: the name of the handler for the page. Default: chosen by URL. data: a
+        small dict of the spider's own, passed on as `page.data`. Shoal stores it and does not read it.
+        found_on: the fingerprint of the page that yielded it; 0 for a seed. Shoal sets it. chain: the URLs
+        that redirected here, oldest first. Shoal sets it.
+
+    Two requests with the same method, URL and body are the same request: the second one is not fetched.
+
+    Example: `yield shoal.Request(url="https://shop.example/search", method="POST", body=b"q=fish")`
+    """
 
     url: str
     method: str = "GET"
@@ -42,10 +56,10 @@ class Request(
     priority: int = NORMAL
     depth: int = 0
     pool: str = "http"
-    route: str = ""  # handler by name; empty: by URL pattern
-    data: dict[str, Any] = {}  # the user's own, never read by Shoal
-    found_on: int = 0  # fingerprint of the page that linked here; 0: a seed
-    chain: tuple[str, ...] = ()  # URLs that redirected here, oldest first
+    route: str = ""
+    data: dict[str, Any] = {}
+    found_on: int = 0
+    chain: tuple[str, ...] = ()
 
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -53,14 +67,14 @@ _unpack = msgspec.msgpack.Decoder(Request).decode
 
 
 def unpack(packed: bytes) -> Request:
-    """Undo `Link.packed`."""
+    """Return the request in `Link.packed`."""
     return _unpack(packed)
 
 
 class Link(msgspec.Struct, frozen=True, array_like=True):
-    """A request on its way into the frontier: identity and lane worked out, the rest packed.
+    """A request for the frontier: fingerprint and lane computed, the rest packed.
 
-    Made where the request is found (a parse child), so that the frontier's owner only has to store it.
+    Created in the parse child that finds the request, so that the frontier only has to store it.
     """
 
     fingerprint: int
@@ -71,7 +85,7 @@ class Link(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def to(cls, request: Request) -> "Link":
-        """Canonicalise and pack `request`; raise `Rejected` if its URL can never be fetched."""
+        """Canonicalise and pack `request`. Raises `Rejected` if its URL is not valid."""
         url = canonical(request.url)
         if url != request.url:
             request = msgspec.structs.replace(request, url=url)
@@ -85,5 +99,5 @@ class Link(msgspec.Struct, frozen=True, array_like=True):
 
 
 def trace_id(fingerprint: int) -> str:
-    """Name a request in logs and traces: the same words at every station, on every machine."""
+    """Return the id of a request in logs and traces: the same in every process, on every machine."""
     return f"{fingerprint:016x}"

@@ -1,4 +1,4 @@
-"""Admission: whether a link belongs to the crawl at all. Pure, and cheap enough to ask for every link."""
+"""Admission: whether a URL belongs to the crawl. Pure, and cheap enough to check for every link."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -16,16 +16,16 @@ _SCHEMES = frozenset({"http:", "https:"})
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules of one crawl. They travel to the parse children, where most links are judged."""
+    """The admission rules of one crawl. Parse children receive them and check most links."""
 
     hosts: frozenset[str] | None = None  # host keys; None: any host
-    domains: tuple[str, ...] = ()  # ".example.org": its subdomains too, where `hosts` is set
-    follow: str = ""  # regular expression that a link must match somewhere
+    domains: tuple[str, ...] = ()  # ".example.org": its subdomains too, if `hosts` is set
+    follow: str = ""  # regular expression that must match somewhere in a link's URL
     depth: int | None = None
     obey_nofollow: bool = True  # rel=nofollow, <meta name=robots>, X-Robots-Tag
-    canonical_only: bool = False  # no items of pages that call another address in scope their own
+    canonical_only: bool = False  # drop items of pages whose canonical URL is another one in scope
     limits: LinkLimits = LinkLimits()
-    lookalikes: frozenset[str] = frozenset()  # patterns whose pages are all compared with one another
+    watched_patterns: frozenset[str] = frozenset()  # patterns whose pages are all hashed and compared
 
     @classmethod
     def of(
@@ -36,9 +36,10 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         hosts: Iterable[str] = (),
         limits: LinkLimits | None = None,
     ) -> "Scope":
-        """Work out a crawl's scope: the `hosts` it names ("*.a.org": all below a.org), else its seeds' hosts.
+        """Return the scope of a crawl.
 
-        `seeds` are canonical URLs.
+        Its hosts are `hosts` ("*.a.org": all subdomains of a.org), else those of the `seeds`, which are
+        canonical URLs.
         """
         named = [host.lower() for host in hosts]
         return cls(
@@ -52,14 +53,14 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def shut(self) -> bool:
-        """Whether no link can come in, so that none need be looked for."""
+    def admits_nothing(self) -> bool:
+        """Whether no link can be admitted, so that there is no need to search for links."""
         return self.hosts is not None and not self.hosts and not self.domains
 
     def refuse(self, url: str, depth: int) -> FailureClass | None:
-        """Name the rule that keeps a canonical URL out; None: it may come in.
+        """Return the rule that filters a canonical URL, or None if it is admitted.
 
-        Seeds (depth 0) need not match `follow`: they were asked for by name.
+        Seeds (depth 0) need not match `follow`: the operator named them.
         """
         parts = url.split("/", 3)  # scheme, nothing, host, path
         if parts[0] not in _SCHEMES:
@@ -73,12 +74,12 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         limits = self.limits
         if len(url) > limits.url_bytes:
             return FailureClass.TRAP
-        # Short paths, which most are, can neither be too deep nor repeat themselves too often.
-        if url.count("/") > 2 + min(limits.repeated_segments, limits.segments) and self._is_maze(parts[3]):
+        # Most paths are short: they can neither have too many segments nor repeat one too often.
+        if url.count("/") > 2 + min(limits.repeated_segments, limits.segments) and self._is_trap(parts[3]):
             return FailureClass.TRAP
         return None
 
-    def _is_maze(self, path: str) -> bool:
+    def _is_trap(self, path: str) -> bool:
         segments = path.partition("?")[0].split("/")
         if len(segments) > self.limits.segments:
             return True

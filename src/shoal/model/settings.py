@@ -1,6 +1,6 @@
-"""Everything that can be set, with the defaults that make a crawl work when nothing is.
+"""All settings, with defaults that make a crawl work without any.
 
-The text beside a type says what the value does, once: help, complaints and reference show it from here.
+The string beside a type describes the setting; command help, error messages and the reference use it.
 """
 
 from collections.abc import Mapping
@@ -17,20 +17,20 @@ USER_AGENT = f"Shoal/{__version__}"
 
 @dataclass(frozen=True, slots=True)
 class CrawlSettings:
-    """How a crawl behaves. A spider may set these for itself; file, environment and flags beat it."""
+    """How a crawl behaves. A spider can set these; file, environment and flags override it."""
 
     rate: Annotated[float, "Requests per second and host; 0: no limit."] = 2.0
-    burst: Annotated[int, "Requests that a rested host may get at once before the rate applies."] = 1
-    per_host: Annotated[int, "Requests at once, per host."] = 4
-    concurrency: Annotated[int, "Requests at once, in all."] = 64
-    max_pages: Annotated[int, "Stop after so many pages, over all runs of the crawl; 0: no limit."] = 0
-    depth: Annotated[int | None, "Follow links this far from a start URL."] = None
+    burst: Annotated[int, "Requests that an idle host may get at once before the rate applies."] = 1
+    per_host: Annotated[int, "Concurrent requests per host."] = 4
+    concurrency: Annotated[int, "Concurrent requests in total."] = 64
+    max_pages: Annotated[int, "Stop after this number of pages, over all runs of the crawl; 0: no limit."] = 0
+    depth: Annotated[int | None, "Follow links up to this many links away from a start URL."] = None
     same_host: Annotated[bool, "Follow links on the hosts of the start URLs only."] = True
     follow: Annotated[str, "Follow only links whose URL matches this regular expression, anywhere in it."] = (
         ""
     )
     canonical_only: Annotated[
-        bool, "Keep no items of pages that name another page of the crawl as their canonical version."
+        bool, "Drop the items of pages whose canonical URL is another page of the crawl."
     ] = False
     robots: Annotated[bool, "Obey robots.txt."] = True
     allow_private: Annotated[bool, "Allow loopback and private addresses."] = False
@@ -46,26 +46,27 @@ class CrawlSettings:
     ] = None
     nameservers: Annotated[
         str | None,
-        "Name servers to ask instead of the system's: address or address:port, with commas between.",
+        "DNS servers to use instead of the system's: address or address:port, comma-separated.",
     ] = None
     headers: Annotated[
-        Mapping[str, str], "More headers for every request; in the environment, one 'Name: value' a line."
+        Mapping[str, str],
+        "Additional headers for every request; in the environment, one 'Name: value' per line.",
     ] = field(default_factory=dict, repr=False)  # may hold a token
     cookies: Annotated[Mapping[str, str], "Cookies for the hosts of the start URLs."] = field(
         default_factory=dict, repr=False
     )
-    cookie_file: Annotated[str | None, "A cookies.txt, as browsers and curl write it."] = None
-    procs: Annotated[int, "Parse processes; 0: one less than there are cores, at least one."] = 0
-    max_dead: Annotated[int | None, "Exit with 2 if more requests than that were given up."] = None
-    max_crashes: Annotated[int, "Holders that may die with a request before it is given up."] = 3
+    cookie_file: Annotated[str | None, "A cookies.txt file, as browsers and curl write it."] = None
+    procs: Annotated[int, "Parse processes; 0: number of cores minus one, at least one."] = 0
+    max_dead: Annotated[int | None, "Exit with 2 if there are more dead letters than this."] = None
+    max_crashes: Annotated[int, "Workers that may die with a request before it becomes a dead letter."] = 3
     approximate_links: Annotated[
         int,
-        "Links of a fleet's crawl that a Bloom filter is made for, at two bytes each instead of nine, and one"
-        " in 1,000 new ones lost by then; 0: remember exactly.",
+        "Size of a Bloom filter for a fleet's seen-set, in links: 2 bytes per link instead of 9, but 1 in"
+        " 1,000 new links is lost when it is full; 0: exact.",
     ] = 0
-    fsync: Annotated[bool, "Survive power loss, not only the death of processes."] = False
-    lease: Annotated[float, "Seconds that a worker may hold a request without a sign of life."] = 120.0
-    grace: Annotated[float, "Seconds for finishing what is in hand after the first Ctrl-C."] = 30.0
+    fsync: Annotated[bool, "Survive power loss, not only process crashes."] = False
+    lease: Annotated[float, "Seconds that a worker may hold a request without a heartbeat."] = 120.0
+    grace: Annotated[float, "Seconds to finish the requests in progress after the first Ctrl-C."] = 30.0
 
     @property
     def sent_user_agent(self) -> str:
@@ -75,7 +76,7 @@ class CrawlSettings:
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """What is different for one host; None: as in [crawl]. Each means what it means there."""
+    """Settings of one host that differ from [crawl]; None: the same."""
 
     rate: float | None = None
     burst: int | None = None
@@ -85,21 +86,21 @@ class HostSettings:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSettings:
-    """How raw pages are kept."""
+    """How raw pages are stored."""
 
     location: Annotated[
-        str, "Where archived pages go: a folder, or s3://bucket/prefix; empty: into the store's folder."
+        str, "Where archived pages go: a folder, or s3://bucket/prefix; empty: the store's folder."
     ] = ""
-    segment_bytes: Annotated[int, "Size at which a segment of the archive ends."] = 1 << 30
-    keep_days: Annotated[int, "Days that archived pages are kept; 0: for ever."] = 0
+    segment_bytes: Annotated[int, "Size at which a new segment of the archive is started."] = 1 << 30
+    keep_days: Annotated[int, "Days that archived pages are kept; 0: without limit."] = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The whole tree, as in `shoal.toml`."""
+    """All settings, as in `shoal.toml`."""
 
     store: Annotated[
-        str, "The store: a folder for state, archive and items, or the address of a fleet's Redis."
+        str, "The store: a folder for state, archive and items, or the DSN of a fleet's Redis."
     ] = field(default="shoal-data", repr=False)  # may hold a password
     crawl: CrawlSettings = field(default_factory=CrawlSettings)
     retry: RetryRules = field(default_factory=RetryRules)
@@ -110,5 +111,5 @@ class Settings:
     archive: ArchiveSettings = field(default_factory=ArchiveSettings)
     hosts: Annotated[
         Mapping[str, HostSettings],
-        'What differs for one host: rate, burst, per_host and headers, in a table [hosts."shop.example"].',
+        'Settings for one host: rate, burst, per_host and headers, in a table [hosts."shop.example"].',
     ] = field(default_factory=dict)

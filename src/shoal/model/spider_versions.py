@@ -1,14 +1,14 @@
 """Which version of a spider has parsed which page.
 
-A version is the digest of the spider's source. A page's record holds only its number, a byte as a rule; what
-the numbers mean is kept once per crawl, as is what was parsed again later. Both lists are bounded: of a
-spider that is changed every hour for weeks, the oldest versions are numbers without a name.
+A version is the digest of the spider's source. A page record holds only a number, usually one byte; the crawl
+stores the digest of each number once, and its reparses. Both lists are bounded: if a spider is changed every
+hour for weeks, the digests of the oldest versions are dropped.
 """
 
 import msgspec
 
 KEY = "versions"
-KEPT = 200  # versions of a crawl that are remembered, and as many reparses
+KEPT = 200  # versions of a crawl, and as many reparses
 
 
 class SpiderVersion(msgspec.Struct, frozen=True):
@@ -17,7 +17,7 @@ class SpiderVersion(msgspec.Struct, frozen=True):
 
 
 class Reparse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Pages of the crawl that were parsed again into another output: which, by what and when."""
+    """One run of `shoal reparse`: by which version, when, into which output, and which pages."""
 
     digest: str
     at: float  # epoch seconds
@@ -30,11 +30,11 @@ class Reparse(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SpiderVersions(msgspec.Struct):
-    """What a crawl remembers of the code that it was parsed with."""
+    """The spider versions of a crawl, and its reparses."""
 
     last: int = 0  # number of the newest version
     known: dict[int, SpiderVersion] = {}
-    again: list[Reparse] = []
+    reparses: list[Reparse] = msgspec.field(default_factory=list, name="again")
 
     @classmethod
     def load(cls, stored: bytes | None) -> "SpiderVersions":
@@ -44,7 +44,7 @@ class SpiderVersions(msgspec.Struct):
         return msgspec.json.encode(self)
 
     def number(self, digest: str, now: float) -> int:
-        """Give the number of a version; one that is not known gets the next."""
+        """Return the number of a version; a new version gets the next number."""
         for number, version in self.known.items():
             if version.digest == digest:
                 return number
@@ -53,6 +53,5 @@ class SpiderVersions(msgspec.Struct):
         self.known.pop(self.last - KEPT, None)
         return self.last
 
-    def note(self, reparse: Reparse) -> None:
-        """Remember a reparse."""
-        self.again = [*self.again, reparse][-KEPT:]
+    def add_reparse(self, reparse: Reparse) -> None:
+        self.reparses = [*self.reparses, reparse][-KEPT:]

@@ -1,9 +1,9 @@
-"""URLs: one parser (WHATWG, by ada) for checking, joining, identity and connecting alike.
+"""URLs: one parser (WHATWG, by ada) for checking, joining, fingerprints and connecting.
 
-A page has some thirty links and most of them are plain: `/a/b.html`, `next.html`, `?page=2`. For those the
-standard's answer is a concatenation, at a tenth of a parser's price. A link is plain if it consists of
-characters that the parser would leave alone and has no dot segments; all others go through ada.
-`tests/unit/model/test_url.py` checks the two ways against each other.
+A page has about thirty links and most of them are plain: `/a/b.html`, `next.html`, `?page=2`. For those the
+standard's result is a concatenation, which takes a tenth of the time of the parser. A link is plain if it
+consists of characters that the parser would not change and has no dot segments; all others go through ada.
+`tests/unit/model/test_url.py` compares the two.
 """
 
 import re
@@ -20,14 +20,14 @@ _PATH = r"[A-Za-z0-9_~!$&()*+,;=:@/.-]*"
 _QUERY = r"(?:\?[A-Za-z0-9_~!$&()*+,;=:@/.%?-]*)?"
 _plain = re.compile(rf"{_PATH}{_QUERY}(?:#[!-~]*)?").fullmatch
 
-# Hosts that the parser would not touch: lower-case names without punycode whose last label cannot be taken
-# for a number, and dotted IPv4. Default ports are left to the parser, which removes them.
+# Hosts that the parser would not change: lower-case names without punycode whose last label cannot be a
+# number, and dotted IPv4. Default ports are left to the parser, which removes them.
 _NAME = r"(?:(?!xn--)[a-z0-9-]+\.)*[a-z]+"
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _PORT = r"(?::(?!80/|443/)(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}))?"
 _absolute = re.compile(rf"https?://(?:{_NAME}|(?:{_OCTET}\.){{3}}{_OCTET}){_PORT}/{_PATH}{_QUERY}").fullmatch
 
-# Parameters that say where a visitor came from, never what the page is.
+# Query parameters that track where a visitor came from and never select content.
 _TRACKING = frozenset(
     {
         *("gclid", "gclsrc", "gbraid", "wbraid", "dclid", "gad_source", "srsltid", "_ga", "_gl"),
@@ -52,7 +52,7 @@ _first_64_bits = Struct(">Q").unpack_from
 def canonical(url: str) -> str:
     """Return the form in which a URL is stored and fetched: WHATWG-serialised, no fragment, no user info.
 
-    Any scheme will do: which of them may be fetched is for the scope and the connect guard to say.
+    Raises `Rejected` if it is not a URL. Any scheme is accepted: the scope and the connect guard check it.
     """
     if _absolute(url) and "/." not in url:
         return url
@@ -63,12 +63,12 @@ def canonical(url: str) -> str:
 
 
 def join(base: str, href: str) -> str | None:
-    """Resolve a link found on the page `base` to canonical form; None: it cannot be one."""
+    """Return the canonical URL of a link found on the page `base`; None if it is not a valid link."""
     return _resolver(base)(href)
 
 
 def resolver(base: str) -> Callable[[str], str | None]:
-    """Return `join` with its first argument filled in, and what is the same for a whole page worked out."""
+    """Return a function that joins links to `base`; what is the same for a whole page is computed once."""
     try:
         base = canonical(base)
     except Rejected:
@@ -117,7 +117,7 @@ def _join(base: str, href: str) -> str | None:
 
 
 def _bare(url: str) -> str:
-    """Cut fragment and user info off a serialised URL."""
+    """Return a serialised URL without fragment and user info."""
     if "#" in url:
         url = url[: url.index("#")]
     if "@" in url:
@@ -129,10 +129,10 @@ def _bare(url: str) -> str:
 
 
 def fingerprint_of(method: str, url: str, body: bytes = b"") -> int:
-    """Return the 63-bit identity of a request; `url` must be canonical.
+    """Return the 63-bit fingerprint of a request; `url` must be canonical.
 
-    Neither the order of query parameters nor tracking parameters make another page of it. The URL that is
-    fetched stays as it was found.
+    The order of query parameters and tracking parameters are ignored. The URL that is fetched stays as it was
+    found.
     """
     if "?" in url:
         url = _identity(url)
@@ -143,7 +143,7 @@ def _identity(url: str) -> str:
     address, _, query = url.partition("?")
     if "&" not in query:
         return url if query and not _is_tracking(query) else address
-    # Sorted by name only: the order of values under one name may mean something.
+    # Sorted by name only: the order of values of one name may matter.
     kept = sorted((p for p in query.split("&") if p and not _is_tracking(p)), key=_name)
     return f"{address}?{'&'.join(kept)}" if kept else address
 
@@ -157,15 +157,15 @@ def _is_tracking(parameter: str) -> bool:
 
 
 def origin_of(url: str) -> str:
-    """Return scheme, host and port of a canonical URL; empty if it has no host."""
+    """Return scheme, host and port of a canonical URL; an empty string if it has no host."""
     host = host_key(url)
     return f"{url.partition(':')[0]}://{host}" if host else ""
 
 
 def host_key(url: str) -> str:
-    """Return the politeness key of a canonical URL: host, and port where it is not the scheme's own.
+    """Return the politeness key of a canonical URL: the host, and the port if it is not the default.
 
-    Empty for a URL that names no host, such as `mailto:`.
+    Returns an empty string for a URL without a host, such as `mailto:`.
     """
     parts = url.split("/", 3)
     if len(parts) > 2 and not parts[1] and parts[0].endswith(":"):

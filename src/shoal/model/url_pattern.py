@@ -1,4 +1,4 @@
-"""Patterns: URLs that are alike but for their numbers and the values of their query."""
+"""URL patterns: URLs that differ only in their numbers and query values have the same pattern."""
 
 import re
 
@@ -7,7 +7,7 @@ _values = re.compile(r"=[^&]*").sub
 
 
 def pattern_of(url: str) -> str:
-    """Give the pattern of a canonical URL, its host included."""
+    """Return the pattern of a canonical URL, host included."""
     address, _, query = url.partition("?")
     _, _, host, path = address.split("/", 3)
     names = f"?{_values('', query)}" if query else ""

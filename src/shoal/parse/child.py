@@ -24,7 +24,7 @@ from shoal.model.scope import Scope
 from shoal.parse.frames import FrameKind, Junk, checked, receive
 from shoal.parse.sandbox import confine
 from shoal.parse.verdict import ChildExit
-from shoal.spider.run import Overflow
+from shoal.spider.run import OutputTooLarge
 
 Parse = Callable[[ParseTask, Scope], ParseResult]
 
@@ -43,7 +43,7 @@ def main(sock: socket.socket, token: int, parse: Parse, limits: ParseLimits) -> 
         status = Child(sock, token, parse, limits).serve()
     except MemoryError:
         status = ChildExit.MEMORY
-    except Overflow:
+    except OutputTooLarge:
         status = ChildExit.OUTPUT
     except (Junk, msgspec.DecodeError):
         status = ChildExit.CONFUSED

@@ -20,6 +20,7 @@ from typing import cast
 import lxml.html  # noqa: F401
 import selectolax.lexbor  # noqa: F401
 
+from shoal.child_process import die_with_parent
 from shoal.model.errors import ShoalError
 from shoal.model.page import ParseResult, ParseTask
 from shoal.model.scope import Scope
@@ -96,7 +97,7 @@ class Zygote:
         measures = confine.isolate([path for path in needed if os.path.exists(path)])
         if "processes" in measures:
             self._pids[0] = confine.found()
-        confine.die_with(parent)
+        die_with_parent(parent)
         confine.limit_memory(IMPORT_MEMORY * start.limits.memory_bytes)
         try:
             self._spider = load(start.source)
@@ -144,7 +145,7 @@ class Zygote:
         zygote = os.getpid()
         pid = os.fork()
         if pid == 0:
-            confine.die_with(zygote)
+            die_with_parent(zygote)
             child.main(sock, fork.token, self._parse, self._limits)
         sock.close()
         pidfd = os.pidfd_open(pid)

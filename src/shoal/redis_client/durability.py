@@ -32,7 +32,7 @@ _EXACT_SINCE = (8, 0)
 class Aof(Enum):
     """What WAITAOF is worth on a server."""
 
-    NONE = "no AOF, or one that cannot be waited for"
+    NONE = "no AOF, or one that WAITAOF does not cover"
     EARLY = "the server replies before the AOF is on disk"
     EXACT = "the server replies when the AOF is on disk"
 
@@ -106,7 +106,7 @@ def advice_on_replica(where: str, aof: Aof | None) -> list[str]:
     if aof is None:
         return [f"its replica {where} cannot be asked whether it keeps an AOF: {_CONSEQUENCE_OF_FAILOVER}"]
     if aof is Aof.NONE:
-        return [f"its replica {where} keeps no AOF that can be waited for: {_CONSEQUENCE_OF_FAILOVER}"]
+        return [f"its replica {where} keeps no AOF that WAITAOF covers: {_CONSEQUENCE_OF_FAILOVER}"]
     return []
 
 

@@ -77,7 +77,7 @@ class Servers:
         return server.replicas
 
     async def aofs(self, server: Server) -> Aofs:
-        """Return which AOFs can be waited for: that of a master, and those of its replicas."""
+        """Return the AOFs of a master and its replicas."""
         await self.replicas(server)
         if server.aofs is None:
             waits = await durability.waitaof_error(server.connection) is None

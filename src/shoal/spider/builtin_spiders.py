@@ -1,38 +1,41 @@
-"""The spiders that need no code: every link is followed, and a record made of every page."""
+"""Spiders that need no code: they follow every link and yield one item per page."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from shoal.model.errors import Misconfigured
-from shoal.spider.html.css import compiled
-from shoal.spider.html.lexbor import Document
+from shoal.spider.html.css import compile_query
+from shoal.spider.html.lexbor import LexborDocument
 from shoal.spider.page import Page
 from shoal.spider.spider import Spider
 
 
 def plain_spider(name: str, start: Iterable[str], items: Mapping[str, str]) -> Spider:
-    """Make a spider whose records hold `items` (field -> CSS), or what every page has if there are none."""
+    """Return a spider whose items have the fields `items` (field -> CSS).
+
+    Without `items` they have url, status, title, depth, fetched_at and links.
+    """
     spider = Spider(name, start)
     for field, query in items.items():
         try:
-            compiled(query)
+            compile_query(query)
         except ValueError as error:
             raise Misconfigured(f"item {field}: {error}") from None
 
     @spider.page(binary=True)
     def page(page: Page) -> Iterator[object]:
         links = page.links()
-        yield _overview(page, len(links)) if not items else _record(page, items)
+        yield _default_item(page, len(links)) if not items else _item(page, items)
         yield links
 
     return spider
 
 
-def _record(page: Page, items: Mapping[str, str]) -> dict[str, object]:
+def _item(page: Page, items: Mapping[str, str]) -> dict[str, object]:
     return {"url": page.url} | {field: _text(page, query) for field, query in items.items()}
 
 
-def _overview(page: Page, links: int) -> dict[str, object]:
+def _default_item(page: Page, links: int) -> dict[str, object]:
     return {
         "url": page.url,
         "status": page.status,
@@ -44,7 +47,7 @@ def _overview(page: Page, links: int) -> dict[str, object]:
 
 
 def _text(page: Page, query: str) -> str | None:
-    """Give the text of the first match, with that of the elements inside, stripped; None: no match."""
+    """Return the stripped text of the first match, nested elements included; None if nothing matches."""
     root = page.root
-    found = root.first(query) if isinstance(root, Document) else next(iter(root.css(query)), None)
+    found = root.first(query) if isinstance(root, LexborDocument) else next(iter(root.css(query)), None)
     return None if found is None else found.text.strip()

@@ -1,4 +1,4 @@
-"""The handler of sitemaps and feeds, which every spider has: what they list is followed like other links."""
+"""The built-in handler for sitemaps and feeds: the URLs that they list are followed like other links."""
 
 from collections.abc import Iterator
 
@@ -9,11 +9,14 @@ from shoal.spider.feeds.sitemap import EntryKind, Sitemap
 from shoal.spider.page import Page
 from shoal.spider.spider import SITEMAP
 
-_LEVEL = "level"  # of an index below others, in a request's data
+_LEVEL = "level"  # key in `Request.data`: how many sitemap indexes are above this one
 
 
 def read_listing(page: Page) -> Iterator[object]:
-    """Follow what a sitemap, an index of sitemaps or a feed lists; one that cannot be read is a fault."""
+    """Yield a request for each URL in a sitemap, a sitemap index or a feed.
+
+    Raises `Rejected` (`Bomb` for an XML or gzip bomb) if the document is unreadable and listed no URL.
+    """
     sitemap = Sitemap(page.body, page.headers.get("content-type", ""))
     level = page.data.get(_LEVEL, 1)
     found = False
@@ -27,5 +30,5 @@ def read_listing(page: Page) -> Iterator[object]:
         elif level < sitemap.limits.depth:
             yield Request(url=url, route=SITEMAP, data={_LEVEL: level + 1}, priority=FIRST)
     if sitemap.failure is not None and not found:
-        error = Bomb if sitemap.failure.kind is FailureClass.BOMB else Rejected
+        error = Bomb if sitemap.failure.failure_class is FailureClass.BOMB else Rejected
         raise error(sitemap.failure.reason)

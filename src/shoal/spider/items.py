@@ -1,8 +1,8 @@
-"""Items: what a handler yields, made into one line of JSON and a key, or refused by the name of the field.
+"""Encode items: one line of JSON and a key for each, or a rejection that names the field.
 
-What JSON has no word for is given one: dates and decimals become text, sets sorted lists, bytes base64. What
-would be lost or changed on the way is refused instead: NaN, integers beyond 64 bits, names that are not text,
-cycles.
+Types that JSON lacks are converted: dates and decimals to strings, sets to sorted lists, bytes to base64.
+Values that JSON would lose or change are rejected: NaN, integers beyond 64 bits, field names that are not
+strings, cycles.
 """
 
 import math
@@ -21,15 +21,15 @@ from shoal.model.errors import Rejected
 from shoal.model.page import Item
 from shoal.spider.html.selector import Selector, SelectorList
 
-FIELDS = 1000  # of one item: no table has more columns
-DEPTH = 32
+MAX_FIELDS = 1000  # of one item: no table has more columns
+MAX_DEPTH = 32
 
 _encode = msgspec.json.Encoder().encode
-_HARMLESS = (str, bool, type(None))
+_UNCHANGED = (str, bool, type(None))  # types that need no conversion and no check
 
 
 def is_item(value: object) -> bool:
-    """Tell an item from a collection of items."""
+    """Return whether `value` is one item, not a collection of items."""
     return (
         type(value) is dict  # by far the most frequent
         or isinstance(value, (Mapping, msgspec.Struct))
@@ -39,34 +39,37 @@ def is_item(value: object) -> bool:
     )
 
 
-def encoded(value: object, key: Sequence[str], fallback: str) -> Item:
-    """Encode an item, or raise `Rejected`. Its key is made of the fields `key`, or is `fallback`."""
+def encode_item(value: object, key: Sequence[str], default_key: str) -> Item:
+    """Return an item as JSON, with a key made of the fields `key`, or `default_key` if there are none.
+
+    Raises `Rejected` if the item cannot be written without loss, or lacks a key field.
+    """
     record = _record(value)
     if not record:
         raise Rejected("the item has no fields")
-    if len(record) > FIELDS:
-        raise Rejected(f"the item has {len(record)} fields, more than {FIELDS}")
+    if len(record) > MAX_FIELDS:
+        raise Rejected(f"the item has {len(record)} fields, more than {MAX_FIELDS}")
     if "" in record:
         raise Rejected("a field of the item has no name")
     try:
         line = _encode(record)
     except UnicodeEncodeError:
-        record = _scrubbed(record)
+        record = _without_surrogates(record)
         line = _encode(record)
-    return Item(_key(record, key) if key else fallback, line)
+    return Item(_key(record, key) if key else default_key, line)
 
 
 def _record(value: object) -> dict[str, Any]:
-    found = pairs(value)
+    found = fields_of(value)
     for field, one in found.items():
-        # Nearly all items are flat and harmless; for them this loop is all there is.
-        if type(field) is not str or type(one) not in _HARMLESS:
-            return {_name(field, ""): _plain(one, _name(field, ""), 0) for field, one in found.items()}
+        # Nearly all items are flat and need no conversion: for them this loop is everything.
+        if type(field) is not str or type(one) not in _UNCHANGED:
+            return {_name(field, ""): _to_json(one, _name(field, ""), 0) for field, one in found.items()}
     return found
 
 
-def pairs(value: Any) -> dict[Any, Any]:
-    """Take an item apart, one level deep."""
+def fields_of(value: Any) -> dict[Any, Any]:
+    """Return the fields of an item as a dict, one level deep."""
     if type(value) is dict:
         return value
     if isinstance(value, Mapping):
@@ -80,40 +83,40 @@ def pairs(value: Any) -> dict[Any, Any]:
     return dict(value.model_dump())
 
 
-def rejected(url: str, reason: str, value: object, key: str) -> Item:
-    """Make the record of an item that was refused, as much of it as JSON can hold."""
+def rejected_item(url: str, reason: str, value: object, key: str) -> Item:
+    """Return the record for the reject file: url, reason, and as much of the item as JSON can hold."""
     try:
-        shown = {str(field): _legible(one) for field, one in pairs(value).items()}
-    except Exception as error:  # it is the user's object, and may refuse to be looked at
+        shown = {str(field): _to_json_or_repr(one) for field, one in fields_of(value).items()}
+    except Exception as error:  # reading the fields of a user's object is user code
         shown = {"error": f"{type(error).__name__}: {error}"}
-    return Item(key, _encode(_scrubbed({"url": url, "reason": reason, "item": shown})))
+    return Item(key, _encode(_without_surrogates({"url": url, "reason": reason, "item": shown})))
 
 
-def _legible(value: Any) -> Any:
+def _to_json_or_repr(value: Any) -> Any:
     try:
-        return _plain(value, "", 0)
+        return _to_json(value, "", 0)
     except Rejected:
         return _short(value)
 
 
-def _plain(value: Any, path: str, depth: int) -> Any:
-    """Make a value one that JSON can hold without loss."""
+def _to_json(value: Any, path: str, depth: int) -> Any:
+    """Convert a value to one that JSON can hold without loss, or raise `Rejected`."""
     match value:
         case None | bool() | str():
             return str(value) if isinstance(value, str) else value
         case Enum():
-            return _plain(value.value, path, depth)
+            return _to_json(value.value, path, depth)
         case int():
             if not -(2**63) <= value < 2**63:
                 raise Rejected(f"field {path}: {_short(value)} does not fit into 64 bits")
             return int(value)
         case float():
             if not math.isfinite(value):
-                raise Rejected(f"field {path}: {value} is not a number that JSON knows")
+                raise Rejected(f"field {path}: {value} cannot be written as JSON")
             return float(value)
         case Decimal():
             if not value.is_finite():
-                raise Rejected(f"field {path}: {value} is not a number that JSON knows")
+                raise Rejected(f"field {path}: {value} cannot be written as JSON")
             return str(value)
         case datetime() | date() | time():
             return value.isoformat()
@@ -124,40 +127,40 @@ def _plain(value: Any, path: str, depth: int) -> Any:
         case bytes() | bytearray() | memoryview():
             return b64encode(value).decode()
         case SelectorList():
-            raise Rejected(f"field {path}: it is a list of selectors: add .get() or .getall()")
+            raise Rejected(f"field {path}: a list of selectors: add .get() or .getall()")
         case Selector():
-            raise Rejected(f"field {path}: it is a selector: add .get()")
-    if depth == DEPTH:
-        raise Rejected(f"field {_short(path)}: nested more than {DEPTH} deep, or in a circle")
+            raise Rejected(f"field {path}: a selector: add .get()")
+    if depth == MAX_DEPTH:
+        raise Rejected(f"field {_short(path)}: nested more than {MAX_DEPTH} deep, or in a cycle")
     if is_item(value):
         return {
-            _name(field, path): _plain(one, f"{path}.{field}", depth + 1)
-            for field, one in pairs(value).items()
+            _name(field, path): _to_json(one, f"{path}.{field}", depth + 1)
+            for field, one in fields_of(value).items()
         }
     if isinstance(value, set | frozenset):
-        members = [_plain(one, path, depth + 1) for one in value]
-        return sorted(members, key=repr)  # sets have an order of their own in every process
+        members = [_to_json(one, path, depth + 1) for one in value]
+        return sorted(members, key=repr)  # the order of a set differs between processes
     if isinstance(value, Iterable) and isinstance(value, Sequence):
-        return [_plain(one, f"{path}[{n}]", depth + 1) for n, one in enumerate(value)]
+        return [_to_json(one, f"{path}[{n}]", depth + 1) for n, one in enumerate(value)]
     raise Rejected(f"field {path}: a {type(value).__name__} cannot be written as JSON")
 
 
 def _name(field: object, path: str) -> str:
     if not isinstance(field, str):
         where = f"in field {path}: " if path else ""
-        raise Rejected(f"{where}{_short(field)} is not a field name: it must be text")
+        raise Rejected(f"{where}{_short(field)} is not a field name: it must be a string")
     return str(field)
 
 
-def _scrubbed(value: Any) -> Any:
-    """Replace halves of surrogate pairs, which no encoding can write."""
+def _without_surrogates(value: Any) -> Any:
+    """Replace lone surrogates, which cannot be encoded."""
     match value:
         case str():
             return value.encode("utf-8", "replace").decode()
         case dict():
-            return {_scrubbed(name): _scrubbed(one) for name, one in value.items()}
+            return {_without_surrogates(name): _without_surrogates(one) for name, one in value.items()}
         case list():
-            return [_scrubbed(one) for one in value]
+            return [_without_surrogates(one) for one in value]
     return value
 
 

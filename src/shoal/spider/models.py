@@ -1,8 +1,8 @@
-"""Declared items: what a handler yields, checked against the model that its route names.
+"""Items with a model: check what a handler yields against the dataclass or model that its route names.
 
-Text is read as what the field holds where that can only mean one thing ("12.5" as a number), because text is
-what pages are made of. What does not fit is refused by the name of the field. Fields that the model does not
-have are left out, unless it forbids them.
+Strings are converted to the field's type where that is unambiguous ("12.5" to a number), because pages
+consist of strings. An item that does not fit is rejected with the name of the field. Fields that the model
+does not have are left out, unless the model forbids them.
 """
 
 import re
@@ -13,17 +13,17 @@ from typing import Any
 import msgspec
 
 from shoal.model.errors import Misconfigured, Rejected
-from shoal.spider.items import pairs
+from shoal.spider.items import fields_of
 
 Check = Callable[[object], object]
-"""Gives the item as its model, or raises `Rejected`."""
+"""Returns the item as an instance of its model, or raises `Rejected`."""
 
 _path = re.compile(r"^(.*?)(?: - at `\$\.?(.*)`)?$", re.DOTALL).match
 _missing = re.compile(r"missing required field `([^`]+)`").search
 
 
-def checker(model: Any) -> Check:
-    """Return what checks items against a dataclass, a msgspec struct, an attrs class or a pydantic model."""
+def model_checker(model: Any) -> Check:
+    """Return a check for a dataclass, a msgspec struct, an attrs class or a pydantic model."""
     if isinstance(model, type):
         if callable(getattr(model, "model_validate", None)):
             return _by_pydantic(model)
@@ -34,7 +34,7 @@ def checker(model: Any) -> Check:
 
 def _by_msgspec(model: type[Any]) -> Check:
     try:
-        msgspec.convert({}, model)  # looks at the model's types, which may be beyond it
+        msgspec.convert({}, model)  # raises TypeError for types that msgspec does not support
     except msgspec.ValidationError:
         pass
     except TypeError as error:
@@ -42,7 +42,7 @@ def _by_msgspec(model: type[Any]) -> Check:
 
     def check(value: object) -> object:
         try:
-            return msgspec.convert(pairs(value), model, strict=False, from_attributes=True)
+            return msgspec.convert(fields_of(value), model, strict=False, from_attributes=True)
         except msgspec.ValidationError as error:
             raise Rejected(_reason(str(error))) from None
 
@@ -50,7 +50,7 @@ def _by_msgspec(model: type[Any]) -> Check:
 
 
 def _reason(text: str) -> str:
-    """Put the name of the field first: that is what an author looks for."""
+    """Rewrite an error of msgspec so that the field's name comes first."""
     match = _path(text)
     assert match
     what, where = match[1], match[2] or ""
@@ -64,9 +64,9 @@ def _by_pydantic(model: Any) -> Check:
 
     def check(value: object) -> object:
         if isinstance(value, model):
-            return value  # pydantic has checked it when it was made
+            return value  # pydantic checked it in its constructor
         try:
-            return model.model_validate(pairs(value))
+            return model.model_validate(fields_of(value))
         except ValidationError as error:
             first, *others = error.errors(include_url=False, include_input=False)
             where = ".".join(map(str, first["loc"]))

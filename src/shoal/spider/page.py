@@ -1,4 +1,4 @@
-"""`Page`: a fetched response, as a handler sees it. Nothing is decoded or parsed before somebody asks."""
+"""`Page`: a fetched response, as a handler sees it. Decoding and parsing happen on first use."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,21 +12,21 @@ from shoal.model.page import ParseTask
 from shoal.model.request import NORMAL, Request
 from shoal.model.url import resolver
 from shoal.spider.html.canonical import canonical_header, canonical_link
-from shoal.spider.html.lexbor import Document
+from shoal.spider.html.lexbor import LexborDocument
 from shoal.spider.html.link_resolver import LinkResolver
 from shoal.spider.html.links import (
     Links,
-    Metas,
-    base_of,
+    MetaTags,
+    all_hrefs,
+    base_url,
     forbids_following,
-    hrefs_in,
-    hrefs_of,
-    metas_of,
-    web_links,
+    hrefs_in_selection,
+    read_meta_tags,
+    resolve_web_links,
 )
-from shoal.spider.html.selector import Selector, SelectorList, Text
-from shoal.spider.text.content_type import ContentKind, kind_of
-from shoal.spider.text.decoding import CharsetSource, Decoded, decode
+from shoal.spider.html.selector import Selector, SelectorList, TextSelector
+from shoal.spider.text.content_type import ContentKind, detect_kind
+from shoal.spider.text.decoding import CharsetSource, DecodedText, decode
 from shoal.spider.text.encodings import UTF_8
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Headers(Mapping[str, str]):
-    """Response headers: names in any case, the first value of each."""
+    """Response headers: a mapping from name, in any case, to the first value of that name."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         self._pairs = tuple(pairs)
@@ -51,15 +51,31 @@ class Headers(Mapping[str, str]):
         return len(self._first)
 
     def getall(self, name: str) -> list[str]:
-        """Give every value of a header that may come more than once."""
+        """Return all values of a header that was sent more than once, such as `set-cookie`."""
         return [value for key, value in self._pairs if key == name.lower()]
 
 
 class Page:
-    """One page. `url` is where it came from, `request` what asked for it."""
+    """A fetched response, passed to a handler.
+
+    Attributes:
+        url: the URL of the response, canonical.
+        status: the HTTP status.
+        request: the `Request` that was sent; its `data` is also `page.data`.
+        body: the body as bytes, after content decoding (gzip, br, zstd).
+        fetched_at: when the response arrived, in epoch seconds.
+        kind: what the body contains, by header and first bytes: `html`, `xml`, `json`, `text` or `binary`.
+
+    Example:
+
+        @spider.page(r"/books/")
+        def book(page):
+            yield {"title": page.css("h1::text").get(), "url": page.url}
+            yield from page.links(".next a")
+    """
 
     def __init__(
-        self, task: ParseTask, *, obey_nofollow: bool = True, destinations: LinkResolver | None = None
+        self, task: ParseTask, *, obey_nofollow: bool = True, link_resolver: LinkResolver | None = None
     ) -> None:
         self.url = task.url
         self.status = task.status
@@ -68,14 +84,14 @@ class Page:
         self.fetched_at = task.fetched_at  # epoch seconds
         self._headers = task.headers
         self._obey_nofollow = obey_nofollow
-        self._destinations = destinations
+        self._link_resolver = link_resolver
         self._content_type = _first(task.headers, "content-type")
-        self.kind = kind_of(task.body, self._content_type)
-        self._text: Decoded | None = None
+        self.kind = detect_kind(task.body, self._content_type)
+        self._text: DecodedText | None = None
         self._root: Selector | None = None
         self._base: str | None = None
         self._resolve: Callable[[str], str | None] | None = None
-        self._metas: Metas | None = None
+        self._meta_tags: MetaTags | None = None
 
     @classmethod
     def of(
@@ -87,7 +103,7 @@ class Page:
         status: int = 200,
         data: dict[str, Any] | None = None,
     ) -> "Page":
-        """Make a page by hand, for trying a handler out."""
+        """Return a page made of `body`, to try selectors on. `shoal.testing.page_from` has more options."""
         request = Request(url=url, data=data or {})
         headers = (("content-type", content_type),)
         body = body.encode() if isinstance(body, str) else body
@@ -95,109 +111,140 @@ class Page:
 
     @property
     def depth(self) -> int:
-        """Links from a seed to here."""
+        """Number of links between a start URL and this page; 0 for a start URL."""
         return self.request.depth
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the request carried for its handler."""
+        """The `data` dict that the spider attached to the request."""
         return self.request.data
 
     @property
     def headers(self) -> Headers:
+        """The response headers, by name in any case: `page.headers["content-type"]`."""
         return Headers(self._headers)
 
-    # --- what it says --------------------------------------------------------------------------------
+    # --- content -------------------------------------------------------------------------------------
 
     @property
     def text(self) -> str:
-        """The body as it was sent, decoded."""
+        """The body as text, decoded by its charset, otherwise unchanged."""
         return self._decoded().text
 
     @property
     def encoding(self) -> str:
+        """The name of the encoding that `text` was decoded with, such as `utf-8`."""
         return self._decoded().encoding
 
-    def _decoded(self) -> Decoded:
+    def _decoded(self) -> DecodedText:
         if self._text is None:
             self._text = decode(self.body, self._content_type)
         return self._text
 
     @property
     def html(self) -> str:
-        """The markup as a browser would have it after mending."""
+        """The markup after parsing, with missing and misplaced tags corrected as in a browser."""
         return self.root.get()
 
     def json(self, type: Any = Any) -> Any:
-        """Decode the body as JSON; `type` can be any type that msgspec can check."""
+        """Return the body decoded as JSON.
+
+        With a `type` (a dataclass, a msgspec struct, `list[int]`...), msgspec checks and converts the value;
+        it raises `msgspec.ValidationError` if the value does not fit.
+        """
         return msgspec.json.decode(self.text, type=type)
 
     @property
     def root(self) -> Selector:
-        """The whole page as a selector."""
+        """The whole document as a selector."""
         if self._root is None:
-            self._root = self._parsed()
+            self._root = self._parse()
         return self._root
 
-    def _parsed(self) -> Selector:
+    def _parse(self) -> Selector:
         if self.kind is ContentKind.BINARY:
-            return Document(b"")
+            return LexborDocument(b"")
         if self.kind is ContentKind.XML:
-            from shoal.spider.html.lxml_element import Element
+            from shoal.spider.html.lxml_element import LxmlElement
 
-            return Element.of_xml(self.text)
+            return LxmlElement.of_xml(self.text)
         decoded = self._decoded()
         if decoded.encoding == UTF_8 and decoded.source is not CharsetSource.BOM:
-            return Document(self.body)  # UTF-8 is what Lexbor speaks: no need to encode again
-        return Document(decoded.text)
+            return LexborDocument(self.body)  # Lexbor takes UTF-8: no need to encode again
+        return LexborDocument(decoded.text)
 
     @property
     def _tree(self) -> LexborHTMLParser | None:
-        """The page as HTML, if that is what it is."""
+        """The parsed HTML; None if the page is not HTML."""
         root = self.root if self.kind is ContentKind.HTML else None
-        return root.tree if isinstance(root, Document) else None
+        return root.tree if isinstance(root, LexborDocument) else None
 
     def css(self, query: str) -> SelectorList:
+        """Return the elements, texts or attributes that a CSS query matches, in document order.
+
+        `::text` and `::attr(name)` select strings: `page.css("a::attr(href)").getall()`. Raises `ValueError`
+        for an invalid query.
+        """
         return self.root.css(query)
 
     def xpath(
         self, query: str, namespaces: Mapping[str, str] | None = None, **variables: Any
     ) -> SelectorList:
+        """Return what an XPath 1.0 query selects.
+
+        `namespaces` maps prefixes to URIs. `variables` are the values of `$names` in the query:
+        `page.xpath("//a[@class=$name]", name="next")`. Raises `ValueError` for an invalid query.
+        """
         return self.root.xpath(query, namespaces, **variables)
 
     def re(self, regex: str | Pattern[str]) -> list[str]:
-        """Find in the text as it was sent."""
-        return Text(self.text).re(regex, replace_entities=False)
+        """Return what the groups of `regex` match in `text`, or the whole matches if it has no groups."""
+        return TextSelector(self.text).re(regex, replace_entities=False)
 
     def metadata(self) -> "Metadata":
-        """Read what the page says about itself: JSON-LD, Open Graph, microdata, and the gist of them."""
-        from shoal.spider.metadata.page_metadata import metadata
+        """Return the page's metadata: JSON-LD, Open Graph, Twitter cards and microdata.
 
-        return metadata(self._tree or LexborHTMLParser(""), self.url)
+        Title, description, dates and language are also combined from all of them.
+        """
+        from shoal.spider.metadata.page_metadata import read_metadata
+
+        return read_metadata(self._tree or LexborHTMLParser(""), self.url)
 
     def article(self) -> "Article | None":
-        """Extract the article, without menus and footers; None: there is none. Needs the extra `content`."""
-        from shoal.spider.metadata.article import article
+        """Return the main article, without menus and footers; None if the page has none.
 
-        return article(self.text, self.url) if self.kind is ContentKind.HTML else None
+        Needs the extra packages `shoal[content]`.
+        """
+        from shoal.spider.metadata.article import extract_article
+
+        return extract_article(self.text, self.url) if self.kind is ContentKind.HTML else None
 
     def markdown(self) -> str:
-        """Give the article as Markdown; empty: there is none. Needs the extra `content`."""
-        from shoal.spider.metadata.article import markdown
+        """Return the main article as Markdown; empty if the page has none.
 
-        return markdown(self.text, self.url) if self.kind is ContentKind.HTML else ""
+        Needs the extra packages `shoal[content]`.
+        """
+        from shoal.spider.metadata.article import extract_markdown
+
+        return extract_markdown(self.text, self.url) if self.kind is ContentKind.HTML else ""
 
     def simhash(self) -> int | None:
-        """Hash the text that a reader sees, near-identical texts nearly alike; None: too little of it."""
+        """Return a 64-bit hash of the visible text; None if there is too little of it.
+
+        Pages with nearly the same text have hashes that differ in few bits.
+        """
         from shoal.model.simhash import simhash
         from shoal.spider.html.visible_text import visible_text
 
         return None if self._tree is None else simhash(visible_text(self._tree))
 
-    # --- where it leads ------------------------------------------------------------------------------
+    # --- links ---------------------------------------------------------------------------------------
 
     def urljoin(self, href: str) -> str | None:
-        """Resolve a link like a browser does, by `<base href>` if there is one; None: it is not a link."""
+        """Return the absolute, canonical URL of a link, relative to `<base href>` if the page has one.
+
+        Returns None if `href` cannot be resolved to a URL.
+        """
         return self._resolver()(href)
 
     def _resolver(self) -> Callable[[str], str | None]:
@@ -206,33 +253,32 @@ class Page:
         return self._resolve
 
     def _base_url(self) -> str:
-        """Give what links are relative to."""
         if self._base is None:
             tree = self._tree
-            self._base = self.url if tree is None else base_of(tree, self.url)
+            self._base = self.url if tree is None else base_url(tree, self.url)
         return self._base
 
-    def _destination(self) -> Callable[[str], str | None]:
-        """Return what resolves links to the web; the children of a pool remember what they have resolved."""
-        known = LinkResolver() if self._destinations is None else self._destinations
-        return known.of(self._base_url(), self._resolver())
+    def _web_resolver(self) -> Callable[[str], str | None]:
+        """Return a function that resolves links to http(s) URLs; parse children share its cache."""
+        shared = LinkResolver() if self._link_resolver is None else self._link_resolver
+        return shared.for_page(self._base_url(), self._resolver())
 
     @property
     def canonical(self) -> str | None:
-        """The address that the page calls its own, by `<link rel=canonical>` or header; None: none."""
+        """The canonical URL that the page declares, by `<link rel=canonical>` or a `Link` header, or None."""
         tree = self._tree
         found = None if tree is None else canonical_link(tree, self._resolver())
         return found or canonical_header(self._headers, self.url)
 
     @property
     def nofollow(self) -> bool:
-        """Whether the page asks that its links be left alone."""
-        return forbids_following(self._headers, self._meta())
+        """Whether the page forbids following its links, by `<meta name=robots>` or `X-Robots-Tag`."""
+        return forbids_following(self._headers, self._read_meta_tags())
 
-    def _meta(self) -> Metas:
-        if self._metas is None:
-            self._metas = Metas() if self._tree is None else metas_of(self._tree)
-        return self._metas
+    def _read_meta_tags(self) -> MetaTags:
+        if self._meta_tags is None:
+            self._meta_tags = MetaTags() if self._tree is None else read_meta_tags(self._tree)
+        return self._meta_tags
 
     def links(
         self,
@@ -245,31 +291,42 @@ class Page:
         data: dict[str, Any] | None = None,
         pool: str = "http",
     ) -> Links:
-        """Make a request for each link to the web, once, in the order of the page.
+        """Return a request for each http(s) link of the page, each URL once, in document order.
 
-        `selector` says which (an element with links below it means those), `follow` is a regular expression
-        that the URL must match; the rest goes into the requests. Without a `priority`, hubs go before other
-        pages, and deep pagination after them (`ranking`). `rel=nofollow` and the like are respected unless
-        the crawl or this call says otherwise.
+        Args:
+            selector: a CSS query. Links are taken from the elements it matches and from those inside them.
+                Without it, all links of the page are taken, `<link rel=next>`, the canonical URL and
+                `<meta http-equiv=refresh>` included.
+            follow: a regular expression; only URLs in which it matches are taken.
+            obey_nofollow: whether to skip `rel=nofollow` links, and all links of a page with `nofollow`.
+                Default: as the crawl is configured.
+            priority: 1 (first) to 10 (last). Default: by the URL; hubs go before other pages, and the later
+                pages of a list after them.
+            route: the name of the handler for these pages. Default: chosen by URL.
+            data: a dict that is passed on as `page.data`.
+            pool: the worker pool that fetches them.
+
+        Example: `yield page.links(".next a", priority=1)`. Yielding the result as a whole is faster than
+        `yield from`, and the links are only searched for when they are needed.
         """
         tree = self._tree
         obey = self._obey_nofollow if obey_nofollow is None else obey_nofollow
-        # What is wrong with a selector or an expression is said here, where the spider's author wrote it.
+        # Evaluated here and not in `find`: an invalid selector or expression raises at the spider's own line.
         chosen = None if selector is None else self.css(selector)
-        wanted = None if follow is None else re.compile(follow)
+        pattern = None if follow is None else _compile_follow(follow)
 
         def find() -> list[str]:
             if tree is None or (obey and self.nofollow):
                 return []
             if chosen is not None:
-                urls = web_links(hrefs_in(chosen, obey_nofollow=obey), self._destination())
+                urls = resolve_web_links(hrefs_in_selection(chosen, obey_nofollow=obey), self._web_resolver())
             else:
-                hrefs = hrefs_of(tree, self._meta(), obey_nofollow=obey)
-                urls = web_links(hrefs, self._destination())
-                own = canonical_header(self._headers, self.url)
-                if own is not None and own not in urls:
-                    urls.append(own)
-            return urls if wanted is None else [url for url in urls if wanted.search(url)]
+                hrefs = all_hrefs(tree, self._read_meta_tags(), obey_nofollow=obey)
+                urls = resolve_web_links(hrefs, self._web_resolver())
+                declared = canonical_header(self._headers, self.url)
+                if declared is not None and declared not in urls:
+                    urls.append(declared)
+            return urls if pattern is None else [url for url in urls if pattern.search(url)]
 
         return Links(find, priority=priority, route=route, data=data or {}, pool=pool)
 
@@ -285,14 +342,21 @@ class Page:
         data: dict[str, Any] | None = None,
         pool: str = "http",
     ) -> Request | None:
-        """Make a request for one link: a URL, relative or not, or what a selector found.
+        """Return a request for one link, or None if there is no link to follow.
 
-        None if there is no link in it. None may be yielded, so `yield page.follow(page.css("a.next"))` does
-        nothing on the last page.
+        Args:
+            link: a URL, absolute or relative, or what a selector found; its first link is taken.
+            method, headers, body: what to send.
+            priority: 1 (first) to 10 (last).
+            route: the name of the handler for the page. Default: chosen by URL.
+            data: a dict that is passed on as `page.data`.
+            pool: the worker pool that fetches it.
+
+        A handler may yield None, so `yield page.follow(page.css("a.next"))` does nothing on the last page.
         """
         if isinstance(link, Selector | SelectorList):
             found = link if isinstance(link, SelectorList) else SelectorList([link])
-            link = next(hrefs_in(found, obey_nofollow=False), None)
+            link = next(hrefs_in_selection(found, obey_nofollow=False), None)
         url = None if link is None else self.urljoin(link)
         if url is None:
             return None
@@ -309,6 +373,13 @@ class Page:
 
     def __repr__(self) -> str:
         return f"<Page {self.status} {self.url}>"
+
+
+def _compile_follow(pattern: str | Pattern[str]) -> Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"follow={pattern!r} is not a regular expression: {error}") from None
 
 
 def _first(headers: Iterable[tuple[str, str]], name: str) -> str:

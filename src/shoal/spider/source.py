@@ -1,4 +1,7 @@
-"""Where a spider comes from. Loading one runs user code: that happens in a child process and nowhere else."""
+"""Load a spider from a file or module, and describe it.
+
+Loading runs user code: only the fork server of a parse pool does it.
+"""
 
 import importlib
 import importlib.util
@@ -18,8 +21,8 @@ from shoal.spider.spider import Spider
 
 
 class SpiderFile(msgspec.Struct, frozen=True, tag="file"):
-    path: str  # of Python, or of TOML
-    attribute: str = ""  # the variable that holds the spider; empty: there is only one
+    path: str  # a .py or .toml file
+    attribute: str = ""  # the variable that holds the spider; empty: the only one in the file
 
 
 class SpiderModule(msgspec.Struct, frozen=True, tag="module"):
@@ -28,32 +31,32 @@ class SpiderModule(msgspec.Struct, frozen=True, tag="module"):
 
 
 class PlainSpider(msgspec.Struct, frozen=True, tag="plain"):
-    """No code at all: follow every link, take `items` (field name -> CSS) from every page."""
+    """A spider without code: follow every link, extract `items` from every page."""
 
     name: str
     start: tuple[str, ...]
-    items: dict[str, str] = {}  # empty: url, status, title and the like
+    items: dict[str, str] = {}  # field name -> CSS; empty: url, status, title, depth, fetched_at, links
 
 
 SpiderSource = SpiderFile | SpiderModule | PlainSpider
 
 
 class SpiderDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """What the rest of Shoal may know of a spider."""
+    """What the rest of Shoal knows about a spider."""
 
     name: str
     start: tuple[Request, ...] = ()
-    options: dict[str, Any] = {}  # settings of [crawl] that the spider wants otherwise
-    hosts: tuple[str, ...] = ()  # for `Scope.of`; empty: those of the seeds
+    options: dict[str, Any] = {}  # settings of [crawl] that the spider sets
+    hosts: tuple[str, ...] = ()  # for `Scope.of`; empty: the hosts of the seeds
     key: tuple[str, ...] = ()
     routes: tuple[str, ...] = ()
-    hooks: frozenset[FailureClass] = frozenset()  # failure classes that an `on_error` hook waits for
-    models: bool = False  # some items are checked, so some may be rejected
-    version: str = ""  # changes with the code
+    hooks: frozenset[FailureClass] = frozenset()  # failure classes that an `on_error` hook takes
+    models: bool = False  # some items are checked against a model, so some may be rejected
+    version: str = ""  # digest of the code
 
 
 def describe(spider: Spider) -> SpiderDescription:
-    """Say what others need to know of a loaded spider."""
+    """Return the description of a loaded spider."""
     return SpiderDescription(
         name=spider.name,
         start=spider.start,
@@ -68,7 +71,7 @@ def describe(spider: Spider) -> SpiderDescription:
 
 
 def load(source: SpiderSource) -> Spider:
-    """Import a spider. `Misconfigured`, on one line, says what is wrong with it and where."""
+    """Import a spider. Raises `Misconfigured` with one line that names the file, the line and the problem."""
     match source:
         case PlainSpider():
             from shoal.spider.builtin_spiders import plain_spider
@@ -76,10 +79,10 @@ def load(source: SpiderSource) -> Spider:
             spider = plain_spider(source.name, source.start, source.items)
             code = msgspec.json.encode(source, order="sorted")
         case SpiderFile(path) if path.endswith(".toml"):
-            from shoal.spider.toml_spider import declared_spider
+            from shoal.spider.toml_spider import toml_spider
 
             code = _read(Path(path))
-            spider = declared_spider(code.decode("utf-8", "replace"), path)
+            spider = toml_spider(code.decode("utf-8", "replace"), path)
         case SpiderFile():
             module, code = _import_file(Path(source.path))
             spider = _find(module, source.attribute, source.path)
@@ -102,18 +105,18 @@ def _read(path: Path) -> bytes:
 
 def _import_file(path: Path) -> tuple[ModuleType, bytes]:
     code = _read(path)
-    # A name of its own: a spider file called json.py must not become everybody's json.
+    # A unique module name: a spider file called json.py must not replace the module json.
     name = f"shoal_spider_{sha256(bytes(path.resolve())).hexdigest()[:8]}_{path.stem}"
     spec = importlib.util.spec_from_loader(name, loader=None, origin=str(path))
     assert spec
     module = importlib.util.module_from_spec(spec)
     module.__file__ = str(path)
-    sys.modules[name] = module  # dataclasses and the like look their module up
-    sys.path.insert(0, str(path.resolve().parent))  # so that it can import the files beside it
+    sys.modules[name] = module  # dataclasses look up the module of a class
+    sys.path.insert(0, str(path.resolve().parent))  # lets the spider import files in its own folder
     try:
         exec(compile(code, str(path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
     except BaseException as error:
-        raise _unloadable(str(path), error) from error
+        raise _load_error(str(path), error) from error
     return module, code
 
 
@@ -121,11 +124,11 @@ def _import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except BaseException as error:
-        raise _unloadable(name, error) from error
+        raise _load_error(name, error) from error
 
 
-def _unloadable(where: str, error: BaseException) -> ShoalError:
-    """Tell on one line what went wrong while user code was loaded, at which of its lines."""
+def _load_error(where: str, error: BaseException) -> ShoalError:
+    """Return an error that says on one line why user code could not be imported, and at which line."""
     match error:
         case KeyboardInterrupt() | MemoryError():
             raise error
@@ -135,7 +138,7 @@ def _unloadable(where: str, error: BaseException) -> ShoalError:
         case ShoalError():
             text = str(error)
         case SystemExit():
-            text = "it exits while being loaded"
+            text = "it calls sys.exit() while it is imported"
         case _:
             text = f"{type(error).__name__}: {error}".partition("\n")[0]
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == where]
@@ -150,8 +153,8 @@ def _find(module: ModuleType, attribute: str, where: str) -> Spider:
         return spider
     found = {id(value): (name, value) for name, value in vars(module).items() if isinstance(value, Spider)}
     if not found:
-        raise Misconfigured(f"{where}: no spider in it: make one with spider = shoal.Spider(...)")
+        raise Misconfigured(f"{where}: no spider in it: create one with spider = shoal.Spider(...)")
     if len(found) > 1:
         names = ", ".join(name for name, _ in found.values())
-        raise Misconfigured(f"{where}: {len(found)} spiders in it ({names}): keep one to a file")
+        raise Misconfigured(f"{where}: {len(found)} spiders in it ({names}): put each into its own file")
     return next(spider for _, spider in found.values())

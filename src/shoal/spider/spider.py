@@ -1,4 +1,4 @@
-"""`Spider`: where to start, what to follow, and which function makes what of a page."""
+"""`Spider`: the start URLs, the handlers for pages and failures, and the options of a crawl."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
-from shoal.model.configure import KINDS, Given, configure
+from shoal.model.configure import TYPES, SettingValue, configure
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.failure import POLICY, Action, FailureClass
 from shoal.model.request import FIRST, Request
 from shoal.model.url import canonical
 from shoal.spider.html.link_resolver import LinkResolver
 from shoal.spider.html.seen_links import SeenLinks
-from shoal.spider.models import Check, checker
+from shoal.spider.models import Check, model_checker
 
 if TYPE_CHECKING:
     from shoal.spider.failed import FailedRequest
@@ -27,34 +27,57 @@ ErrorHook = Callable[["FailedRequest"], object]
 _H = TypeVar("_H", bound=Handler)
 _E = TypeVar("_E", bound=ErrorHook)
 
-_OPTIONS = [key.removeprefix("crawl.") for key in KINDS if key.startswith("crawl.")]
-_OWN = ["name", "start", "sitemaps", "hosts", "key"]
+_OPTIONS = [key.removeprefix("crawl.") for key in TYPES if key.startswith("crawl.")]
+_PARAMETERS = ["name", "start", "sitemaps", "hosts", "key"]
 
 SITEMAP = "shoal.sitemap"
-"""The route of requests for sitemaps and feeds; every spider has its handler."""
+"""The route of requests for sitemaps and feeds; every spider has the handler for it built in."""
 
-FAILURES = frozenset(kind for kind, policy in POLICY.items() if policy.action is not Action.FILTER)
-"""The classes that can end a request. The others are rules: what they keep out has not failed."""
+FAILURES = frozenset(
+    failure_class for failure_class, policy in POLICY.items() if policy.action is not Action.FILTER
+)
+"""The failure classes that a hook can take. The others are rules: a filtered request has not failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A handler, and which pages are its own; or a hook, which is looked up by failure class."""
+    """A handler and the URLs that it takes, or an `on_error` hook."""
 
     name: str
     handler: Callable[[Any], object]
-    matches: Callable[[str], object] | None  # None: by name only, or as the fallback
-    key: tuple[str, ...]
+    matches: Callable[[str], object] | None  # None: chosen by name only, or the fallback
+    key: tuple[str, ...]  # fields that identify an item
     binary: bool
-    check: Check | None  # None: items are taken as they are
+    check: Check | None  # None: items are not checked
 
 
 class Spider:
-    """User code, as one value.
+    """A spider: where to start, which function handles which page, and the options of its crawl.
 
-    `sitemaps` are addresses of sitemaps, indexes of them, or feeds; what they list is followed.
-    `options` are the settings of a crawl (`rate`, `per_host`, `depth`, `headers`, ...) as this spider wants
-    them; the command line has the last word.
+    Args:
+        name: the name of the spider, and of its crawl unless the command line says otherwise.
+        start: the URLs, or `Request`s, to start from.
+        sitemaps: URLs of sitemaps, sitemap indexes or feeds; the URLs that they list are followed.
+        hosts: hosts that the crawl may visit; `"*.example.org"` includes subdomains. Default: the hosts of
+            the start URLs.
+        key: the field, or fields, that identify an item. A sink that updates rows uses it. Default: an item
+            is identified by its page and its position on it.
+        options: settings of `[crawl]`, such as `rate=1`, `per_host=2`, `depth=3`, `follow=r"/catalogue/"` or
+            `headers={...}`. A settings file, the environment and the command line override them.
+
+    Raises `Misconfigured` for an unknown option or a start URL that is not http(s).
+
+    Example:
+
+        spider = shoal.Spider("books", start="https://books.example/", rate=1)
+
+        @spider.page(r"/catalogue/[^/]+/index.html")
+        def book(page):
+            yield {"title": page.css("h1::text").get()}
+
+        @spider.page()
+        def listing(page):
+            yield page.links()
     """
 
     def __init__(
@@ -68,20 +91,23 @@ class Spider:
         **options: object,
     ) -> None:
         if not isinstance(name, str) or not name.strip():
-            raise Misconfigured(f"a spider's name must be a text, not {name!r}")
+            raise Misconfigured(f"the name of a spider must be a non-empty string, not {name!r}")
         self.name = name
         self.start = (
             *(self._seed(one) for one in ([start] if isinstance(start, str | Request) else start)),
-            *(self._seed(listing(url)) for url in ([sitemaps] if isinstance(sitemaps, str) else sitemaps)),
+            *(
+                self._seed(listing_request(url))
+                for url in ([sitemaps] if isinstance(sitemaps, str) else sitemaps)
+            ),
         )
         self.hosts = (hosts,) if isinstance(hosts, str) else tuple(hosts)
         self.key = _fields(key)
         self.options = self._checked(options)
         self.routes: dict[str, Route] = {}
         self.hooks: dict[FailureClass, Route] = {}
-        self.version = ""  # of the code; set by whoever loads it
-        self.memory = SeenLinks()
-        self.destinations = LinkResolver()
+        self.version = ""  # digest of the code; `source.load` sets it
+        self.seen_links = SeenLinks()
+        self.link_resolver = LinkResolver()
         self._by_url: list[Route] = []
         self._fallback: Route | None = None
         self._error_fallback: Route | None = None
@@ -109,16 +135,24 @@ class Spider:
         binary: bool = False,
         item: type[Any] | None = None,
     ) -> Any:
-        """Register a handler for the pages whose URL `pattern` matches somewhere; the first to match wins.
+        """Register a handler: a function that takes a `Page` and yields items and requests.
 
-        Without a pattern it takes the pages that no other handler wants, unless it has a `name`: then it
-        takes those of requests that name it (`Request.route`). `key` are the fields that identify its items.
-        With `binary` it is also given what is no text (images, PDF), as `page.body`. `item` is the model of
-        its items; those that do not fit go to the reject file, with the reason, and the page goes on.
+        Args:
+            pattern: a regular expression that must match somewhere in the URL. Handlers are tried in the
+                order of registration, and the first match is used. A handler without a pattern takes the
+                pages that no other handler matches.
+            name: the handler's name, for `route=` of a request. A handler that has a name and no pattern
+                takes only requests with that route. Default: the function's name.
+            key: the field, or fields, that identify its items. Default: the spider's `key`.
+            binary: also call the handler for responses that are not text (images, PDF); read `page.body`.
+            item: a dataclass, msgspec struct, attrs class or pydantic model for its items. Items that do not
+                fit go to the reject file with the reason, and the rest of the page is kept.
+
+        Works with and without parentheses: `@spider.page` and `@spider.page(r"/book/")`.
         """
         if callable(pattern):
             return self.page()(pattern)
-        check = None if item is None else checker(item)
+        check = None if item is None else model_checker(item)
 
         def register(handler: _H) -> _H:
             route = Route(
@@ -130,7 +164,9 @@ class Spider:
                 check=check,
             )
             if route.name in self.routes:
-                raise Misconfigured(f"spider {self.name!r}: two handlers are called {route.name!r}")
+                raise Misconfigured(
+                    f"spider {self.name!r}: two handlers are called {route.name!r}: rename one, or pass name="
+                )
             self.routes[route.name] = route
             if route.matches is not None:
                 self._by_url.append(route)
@@ -141,24 +177,34 @@ class Spider:
         return register
 
     @overload
-    def on_error(self, kind: _E, /) -> _E: ...
+    def on_error(self, hook: _E, /) -> _E: ...
     @overload
     def on_error(
-        self, /, *kinds: str, key: str | Sequence[str] | None = None, item: type[Any] | None = None
+        self, /, *failure_classes: str, key: str | Sequence[str] | None = None, item: type[Any] | None = None
     ) -> Callable[[_E], _E]: ...
     def on_error(
-        self, /, *kinds: Any, key: str | Sequence[str] | None = None, item: type[Any] | None = None
+        self, /, *failure_classes: Any, key: str | Sequence[str] | None = None, item: type[Any] | None = None
     ) -> Any:
-        """Register a hook for the requests that end by one of these failure classes, dead or gone.
+        """Register a hook: a function that takes a `FailedRequest` and yields items and requests.
 
-        Without a class it takes all those that no other hook names. A hook is given a `FailedRequest` and
-        yields items and requests like a handler; they are stored together with the request's end. `key` and
-        `item` mean what they mean to `page`.
+        The hook runs once per request, when it becomes a dead letter or its page is gone; what it yields is
+        committed together with that.
+
+        Args:
+            failure_classes: the failure classes that the hook takes, such as `"timeout", "gone"`. A hook
+                without any takes all classes that no other hook names.
+            key, item: as for `page`.
+
+        Example:
+
+            @spider.on_error("gone")
+            def removed(failed):
+                yield {"url": failed.url, "removed": True}
         """
-        if len(kinds) == 1 and callable(kinds[0]):
-            return self.on_error()(kinds[0])
-        named = [self._failure_class(kind) for kind in kinds]
-        check = None if item is None else checker(item)
+        if len(failure_classes) == 1 and callable(failure_classes[0]):
+            return self.on_error()(failure_classes[0])
+        named = [self._failure_class(name) for name in failure_classes]
+        check = None if item is None else model_checker(item)
 
         def register(hook: _E) -> _E:
             route = Route(
@@ -170,11 +216,15 @@ class Spider:
                 check=check,
             )
             if not named and self._error_fallback is not None:
-                raise Misconfigured(f"spider {self.name!r}: two hooks take all other errors")
-            for kind in named:
-                if kind in self.hooks and self.hooks[kind] is not self._error_fallback:
-                    raise Misconfigured(f"spider {self.name!r}: two hooks take {kind.value!r}")
-                self.hooks[kind] = route
+                raise Misconfigured(
+                    f"spider {self.name!r}: two on_error hooks name no failure class: keep one"
+                )
+            for failure_class in named:
+                if failure_class in self.hooks and self.hooks[failure_class] is not self._error_fallback:
+                    raise Misconfigured(
+                        f"spider {self.name!r}: two on_error hooks take {failure_class.value!r}: keep one"
+                    )
+                self.hooks[failure_class] = route
             if not named:
                 self._error_fallback = route
                 self.hooks = dict.fromkeys(FAILURES, route) | self.hooks
@@ -182,16 +232,19 @@ class Spider:
 
         return register
 
-    def _failure_class(self, kind: object) -> FailureClass:
+    def _failure_class(self, name: object) -> FailureClass:
         known = [one.value for one in FailureClass if one in FAILURES]
-        if kind in known:
-            return FailureClass(kind)
-        is_rule = kind in [one.value for one in FailureClass]
-        hint = "; it is a rule that keeps requests out" if is_rule else _nearest(str(kind), known)
-        raise Misconfigured(f"spider {self.name!r}: on_error: {kind!r} is no class of failure{hint}")
+        if name in known:
+            return FailureClass(name)
+        is_rule = name in [one.value for one in FailureClass]
+        hint = "; it is a rule that filters requests" if is_rule else _nearest(str(name), known)
+        raise Misconfigured(f"spider {self.name!r}: on_error: {name!r} is not a failure class{hint}")
 
     def route_for(self, request: Request, url: str) -> Route | None:
-        """Find the handler of a page: the one its request names, else by URL. None: nobody wants it."""
+        """Return the handler for a page: the one that the request names, else the first that matches the URL.
+
+        Returns None if no handler takes the page. Raises `Rejected` if the request names an unknown handler.
+        """
         if request.route:
             try:
                 return self.routes[request.route]
@@ -210,14 +263,14 @@ class Spider:
     def _seed(self, one: object) -> Request:
         request = Request(url=one) if isinstance(one, str) else one
         if not isinstance(request, Request):
-            raise Misconfigured(f"spider {self.name!r}: start must hold URLs and Requests, not {one!r}")
+            raise Misconfigured(f"spider {self.name!r}: start takes URLs and Requests, not {one!r}")
         try:
             url = canonical(request.url)
         except Rejected:
             url = ""
         if not url.startswith(("http://", "https://")):
             hint = "" if "://" in request.url else f"; did you mean https://{request.url} ?"
-            raise Misconfigured(f"spider {self.name!r}: start: not a web address: {request.url!r}{hint}")
+            raise Misconfigured(f"spider {self.name!r}: start: not an http(s) URL: {request.url!r}{hint}")
         return msgspec.structs.replace(request, url=url)
 
     def _pattern(self, pattern: str | re.Pattern[str]) -> Callable[[str], object]:
@@ -233,9 +286,11 @@ class Spider:
         for option in options:
             if option not in _OPTIONS:
                 raise Misconfigured(
-                    f"{origin}: unknown option {option!r}{_nearest(option, [*_OPTIONS, *_OWN])}"
+                    f"{origin}: unknown option {option!r}{_nearest(option, [*_OPTIONS, *_PARAMETERS])}"
                 )
-        given = [Given(f"crawl.{option}", value, f"{origin}: {option}") for option, value in options.items()]
+        given = [
+            SettingValue(f"crawl.{option}", value, f"{origin}: {option}") for option, value in options.items()
+        ]
         crawl = configure(given).crawl
         return {option: getattr(crawl, option) for option in options}
 
@@ -243,8 +298,8 @@ class Spider:
         return f"<Spider {self.name!r}: {', '.join(self.routes) or 'no handlers'}>"
 
 
-def listing(url: str) -> Request:
-    """Make the request for a sitemap or a feed to start from."""
+def listing_request(url: str) -> Request:
+    """Return the request for a sitemap or a feed to start from."""
     return Request(url=url, route=SITEMAP, priority=FIRST)
 
 

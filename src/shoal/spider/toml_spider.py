@@ -1,4 +1,4 @@
-"""Spiders that are written down and not programmed: a TOML file says which page yields what, and leads where.
+"""Spiders in TOML: which pages yield which fields, and which links are followed.
 
     name = "books"
     start = ["https://books.example/"]
@@ -6,13 +6,13 @@
 
     [[page]]
     match = "/catalogue/[^/]+/index.html"
-    item = {title = "h1", price = ".price::text"}   # each the text of the first match
+    item = {title = "h1", price = ".price::text"}   # the text of the first match of each
 
     [[page]]
     links = ["h3 a", {select = ".next a", priority = 1}]
 
-A page goes to the first block that matches its URL; one without `match` takes the rest, as with the handlers
-of a spider in Python, which is what this makes.
+Each [[page]] becomes a handler. As in Python, a page goes to the first block whose `match` is found in its
+URL; a block without `match` takes the other pages.
 """
 
 import re
@@ -22,22 +22,25 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from shoal.model.configure import KINDS, Given, configure
+from shoal.model.configure import TYPES, SettingValue, configure
 from shoal.model.errors import Misconfigured
 from shoal.model.request import FIRST, LAST
-from shoal.spider.html.css import compiled
+from shoal.spider.html.css import compile_query
 from shoal.spider.html.selector import Selector
 from shoal.spider.page import Page
 from shoal.spider.spider import Spider
 
-_OPTIONS = {key.removeprefix("crawl.") for key in KINDS if key.startswith("crawl.")}
+_OPTIONS = {key.removeprefix("crawl.") for key in TYPES if key.startswith("crawl.")}
 _TOP = {"name", "start", "sitemaps", "hosts", "key", "page"} | _OPTIONS
 _PAGE = {"match", "name", "key", "item", "each", "links", "priority"}
 _LINKS = {"select", "priority", "route", "follow"}
 
 
-def declared_spider(text: str, where: str) -> Spider:
-    """Make a spider of the text of a TOML file; `where` names it. A complaint names the line and the key."""
+def toml_spider(text: str, where: str) -> Spider:
+    """Return the spider that the text of a TOML file describes.
+
+    Raises `Misconfigured` with the file (`where`), the line and the key that is wrong.
+    """
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -46,11 +49,11 @@ def declared_spider(text: str, where: str) -> Spider:
 
 
 @dataclass(frozen=True, slots=True)
-class _Following:
+class _LinkRule:
     """One entry of `links`."""
 
     select: str | None
-    priority: int | None = None  # None: by what the URL looks like
+    priority: int | None = None  # None: by the URL
     route: str = ""
     follow: str | None = None
 
@@ -59,16 +62,16 @@ class _Reader:
     def __init__(self, text: str, where: str) -> None:
         self._lines = text.splitlines()
         self._where = where
-        self._rest_taken = False
+        self._has_fallback = False
 
     def spider(self, tree: Mapping[str, Any]) -> Spider:
-        self._known(tree, _TOP)
+        self._check_keys(tree, _TOP)
         pages = tree.get("page", [])
         if not isinstance(pages, list) or not pages or not all(isinstance(page, dict) for page in pages):
-            raise self._wrong("page", "there must be at least one [[page]]")
+            raise self._error("page", "there must be at least one [[page]]")
         options = {key: value for key, value in tree.items() if key in _OPTIONS}
         for key, value in options.items():
-            configure([Given(f"crawl.{key}", value, f"{self._place(key)}: {key}")])
+            configure([SettingValue(f"crawl.{key}", value, f"{self._place(key)}: {key}")])
         start = self._texts(tree, "start")
         try:
             spider = Spider(
@@ -88,121 +91,121 @@ class _Reader:
         return spider
 
     def _add(self, spider: Spider, page: Mapping[str, Any], number: int) -> None:
-        self._known(page, _PAGE, number)
+        self._check_keys(page, _PAGE, number)
         match, name, each = (self._text(page, key, number) for key in ("match", "name", "each"))
         fields = self._fields(page, number)
-        following = list(self._following(page, number))
-        if not fields and not following:
-            raise self._wrong("page", "it yields nothing: give it item or links", number)
+        rules = list(self._link_rules(page, number))
+        if not fields and not rules:
+            raise self._error("page", "it yields nothing: add item or links", number)
         if match is None and name is None:
-            if self._rest_taken:
-                raise self._wrong("page", "an earlier page without match takes the rest already", number)
-            self._rest_taken = True
+            if self._has_fallback:
+                raise self._error("page", "an earlier [[page]] has no match either: add match to one", number)
+            self._has_fallback = True
 
         def handler(page: Page) -> Iterator[object]:
             if fields:
                 roots = [page.root] if each is None else page.css(each)
                 for root in roots:
-                    yield {"url": page.url} | {field: _taken(root, query) for field, query in fields.items()}
-            for one in following:
-                yield page.links(one.select, follow=one.follow, priority=one.priority, route=one.route)
+                    yield {"url": page.url} | {field: _value(root, query) for field, query in fields.items()}
+            for rule in rules:
+                yield page.links(rule.select, follow=rule.follow, priority=rule.priority, route=rule.route)
 
         handler.__name__ = name or f"page {number}"
         key = None if "key" not in page else self._texts(page, "key", number)
         try:
             spider.page(match, name=name, key=key)(handler)
         except Misconfigured as error:
-            raise self._wrong("match" if "regular" in str(error) else "name", str(error), number) from None
+            raise self._error("match" if "regular" in str(error) else "name", str(error), number) from None
 
     def _fields(self, page: Mapping[str, Any], number: int) -> dict[str, str | list[str]]:
         fields = page.get("item", {})
         if not isinstance(fields, dict) or ("item" in page and not fields):
-            raise self._wrong("item", "must be a table of fields and selectors", number)
+            raise self._error("item", "must be a table of field = selector", number)
         for field, query in fields.items():
-            alone = query[0] if isinstance(query, list) and len(query) == 1 else query
-            self._selector(alone, field, number)
+            inner = query[0] if isinstance(query, list) and len(query) == 1 else query
+            self._selector(inner, field, number)
         return fields
 
-    def _following(self, page: Mapping[str, Any], number: int) -> Iterator[_Following]:
+    def _link_rules(self, page: Mapping[str, Any], number: int) -> Iterator[_LinkRule]:
         links = page.get("links", [])
-        usual = self._priority(page, number)
+        default = self._priority(page, number)
         if links is True:
-            yield _Following(None, usual)
+            yield _LinkRule(None, default)
             return
         if not isinstance(links, list):
-            raise self._wrong("links", "must be a list of selectors, or true for all links", number)
+            raise self._error("links", "must be a list of selectors, or true for all links", number)
         for one in links:
             table = one if isinstance(one, dict) else {"select": one}
-            self._known(table, _LINKS, number)
+            self._check_keys(table, _LINKS, number)
             follow = self._text(table, "follow", number)
             try:
                 re.compile(follow or "")
             except re.error as error:
-                raise self._wrong("follow", f"not a regular expression: {error}", number) from None
-            yield _Following(
+                raise self._error("follow", f"not a regular expression: {error}", number) from None
+            yield _LinkRule(
                 self._selector(table.get("select"), "links", number),
-                self._priority(table, number, usual),
+                self._priority(table, number, default),
                 self._text(table, "route", number) or "",
                 follow,
             )
 
     def _selector(self, query: object, key: str, number: int) -> str:
         if not isinstance(query, str) or not query.strip():
-            raise self._wrong(key, f"must be a CSS selector, not {query!r}", number)
+            raise self._error(key, f"must be a CSS selector, not {query!r}", number)
         try:
-            compiled(query)
+            compile_query(query)
         except ValueError as error:
-            raise self._wrong(key, str(error), number) from None
+            raise self._error(key, str(error), number) from None
         return query
 
-    def _priority(self, table: Mapping[str, Any], number: int, usual: int | None = None) -> int | None:
-        value = table.get("priority", usual)
+    def _priority(self, table: Mapping[str, Any], number: int, default: int | None = None) -> int | None:
+        value = table.get("priority", default)
         if value is None:
             return None
         if not isinstance(value, int) or not FIRST <= value <= LAST:
-            raise self._wrong("priority", f"must be from {FIRST} (first) to {LAST} (last)", number)
+            raise self._error("priority", f"must be from {FIRST} (first) to {LAST} (last)", number)
         return value
 
     def _text(self, table: Mapping[str, Any], key: str, number: int) -> str | None:
         value = table.get(key)
         if value is not None and (not isinstance(value, str) or not value):
-            raise self._wrong(key, f"must be a text, not {value!r}", number)
+            raise self._error(key, f"must be a non-empty string, not {value!r}", number)
         return value
 
     def _texts(self, table: Mapping[str, Any], key: str, number: int = 0) -> list[str]:
         value = table.get(key, [])
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise self._wrong(key, f"must be a text or a list of texts, not {value!r}", number)
+            raise self._error(key, f"must be a string or a list of strings, not {value!r}", number)
         return texts
 
-    def _known(self, table: Mapping[str, Any], known: Iterable[str], number: int = 0) -> None:
+    def _check_keys(self, table: Mapping[str, Any], known: Iterable[str], number: int = 0) -> None:
         for key in table:
             if key not in known:
                 close = get_close_matches(key, list(known), n=1, cutoff=0.5)
                 hint = f"; did you mean {close[0]}?" if close else ""
-                raise self._wrong(key, f"there is no such key{hint}", number)
+                raise self._error(key, f"unknown key{hint}", number)
 
-    def _wrong(self, key: str, what: str, number: int = 0) -> Misconfigured:
+    def _error(self, key: str, problem: str, number: int = 0) -> Misconfigured:
         page = f"page {number}: " if number and key != "page" else ""
-        return Misconfigured(f"{self._place(key, number)}: {page}{key}: {what}")
+        return Misconfigured(f"{self._place(key, number)}: {page}{key}: {problem}")
 
     def _place(self, key: str, number: int = 0) -> str:
-        """Find the line that sets a key: the parser does not tell, so it is looked for by its looks."""
+        """Return file and line of a key. tomllib has no positions, so search for `key =` in the block."""
         blocks = 0
-        best = 0
+        block_line = 0
         for line, text in enumerate(self._lines, 1):
             if re.match(r"\s*\[\[\s*page\s*\]\]", text):
                 blocks += 1
                 if blocks == number:
-                    best = line
+                    block_line = line
             if blocks == number and re.search(rf"""(?<![\w-])["']?{re.escape(key)}["']?\s*[=\]]""", text):
                 return f"{self._where}:{line}"
-        return f"{self._where}:{best}" if best else self._where
+        return f"{self._where}:{block_line}" if block_line else self._where
 
 
-def _taken(root: Selector, query: str | list[str]) -> object:
-    """Take the text of the first match, stripped, or of every match if the selector is in a list."""
+def _value(root: Selector, query: str | list[str]) -> object:
+    """Return the stripped text of the first match, or of all matches if the selector is in a list."""
     if isinstance(query, list):
         return [found.text.strip() for found in root.css(query[0])]
     first = next(iter(root.css(query)), None)

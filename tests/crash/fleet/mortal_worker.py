@@ -1,4 +1,4 @@
-"""A worker that dies of one page, with all that it has in hand: `mortal_worker.py fetch|parse URL worker ...`.
+"""A worker that dies of one page, with all pages that it holds: `mortal_worker.py fetch|parse URL worker ...`.
 
 No page is known that does so. This changes the product from outside: when the page is to be fetched, or to be
 parsed, the whole process group is killed.
@@ -10,17 +10,18 @@ import sys
 from typing import Any
 
 from shoal.cli.main import main
-from shoal.fetch.fetcher import Attempt, Fetcher
+from shoal.fetch.contract import Attempt
+from shoal.fetch.fetcher import HttpFetcher
 from shoal.model.outcome import Lease
 from shoal.model.page import ParseTask
 from shoal.parse.pool import ParsePool
 
 
 def mortal(deed: str, poison: str) -> None:
-    """Let this process die of a page when it does the deed to it."""
-    attempt, submit = Fetcher.attempt, ParsePool.submit
+    """Kill this process when it fetches or parses the poison page."""
+    attempt, submit = HttpFetcher.attempt, ParsePool.submit
 
-    async def attempt_or_die(fetcher: Fetcher, lease: Lease, **known: Any) -> Attempt:
+    async def attempt_or_die(fetcher: HttpFetcher, lease: Lease, **known: Any) -> Attempt:
         if (deed, lease.request.url) == ("fetch", poison):
             os.killpg(0, signal.SIGKILL)
         return await attempt(fetcher, lease, **known)
@@ -30,7 +31,7 @@ def mortal(deed: str, poison: str) -> None:
             os.killpg(0, signal.SIGKILL)
         submit(pool, task, on_answer)
 
-    Fetcher.attempt = attempt_or_die  # type: ignore[method-assign,assignment]
+    HttpFetcher.attempt = attempt_or_die  # type: ignore[method-assign,assignment]
     ParsePool.submit = submit_or_die  # type: ignore[method-assign,assignment]
 
 

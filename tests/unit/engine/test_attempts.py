@@ -11,7 +11,7 @@ from tests.unit.engine.leased import lease
 from shoal.archive.reader import StoredPage
 from shoal.engine.attempts import PREFETCH, Attempts, Slots
 from shoal.engine.counters import Counters
-from shoal.fetch.fetcher import Attempt
+from shoal.fetch.contract import Attempt
 from shoal.frontier import Validator
 from shoal.model.errors import Unavailable
 from shoal.model.failure import Failure, FailureClass
@@ -232,7 +232,7 @@ async def test_a_bug_costs_one_request_and_is_logged(caplog: pytest.LogCaptureFi
 
     [settlement] = bench.stages.settled
     assert isinstance(settlement.outcome, Dead)
-    assert settlement.outcome.failure.kind is FailureClass.INTERNAL
+    assert settlement.outcome.failure.failure_class is FailureClass.INTERNAL
     assert caplog.messages == ["attempt.internal"]
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from shoal.engine.fetchers import PoolFetchers, Pools, open_fetchers
 from shoal.fetch import registry
+from shoal.fetch.contract import Attempt
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.fetcher import Attempt, Fetcher
+from shoal.fetch.fetcher import HttpFetcher
 from shoal.fetch.registry import check_pools, fetcher_factories, find_factory
 from shoal.frontier import StoredRobots
 from shoal.model.errors import Misconfigured
@@ -122,7 +123,7 @@ def lease_of(request: Request) -> Lease:
 
 async def test_a_crawl_with_one_pool_uses_its_fetcher_directly(installed: dict[str, str]) -> None:
     async with open_fetchers(Settings(), Pools(), robots_cache=NoRobots(), jar=CookieJar()) as fetcher:
-        assert isinstance(fetcher, Fetcher)
+        assert isinstance(fetcher, HttpFetcher)
 
 
 async def test_a_fetcher_that_does_not_load_takes_its_pool_out_of_an_embedded_crawl(

@@ -13,7 +13,7 @@ from shoal.archive.reader import StoredPage
 from shoal.engine.counters import Counters
 from shoal.engine.fetchers import Pools
 from shoal.engine.parsing import Parsing
-from shoal.fetch.fetcher import Attempt
+from shoal.fetch.contract import Attempt
 from shoal.frontier.results import Unparsed
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import (
@@ -155,7 +155,7 @@ def died(id: int) -> Poisoned:
 
 def failures(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
     return [
-        (outcome.failure.kind.value, outcome.failure.reason)
+        (outcome.failure.failure_class.value, outcome.failure.reason)
         for outcome in outcomes
         if isinstance(outcome, Dead)
     ]
@@ -290,7 +290,7 @@ def test_a_hook_does_not_change_how_its_request_ends(answer: Callable[[int], Ans
 
     task = bench.parser.answer(answer)
 
-    assert task.given_up is not None
+    assert task.final_failure is not None
     [(settlement, result)] = bench.ledger.settled
     assert settlement.outcome == end
     assert settlement.links == ((FOUND,) if answer is parsed else ())

@@ -9,11 +9,11 @@ import pytest
 from tests.site.raw import OK, Handler, Peer, RawServer, answer, raw_server
 
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.fetcher import Fetcher
+from shoal.fetch.fetcher import HttpFetcher
 from shoal.fetch.gate import SendGate
 from shoal.fetch.headers import CrawlHeaders
 from shoal.fetch.http.client import HttpClient
-from shoal.fetch.http.dns import Resolver
+from shoal.fetch.http.dns import DnsResolver
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
 from shoal.fetch.robots import RobotsPolicy
@@ -31,19 +31,21 @@ def lease(request: Request, attempt: int = 1) -> Lease:
 
 
 @asynccontextmanager
-async def fetching(handler: Handler, *, robots: bool = False) -> AsyncIterator[tuple[Fetcher, RawServer]]:
+async def fetching(handler: Handler, *, robots: bool = False) -> AsyncIterator[tuple[HttpFetcher, RawServer]]:
     guard = Guard(allow_private=True)
     redirects = RedirectRules(guard)
     async with (
         asyncio.timeout(30),
         raw_server(handler) as server,
-        Resolver() as resolver,
+        DnsResolver() as resolver,
         HttpClient(resolver, guard, sweep=0.02) as client,
     ):
         asking = RobotsPolicy(client, redirects, token="shoal", limits=LIMITS) if robots else None
         headers = CrawlHeaders("Shoal/1", {})
         yield (
-            Fetcher(client, SendGate(), redirects, headers, robots=asking, jar=CookieJar(), limits=LIMITS),
+            HttpFetcher(
+                client, SendGate(), redirects, headers, robots=asking, jar=CookieJar(), limits=LIMITS
+            ),
             server,
         )
 
@@ -67,7 +69,7 @@ async def test_H20_a_chain_of_redirects_ends_after_ten() -> None:
             request = unpack(link.packed)
         attempt = await fetcher.attempt(lease(request))
     assert isinstance(attempt.outcome, Dead)
-    assert attempt.outcome.failure.kind is FailureClass.REDIRECT
+    assert attempt.outcome.failure.failure_class is FailureClass.REDIRECT
     assert server.paths() == [f"/{n}" for n in range(11)]
 
 
@@ -76,7 +78,7 @@ async def test_H24_a_redirect_to_cloud_metadata_is_refused_although_private_addr
     async with fetching(routes({"/": answer(b"", status=302, headers=location)})) as (fetcher, server):
         attempt = await fetcher.attempt(lease(Request(url=server.url())))
     assert isinstance(attempt.outcome, Dead)
-    assert attempt.outcome.failure.kind is FailureClass.REFUSED
+    assert attempt.outcome.failure.failure_class is FailureClass.REFUSED
 
 
 async def test_R01_without_a_robots_txt_pages_are_fetched() -> None:
@@ -116,7 +118,7 @@ async def test_R09_a_bomb_or_an_endless_file_counts_as_unreachable() -> None:
         assert isinstance(first.outcome, Retry)
         assert first.outcome.rest > 0
         assert isinstance(last.outcome, Dead)
-        assert last.outcome.failure.kind is FailureClass.TARGET_ERROR
+        assert last.outcome.failure.failure_class is FailureClass.TARGET_ERROR
         assert server.paths() == ["/robots.txt"]
 
 

@@ -2,7 +2,14 @@
 
 import pytest
 
-from shoal.fetch.cookies import COOKIE_BYTES, DOMAINS, HEADER_BYTES, JAR_BYTES, PER_DOMAIN, CookieJar
+from shoal.fetch.cookies import (
+    MAX_COOKIE_BYTES,
+    MAX_DOMAINS,
+    MAX_HEADER_BYTES,
+    MAX_JAR_BYTES,
+    MAX_PER_DOMAIN,
+    CookieJar,
+)
 
 NOW = 1_800_000_000.0
 SITE = "https://www.example.com/shop/list"
@@ -138,32 +145,32 @@ def test_a_cookie_can_be_deleted(end: str) -> None:
 
 def test_H16_of_ten_thousand_cookies_fifty_are_kept() -> None:
     jar = jar_with(*(f"c{n}=1" for n in range(10_000)))
-    assert len(jar) == PER_DOMAIN
+    assert len(jar) == MAX_PER_DOMAIN
     assert "c9999=1" in jar.header(SITE, NOW)
 
 
 def test_expired_cookies_make_room_first() -> None:
-    jar = jar_with("first=1", *(f"c{n}=1; Max-Age=10" for n in range(PER_DOMAIN - 1)))
+    jar = jar_with("first=1", *(f"c{n}=1; Max-Age=10" for n in range(MAX_PER_DOMAIN - 1)))
     jar.store(SITE, ["new=1"], NOW + 20)
     assert jar.header(SITE, NOW + 20) == "first=1; new=1"
 
 
 def test_H17_a_cookie_of_a_megabyte_is_dropped_and_counted() -> None:
-    jar = jar_with("a=" + "x" * 1_000_000, "b=" + "x" * COOKIE_BYTES, "c=1")
+    jar = jar_with("a=" + "x" * 1_000_000, "b=" + "x" * MAX_COOKIE_BYTES, "c=1")
     assert jar.header(SITE, NOW) == "c=1"
     assert jar.dropped == 2
 
 
 def test_H17_a_header_never_gets_longer_than_its_limit() -> None:
     jar = jar_with(*(f"c{n}=" + "x" * 3000 for n in range(10)))
-    assert 3000 < len(jar.header(SITE, NOW)) <= HEADER_BYTES
+    assert 3000 < len(jar.header(SITE, NOW)) <= MAX_HEADER_BYTES
 
 
 def test_the_number_of_domains_is_bounded() -> None:
     jar = CookieJar()
-    for n in range(DOMAINS + 10):
+    for n in range(MAX_DOMAINS + 10):
         jar.store(f"http://h{n}/", ["a=1"], NOW)
-    assert len(jar) == DOMAINS
+    assert len(jar) == MAX_DOMAINS
 
 
 def test_a_jar_survives_being_written_down() -> None:
@@ -185,16 +192,16 @@ def test_the_version_grows_only_when_something_changes() -> None:
 
 def test_the_bytes_of_a_jar_are_bounded_and_what_is_deleted_or_replaced_makes_room() -> None:
     jar = CookieJar()
-    large = "v" * (COOKIE_BYTES - 10)
+    large = "v" * (MAX_COOKIE_BYTES - 10)
     for n in range(60):
-        for number in range(PER_DOMAIN):
+        for number in range(MAX_PER_DOMAIN):
             jar.store(f"https://{n}.test/", [f"c{number}={large}"], NOW)
-    assert len(jar.dump()) < 2 * JAR_BYTES
+    assert len(jar.dump()) < 2 * MAX_JAR_BYTES
     assert jar.header("https://59.test/", NOW)
     assert not jar.header("https://0.test/", NOW)
 
     one = CookieJar()
-    for _ in range(3 * JAR_BYTES // COOKIE_BYTES):
+    for _ in range(3 * MAX_JAR_BYTES // MAX_COOKIE_BYTES):
         one.store("https://a.test/", [f"c={large}"], NOW)
         one.store("https://b.test/", [f"c={large}"], NOW)
         one.store("https://b.test/", ["c=; Max-Age=0"], NOW)

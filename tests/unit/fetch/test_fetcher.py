@@ -3,19 +3,20 @@
 import msgspec
 import pytest
 
+from shoal.fetch.contract import Attempt
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.fetcher import Attempt, Fetcher
-from shoal.fetch.gate import HeldSlots, SendGate
+from shoal.fetch.fetcher import HttpFetcher
+from shoal.fetch.gate import SendGate
 from shoal.fetch.headers import CrawlHeaders
-from shoal.fetch.http.client import SendTurn
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.http.message import Headers
+from shoal.fetch.http.send_turn import SendTurn
 from shoal.fetch.interpret import RedirectRules
 from shoal.fetch.robots import RobotsPolicy
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
 from shoal.model.outcome import Dead, Filtered, Gone, Lease, Released, Retry
-from shoal.model.page import Response
+from shoal.model.page import NotSent, Response
 from shoal.model.request import Request, unpack
 from shoal.model.url import host_key
 
@@ -41,12 +42,12 @@ class Web:
         body: bytes = b"",
         limits: FetchLimits,
         turn: SendTurn | None,
-    ) -> Response | Failure | HeldSlots:
+    ) -> Response | Failure | NotSent:
         reply = self.replies.get(url, (404, b"", {}))
         if isinstance(reply, Failure):
             return reply
         if turn is not None and (wait := await turn.take()):
-            return HeldSlots(wait)
+            return NotSent(wait)
         self.sent.append((method, url, dict(headers), body))
         status, content, pairs = reply
         return Response(url, status, tuple(pairs.items()), content, content, 0.0, 0.0)
@@ -55,10 +56,10 @@ class Web:
 REDIRECTS = RedirectRules(Guard())
 
 
-def fetcher(web: Web, *, robots: bool = False, **options: object) -> Fetcher:
+def fetcher(web: Web, *, robots: bool = False, **options: object) -> HttpFetcher:
     asking = RobotsPolicy(web, REDIRECTS, token="shoal") if robots else None
     headers = CrawlHeaders("Shoal/1", {})
-    return Fetcher(web, SendGate(), REDIRECTS, headers, robots=asking, dice=lambda: 0.5, **options)  # type: ignore[arg-type]
+    return HttpFetcher(web, SendGate(), REDIRECTS, headers, robots=asking, dice=lambda: 0.5, **options)  # type: ignore[arg-type]
 
 
 def lease(
@@ -140,7 +141,7 @@ class TestRedirects:
     async def test_a_loop_is_dead(self) -> None:
         result = await attempt(Web({PAGE: (302, b"", {"location": PAGE})}))
         assert isinstance(result.outcome, Dead)
-        assert result.outcome.failure.kind is FailureClass.REDIRECT
+        assert result.outcome.failure.failure_class is FailureClass.REDIRECT
 
     async def test_a_refresh_header_keeps_the_page_and_adds_a_link(self) -> None:
         result = await attempt(Web({PAGE: (200, b"x", {"refresh": "0; url=/next"})}))
@@ -182,7 +183,7 @@ class TestRobots:
         web = Web({ROBOTS: Failure(FailureClass.CONNECT, "refused"), PAGE: (200, b"x", {})})
         result = await attempt(web, robots=True)
         assert isinstance(result.outcome, Retry)
-        assert result.outcome.failure.kind is FailureClass.CONNECT
+        assert result.outcome.failure.failure_class is FailureClass.CONNECT
         assert result.outcome.charged
         assert result.outcome.delay >= result.outcome.rest == pytest.approx(2.0, abs=0.1)
         assert not web.sent

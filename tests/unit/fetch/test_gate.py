@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from shoal.fetch.gate import ALLOWANCE, PATIENCE, SWEEP_AT, SendGate, Turn
+from shoal.fetch.gate import LATENCY_ALLOWANCE, MAX_WAIT_S, SWEEP_HOSTS, LocalTurn, SendGate
 
 
 class Clock:
@@ -98,10 +98,10 @@ def test_any_window_holds_no_more_sends_than_its_length_allows(gate: SendGate, c
 
 def test_a_host_is_forgotten_only_when_all_it_spent_has_come_back(gate: SendGate, clock: Clock) -> None:
     ask(gate, host="slow", interval=100.0)
-    for n in range(SWEEP_AT + 1):
+    for n in range(SWEEP_HOSTS + 1):
         ask(gate, host=f"host{n}", interval=0.001)
         clock.now += 0.01
-    assert len(gate) < SWEEP_AT
+    assert len(gate) < SWEEP_HOSTS
     assert ask(gate, host="slow", interval=100.0) > 0
 
 
@@ -118,14 +118,14 @@ async def test_a_turn_far_off_is_not_waited_for(gate: SendGate) -> None:
     turn = gate.turn("a", interval=60.0)
     assert await turn.take() == pytest.approx(60.0)
     assert turn.sends == 0
-    assert PATIENCE < 60
+    assert MAX_WAIT_S < 60
 
 
 async def test_the_first_byte_moves_the_next_turn_by_a_small_part_of_the_interval(
     gate: SendGate, clock: Clock
 ) -> None:
     async def wait_after(answer: float) -> float:
-        turn: Turn = gate.turn("a", interval=10.0)
+        turn: LocalTurn = gate.turn("a", interval=10.0)
         assert await turn.take() == 0.0
         turn.sent()
         sent_at = clock.now
@@ -136,4 +136,4 @@ async def test_the_first_byte_moves_the_next_turn_by_a_small_part_of_the_interva
         return wait
 
     assert await wait_after(0.2) == pytest.approx(10.2)
-    assert await wait_after(7.0) == pytest.approx(10 + 10 * ALLOWANCE)
+    assert await wait_after(7.0) == pytest.approx(10 + 10 * LATENCY_ALLOWANCE)

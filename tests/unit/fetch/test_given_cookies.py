@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from shoal.fetch.cookies import Cookie, CookieJar
-from shoal.fetch.given_cookies import for_seeds, from_file
+from shoal.fetch.given_cookies import cookies_for_seeds, read_cookie_file
 from shoal.model.errors import Misconfigured
 
 NOW = 1_800_000_000.0
@@ -25,7 +25,7 @@ def jar_of(cookies: list[Cookie]) -> CookieJar:
 
 
 def test_cookies_by_name_go_to_the_hosts_of_the_seeds_only() -> None:
-    jar = jar_of(list(for_seeds({"id": "7"}, ["http://a.test/x", "https://b.test/"])))
+    jar = jar_of(list(cookies_for_seeds({"id": "7"}, ["http://a.test/x", "https://b.test/"])))
     assert jar.header("http://a.test/anything", NOW) == "id=7"
     assert jar.header("https://b.test/", NOW) == "id=7"
     assert jar.header("http://b.test/", NOW) == ""  # its seed says https
@@ -35,14 +35,14 @@ def test_cookies_by_name_go_to_the_hosts_of_the_seeds_only() -> None:
 def test_a_cookie_of_the_user_replaces_what_the_server_had_set() -> None:
     jar = CookieJar()
     jar.store("https://a.test/", ["id=servers; Path=/; Secure"], NOW)
-    jar.put(for_seeds({"id": "users"}, ["https://a.test/"]), NOW)
+    jar.put(cookies_for_seeds({"id": "users"}, ["https://a.test/"]), NOW)
     assert jar.header("https://a.test/", NOW) == "id=users"
 
 
 def test_a_file_of_cookies_is_read_as_browsers_write_it(tmp_path: Path) -> None:
     file = tmp_path / "cookies.txt"
     file.write_text(FILE)
-    jar = jar_of(from_file(str(file)))
+    jar = jar_of(read_cookie_file(str(file)))
     assert jar.header("http://x.example.com/", NOW) == "wide=1"
     assert jar.header("http://shop.example.com/cart/1", NOW) == "narrow=2; wide=1"
     assert jar.header("https://example.com/", NOW) == "wide=1; safe=3"
@@ -56,13 +56,13 @@ def test_a_line_that_is_no_cookie_is_named_and_not_shown(tmp_path: Path, line: s
     file = tmp_path / "cookies.txt"
     file.write_text(f"# comment\n{line}\n")
     with pytest.raises(Misconfigured, match=r"cookies\.txt:2: ") as caught:
-        from_file(str(file))
+        read_cookie_file(str(file))
     assert "secret" not in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match=r"crawl\.cookie_file: .*none\.txt: No such file"):
-        from_file(str(tmp_path / "none.txt"))
+        read_cookie_file(str(tmp_path / "none.txt"))
 
 
 def test_C05_a_file_that_cannot_be_a_file_of_cookies_is_refused(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_C05_a_file_that_cannot_be_a_file_of_cookies_is_refused(tmp_path: Path) 
         (Path("/dev/zero"), "not a file"),
     ):
         with pytest.raises(Misconfigured, match=rf"crawl\.cookie_file: {path}: {told}"):
-            from_file(str(path))
+            read_cookie_file(str(path))
 
 
 @pytest.mark.parametrize(("mode", "told"), [(0o600, 0), (0o640, 0), (0o644, 1)])
@@ -87,6 +87,6 @@ def test_C05_a_file_that_everybody_can_read_is_told_with_the_mend(
     file = tmp_path / "cookies.txt"
     file.write_text("a.test\tTRUE\t/\tFALSE\t0\tn\tsecret\n")
     file.chmod(mode)
-    assert len(from_file(str(file))) == 1
-    assert [record.message for record in caplog.records] == ["cookies.readable_by_all"] * told
+    assert len(read_cookie_file(str(file))) == 1
+    assert [record.message for record in caplog.records] == ["cookies.world_readable"] * told
     assert "secret" not in caplog.text

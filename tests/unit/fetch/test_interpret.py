@@ -4,11 +4,11 @@ import pytest
 
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import (
+    Conditional,
     FetchedPage,
-    Meaning,
+    Interpretation,
     Redirect,
     RedirectRules,
-    SentRequest,
     interpret,
     parse_retry_after,
 )
@@ -27,9 +27,9 @@ def response(status: int, body: bytes = b"", **headers: str) -> Response:
 
 
 def meaning(
-    answer: Response, request: Request | None = None, asked: SentRequest = SentRequest.PLAINLY
-) -> Meaning:
-    return interpret(request or Request(url=PAGE), answer, RULES, asked=asked, now=NOW)
+    answer: Response, request: Request | None = None, conditional: Conditional = Conditional.NO
+) -> Interpretation:
+    return interpret(request or Request(url=PAGE), answer, RULES, conditional=conditional, now=NOW)
 
 
 def failure(answer: Response, request: Request | None = None) -> Failure:
@@ -71,13 +71,13 @@ def test_a_success_is_a_page(status: int, parse: bool) -> None:
 )
 def test_an_error_has_a_class(status: int, kind: FailureClass) -> None:
     result = failure(response(status))
-    assert (result.kind, result.status) == (kind, status)
+    assert (result.failure_class, result.status) == (kind, status)
 
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_H27_a_host_that_asks_for_silence_says_for_how_long(status: int) -> None:
     result = failure(response(status, retry_after="5"))
-    assert (result.kind, result.retry_after) == (FailureClass.RATE_LIMITED, 5.0)
+    assert (result.failure_class, result.retry_after) == (FailureClass.RATE_LIMITED, 5.0)
 
 
 @pytest.mark.parametrize(
@@ -106,18 +106,18 @@ def test_H28_retry_after_is_believed_within_reason(value: str, seconds: float | 
 
 def test_a_503_with_a_senseless_retry_after_still_asks_for_silence() -> None:
     result = failure(response(503, retry_after="abc"))
-    assert (result.kind, result.retry_after) == (FailureClass.RATE_LIMITED, None)
+    assert (result.failure_class, result.retry_after) == (FailureClass.RATE_LIMITED, None)
 
 
 class TestNotModified:
     def test_with_a_copy_at_hand_the_copy_is_the_page(self) -> None:
-        assert meaning(response(304), asked=SentRequest.WITH_A_COPY) == FetchedPage(parse=True)
+        assert meaning(response(304), conditional=Conditional.BY_CALLER) == FetchedPage(parse=True)
 
     def test_a_condition_of_the_request_itself_gives_nothing_to_parse(self) -> None:
-        assert meaning(response(304), asked=SentRequest.BY_ITSELF) == FetchedPage(parse=False)
+        assert meaning(response(304), conditional=Conditional.BY_SPIDER) == FetchedPage(parse=False)
 
     def test_unasked_it_is_a_protocol_failure(self) -> None:
-        assert failure(response(304)).kind is FailureClass.PROTOCOL
+        assert failure(response(304)).failure_class is FailureClass.PROTOCOL
 
 
 class TestRedirects:
@@ -140,19 +140,19 @@ class TestRedirects:
     @pytest.mark.parametrize("location", [PAGE, "/page", "#x", "", " ", "/first"])
     def test_H20_a_loop_is_a_redirect_failure(self, location: str) -> None:
         request = Request(url=PAGE, chain=("https://a.test/first",))
-        assert failure(response(302, location=location), request).kind is FailureClass.REDIRECT
+        assert failure(response(302, location=location), request).failure_class is FailureClass.REDIRECT
 
     def test_H20_ten_redirects_are_followed_and_no_more(self) -> None:
         hops = tuple(f"https://h{n}.test/" for n in range(10))
         target = redirect(response(302, location="/next"), Request(url=PAGE, chain=hops[:9]))
         assert len(target.chain) == 10
         result = failure(response(302, location="/next"), Request(url=PAGE, chain=hops))
-        assert result.kind is FailureClass.REDIRECT
+        assert result.failure_class is FailureClass.REDIRECT
         assert "10" in result.reason
 
     @pytest.mark.parametrize("status", [300, 305, 306, 399])
     def test_other_redirections_lead_nowhere(self, status: int) -> None:
-        assert failure(response(status, location="/x")).kind is FailureClass.REDIRECT
+        assert failure(response(status, location="/x")).failure_class is FailureClass.REDIRECT
 
     @pytest.mark.parametrize(
         ("location", "kind"),
@@ -176,7 +176,7 @@ class TestRedirects:
     )
     def test_H24_a_target_that_cannot_be_fetched_fails(self, location: str, kind: FailureClass) -> None:
         result = failure(response(302, location=location))
-        assert result.kind is kind
+        assert result.failure_class is kind
         assert "secret" not in result.reason
 
     def test_a_location_in_UTF_8_is_understood(self) -> None:
@@ -203,7 +203,7 @@ class TestRedirects:
 
     def test_H25_a_body_does_not_go_to_another_origin(self) -> None:
         post = Request(url=PAGE, method="POST", body=b"a=1")
-        assert failure(response(307, location="https://b.test/"), post).kind is FailureClass.REDIRECT
+        assert failure(response(307, location="https://b.test/"), post).failure_class is FailureClass.REDIRECT
         assert redirect(response(303, location="https://b.test/"), post).body == b""
 
     def test_a_head_stays_a_head(self) -> None:
@@ -269,7 +269,7 @@ class TestChallenges:
         ids=lambda answer: f"{answer.status}",
     )
     def test_status_header_and_mark_together_are_a_challenge(self, answer: Response) -> None:
-        assert failure(answer).kind is FailureClass.ANTI_BOT
+        assert failure(answer).failure_class is FailureClass.ANTI_BOT
 
     @pytest.mark.parametrize(
         ("answer", "kind"),
@@ -283,7 +283,7 @@ class TestChallenges:
         ids=["mark alone", "header alone", "a word in a 404", "a word in a 429", "asks for silence"],
     )
     def test_one_sign_alone_is_not(self, answer: Response, kind: FailureClass) -> None:
-        assert failure(answer).kind is kind
+        assert failure(answer).failure_class is kind
 
     @pytest.mark.parametrize(
         "answer",

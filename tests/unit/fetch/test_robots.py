@@ -5,21 +5,21 @@ from collections.abc import Callable
 
 import pytest
 
-from shoal.fetch.gate import HeldSlots, SendGate, Turn
-from shoal.fetch.http.client import SendTurn as AnyTurn
+from shoal.fetch.gate import LocalTurn, SendGate
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.http.message import Headers
+from shoal.fetch.http.send_turn import SendTurn as AnyTurn
 from shoal.fetch.interpret import RedirectRules
-from shoal.fetch.robots import LIFETIME, PATIENT, RobotsPolicy, Unreachable
-from shoal.fetch.robots_txt import Rules
+from shoal.fetch.robots import LIFETIME_S, PATIENT_TRIES, RobotsPolicy, RobotsUnavailable
+from shoal.fetch.robots_txt import RobotsRules
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
-from shoal.model.page import Response
+from shoal.model.page import NotSent, Response
 
 SITE = "http://a.test"
 TEXT = b"User-agent: *\nDisallow: /private"
 
-Reply = Response | Failure | HeldSlots
+Reply = Response | Failure | NotSent
 
 
 def reply(body: bytes = TEXT, status: int = 200, **headers: str) -> Response:
@@ -40,7 +40,7 @@ class Web:
         self.gate.set()
 
     async def fetch(self, url: str, *, headers: Headers, limits: FetchLimits, turn: AnyTurn) -> Reply:
-        assert isinstance(turn, Turn)
+        assert isinstance(turn, LocalTurn)
         self.fetched.append(url)
         self.turns.append(turn.host)
         await self.gate.wait()
@@ -65,19 +65,19 @@ def robots(web: Web, clock: Callable[[], float], **options: object) -> RobotsPol
     return RobotsPolicy(web, redirects, token="Shoal", clock=clock, **options)  # type: ignore[arg-type]
 
 
-def turn(host: str) -> Turn:
+def turn(host: str) -> LocalTurn:
     return SendGate().turn(host, interval=1.0)
 
 
-async def rules(robots: RobotsPolicy, origin: str = SITE) -> Rules:
+async def rules(robots: RobotsPolicy, origin: str = SITE) -> RobotsRules:
     answer = await robots.rules(origin, turn)
-    assert isinstance(answer, Rules)
+    assert isinstance(answer, RobotsRules)
     return answer
 
 
-async def down(robots: RobotsPolicy) -> Unreachable:
+async def down(robots: RobotsPolicy) -> RobotsUnavailable:
     answer = await robots.rules(SITE, turn)
-    assert isinstance(answer, Unreachable)
+    assert isinstance(answer, RobotsUnavailable)
     return answer
 
 
@@ -86,7 +86,7 @@ async def test_rules_are_fetched_once_and_kept_for_a_day(clock: Clock) -> None:
     site = robots(web, clock)
     assert site.known(SITE) is None
     assert not (await rules(site)).allows("/private/x")
-    clock.now += LIFETIME - 1
+    clock.now += LIFETIME_S - 1
     assert site.known(SITE) is await rules(site)
     clock.now += 2
     assert site.known(SITE) is None
@@ -136,13 +136,13 @@ async def test_R01_no_robots_txt_means_everything_is_allowed(clock: Clock, statu
 @pytest.mark.parametrize("status", [500, 502, 503, 599])
 async def test_a_server_error_means_nothing_is_allowed_for_now(clock: Clock, status: int) -> None:
     answer = await down(robots(Web(a=reply(TEXT, status)), clock))
-    assert (answer.failure.kind, answer.failure.status) == (FailureClass.TARGET_ERROR, status)
+    assert (answer.failure.failure_class, answer.failure.status) == (FailureClass.TARGET_ERROR, status)
     assert answer.failure.reason.startswith("robots.txt: ")
 
 
 async def test_too_many_requests_is_not_no_robots_txt(clock: Clock) -> None:
     answer = await down(robots(Web(a=reply(TEXT, 429, retry_after="120")), clock))
-    assert (answer.failure.kind, answer.failure.retry_after) == (FailureClass.RATE_LIMITED, 120.0)
+    assert (answer.failure.failure_class, answer.failure.retry_after) == (FailureClass.RATE_LIMITED, 120.0)
     assert answer.retry_in == 120.0
 
 
@@ -161,7 +161,7 @@ async def test_R09_what_cannot_be_fetched_fails_the_pages_with_a_fitting_class(
     clock: Clock, kind: FailureClass, as_page: FailureClass
 ) -> None:
     answer = await down(robots(Web(a=Failure(kind, "why")), clock))
-    assert answer.failure.kind is as_page
+    assert answer.failure.failure_class is as_page
     assert "why" in answer.failure.reason
 
 
@@ -169,12 +169,12 @@ async def test_an_unreachable_file_is_asked_for_again_at_growing_distances(clock
     web = Web(a=Failure(FailureClass.CONNECT, "no"))
     site = robots(web, clock)
     waits = []
-    for tries in range(1, PATIENT + 3):
+    for tries in range(1, PATIENT_TRIES + 3):
         answer = await down(site)
         again = await down(site)  # at once: answered from memory
         assert again.retry_in == pytest.approx(answer.retry_in)
         assert len(web.fetched) == tries
-        assert answer.patient is (tries <= PATIENT)
+        assert answer.patient is (tries <= PATIENT_TRIES)
         waits.append(answer.retry_in)
         clock.now += answer.retry_in
     assert waits[:4] == pytest.approx([2, 4, 8, 16])
@@ -188,14 +188,14 @@ async def test_the_patience_is_whole_again_after_a_success(clock: Clock) -> None
     site = robots(web, clock)
     clock.now += (await down(site)).retry_in
     await rules(site)
-    clock.now += LIFETIME + 1
+    clock.now += LIFETIME_S + 1
     assert (await down(site)).retry_in == pytest.approx(2)
 
 
 async def test_a_turn_too_far_off_is_passed_on_and_nothing_is_remembered(clock: Clock) -> None:
-    web = Web(a=[HeldSlots(7.0), reply()])
+    web = Web(a=[NotSent(7.0), reply()])
     site = robots(web, clock)
-    assert await site.rules(SITE, turn) == HeldSlots(7.0)
+    assert await site.rules(SITE, turn) == NotSent(7.0)
     assert not (await rules(site)).allows("/private")
 
 
@@ -241,7 +241,7 @@ async def test_rules_outlive_the_process_through_the_store(clock: Clock) -> None
     assert (await rules(after, "http://b.test")).allows("/private")
     assert not second.fetched
 
-    clock.now += LIFETIME + 1
+    clock.now += LIFETIME_S + 1
     assert (await rules(after)).allows("/private")
     assert second.fetched == [f"{SITE}/robots.txt"]
 

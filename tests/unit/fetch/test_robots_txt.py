@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.fetch.robots_txt import BYTES, PIECES, Rules, parse, product_token
+from shoal.fetch.robots_txt import MAX_BYTES, MAX_PATTERN_PIECES, RobotsRules, parse, product_token
 
 
-def rules(text: str, token: str = "shoal") -> Rules:
+def rules(text: str, token: str = "shoal") -> RobotsRules:
     return parse(text.encode(), token)
 
 
@@ -224,7 +224,7 @@ def test_a_crawl_delay_is_read_within_reason(value: str, delay: float | None) ->
 
 
 def test_only_the_first_part_of_a_huge_file_is_read() -> None:
-    text = "User-agent: *\nDisallow: /early\n" + "#" * BYTES + "\nDisallow: /late"
+    text = "User-agent: *\nDisallow: /early\n" + "#" * MAX_BYTES + "\nDisallow: /late"
     assert [allowed(text, path) for path in ("/early", "/late")] == [False, True]
 
 
@@ -235,9 +235,9 @@ def test_R05_a_file_full_of_rules_keeps_them_all() -> None:
 
 
 def test_R05_beyond_the_bound_patterns_become_stricter_never_laxer() -> None:
-    lines = "".join(f"Disallow: /d{n:05}*x\nAllow: /a{n:05}*x\n" for n in range(PIECES))
+    lines = "".join(f"Disallow: /d{n:05}*x\nAllow: /a{n:05}*x\n" for n in range(MAX_PATTERN_PIECES))
     read = rules("User-agent: *\nDisallow: /a\n" + lines)
-    first, last = "00000", f"{PIECES - 1:05}"
+    first, last = "00000", f"{MAX_PATTERN_PIECES - 1:05}"
     assert [read.allows(f"/d{first}-{end}") for end in "xy"] == [False, True]
     assert [read.allows(f"/a{first}-{end}") for end in "xy"] == [True, False]
     assert [read.allows(f"/d{last}-{end}") for end in "xy"] == [False, False]

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from shoal.fetch.gate import PATIENCE
-from shoal.fetch.shared_gate import LEAST_LEEWAY, LEEWAY, SharedGate
+from shoal.fetch.gate import MAX_WAIT_S
+from shoal.fetch.shared_gate import LEEWAY_SHARE, MIN_LEEWAY_S, SharedGate
 
 INTERVAL = 1.0
 
@@ -34,8 +34,8 @@ class Store:
     [
         ([(0.0, 0.001)], 0.0),
         ([(0.01, 0.0), (0.0, 0.001)], 0.0),  # waited for
-        ([(0.0, LEEWAY * INTERVAL * 1.01), (0.0, 0.001)], 0.0),  # too old when it came: another one
-        ([(PATIENCE + 0.5, 0.0)], PATIENCE + 0.5),  # not waited for
+        ([(0.0, LEEWAY_SHARE * INTERVAL * 1.01), (0.0, 0.001)], 0.0),  # too old when it came: another one
+        ([(MAX_WAIT_S + 0.5, 0.0)], MAX_WAIT_S + 0.5),  # not waited for
     ],
 )
 async def test_a_turn_is_used_while_it_is_fresh(answers: list[tuple[float, float]], taken: float) -> None:
@@ -44,7 +44,7 @@ async def test_a_turn_is_used_while_it_is_fresh(answers: list[tuple[float, float
 
     assert await turn.take() == taken
     assert turn.sends == (0 if taken else 1)
-    assert store.leeways == [LEEWAY * INTERVAL] * len(answers)
+    assert store.leeways == [LEEWAY_SHARE * INTERVAL] * len(answers)
 
 
 async def test_a_short_interval_leaves_time_enough_for_an_answer() -> None:
@@ -55,4 +55,4 @@ async def test_a_short_interval_leaves_time_enough_for_an_answer() -> None:
         return 0.0
 
     await SharedGate(ask).turn("a", interval=0.02).take()
-    assert leeways == [LEAST_LEEWAY]
+    assert leeways == [MIN_LEEWAY_S]

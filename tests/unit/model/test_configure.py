@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shoal.model.configure import KINDS, Given, configure, from_environment, from_tree
+from shoal.model.configure import TYPES, SettingValue, configure, from_environment, from_tree
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import CrawlSettings, HostSettings, Settings
 
@@ -26,7 +26,7 @@ def test_no_settings_at_all_give_the_defaults() -> None:
 
 
 def test_every_field_of_the_tree_has_a_key() -> None:
-    assert {key.removeprefix("crawl.") for key in KINDS if key.startswith("crawl.")} == {
+    assert {key.removeprefix("crawl.") for key in TYPES if key.startswith("crawl.")} == {
         field.name for field in fields(CrawlSettings)
     }
 
@@ -65,9 +65,9 @@ def test_the_environment_sets_any_key_and_an_empty_variable_sets_nothing() -> No
 
 def test_later_values_win() -> None:
     given = [
-        Given("crawl.rate", 1, "file"),
-        Given("crawl.rate", 2, "environment"),
-        Given("crawl.rate", 3, "--rate"),
+        SettingValue("crawl.rate", 1, "file"),
+        SettingValue("crawl.rate", 2, "environment"),
+        SettingValue("crawl.rate", 3, "--rate"),
     ]
     assert configure(given).crawl.rate == 3
 
@@ -105,7 +105,7 @@ def test_an_unknown_key_is_refused_with_the_file_and_the_nearest_known_one(
         ('[crawl]\nuser_agent = "a\\r\\nb"', ["crawl.user_agent", "one line"]),
         ("[crawl]\nheaders = 'a'", ["crawl.headers", "table"]),
         ("[crawl.headers]\n'a b' = 'c'", ["crawl.headers", "header 1", "name"]),
-        ("store = ''", ["store", "not empty"]),
+        ("store = ''", ["store", "non-empty"]),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_key_and_what_is_allowed(text: str, names: list[str]) -> None:
@@ -117,7 +117,7 @@ def test_a_wrong_value_is_refused_with_its_key_and_what_is_allowed(text: str, na
 @pytest.mark.parametrize("value", [123, "secret\r\nInjected: yes", ["secret"]])
 def test_the_value_of_a_header_is_never_repeated(value: Any) -> None:
     with pytest.raises(Misconfigured) as caught:
-        configure([Given("crawl.headers", {"Authorization": value}, "shoal.toml: crawl.headers")])
+        configure([SettingValue("crawl.headers", {"Authorization": value}, "shoal.toml: crawl.headers")])
     assert "secret" not in str(caught.value)
     assert "crawl.headers: header 1" in str(caught.value)
 
@@ -154,7 +154,7 @@ def test_a_wrong_block_is_refused_with_its_host_and_key(text: str, names: list[s
 @pytest.mark.parametrize("value", ["a b", "secret;more", "secret\n", 7])
 def test_a_cookie_that_cannot_be_sent_is_refused_without_showing_it(value: object) -> None:
     with pytest.raises(Misconfigured, match=r"crawl\.cookies: cookie 1: the value must be") as caught:
-        configure([Given("crawl.cookies", {"id": value}, "shoal.toml: crawl.cookies")])
+        configure([SettingValue("crawl.cookies", {"id": value}, "shoal.toml: crawl.cookies")])
     assert "secret" not in str(caught.value)
 
 

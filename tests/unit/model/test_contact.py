@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.model.configure import Given, configure
+from shoal.model.configure import SettingValue, configure
 from shoal.model.contact import contact_missing
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import USER_AGENT, CrawlSettings
@@ -50,7 +50,7 @@ def test_the_default_user_agent_has_the_contact_and_no_other_address() -> None:
 
 @pytest.mark.parametrize("text", ["https://example.org/bot?a=1", "me+bot@example.org", ""])
 def test_a_contact_is_a_url_or_an_address(text: str) -> None:
-    assert configure([Given("crawl.contact", text, "--contact")]).crawl.contact == text
+    assert configure([SettingValue("crawl.contact", text, "--contact")]).crawl.contact == text
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_a_contact_is_a_url_or_an_address(text: str) -> None:
 )
 def test_a_bad_contact_is_refused(text: str) -> None:
     with pytest.raises(Misconfigured, match="--contact: must be a URL"):
-        configure([Given("crawl.contact", text, "--contact")])
+        configure([SettingValue("crawl.contact", text, "--contact")])

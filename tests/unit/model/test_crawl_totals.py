@@ -12,11 +12,11 @@ def test_they_are_the_same_after_a_restart() -> None:
 
 
 def test_a_run_that_allows_more_opens_what_was_closed_and_no_other_run_does() -> None:
-    def after(*, per_pattern: int, lookalikes: int) -> tuple[bool, bool]:
-        sums = CrawlTotals(quarantined=dict(CLOSED), lookalikes=dict(CLOSED))
-        sums.reopen(per_pattern=per_pattern, lookalikes=lookalikes)
-        return bool(sums.quarantined), bool(sums.lookalikes)
+    def after(*, per_pattern: int, near_duplicates: int) -> tuple[bool, bool]:
+        sums = CrawlTotals(quarantined=dict(CLOSED), near_duplicates=dict(CLOSED))
+        sums.reopen(per_pattern=per_pattern, near_duplicates=near_duplicates)
+        return bool(sums.quarantined), bool(sums.near_duplicates)
 
-    assert after(per_pattern=100, lookalikes=50) == (True, True)
-    assert after(per_pattern=101, lookalikes=100) == (False, True)
-    assert after(per_pattern=100, lookalikes=0) == (True, False)
+    assert after(per_pattern=100, near_duplicates=50) == (True, True)
+    assert after(per_pattern=101, near_duplicates=100) == (False, True)
+    assert after(per_pattern=100, near_duplicates=0) == (True, False)

@@ -6,7 +6,6 @@ import pytest
 
 from shoal.model.errors import Misconfigured
 from shoal.redis_client.dsn import Address, Login, parse
-from shoal.stores.address import is_redis
 
 SECRET = "hunter2"
 
@@ -114,9 +113,3 @@ def test_a_complaint_does_not_repeat_the_password(text: str) -> None:
 
     assert SECRET not in str(caught.value)
     assert caught.value.__cause__ is None
-
-
-def test_a_folder_is_told_from_a_dsn() -> None:
-    assert is_redis("redis+cluster://a,b")
-    assert not is_redis("shoal-data")
-    assert not is_redis("s3://bucket/x")

@@ -1,4 +1,4 @@
-"""The table of what can go wrong with Redis: each row, as a server words it."""
+"""The error table: each rule, with the text that servers send."""
 
 import pytest
 
@@ -53,14 +53,14 @@ WORDS = {
 
 
 @pytest.mark.parametrize(("text", "remedy"), WORDS.values(), ids=WORDS)
-def test_every_refusal_has_its_remedy(text: str, remedy: Remedy) -> None:
+def test_every_error_reply_has_its_remedy(text: str, remedy: Remedy) -> None:
     failure = parse_error_reply(text, WHERE)
 
     assert isinstance(failure, CallFailed)
     assert failure.rule.remedy is remedy
 
 
-def test_the_table_has_no_row_that_no_server_sends() -> None:
+def test_the_table_has_only_errors_that_servers_send() -> None:
     ours = {LOST, TIMEOUT, UNSYNCED, NO_CERTIFICATE, NO_REDIS, NO_TLS}
     assert set(TABLE) == {name for name in WORDS if " " not in name} | ours
 
@@ -76,7 +76,7 @@ def test_the_table_has_no_row_that_no_server_sends() -> None:
         ("WRONGPASS invalid username-password pair or user is disabled.", "password"),
     ],
 )
-def test_what_is_refused_is_named_and_nothing_else_is_repeated(text: str, named: str) -> None:
+def test_an_error_names_the_rejected_command_and_repeats_nothing_else(text: str, named: str) -> None:
     failure = parse_error_reply(text, WHERE)
 
     assert isinstance(failure, CallFailed)
@@ -86,11 +86,11 @@ def test_what_is_refused_is_named_and_nothing_else_is_repeated(text: str, named:
 
 
 @pytest.mark.parametrize("kind", [LOST, TIMEOUT])
-def test_a_server_that_is_silent_may_have_been_replaced(kind: str) -> None:
+def test_a_server_that_does_not_answer_may_have_been_replaced(kind: str) -> None:
     assert CallFailed(kind, WHERE).rule.remedy is Remedy.REDISCOVER
 
 
-def test_an_error_that_nobody_expects_is_a_bug_of_ours() -> None:
+def test_an_unknown_error_is_a_bug() -> None:
     assert isinstance(
         parse_error_reply("ERR wrong number of arguments for 'get' command", WHERE), ScriptFault
     )
@@ -103,7 +103,9 @@ def test_an_error_that_nobody_expects_is_a_bug_of_ours() -> None:
     ("kind", "family"),
     [("LOADING", Unavailable), ("READONLY", Unavailable), ("OOM", Full), ("NOAUTH", Misconfigured)],
 )
-def test_what_is_raised_in_the_end_says_what_the_caller_can_do(kind: str, family: type[Exception]) -> None:
+def test_the_final_error_belongs_to_the_family_that_the_caller_handles(
+    kind: str, family: type[Exception]
+) -> None:
     error = CallFailed(kind, WHERE).error(30.0)
 
     assert type(error) is family

@@ -50,14 +50,14 @@ def test_text_that_begins_like_a_formula_gets_an_apostrophe(text: str) -> None:
         ("\n=1", "'\n'=1"),
     ],
 )
-def test_so_does_every_further_line(text: str, expected: str) -> None:
+def test_every_further_line_that_begins_like_a_formula_gets_an_apostrophe(text: str, expected: str) -> None:
     assert escape_formulas(text) == expected
 
 
 @pytest.mark.parametrize(
     "text", ["", "a=b", "1-2", "a@b.example", "x\ty", "a\n b", "'=1", '"=1', "…", "a\tb\n\tc"]
 )
-def test_other_text_stays_as_it_is(text: str) -> None:
+def test_other_text_is_unchanged(text: str) -> None:
     assert escape_formulas(text) == text
 
 
@@ -81,12 +81,12 @@ def test_nul_is_escaped() -> None:
         ({"a": None}, '{"a":null}'),
     ],
 )
-def test_values_other_than_text_are_spelled_as_json(value: Any, expected: str) -> None:
+def test_values_other_than_text_are_written_as_json(value: Any, expected: str) -> None:
     assert format_cell(value) == expected
 
 
 @given(st.text())
-def test_nothing_harmful_is_left_on_any_line(text: str) -> None:
+def test_no_line_of_the_result_is_a_formula(text: str) -> None:
     for line in escape_formulas(text).splitlines():
         seen = line.lstrip(" \t\u00a0\ufeff\u200b")
         assert not seen.startswith(("=", "+", "-", "@", "＝", "＋", "－", "＠"))
@@ -100,7 +100,7 @@ def test_only_apostrophes_are_added(text: str) -> None:
         assert any(letter == other for other in kept)
 
 
-def test_a_hostile_text_of_megabytes_takes_no_time() -> None:
+def test_a_hostile_text_of_megabytes_takes_linear_time() -> None:
     """Time is not measured: with a quadratic rule this would run for hours and into the time limit."""
     for text in ("\n" * 500_000, " " * 500_000, "\n " * 250_000, "\u00a0" * 500_000 + "="):
         assert len(escape_formulas(text)) >= len(text)

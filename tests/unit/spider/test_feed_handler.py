@@ -12,7 +12,7 @@ from shoal.model.scope import Scope
 from shoal.spider.run import run
 from shoal.spider.source import describe
 from shoal.spider.spider import SITEMAP, Spider
-from shoal.spider.toml_spider import declared_spider
+from shoal.spider.toml_spider import toml_spider
 
 URL = "https://a.test/sitemap.xml"
 
@@ -44,7 +44,7 @@ def test_sitemaps_are_requests_to_start_from_before_everything_else() -> None:
         ("https://a.test/", "", NORMAL),
         (URL, SITEMAP, FIRST),
     ]
-    in_toml = declared_spider(f'name = "s"\nsitemaps = "{URL}"\n[[page]]\nlinks = true', "s.toml")
+    in_toml = toml_spider(f'name = "s"\nsitemaps = "{URL}"\n[[page]]\nlinks = true', "s.toml")
     assert in_toml.start == start[1:]
 
 

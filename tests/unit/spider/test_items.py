@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.model.errors import Rejected
-from shoal.spider.html.lexbor import Document
-from shoal.spider.items import encoded
+from shoal.spider.html.lexbor import LexborDocument
+from shoal.spider.items import encode_item
 
 
 def as_json(value: object) -> Any:
-    line = encoded(value, (), "k").json
+    line = encode_item(value, (), "k").json
     assert b"\n" not in line
     return json.loads(line)
 
@@ -99,16 +99,16 @@ def cyclic() -> dict[str, Any]:
         ({"": "x"}, "has no name"),
         ({}, "no fields"),
         ({f"f{n}": n for n in range(1001)}, "1001 fields"),
-        (cyclic(), "in a circle"),
+        (cyclic(), "in a cycle"),
         ({"f": object()}, "field f: a object cannot be written"),
         ({"f": print}, "field f"),
-        ({"title": Document("<h1>x").css("h1")}, r"field title: .* add .get\(\) or .getall\(\)"),
-        ({"title": Document("<h1>x").css("h1")[0]}, r"field title: .* add .get\(\)"),
+        ({"title": LexborDocument("<h1>x").css("h1")}, r"field title: .* add .get\(\) or .getall\(\)"),
+        ({"title": LexborDocument("<h1>x").css("h1")[0]}, r"field title: .* add .get\(\)"),
     ],
 )
 def test_what_would_be_lost_is_refused_by_the_name_of_its_field(item: dict[Any, Any], complaint: str) -> None:
     with pytest.raises(Rejected, match=complaint):
-        encoded(item, (), "k")
+        encode_item(item, (), "k")
 
 
 def test_half_a_surrogate_pair_is_replaced() -> None:
@@ -132,7 +132,7 @@ def test_whatever_json_can_hold_comes_out_as_it_went_in(item: dict[str, Any]) ->
 
 
 def test_an_item_without_key_fields_takes_the_key_it_is_given() -> None:
-    assert encoded({"a": 1}, (), "00abc-3").key == "00abc-3"
+    assert encode_item({"a": 1}, (), "00abc-3").key == "00abc-3"
 
 
 @pytest.mark.parametrize(
@@ -140,10 +140,10 @@ def test_an_item_without_key_fields_takes_the_key_it_is_given() -> None:
     [(("sku",), "B-7"), (("sku", "size"), '["B-7",2]'), (("size",), "2"), (("shop", "sku"), '["a","B-7"]')],
 )
 def test_key_fields_identify_an_item(fields: tuple[str, ...], key: str) -> None:
-    assert encoded({"sku": "B-7", "size": 2, "shop": "a"}, fields, "unused").key == key
+    assert encode_item({"sku": "B-7", "size": 2, "shop": "a"}, fields, "unused").key == key
 
 
 @pytest.mark.parametrize("item", [{"title": "x"}, {"sku": None}, {"sku": ""}])
 def test_an_item_without_its_key_is_refused(item: dict[str, Any]) -> None:
     with pytest.raises(Rejected, match=r"key field sku is (missing|empty)"):
-        encoded({"title": "x", **item}, ("sku",), "k")
+        encode_item({"title": "x", **item}, ("sku",), "k")

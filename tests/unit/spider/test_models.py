@@ -16,7 +16,7 @@ from shoal.model.limits import ParseLimits
 from shoal.model.page import ParseResult
 from shoal.model.scope import Scope
 from shoal.spider.page import Page
-from shoal.spider.run import Overflow, run
+from shoal.spider.run import OutputTooLarge, run
 from shoal.spider.source import describe
 from shoal.spider.spider import Spider
 
@@ -149,7 +149,7 @@ def test_what_is_no_item_at_all_is_a_fault() -> None:
 def test_rejected_items_count_towards_the_limit_of_a_page() -> None:
     spider = Spider("books")
     spider.page(item=BookData)(lambda page: [{}, {}, {}])
-    with pytest.raises(Overflow):
+    with pytest.raises(OutputTooLarge):
         run(spider, task(), scope=Scope(), limits=ParseLimits(items=2))
 
 

@@ -9,8 +9,8 @@ from tests.unit.spider.pages import task
 
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import POLICY, Action, FailureClass
-from shoal.model.page import GivenUp, ParseResult
-from shoal.model.request import unpack
+from shoal.model.page import FinalFailure, ParseResult
+from shoal.model.request import Request, unpack
 from shoal.model.scope import Scope
 from shoal.spider.failed import FailedRequest
 from shoal.spider.run import run
@@ -36,9 +36,9 @@ def spider_with(*kinds: str, yields: Any = None, **options: Any) -> Spider:
     return spider
 
 
-def given_up(spider: Spider, kind: FailureClass = FailureClass.TIMEOUT) -> ParseResult:
+def run_hook(spider: Spider, kind: FailureClass = FailureClass.TIMEOUT) -> ParseResult:
     request = task("").request
-    end = GivenUp(kind, "it took too long", 4)
+    end = FinalFailure(kind, "it took too long", 4)
     failing = type(task(""))(7, 0xABC, request, request.url, 0, (), b"", 0.0, end)
     return run(spider, failing, scope=Scope())
 
@@ -66,18 +66,18 @@ def test_the_order_of_hooks_makes_no_difference() -> None:
 
 
 def test_two_hooks_for_one_class_are_refused() -> None:
-    with pytest.raises(Misconfigured, match="two hooks take 'gone'"):
+    with pytest.raises(Misconfigured, match="two on_error hooks take 'gone'"):
         spider_with("gone").on_error("dns", "gone")(repr)
-    with pytest.raises(Misconfigured, match="two hooks take all other errors"):
+    with pytest.raises(Misconfigured, match="two on_error hooks name no failure class"):
         spider_with().on_error(repr)
 
 
 @pytest.mark.parametrize(
     ("kind", "complaint"),
     [
-        ("time_out", "'time_out' is no class of failure; did you mean 'timeout'?"),
-        ("robots", "'robots' is no class of failure; it is a rule that keeps requests out"),
-        (404, "404 is no class of failure"),
+        ("time_out", "'time_out' is not a failure class; did you mean 'timeout'?"),
+        ("robots", "'robots' is not a failure class; it is a rule that filters requests"),
+        (404, "404 is not a failure class"),
     ],
 )
 def test_what_is_no_failure_class_is_refused(kind: Any, complaint: str) -> None:
@@ -86,17 +86,17 @@ def test_what_is_no_failure_class_is_refused(kind: Any, complaint: str) -> None:
 
 
 def test_a_hook_yields_like_a_handler_and_its_items_are_not_taken_for_a_pages() -> None:
-    result = given_up(
+    result = run_hook(
         spider_with(
             yields=lambda failed: [
-                {"url": failed.url, "kind": failed.kind, "attempts": failed.attempts},
+                {"url": failed.url, "class": failed.failure_class, "attempts": failed.attempts},
                 failed.request,
                 type(failed.request)(url="https://mirror.example/"),
             ]
         )
     )
     assert [item.key for item in result.items] == ["0000000000000abc-timeout-0"]
-    assert result.items[0].json.endswith(b'"kind":"timeout","attempts":4}')
+    assert result.items[0].json.endswith(b'"class":"timeout","attempts":4}')
     assert [unpack(link.packed).url for link in result.links][-1] == "https://mirror.example/"
 
 
@@ -105,19 +105,19 @@ def test_keys_and_models_are_those_of_the_hook() -> None:
     class Missing:
         url: str
 
-    [item] = given_up(spider_with(yields={"url": "u"}, key="url")).items
+    [item] = run_hook(spider_with(yields={"url": "u"}, key="url")).items
     assert item.key == "u"
     checked = spider_with(yields={"url": 1.5}, item=Missing)
-    assert len(given_up(checked).rejected) == 1
+    assert len(run_hook(checked).rejected) == 1
     assert describe(checked).models
 
 
 def test_a_class_without_a_hook_yields_nothing() -> None:
-    assert given_up(spider_with("gone", yields={"n": 1})).items == ()
+    assert run_hook(spider_with("gone", yields={"n": 1})).items == ()
 
 
 def test_what_a_hook_raises_is_a_fault() -> None:
-    fault = given_up(spider_with(yields=lambda failed: {}[failed.url])).fault
+    fault = run_hook(spider_with(yields=lambda failed: {}[failed.url])).fault
     assert fault is not None
     assert fault.reason.startswith("KeyError: 'https://books.example/")
 
@@ -128,3 +128,9 @@ def test_a_hook_is_tested_without_a_crawl() -> None:
     assert (items, requests) == ([{"sku": 7, "status": 410}], [])
     with pytest.raises(HandlerFailed, match="KeyError"):
         run_here(spider, failed("gone"))
+
+
+def test_kind_is_a_deprecated_name_of_the_failure_class() -> None:
+    request = FailedRequest(Request(url="https://a.example/"), FailureClass.TIMEOUT, "no response")
+    with pytest.warns(DeprecationWarning, match="failure_class"):
+        assert request.kind == "timeout"

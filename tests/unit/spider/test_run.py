@@ -22,7 +22,7 @@ from shoal.model.simhash import SAMPLE
 from shoal.model.url import fingerprint_of
 from shoal.spider.html.links import Links
 from shoal.spider.page import Page
-from shoal.spider.run import Overflow, run
+from shoal.spider.run import OutputTooLarge, run
 from shoal.spider.spider import Handler, Spider
 
 ANYWHERE = Scope()
@@ -161,7 +161,7 @@ def test_a_child_that_is_told_its_scope_again_starts_over() -> None:
 
 def test_one_page_in_a_few_is_hashed_and_every_page_of_a_watched_pattern() -> None:
     text = " ".join(f"word{n}" for n in range(50))
-    watching = Scope(lookalikes=frozenset({"books.example/catalogue/0.html"}))
+    watching = Scope(watched_patterns=frozenset({"books.example/catalogue/0.html"}))
 
     def hashed(fingerprint: int, scope: Scope = ANYWHERE, body: str = text, **wishes: Any) -> bool:
         found = outcome(lambda page: None, body, scope=scope, fingerprint=fingerprint, **wishes)
@@ -177,7 +177,7 @@ def test_one_page_in_a_few_is_hashed_and_every_page_of_a_watched_pattern() -> No
 
 def test_links_of_a_watched_pattern_may_be_dropped_so_they_are_not_remembered() -> None:
     spider = spider_of(lambda page: page.links())
-    watching = Scope(lookalikes=frozenset({"books.example/catalogue/0.html"}))
+    watching = Scope(watched_patterns=frozenset({"books.example/catalogue/0.html"}))
     first = task(LINKS, url="https://books.example/catalogue/1.html")
     assert len(run(spider, first, scope=watching).links) == 5
     assert len(run(spider, task(LINKS), scope=watching).links) == 5
@@ -233,8 +233,8 @@ def throw(error: Exception) -> Handler:
         (lambda page: [{"a": 1}, {"price": float("nan")}], "item 2: field price: nan"),
         (lambda page: [7], "item 1: a handler yields items and requests, not a int"),
         (lambda page: ["text"], "item 1: a handler yields items and requests, not a str"),
-        (lambda page: "text", "handler <lambda>: it must yield items and requests, not return a str"),
-        (lambda page: 7, "not return a int"),
+        (lambda page: "text", "handler <lambda>: it must yield items and requests, but returned a str"),
+        (lambda page: 7, "but returned a int"),
         (lambda page: Request(url="relative/x"), "not a valid URL: 'relative/x'"),
         (
             lambda page: Request(url="https://a.example/", data={"f": print}),
@@ -260,7 +260,7 @@ def test_a_page_made_to_explode_is_told_from_a_mistake_of_the_spider() -> None:
     mistake, bomb = outcome(throw(ValueError("x"))).fault, outcome(throw(Bomb("x"))).fault
     assert mistake is not None
     assert bomb is not None
-    assert (mistake.kind, bomb.kind) == (FailureClass.PARSE_ERROR, FailureClass.BOMB)
+    assert (mistake.failure_class, bomb.failure_class) == (FailureClass.PARSE_ERROR, FailureClass.BOMB)
 
 
 def test_an_async_handler_is_refused() -> None:
@@ -270,7 +270,7 @@ def test_an_async_handler_is_refused() -> None:
     made.close()
     fault = outcome(lambda page: made).fault
     assert fault is not None
-    assert "not return a coroutine" in fault.reason
+    assert "but returned a coroutine" in fault.reason
 
 
 def test_a_request_for_a_handler_that_is_not_there_is_a_fault() -> None:
@@ -291,7 +291,7 @@ def test_too_much_output_is_no_fault_but_the_end(limits: ParseLimits, complaint:
         while True:
             yield {"x": "y" * 1000}
 
-    with pytest.raises(Overflow, match=complaint):
+    with pytest.raises(OutputTooLarge, match=complaint):
         run(spider_of(endless), task(""), scope=ANYWHERE, limits=limits)
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shoal.spider.html.lexbor import Document
+from shoal.spider.html.lexbor import LexborDocument
 from shoal.spider.html.selector import Selector, SelectorList
 
 PAGE = """<!DOCTYPE html>
@@ -64,7 +64,7 @@ def shapes(found: "SelectorList | parsel.SelectorList[parsel.Selector]") -> list
 
 @pytest.fixture(scope="module")
 def ours() -> Selector:
-    return Document(PAGE)
+    return LexborDocument(PAGE)
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +160,9 @@ ENTITIES = st.lists(
 @given(ENTITIES)
 def test_entities_in_matches(text: str) -> None:
     markup = f"<p>{text.replace('&', '&amp;')}</p>"
-    assert Document(markup).css("p::text").re("(?s).+") == parsel.Selector(markup).css("p::text").re("(?s).+")
+    assert LexborDocument(markup).css("p::text").re("(?s).+") == parsel.Selector(markup).css("p::text").re(
+        "(?s).+"
+    )
 
 
 # --- generated pages ---------------------------------------------------------------------------------
@@ -213,12 +215,12 @@ queries = st.lists(one_query, min_size=1, max_size=2).map(", ".join)
 @example('<body><div><div class="x"><div></div></div></div></body>', "* :not(.x) div")
 @example('<body><section><p><b class="x"><em></em></b></p></section></body>', "section :not(.x) em")
 def test_any_query_on_any_page(page: str, query: str) -> None:
-    assert shapes(Document(page).css(query)) == shapes(parsel.Selector(page).css(query))
+    assert shapes(LexborDocument(page).css(query)) == shapes(parsel.Selector(page).css(query))
 
 
 @given(pages, combined, queries)
 def test_any_query_below_any_other(page: str, context: str, query: str) -> None:
-    assert shapes(Document(page).css(context).css(query)) == shapes(
+    assert shapes(LexborDocument(page).css(context).css(query)) == shapes(
         parsel.Selector(page).css(context).css(query)
     )
 
@@ -229,6 +231,6 @@ def test_any_query_below_any_other(page: str, context: str, query: str) -> None:
     st.sampled_from(["text()", ".//text()", "../@class", "preceding::*", "*[1]", "//b", "string()"]),
 )
 def test_xpath_below_any_query(page: str, context: str, query: str) -> None:
-    assert shapes(Document(page).css(context).xpath(query)) == shapes(
+    assert shapes(LexborDocument(page).css(context).xpath(query)) == shapes(
         parsel.Selector(page).css(context).xpath(query)
     )

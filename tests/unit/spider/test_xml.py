@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from lxml import etree
 from tests.corpora.packages import FEEDPARSER, files
 
-from shoal.spider.feeds.xml_records import Foreign, records
-from shoal.spider.feeds.xml_tokens import Hostile, tokens, unescape
+from shoal.spider.feeds.xml_records import UnexpectedDocument, read_records
+from shoal.spider.feeds.xml_tokens import MaliciousXml, tokenize, unescape
 from shoal.spider.text.decoding import decode
 
 
@@ -50,7 +50,7 @@ def _local(tag: str) -> str:
 def ours(text: str, size: int = 1 << 20) -> list[str]:
     events = Events()
     raw = ""
-    for slash, tag, source, tail in tokens(text[at : at + size] for at in range(0, len(text), size)):
+    for slash, tag, source, tail in tokenize(text[at : at + size] for at in range(0, len(text), size)):
         if tag:
             events.data(unescape(raw))
             raw = ""
@@ -87,7 +87,7 @@ def test_how_a_document_is_cut_into_pieces_does_not_matter(text: str, size: int)
     def seen(size: int) -> list[str] | str:
         try:
             return ours(text, size)
-        except Hostile as hostile:
+        except MaliciousXml as hostile:
             return str(hostile)
 
     assert seen(size) == seen(1_000)
@@ -113,7 +113,7 @@ ENDLESS = "<!DOCTYPE a [" + "<!ELEMENT a ANY>" * 10_000
 )
 @pytest.mark.parametrize("size", [1_000, 1 << 20])
 def test_a_document_that_declares_entities_is_refused(document: str, size: int) -> None:
-    with pytest.raises(Hostile):
+    with pytest.raises(MaliciousXml):
         ours(document, size)
 
 
@@ -131,15 +131,15 @@ def test_what_points_elsewhere_is_passed_over(document: str) -> None:
 
 
 def test_nesting_has_an_end() -> None:
-    with pytest.raises(Hostile, match="nested"):
-        list(records(["<a>" * 300], {"a"}, set(), set()))
+    with pytest.raises(MaliciousXml, match="nested"):
+        list(read_records(["<a>" * 300], {"a"}, set(), set()))
 
 
 def test_the_outermost_element_decides_whether_to_go_on() -> None:
-    with pytest.raises(Foreign, match="html"):
-        list(records(["<html><url/>"], {"urlset"}, {"url"}, set()))
-    with pytest.raises(Foreign, match="no elements"):
-        list(records(["nothing here"], {"urlset"}, {"url"}, set()))
+    with pytest.raises(UnexpectedDocument, match="html"):
+        list(read_records(["<html><url/>"], {"urlset"}, {"url"}, set()))
+    with pytest.raises(UnexpectedDocument, match="no elements"):
+        list(read_records(["nothing here"], {"urlset"}, {"url"}, set()))
 
 
 def test_records_come_with_the_fields_right_below_them() -> None:
@@ -147,7 +147,7 @@ def test_records_come_with_the_fields_right_below_them() -> None:
         "<r><x:item xmlns:x='u'><x:a k='1 &gt; 0'>one<b>two</b></x:a><y:a>not ours</y:a><deep><x:a>no</x:a></deep>"
         "</x:item><item><a>cut"
     )
-    first, second, root = records([document], {"r"}, {"item"}, {"a"})
+    first, second, root = read_records([document], {"r"}, {"item"}, {"a"})
     assert [(field.text, field.attributes) for field in first.own("a")] == [("onetwo", {"k": "1 > 0"})]
     assert (first.complete, second.complete, second.fields, root.name) == (True, False, [], "r")
 
@@ -155,6 +155,6 @@ def test_records_come_with_the_fields_right_below_them() -> None:
 def test_tags_that_do_not_match_cost_one_record_not_the_rest() -> None:
     document = "<r><item><a>1</b></a></item><item><a>2</item><item><a>3</a></item></r>"
     found = [
-        [field.text for field in record.fields] for record in records([document], {"r"}, {"item"}, {"a"})
+        [field.text for field in record.fields] for record in read_records([document], {"r"}, {"item"}, {"a"})
     ]
     assert found == [["1"], ["2"], ["3"], []]

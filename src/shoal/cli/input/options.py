@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from shoal.model.configure import MEANINGS
+from shoal.model.configure import DESCRIPTIONS
 
 Options = TypeVar("Options")
 
@@ -21,7 +21,7 @@ def option(names: str, metavar: str, text: str, *, default: str = "", panel: str
 
 def setting(names: str, metavar: str, key: str, *, default: str = "", panel: str | None = None) -> Any:
     """Describe an option that sets a key of the settings, with the text of that key."""
-    return option(names, metavar, MEANINGS[key], default=default, panel=panel)
+    return option(names, metavar, DESCRIPTIONS[key], default=default, panel=panel)
 
 
 Store = Annotated[

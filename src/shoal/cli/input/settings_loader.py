@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal.model.configure import as_typed, configure, from_environment, from_tree
+from shoal.model.configure import configure, from_environment, from_tree, parse_setting
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import Settings
-from shoal.services.store_address import check_store
+from shoal.services.store_address import check_address
 
 FILE = "shoal.toml"
 SWITCHES = frozenset({"SHOAL_DEBUG"})  # variables that are not settings
@@ -39,11 +39,11 @@ def merge_layers(
     given = [
         *(from_tree(_read(file), file.name) if file else ()),
         *from_environment(environ, besides=SWITCHES),
-        *(as_typed(key, value, flag_of(key)) for key, value in flags.items()),
+        *(parse_setting(key, value, flag_of(key)) for key, value in flags.items()),
     ]
     crawl = (one.key.partition("crawl.")[2] for one in given)
     settings = configure(given)
-    check_store(settings.store)
+    check_address(settings.store)
     return LoadedSettings(settings, frozenset(name for name in crawl if name))
 
 

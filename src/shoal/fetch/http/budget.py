@@ -1,41 +1,42 @@
-"""A budget for the bytes of all large bodies on their way together.
+"""A limit on the bytes of all large bodies being received at the same time.
 
-Each body has its own limit, but a thousand of them at once would still fill the machine. Bodies count from
-`FREE` bytes on. While the total is above the limit, the connections that bring more of it stop reading, and
-the kernel tells their servers; the oldest of them always flows, so that the total comes down again.
+Each body has its own limit, but a thousand of them at once would still fill the memory. A body counts when it
+is larger than `UNCOUNTED_BYTES`. While the total is above the limit, the connections of large bodies stop
+reading, and TCP flow control stops their servers. The oldest of them always continues, so that the total
+decreases again.
 """
 
 from typing import Protocol
 
 from shoal.model.limits import KIB
 
-FREE = 64 * KIB  # most pages: not worth the bookkeeping
+UNCOUNTED_BYTES = 64 * KIB  # most pages are smaller and cost no bookkeeping
 
 
-class Flow(Protocol):
-    """A body on its way."""
+class PausableTransfer(Protocol):
+    """A body being received."""
 
     def pause(self) -> None: ...
     def resume(self) -> None: ...
 
 
-class Budget:
+class BodyBudget:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._used = 0
-        self._held: dict[Flow, int] = {}  # oldest first
-        self._paused: dict[Flow, None] = {}
+        self._held: dict[PausableTransfer, int] = {}  # oldest first
+        self._paused: dict[PausableTransfer, None] = {}
 
-    def hold(self, flow: Flow, size: int) -> None:
-        """Note that `flow` has brought `size` bytes so far; pause it if that is too much in all."""
+    def hold(self, flow: PausableTransfer, size: int) -> None:
+        """Record that `flow` has received `size` bytes so far; pause it if the total is above the limit."""
         self._used += size - self._held.get(flow, 0)
         self._held[flow] = size
         if self._used > self._limit and flow not in self._paused and flow is not next(iter(self._held)):
             self._paused[flow] = None
             flow.pause()
 
-    def free(self, flow: Flow) -> None:
-        """Give back what `flow` held, and let those go on for whom there is room now."""
+    def free(self, flow: PausableTransfer) -> None:
+        """Release the bytes of `flow`, and resume the transfers for which there is room now."""
         size = self._held.pop(flow, None)
         if size is None:
             return

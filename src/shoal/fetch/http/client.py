@@ -1,54 +1,40 @@
-"""The HTTP client: HTTP/1.1 over sockets of our own, one exchange per connection at a time, keep-alive.
+"""The HTTP client: HTTP/1.1 with keep-alive, one exchange per connection at a time.
 
 It does what a crawler needs and nothing else: no redirects, no cookies, no HTTP/2 (not offered in ALPN), no
-meaning of status codes. `fetch` never raises for what a server does, and a cancelled `fetch` leaves nothing
-behind: its connection is closed.
+interpretation of status codes. It implements `fetch.contract.Client`.
 
-A kept connection may have been closed by the server just as we use it. If not a single byte came back, the
-request is sent once more on a new connection, through the gate again. Requests that must not be repeated get
-a new connection from the start.
+A server may close an idle connection just as it is reused. If no byte came back, the client sends the request
+once more on a new connection, and takes a turn at the gate again. Requests that must not be repeated get a
+new connection from the start.
 """
 
 import asyncio
 from time import monotonic, time
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
-from shoal.fetch.gate import HeldSlots
-from shoal.fetch.http.budget import Budget
+from shoal.fetch.http.budget import BodyBudget
 from shoal.fetch.http.connection import Connection
 from shoal.fetch.http.decode import Decoder
 from shoal.fetch.http.dial import AddressResolver, Dialer
 from shoal.fetch.http.guard import Guard, Origin, refused
-from shoal.fetch.http.message import Headers, Message, compose
-from shoal.fetch.http.pool import Pool
+from shoal.fetch.http.message import EncodedRequest, Headers, compose
+from shoal.fetch.http.pool import ConnectionPool
+from shoal.fetch.http.send_turn import SendTurn
 from shoal.model.errors import Rejected
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import MIB, FetchLimits
-from shoal.model.page import Response
+from shoal.model.page import NotSent, Response
 from shoal.model.url import canonical
 
-SWEEP = 0.25  # seconds between looks at the clock; time-outs are that exact
-ORIGINS = 20_000  # checked origins remembered
+SWEEP_S = 0.25  # seconds between two checks for timeouts, which are exact to this
+MAX_ORIGINS = 20_000  # checked origins that are cached
 
 DEFAULT_LIMITS = FetchLimits()
 
 
-class SendTurn(Protocol):
-    """Leave to send, asked for at the moment of writing."""
-
-    async def take(self) -> float:
-        """Return 0.0 to write now, or the seconds until asking again makes sense."""
-
-    def sent(self) -> None:
-        """Take note that the request has been written."""
-
-    def answered(self) -> None:
-        """Take note of the first byte of the answer."""
-
-
 class HttpClient:
-    """Serves as many fetches at once as its callers start; how many that is, is their business."""
+    """An HTTP client for any number of concurrent fetches; its callers limit them."""
 
     def __init__(
         self,
@@ -59,13 +45,13 @@ class HttpClient:
         keep_idle: float = 15.0,
         in_flight_bytes: int = 64 * MIB,
         ca_file: str | None = None,
-        sweep: float = SWEEP,
+        sweep: float = SWEEP_S,
     ) -> None:
         self._guard = guard
         self._every = sweep
-        self._budget = Budget(in_flight_bytes)
+        self._budget = BodyBudget(in_flight_bytes)
         self._dialer = Dialer(resolver, guard, self._budget, ca_file=ca_file)
-        self._pool = Pool(size=idle_connections, keep=keep_idle)
+        self._pool = ConnectionPool(size=idle_connections, keep=keep_idle)
         self._decoder = Decoder()
         self._busy: set[Connection] = set()
         self._origins: dict[str, Origin] = {}
@@ -83,7 +69,7 @@ class HttpClient:
         self._pool.close()
         for connection in list(self._busy):
             connection.abort()
-        await asyncio.sleep(0)  # lets the transports close their sockets
+        await asyncio.sleep(0)  # the transports close their sockets in the next iteration of the loop
 
     async def fetch(
         self,
@@ -94,8 +80,8 @@ class HttpClient:
         body: bytes = b"",
         limits: FetchLimits = DEFAULT_LIMITS,
         turn: SendTurn | None = None,
-    ) -> Response | Failure | HeldSlots:
-        """Fetch a canonical URL once. `HeldSlots`: its turn is too far off, and nothing was sent."""
+    ) -> Response | Failure | NotSent:
+        """Fetch a canonical URL once. Return `NotSent` if the turn is too far away; then nothing was sent."""
         origin = self._origins.get(url[: url.find("/", 8)]) or self._check(url)
         if isinstance(origin, Failure):
             return origin
@@ -107,7 +93,7 @@ class HttpClient:
         kept = self._pool.take(origin.key) if method in ("GET", "HEAD") else None
         if kept is not None:
             answer = await self._send(kept, message, limits, turn, started_at)
-            if not isinstance(answer, Failure) or answer.kind is not FailureClass.CONNECT:
+            if not isinstance(answer, Failure) or answer.failure_class is not FailureClass.CONNECT:
                 return answer
         opened = await self._dialer.open(origin, limits)
         if isinstance(opened, Failure):
@@ -115,7 +101,7 @@ class HttpClient:
         return await self._send(opened, message, limits, turn, started_at)
 
     def _check(self, url: str) -> Origin | Failure:
-        """Let the guard read a URL whose origin is new."""
+        """Return the origin of a URL that is not in the cache, or the guard's refusal."""
         try:
             if url != canonical(url):
                 return refused("the URL is not in canonical form")
@@ -123,7 +109,7 @@ class HttpClient:
             return refused(str(error))
         origin = self._guard.origin(url)
         if isinstance(origin, Origin):
-            if len(self._origins) >= ORIGINS:
+            if len(self._origins) >= MAX_ORIGINS:
                 self._origins.clear()
             self._origins[origin.key] = origin
         return origin
@@ -131,21 +117,21 @@ class HttpClient:
     async def _send(
         self,
         connection: Connection,
-        message: Message,
+        message: EncodedRequest,
         limits: FetchLimits,
         turn: SendTurn | None,
         started_at: float,
-    ) -> Response | Failure | HeldSlots:
-        """Run one exchange. The connection ends up in the pool or closed, whatever happens."""
+    ) -> Response | Failure | NotSent:
+        """Run one exchange. Afterwards the connection is in the pool or closed, in every case."""
         exchange = connection.exchange
         self._busy.add(connection)
         try:
             if turn is not None:
-                asked_at = monotonic()
+                waited_from = monotonic()
                 if wait := await turn.take():
                     self._pool.put(connection)
-                    return HeldSlots(wait)
-                started_at += monotonic() - asked_at  # the wait was not the server's doing
+                    return NotSent(wait)
+                started_at += monotonic() - waited_from  # the wait does not count towards the total time
             if connection.closed:
                 return Failure(FailureClass.CONNECT, "closed by the server before the request")
             exchange.begin(limits, started_at=started_at, head=message.head, ranged=message.ranged)
@@ -161,7 +147,7 @@ class HttpClient:
                 decoded = await self._decoder.decode(wire, exchange.encoding, limits)
                 if isinstance(decoded, Failure):
                     connection.abort()
-                    return Failure(decoded.kind, decoded.reason, exchange.status)
+                    return Failure(decoded.failure_class, decoded.reason, exchange.status)
                 body = decoded
             unsealed = exchange.until_close and connection.origin.secure and not connection.eof
             response = Response(

@@ -1,6 +1,6 @@
-"""One socket to a checked address, carrying one exchange at a time.
+"""One connection to a checked address, with one exchange at a time.
 
-Time-outs have no timers: the client sweeps over its busy connections a few times a second.
+There are no timers for timeouts: the client checks its busy connections a few times a second.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Callable
 from time import monotonic
 
-from shoal.fetch.http.budget import FREE, Budget
+from shoal.fetch.http.budget import UNCOUNTED_BYTES, BodyBudget
 from shoal.fetch.http.exchange import Exchange
 from shoal.fetch.http.guard import Origin
 
@@ -31,24 +31,24 @@ class Connection(asyncio.Protocol):
     )
 
     def __init__(
-        self, origin: Origin, address: str, *, budget: Budget, loop: asyncio.AbstractEventLoop
+        self, origin: Origin, address: str, *, budget: BodyBudget, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.origin = origin
         self.address = address
         self.exchange = Exchange()
         self.closed = False
-        self.eof = False  # the server said that it is done; over TLS, a bare close does not say so
+        self.eof = False  # the server ended the stream properly; over TLS, closing the socket alone does not
         self.idle_since = 0.0
-        self.on_close: Callable[[Connection], None] | None = None  # set while it lies in the pool
+        self.on_close: Callable[[Connection], None] | None = None  # set while it is in the pool
         self._budget = budget
         self._loop = loop
         self._paused_at = 0.0
-        self._waiter: asyncio.Future[None] | None = None  # of the exchange that is on
+        self._waiter: asyncio.Future[None] | None = None  # done when the current exchange is over
         self._answered: Callable[[], None] | None
         self._transport: asyncio.Transport
 
     async def start_tls(self, context: ssl.SSLContext) -> None:
-        """Shake hands before the first request."""
+        """Do the TLS handshake, before the first request."""
         transport = await self._loop.start_tls(
             self._transport, self, context, server_hostname=self.origin.host
         )
@@ -56,7 +56,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport
 
     def request(self, message: bytes, answered: Callable[[], None] | None) -> asyncio.Future[None]:
-        """Send; the future is done when the exchange is over. `answered` is called at its first byte."""
+        """Send a request; the future is done when the exchange is over. Call `answered` at the first byte."""
         self._answered = answered
         self._waiter = self._loop.create_future()
         self._transport.write(message)
@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
         return self._waiter
 
     def abort(self) -> None:
-        """Close at once. Whoever waits for an exchange is not told."""
+        """Close at once. The future of a running exchange is never resolved."""
         self._waiter = None
         if not self.closed:
             self.closed = True
@@ -98,8 +98,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         exchange = self.exchange
         if self._waiter is None:
-            # Nobody asked: a second answer, or a server that speaks first. Kept, it would be read as the
-            # answer to the next request.
+            # Data without a request: a second response, or a server that sends first. If it were kept, it
+            # would be read as the response to the next request.
             self.abort()
             return
         if not exchange.received:
@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
                 self._answered()
         if exchange.feed(data):
             self._over()
-        elif exchange.size > FREE:
+        elif exchange.size > UNCOUNTED_BYTES:
             self._budget.hold(self, exchange.size)
 
     def eof_received(self) -> None:

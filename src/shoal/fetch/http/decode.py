@@ -1,8 +1,8 @@
-"""Content decoding within limits: gzip, deflate, br, zstd, at most two of them on top of one another.
+"""Decode bodies within limits: gzip, deflate, br, zstd, at most two of them on one body.
 
-A body is decoded after it has arrived, because its wire bytes are kept anyway and are themselves limited.
-The usual page is done in one call. What turns out larger is decoded again in bounded pieces, one body at a
-time, giving way to the event loop between two pieces: a hundred bombs at once take the memory of one.
+A body is decoded after it has been received, because its wire bytes are kept anyway and are limited
+themselves. A typical page is decoded in one call. A larger one is decoded again in bounded pieces, one body
+at a time, and the event loop runs between two pieces: a hundred bombs at once take the memory of one.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ from shoal.model.limits import KIB, MIB, FetchLimits
 
 ACCEPT_ENCODING = "gzip, deflate, br, zstd"
 
-SMALL = 1 * MIB  # decoded at once, without giving way
-PIECE = 256 * KIB  # under 1 ms of decoding
-MEMBERS = 64  # concatenated gzip members or zstd frames; nobody honest comes near
+SMALL_BYTES = 1 * MIB  # decoded in one call
+PIECE_BYTES = 256 * KIB  # under 1 ms of decoding
+MAX_MEMBERS = 64  # concatenated gzip members or zstd frames; ordinary bodies have one
 
 
 class Decoder:
-    """Decodes the bodies of one client; keeps large ones in single file."""
+    """Decodes the bodies of one client; large ones one at a time."""
 
     def __init__(self) -> None:
         self._large = asyncio.Lock()
 
     async def decode(self, wire: bytes, content_encoding: str, limits: FetchLimits) -> bytes | Failure:
-        """Undo `content_encoding`: the header, its lines joined by commas."""
+        """Decode a body by `content_encoding`: the header's value, several lines joined by commas."""
         encodings = _encodings(content_encoding, limits)
         if isinstance(encodings, Failure):
             return encodings
@@ -49,7 +49,7 @@ class Decoder:
 
 
 def decode_archived(wire: bytes, encodings: list[str]) -> bytes:
-    """Undo `encodings`, listed as applied, of a body fetched earlier; raise `Rejected` if that fails."""
+    """Decode a body from the archive by `encodings`, in the order they were applied. Raises `Rejected`."""
     limits = FetchLimits()
     names = _encodings(",".join(encodings), limits)
     if isinstance(names, Failure):
@@ -61,7 +61,7 @@ def decode_archived(wire: bytes, encodings: list[str]) -> bytes:
 
 
 def _encodings(header: str, limits: FetchLimits) -> list[str] | Failure:
-    """Name the encodings to undo, the last applied first."""
+    """Return the encodings, the last applied first."""
     names = [name for part in header.lower().split(",") if (name := part.strip()) and name != "identity"]
     if len(names) > limits.encodings:
         return Failure(FailureClass.BOMB, f"{len(names)} content encodings, limit {limits.encodings}")
@@ -72,16 +72,16 @@ def _encodings(header: str, limits: FetchLimits) -> list[str] | Failure:
 
 
 def _at_once(wire: bytes, encodings: list[str], limits: FetchLimits) -> bytes | Failure | None:
-    """Decode a body that stays small; None: it does not."""
+    """Decode a small body; None if it turns out not to be small."""
     body = wire
     for name in encodings:
         parts = []
         size = 0
         try:
-            for part in _pieces(name, body, SMALL):
+            for part in _pieces(name, body, SMALL_BYTES):
                 parts.append(part)
                 size += len(part)
-                if size >= SMALL:
+                if size >= SMALL_BYTES:
                     return None
         except _Fault as fault:
             return fault.failure
@@ -92,12 +92,12 @@ def _at_once(wire: bytes, encodings: list[str], limits: FetchLimits) -> bytes | 
 
 
 def _in_pieces(wire: bytes, encodings: list[str], limits: FetchLimits) -> Iterator[bytes | Failure | None]:
-    """Decode a large body: None after each piece, the result at the end."""
+    """Decode a large body: yield None after each piece, and the result at the end."""
     body = wire
     for name in encodings:
         out = bytearray()
         try:
-            for part in _pieces(name, body, PIECE):
+            for part in _pieces(name, body, PIECE_BYTES):
                 out += part
                 if failure := _too_much(len(out), len(wire), limits):
                     yield failure
@@ -119,8 +119,8 @@ def _too_much(decoded: int, wire: int, limits: FetchLimits) -> Failure | None:
 
 
 class _Fault(Exception):
-    def __init__(self, kind: FailureClass, reason: str) -> None:
-        self.failure = Failure(kind, reason)
+    def __init__(self, failure_class: FailureClass, reason: str) -> None:
+        self.failure = Failure(failure_class, reason)
 
 
 class _Stream(Protocol):
@@ -137,32 +137,33 @@ _ERRORS: tuple[type[Exception], ...] = (igzip_lib.error, brotli.error, zstd.Zstd
 
 
 def _pieces(name: str, data: bytes, step: int) -> Iterator[bytes]:
-    """Decode `data` in pieces of about `step` bytes. What follows the last member is ignored."""
+    """Yield the decoded `data` in pieces of about `step` bytes. Data after the last member is ignored."""
     make, magic = _STREAMS[name]
-    for _ in range(MEMBERS):
+    for _ in range(MAX_MEMBERS):
         try:
             stream = make(data)
             yield stream.decompress(data, step)
             while not stream.eof:
-                # `needs_input` would not do: isal sets it while output is still to come.
+                # Not `needs_input`: isal sets it while there is still output to come.
                 piece = stream.decompress(b"", step)
                 if not piece and not stream.eof:
                     raise _Fault(FailureClass.TRUNCATED, f"the {name} body ends early")
                 yield piece
         except _ERRORS as error:
-            # A zstd frame names the memory it wants up front, and is refused for it.
-            kind = FailureClass.BOMB if "too much memory" in str(error) else FailureClass.DECODE
-            raise _Fault(kind, f"the {name} body cannot be decoded: {error}") from None
+            # A zstd frame declares the memory that it needs, and is refused if that is too much.
+            too_much = "too much memory" in str(error)
+            failure_class = FailureClass.BOMB if too_much else FailureClass.DECODE
+            raise _Fault(failure_class, f"the {name} body cannot be decoded: {error}") from None
         data = stream.unused_data
         if not magic or not data.startswith(magic):
             return
-    raise _Fault(FailureClass.DECODE, f"more than {MEMBERS} {name} members")
+    raise _Fault(FailureClass.DECODE, f"more than {MAX_MEMBERS} {name} members")
 
 
 class _Brotli:
-    """Brotli's decompressor in the shape of the others."""
+    """Brotli's decompressor with the interface of the others."""
 
-    unused_data = b""  # it refuses trailing bytes by itself
+    unused_data = b""  # it refuses trailing bytes itself
 
     def __init__(self) -> None:
         self._inner = brotli.Decompressor()
@@ -179,7 +180,7 @@ def _gzip(data: bytes) -> _Stream:
 
 
 def _deflate(data: bytes) -> _Stream:
-    # The standard says zlib; enough servers send bare deflate that every browser accepts both.
+    # The standard demands zlib, but enough servers send raw deflate that every browser accepts both.
     zlib = len(data) >= 2 and data[0] & 0x0F == 8 and (data[0] << 8 | data[1]) % 31 == 0
     flag = igzip_lib.DECOMP_ZLIB if zlib else igzip_lib.DECOMP_DEFLATE
     return igzip_lib.IgzipDecompressor(flag=flag)

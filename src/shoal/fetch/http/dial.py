@@ -1,11 +1,11 @@
-"""Opening connections: resolve, let the guard check every address, connect to one of those, do TLS."""
+"""Open connections: resolve the name, check every address with the guard, connect to one of them, do TLS."""
 
 import asyncio
 import ssl
 from time import monotonic
 from typing import Protocol
 
-from shoal.fetch.http.budget import Budget
+from shoal.fetch.http.budget import BodyBudget
 from shoal.fetch.http.connection import Connection
 from shoal.fetch.http.dns import Answer
 from shoal.fetch.http.guard import Guard, Origin
@@ -18,10 +18,10 @@ class AddressResolver(Protocol):
 
 
 class Dialer:
-    """Opens connections that the guard allows. There is no switch that turns certificate checks off."""
+    """Opens connections that the guard allows. Certificate checks cannot be turned off."""
 
     def __init__(
-        self, resolver: AddressResolver, guard: Guard, budget: Budget, *, ca_file: str | None = None
+        self, resolver: AddressResolver, guard: Guard, budget: BodyBudget, *, ca_file: str | None = None
     ) -> None:
         self._resolver = resolver
         self._guard = guard
@@ -30,7 +30,7 @@ class Dialer:
         self._tls: ssl.SSLContext | None = None
 
     async def open(self, origin: Origin, limits: FetchLimits) -> Connection | Failure:
-        """Connect to the first address of `origin` that answers."""
+        """Connect to the first address of `origin` that accepts the connection."""
         addresses = await self._resolver.resolve(origin.host)
         if isinstance(addresses, Failure):
             return addresses
@@ -39,7 +39,7 @@ class Dialer:
         deadline = monotonic() + limits.connect
         last = Failure(FailureClass.CONNECT, "the name has no address")
         for position, address in enumerate(addresses):
-            # A dead address must not use up the time of those behind it.
+            # A dead address must not use up the time of the following ones.
             within = (deadline - monotonic()) / (len(addresses) - position)
             connection = await self._connect(origin, address, within)
             if isinstance(connection, Connection):
@@ -51,7 +51,7 @@ class Dialer:
         loop = asyncio.get_running_loop()
         connection = Connection(origin, address, budget=self._budget, loop=loop)
         try:
-            # An address, not the name: nothing is looked up here.
+            # An address, not the name: nothing is resolved here.
             async with asyncio.timeout(within):
                 await loop.create_connection(lambda: connection, address, origin.port)
         except TimeoutError:
@@ -61,14 +61,14 @@ class Dialer:
         return connection
 
     async def _secure(self, connection: Connection, limits: FetchLimits) -> Connection | Failure:
-        """Do the TLS handshake for the name in the URL, whatever address that led to."""
+        """Do the TLS handshake for the name in the URL."""
         try:
             async with asyncio.timeout(limits.tls):
                 await connection.start_tls(self._context())
         except TimeoutError:
             failure = Failure(FailureClass.TIMEOUT, f"TLS: no handshake within {limits.tls:g} s")
         except ssl.SSLError as error:
-            failure = Failure(FailureClass.TLS, f"TLS: {_why(error)}")
+            failure = Failure(FailureClass.TLS, f"TLS: {_reason(error)}")
         except OSError as error:
             failure = Failure(FailureClass.CONNECT, f"TLS: closed by the server: {error.strerror or error}")
         except BaseException:
@@ -88,7 +88,7 @@ class Dialer:
         return self._tls
 
 
-def _why(error: ssl.SSLError) -> str:
+def _reason(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message
     return (error.reason or "handshake failed").lower().replace("_", " ")

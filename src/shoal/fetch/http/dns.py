@@ -1,7 +1,7 @@
-"""Names to addresses: one question per name at a time, answers kept as long as they say.
+"""Resolve names to addresses: one query per name at a time, results cached for their TTL.
 
-The cache is bounded by count, and so is what one answer may bring: a name with a thousand addresses is worth
-no more than its first few, and only addresses that were handed out are ever connected to.
+The cache is bounded by count, and so is each result: of a name with a thousand addresses only the first few
+are used.
 """
 
 import asyncio
@@ -14,21 +14,21 @@ from typing import Self
 import aiodns
 import pycares
 
-from shoal.fetch.http.guard import is_literal
+from shoal.fetch.http.guard import is_ip_literal
 from shoal.model.failure import Failure, FailureClass
 
 Answer = tuple[str, ...] | Failure
 
-NAMES = 25_000  # 28 MB, if all of them are long and have as many addresses as are kept
-ADDRESSES = 8
-SHORTEST, LONGEST = 5.0, 3600.0  # bounds of a time to live: neither a question per page nor stale for days
-NEGATIVE = 5.0
+MAX_NAMES = 25_000  # 28 MB, if all of them are long and have MAX_ADDRESSES
+MAX_ADDRESSES = 8
+MIN_TTL_S, MAX_TTL_S = 5.0, 3600.0  # neither one query per page nor stale for days
+NEGATIVE_TTL_S = 5.0
 
 LOOPBACK = ("127.0.0.1", "::1")
 
 
 def is_nameserver(text: str) -> bool:
-    """Tell whether `text` names a server to ask: 192.0.2.1, 192.0.2.1:53, 2001:db8::1, [2001:db8::1]:53."""
+    """Return whether `text` is a DNS server: 192.0.2.1, 192.0.2.1:53, 2001:db8::1 or [2001:db8::1]:53."""
     host, _, port = text.rpartition(":") if text.count(":") == 1 or "]:" in text else (text, "", "53")
     try:
         ip_address(host.removeprefix("[").removesuffix("]"))
@@ -37,10 +37,12 @@ def is_nameserver(text: str) -> bool:
     return port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 1 << 16
 
 
-class Resolver:
-    """Resolves names over DNS and the hosts file, with a cache."""
+class DnsResolver:
+    """Resolves names by DNS and the hosts file, with a cache."""
 
-    def __init__(self, *, nameservers: Sequence[str] = (), timeout: float = 10.0, names: int = NAMES) -> None:
+    def __init__(
+        self, *, nameservers: Sequence[str] = (), timeout: float = 10.0, names: int = MAX_NAMES
+    ) -> None:
         self._nameservers = nameservers
         self._timeout = timeout
         self._names = names
@@ -49,7 +51,7 @@ class Resolver:
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        # Search domains are for people at a prompt: a dead name must not become a name inside the network.
+        # Without search domains: a name that does not exist must not resolve to one inside the local network.
         self._dns = aiodns.DNSResolver(
             nameservers=self._nameservers or None,
             timeout=self._timeout / 4,
@@ -64,17 +66,18 @@ class Resolver:
         await self._dns.close()
 
     async def resolve(self, host: str) -> Answer:
-        """Give the addresses of `host` in the order to try them."""
-        if is_literal(host):
+        """Return the addresses of `host` in the order to try them, or a failure."""
+        if is_ip_literal(host):
             return (host,)
         if host == "localhost" or host.endswith(".localhost"):
-            return LOOPBACK  # RFC 6761: never asked of anybody
+            return LOOPBACK  # RFC 6761: never sent to a DNS server
         cached = self._cache.get(host)
         if cached is not None and cached[0] > self._loop.time():
             return cached[1]
         try:
             async with asyncio.timeout(self._timeout):
-                # Shielded: the question is shared, and one asker who gives up must not end it for the others.
+                # Shielded: the query is shared, and one caller that is cancelled must not cancel it for
+                # others.
                 return await asyncio.shield(self._asked.get(host) or self._ask(host))
         except TimeoutError:
             return Failure(FailureClass.DNS, f"no answer from DNS within {self._timeout:g} s")
@@ -99,14 +102,14 @@ class Resolver:
 
 
 def _read(question: asyncio.Future[pycares.AddrInfoResult]) -> tuple[Answer, float]:
-    """Turn an answer into addresses and the seconds they hold."""
+    """Return the addresses in a result, or a failure, and the seconds to cache it for."""
     if question.cancelled():
         return Failure(FailureClass.DNS, "the resolver was closed"), 0.0
     if error := question.exception():
         text = error.args[1] if len(error.args) > 1 else str(error)
-        return Failure(FailureClass.DNS, f"the name does not resolve: {text}"), NEGATIVE
-    nodes = question.result().nodes[:ADDRESSES]
+        return Failure(FailureClass.DNS, f"the name does not resolve: {text}"), NEGATIVE_TTL_S
+    nodes = question.result().nodes[:MAX_ADDRESSES]
     if not nodes:
-        return Failure(FailureClass.DNS, "the name has no address"), NEGATIVE
-    lifetime = min(max(min(node.ttl for node in nodes), SHORTEST), LONGEST)
+        return Failure(FailureClass.DNS, "the name has no address"), NEGATIVE_TTL_S
+    lifetime = min(max(min(node.ttl for node in nodes), MIN_TTL_S), MAX_TTL_S)
     return tuple(dict.fromkeys(node.addr[0].decode() for node in nodes)), lifetime

@@ -1,9 +1,9 @@
-"""One answer, from its first byte to its last: parsed by llhttp, limited where bytes arrive. No socket.
+"""Receive one response: parsed by llhttp, with limits applied as bytes arrive. No socket.
 
-llhttp refuses most broken framing by itself: a doubled, signed or overflowing Content-Length, one beside
-Transfer-Encoding, bad chunk sizes, bare line feeds. Added here is what it lets pass: transfer encodings other
-than chunked, the sizes and counts of headers, trailers and chunk framing, bodies where none may be, and
-whatever follows the end of an answer. After any of these the connection is closed, never drained.
+llhttp refuses most broken framing: a duplicate, signed or overflowing Content-Length, one together with
+Transfer-Encoding, bad chunk sizes, bare line feeds. This module also refuses transfer encodings other than
+chunked, too many or too large headers, trailers and chunk framing, bodies where none is allowed, and data
+after the end of a response. In all these cases the connection is closed, never drained.
 """
 
 import httptools
@@ -12,8 +12,8 @@ from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
 
 TINY_CHUNKS = 10_000  # chunks after which their average size must have reached TINY_CHUNK bytes
-TINY_CHUNK = 16
-FRAMING = 16  # bytes of framing that go without saying, per chunk
+TINY_CHUNK_BYTES = 16
+FRAMING_BYTES = 16  # bytes of framing per chunk that are not counted
 
 _NAMES: dict[
     bytes, str
@@ -27,9 +27,9 @@ class _Stop(Exception):
 
 
 class Exchange:
-    """Takes in the bytes of one answer after another. One is over when `complete` or when it has a `failure`.
+    """Parses one response after another. One is over when it is `complete` or has a `failure`.
 
-    A connection has one for life: making a parser costs as much as parsing a page's headers.
+    A connection has one for its lifetime: creating a parser costs as much as parsing a page's headers.
     """
 
     __slots__ = (
@@ -67,11 +67,11 @@ class Exchange:
     def begin(
         self, limits: FetchLimits, *, started_at: float, head: bool = False, ranged: bool = False
     ) -> None:
-        """Expect an answer. `started_at`: from when on the total time counts."""
+        """Prepare for a response. The total time counts from `started_at`."""
         self.status = 0
         self.headers: list[tuple[str, str]] = []
         self.encoding = ""  # Content-Encoding, its lines joined
-        self.received = 0  # bytes, all told
+        self.received = 0  # bytes in total
         self.size = 0  # bytes of body, transfer coding removed
         self.complete = False
         self.failure = None
@@ -92,13 +92,13 @@ class Exchange:
         self._progress = 0
 
     def forget(self) -> None:
-        """Let go of the answer: an idle connection must not hold the body it brought last."""
+        """Drop the response: an idle connection must not keep its last body in memory."""
         self.headers = []
         self._body = b""
         self._spill = None
 
     def close(self) -> None:
-        """Let go of the parser, which refers back to this object."""
+        """Drop the parser, which has a reference to this object."""
         del self._parser
 
     @property
@@ -106,7 +106,7 @@ class Exchange:
         return self._body if self._spill is None else bytes(self._spill)
 
     def feed(self, data: bytes) -> bool:
-        """Take in what arrived; True: the exchange is over."""
+        """Parse received bytes; return True if the exchange is over."""
         room = self._limits.header_bytes - self.received
         self.received += len(data)
         try:
@@ -117,30 +117,30 @@ class Exchange:
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if self.failure is None and not self.complete:
                 self._fail(FailureClass.PROTOCOL, f"not valid HTTP: {error}")
-            self.reusable = False  # when complete: something follows that nobody asked for
+            self.reusable = False  # if complete: unrequested data follows
         if self._chunked and self.failure is None and not self.complete:
             self._check_framing()
         return self.complete or self.failure is not None
 
     def end(self, *, reset: bool) -> None:
-        """Take note that nothing more will come."""
+        """Record the end of the connection."""
         how = "reset" if reset else "closed"
         if self.until_close and not reset:
             self.complete = True
         elif not self.received:
-            self._fail(FailureClass.CONNECT, f"{how} by the server before the answer")
+            self._fail(FailureClass.CONNECT, f"{how} by the server before the response")
         else:
             where = "in the headers" if self._in_headers else f"after {self.size} bytes of body"
             self._fail(FailureClass.TRUNCATED, f"{how} by the server {where}")
 
     def overdue(self, now: float) -> bool:
-        """Fail if one of the times is up. Called a few times a second; that is how exact they are."""
+        """Fail if a time limit is exceeded. Called a few times a second, so the limits are that exact."""
         if reason := self._late(now):
             self._fail(FailureClass.TIMEOUT, reason)
         return bool(reason)
 
     def excuse(self, now: float, seconds: float) -> None:
-        """Leave out a pause that was ours: it counts against none of the server's times."""
+        """Exclude a pause of ours: it does not count towards any time limit of the server."""
         self.started_at += seconds
         self.first_byte_at += seconds
         self._moved_at = now
@@ -166,13 +166,13 @@ class Exchange:
 
     def on_message_begin(self) -> None:
         if self.complete:
-            raise _Stop  # a second answer behind the first
-        self.headers = []  # forgets those of an interim answer (1xx)
+            raise _Stop  # a second response after the first
+        self.headers = []  # drops those of an interim response (1xx)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._in_headers:
             self.headers.append((_NAMES.get(name) or _lower(name), value.decode("latin-1")))
-        else:  # trailers are counted and forgotten
+        else:  # trailers are counted and dropped
             self._trailers += 1
             if self._trailers > self._limits.header_lines:
                 self._stop(FailureClass.TOO_LARGE, f"more than {self._limits.header_lines} trailers")
@@ -182,7 +182,7 @@ class Exchange:
         if status < 200:
             if status < 100:
                 self._stop(FailureClass.PROTOCOL, f"status {status}")
-            return  # interim: the answer proper follows, within the same header limits
+            return  # interim: the final response follows, within the same header limits
         self._in_headers = False
         if len(self.headers) > self._limits.header_lines:
             self._stop(FailureClass.TOO_LARGE, f"more than {self._limits.header_lines} header lines")
@@ -196,12 +196,12 @@ class Exchange:
                 else:
                     self.encoding = f"{self.encoding},{value}" if self.encoding else value
         if self._head:
-            # llhttp cannot be told that there will be no body, and would wait for one. The connection is
-            # given up: that is cheaper than being wrong about where the next answer starts.
+            # llhttp has no option for a response without a body, and would wait for one. The connection is
+            # closed: that is cheaper than a mistake about where the next response starts.
             self.complete = True
             raise _Stop
         if status == 206 and not self._ranged:
-            self._stop(FailureClass.PROTOCOL, "206 although no range was asked for")
+            self._stop(FailureClass.PROTOCOL, "206 for a request without a Range header")
         if status in (204, 304):
             return
         if transfer is not None:
@@ -220,7 +220,7 @@ class Exchange:
         if self._spill is not None:
             self._spill += data
         elif self._body:
-            # Not a list of parts: a body of two-byte chunks would take twenty times its size.
+            # Not a list of parts: a body in two-byte chunks would take twenty times its size.
             self._spill = bytearray(self._body)
             self._spill += data
         else:
@@ -241,7 +241,7 @@ class Exchange:
     # -- limits -------------------------------------------------------------------------------------------
 
     def _feed_headers(self, data: bytes, room: int) -> None:
-        """Feed the parser no more than `room` bytes of headers: it keeps what it has not finished."""
+        """Feed the parser at most `room` bytes of headers: it buffers unfinished ones without limit."""
         view = memoryview(data)
         self._parser.feed_data(view[:room])
         if self._in_headers:
@@ -250,23 +250,23 @@ class Exchange:
             self._parser.feed_data(view[room:])
 
     def _check_framing(self) -> None:
-        """Bound what chunked coding adds to a body: tiny chunks, extensions, trailers."""
-        if self._chunks > TINY_CHUNKS and self.size < self._chunks * TINY_CHUNK:
+        """Limit what chunked coding adds to a body: tiny chunks, extensions, trailers."""
+        if self._chunks > TINY_CHUNKS and self.size < self._chunks * TINY_CHUNK_BYTES:
             self._fail(FailureClass.PROTOCOL, "the chunks are tiny")
-        # Twice the limit: once for the headers themselves, once for the rest. Trailers follow the header of
-        # the last chunk, extensions come before the end of a header.
-        elif self.received - self.size > 2 * self._limits.header_bytes + self._chunks * FRAMING:
+        # Twice the limit: once for the headers, once for extensions and trailers. Trailers come after the
+        # header of the last chunk, extensions before the end of a chunk header.
+        elif self.received - self.size > 2 * self._limits.header_bytes + self._chunks * FRAMING_BYTES:
             if self._chunk_open:
                 self._fail(FailureClass.TOO_LARGE, f"trailers above {self._limits.header_bytes} bytes")
             else:
                 self._fail(FailureClass.PROTOCOL, "endless chunk extension")
 
-    def _stop(self, kind: FailureClass, reason: str) -> None:
-        self._fail(kind, reason)
+    def _stop(self, failure_class: FailureClass, reason: str) -> None:
+        self._fail(failure_class, reason)
         raise _Stop
 
-    def _fail(self, kind: FailureClass, reason: str) -> None:
-        self.failure = Failure(kind, reason, self.status)
+    def _fail(self, failure_class: FailureClass, reason: str) -> None:
+        self.failure = Failure(failure_class, reason, self.status)
 
 
 def _lower(raw: bytes) -> str:

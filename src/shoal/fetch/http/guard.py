@@ -1,13 +1,13 @@
 """The connect guard: which schemes, ports and addresses a socket may be opened to. Pure rules.
 
-Everything that opens a socket asks here first: pages, redirect targets, robots.txt. A name is resolved
-once, every address it resolves to is checked, and the connection goes to a checked address, not to the
-name: a second look-up that answers differently (DNS rebinding) has nothing to change. One forbidden
-address among several refuses the name, because which of them a client picks is luck.
+Everything that opens a socket checks it here first: pages, redirect targets, robots.txt. A name is resolved
+once, every address it resolves to is checked, and the connection goes to a checked address and not to the
+name, so a second lookup with another result (DNS rebinding) has no effect. One forbidden address among
+several refuses the name, because a client may pick any of them.
 
-Allowed is global unicast. `allow_private` opens loopback and the private ranges as well, for crawls of
-one's own network; link-local addresses (cloud metadata among them), multicast and everything reserved stay
-shut. An address in disguise (IPv4 inside IPv6) is judged by what it hides, and never opened as private.
+Global unicast addresses are allowed. `allow_private` also allows loopback and the private ranges, to crawl an
+internal network; link-local addresses (cloud metadata among them), multicast and reserved ranges stay
+forbidden. An IPv4 address embedded in IPv6 is judged by the IPv4 address, and is never allowed as private.
 """
 
 import re
@@ -21,15 +21,97 @@ from shoal.model.failure import Failure, FailureClass
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
-# The list of the WHATWG fetch standard, and two stores that take the lines of an HTTP request for commands.
-# fmt: off
-BAD_PORTS = frozenset([
-    0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102,
-    103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512,
-    513, 514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719,
-    1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679,
-    6697, 10080, 6379, 11211,
-])
+# The list of the WHATWG fetch standard, plus Redis and memcached, which run lines of an HTTP request as
+# commands. fmt: off
+BAD_PORTS = frozenset(
+    [
+        0,
+        1,
+        7,
+        9,
+        11,
+        13,
+        15,
+        17,
+        19,
+        20,
+        21,
+        22,
+        23,
+        25,
+        37,
+        42,
+        43,
+        53,
+        69,
+        77,
+        79,
+        87,
+        95,
+        101,
+        102,
+        103,
+        104,
+        109,
+        110,
+        111,
+        113,
+        115,
+        117,
+        119,
+        123,
+        135,
+        137,
+        139,
+        143,
+        161,
+        179,
+        389,
+        427,
+        465,
+        512,
+        513,
+        514,
+        515,
+        526,
+        530,
+        531,
+        532,
+        540,
+        548,
+        554,
+        556,
+        563,
+        587,
+        601,
+        636,
+        989,
+        990,
+        993,
+        995,
+        1719,
+        1720,
+        1723,
+        2049,
+        3659,
+        4045,
+        4190,
+        5060,
+        5061,
+        6000,
+        6566,
+        6665,
+        6666,
+        6667,
+        6668,
+        6669,
+        6679,
+        6697,
+        10080,
+        6379,
+        11211,
+    ]
+)
 # fmt: on
 
 _PRIVATE_4 = [IPv4Network(n) for n in ("10.0.0.0/8", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
@@ -41,7 +123,7 @@ _NEVER_4 = [
     for n in (
         "0.0.0.0/8",
         "100.64.0.0/10",
-        "168.63.129.16/32",  # Azure's metadata and agent, on an address that looks public
+        "168.63.129.16/32",  # Azure's metadata and agent, on a public address
         "169.254.0.0/16",
         "192.0.0.0/24",
         "192.0.2.0/24",
@@ -58,16 +140,16 @@ _GLOBAL_6 = IPv6Network("2000::/3")
 _NEVER_6 = [IPv6Network(n) for n in ("2001::/23", "2001:db8::/32", "3fff::/20")]
 _NAT64 = IPv6Network("64:ff9b::/96")
 _COMPATIBLE = IPv6Network("::/96")
-_NAME = re.compile(r"[^.]{1,63}(?:\.[^.]{1,63})*")  # what DNS can carry; URLs allow more
+_NAME = re.compile(r"[^.]{1,63}(?:\.[^.]{1,63})*")  # valid in DNS; URLs allow more
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the requests of one scheme, host and port go: the guard's reading of a URL, used to connect."""
+    """Scheme, host and port of a URL, as the guard has parsed it and as the client connects to it."""
 
-    key: str  # as the URL begins: https://host:port
+    key: str  # the start of the URL: https://host:port
     secure: bool
-    host: str  # to resolve and to check certificates against; IPv6 without brackets
+    host: str  # to resolve, and to check certificates against; IPv6 without brackets
     port: int
     authority: str  # the Host header
 
@@ -77,21 +159,21 @@ class Guard:
     allow_private: bool = False
 
     def origin(self, url: str) -> Origin | Failure:
-        """Read where `url` leads; refuse schemes, ports, user info and literal addresses not allowed."""
+        """Return the origin of `url`, or a failure if its scheme, port, user info or address is forbidden."""
         try:
             parsed = ada_url.URL(url)
         except ValueError:
             return refused("not a valid URL")
         scheme = parsed.protocol[:-1]
         if scheme not in DEFAULT_PORTS:
-            return refused(f"scheme {scheme[:32]!r} is not fetched")
+            return refused(f"scheme {scheme[:32]!r} is not supported")
         if parsed.username or parsed.password:
             return refused("user info in the URL")
         port = int(parsed.port) if parsed.port else DEFAULT_PORTS[scheme]
         if port in BAD_PORTS:
             return refused(f"port {port} is not allowed")
         host = parsed.hostname.removeprefix("[").removesuffix("]").removesuffix(".")
-        if is_literal(host):
+        if is_ip_literal(host):
             if failure := self.check([host]):
                 return failure
         elif len(host) > 253 or _NAME.fullmatch(host) is None:
@@ -99,7 +181,7 @@ class Guard:
         return Origin(f"{scheme}://{parsed.host}", scheme == "https", host, port, parsed.host)
 
     def check(self, addresses: Iterable[str]) -> Failure | None:
-        """Refuse when any of the addresses is forbidden."""
+        """Return a failure if any of the addresses is forbidden."""
         for address in addresses:
             if not self.allows(address):
                 return refused(f"address {address} is not allowed")
@@ -122,8 +204,8 @@ class Guard:
         return ip in _GLOBAL_6 and not any(ip in net for net in _NEVER_6)
 
 
-def is_literal(host: str) -> bool:
-    """Tell an address from a name. In a canonical host, a last label of digits means IPv4."""
+def is_ip_literal(host: str) -> bool:
+    """Return whether a canonical host is an IP address. A last label of digits means IPv4."""
     return ":" in host or host.rpartition(".")[2].isdigit()
 
 
@@ -136,7 +218,7 @@ def _is_global_4(ip: IPv4Address) -> bool:
 
 
 def _hidden(ip: IPv6Address) -> list[IPv4Address]:
-    """Unwrap mapped, compatible, NAT64, 6to4 and Teredo addresses."""
+    """Return the IPv4 addresses embedded in a mapped, compatible, NAT64, 6to4 or Teredo address."""
     if ip.ipv4_mapped is not None:
         return [ip.ipv4_mapped]
     if ip in _NAT64 or ip in _COMPATIBLE:

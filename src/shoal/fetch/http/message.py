@@ -1,4 +1,4 @@
-"""Requests as bytes. What frames a message is written here only; callers' headers cannot touch it."""
+"""Encode requests as bytes. Only this module writes framing headers; callers cannot override them."""
 
 import re
 from functools import lru_cache
@@ -12,33 +12,33 @@ Headers = tuple[tuple[str, str], ...]
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade", "te"})
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _BAD_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]")
-_TARGET = re.compile(r"/[!\"$-~]*")  # printable ASCII without a fragment: what a canonical URL has anyway
+_TARGET = re.compile(r"/[!\"$-~]*")  # printable ASCII without a fragment, as in every canonical URL
 _METHOD = re.compile(r"[A-Z]+")
 
 
-class Message(msgspec.Struct, frozen=True):
-    """A request, ready to be written."""
+class EncodedRequest(msgspec.Struct, frozen=True):
+    """A request as bytes."""
 
     url: str
     data: bytes
-    head: bool  # its answer has no body
-    ranged: bool  # its answer may be a part
+    head: bool  # a HEAD request: the response has no body
+    ranged: bool  # has a Range header: the response may be partial
 
 
-def compose(method: str, url: str, authority: str, headers: Headers, body: bytes) -> Message:
-    """Write a request for a canonical URL; raise `Rejected` for what cannot be sent."""
+def compose(method: str, url: str, authority: str, headers: Headers, body: bytes) -> EncodedRequest:
+    """Encode a request for a canonical URL. Raises `Rejected` if it cannot be sent."""
     target = url[url.find("/", 8) :]
     if _TARGET.fullmatch(target) is None or _METHOD.fullmatch(method) is None:
         raise Rejected("the request line would be malformed")
     block, ranged = _block(headers)
     framing = f"Content-Length: {len(body)}\r\n" if body or method in ("POST", "PUT", "PATCH") else ""
     head = f"{method} {target} HTTP/1.1\r\nHost: {authority}\r\n{block}{framing}\r\n"
-    return Message(url, head.encode("latin-1") + body, method == "HEAD", ranged)
+    return EncodedRequest(url, head.encode("latin-1") + body, method == "HEAD", ranged)
 
 
 @lru_cache(maxsize=512)
 def _block(headers: Headers) -> tuple[str, bool]:
-    """Write header lines. Nearly every request of a crawl has the same ones, hence the cache."""
+    """Return the header lines, and whether one is Range. Cached: most requests of a crawl have the same."""
     lines = []
     ranged = False
     for name, value in headers:

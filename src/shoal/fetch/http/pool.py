@@ -1,6 +1,6 @@
-"""Idle connections, kept for a while: by origin, newest first, with a cap over all origins.
+"""Idle connections by origin, the most recently used first, with a limit over all origins.
 
-Which address a connection leads to was settled when it was opened; one that lies here has passed the guard.
+The guard checked the address of every connection in here when it was opened.
 """
 
 from collections import OrderedDict
@@ -9,7 +9,7 @@ from time import monotonic
 from shoal.fetch.http.connection import Connection
 
 
-class Pool:
+class ConnectionPool:
     def __init__(self, *, size: int, keep: float) -> None:
         self._size = size
         self._keep = keep
@@ -20,7 +20,7 @@ class Pool:
         return len(self._idle)
 
     def take(self, origin: str) -> Connection | None:
-        """Hand out the connection to `origin` that was used last: the least likely to have gone stale."""
+        """Return the connection to `origin` that was used last: it is least likely to have been closed."""
         stack = self._by_origin.get(origin)
         if stack is None:
             return None
@@ -32,7 +32,7 @@ class Pool:
         return connection
 
     def put(self, connection: Connection) -> None:
-        """Keep an open connection for the next request, or close the one idle longest for it."""
+        """Keep a connection for the next request. If the pool is full, close the one idle for longest."""
         if connection.closed:
             return
         connection.on_close = self._drop
@@ -43,7 +43,7 @@ class Pool:
             self._close_oldest()
 
     def sweep(self, now: float) -> None:
-        """Close what has been idle for too long."""
+        """Close the connections that have been idle for too long."""
         while self._idle and now - next(iter(self._idle)).idle_since > self._keep:
             self._close_oldest()
 

@@ -20,6 +20,7 @@ import msgspec
 from shoal.model.errors import Misconfigured, Unavailable
 
 RETRIES = 3  # within one call, for ten seconds at most: the call that adds links waits for it
+_OBJECT_STORES = ("s3://", "gs://", "az://", "file://")
 _CONNECT_TIMEOUT, _ANSWER_TIMEOUT, _RETRY_TIMEOUT = (timedelta(seconds=seconds) for seconds in (5, 30, 10))
 ORDINAL_BYTES, COUNTER_BYTES, FP_BYTES = 6, 6, 8  # of an ENTRY
 
@@ -96,12 +97,14 @@ class FolderChunks:
 
 
 def open_chunks(location: str) -> ChunkStore | None:
-    """Return the place for chunks beside a fleet's archive; None: the archive is not shared by all workers.
+    """Return the place for chunks beside a fleet's archive; None: chunks stay in the store.
+
+    That is so for an archive that workers may not share, and for one of a third-party package.
 
     It connects when it is first used: most queues are short, and a process that submits a crawl may need
     nothing else there.
     """
-    return ObjectChunks(partial(_connect, location)) if "://" in location else None
+    return ObjectChunks(partial(_connect, location)) if location.startswith(_OBJECT_STORES) else None
 
 
 def _connect(location: str) -> Any:

@@ -1,4 +1,8 @@
-"""Arguments of scripts, packed as the header of each Lua file describes."""
+"""Arguments of scripts, packed as the header of each Lua file describes.
+
+Outcomes are applied by `settle.lua` and `acknowledge.lua`. The same rules are in `frontier/sqlite/settle.py`
+and in `tests/model/settle.py`; the table of transitions is in `frontier/__init__.py`.
+"""
 
 import itertools
 import operator
@@ -143,7 +147,7 @@ def _pack_failure(failure: Failure, page: PageRecord | None) -> bytes:
     return b"".join(
         (
             struct.pack(">H", failure.status),
-            _short(failure.kind.value),
+            _short(failure.failure_class.value),
             struct.pack(">H", len(reason)) + reason,
             _long(packed),
         )

@@ -67,11 +67,11 @@ def _reclaim_leases(database: sqlite3.Connection, crawls: dict[int, tuple[int, C
                 counts.waiting += 1
                 continue
             failure = poisoned(crashes)
-            counts.die(failure.kind)
+            counts.die(failure.failure_class)
             database.execute(
                 "INSERT INTO dead SELECT id, lane, fp, priority, ?, ?, 0, attempts, crashes, first_at, ?, ?,"
                 " request, NULL FROM request WHERE id = ?",
-                (failure.kind.value, failure.reason, now, holder, id),
+                (failure.failure_class.value, failure.reason, now, holder, id),
             )
             database.execute("DELETE FROM request WHERE id = ?", (id,))
     database.execute("DELETE FROM lease")
@@ -88,11 +88,11 @@ def _charge_strikes(database: sqlite3.Connection, crawls: dict[int, tuple[int, C
             continue
         failure = struck_out(strikes)
         counts.parsing -= 1
-        counts.die(failure.kind)
+        counts.die(failure.failure_class)
         database.execute(
             "INSERT INTO dead SELECT id, lane, fp, priority, ?, ?, 0, attempts, crashes, first_at, ?, holder,"
             " request, page FROM parsing WHERE id = ?",
-            (failure.kind.value, failure.reason, now, id),
+            (failure.failure_class.value, failure.reason, now, id),
         )
         database.execute("DELETE FROM parsing WHERE id = ?", (id,))
 
@@ -102,7 +102,7 @@ def _log(
 ) -> None:
     database.execute(
         ATTEMPT,
-        (id >> ORDINAL_BITS, fp, now, elapsed, failure.status, failure.kind.value, failure.reason),
+        (id >> ORDINAL_BITS, fp, now, elapsed, failure.status, failure.failure_class.value, failure.reason),
     )
 
 

@@ -110,7 +110,9 @@ def log_attempt(
     crawl: CrawlState, fp: int, failure: Failure, changes: Changes, now: float, *, elapsed: float
 ) -> None:
     """Log an attempt that ended without a page."""
-    changes.attempts.append((crawl.id, fp, now, elapsed, failure.status, failure.kind.value, failure.reason))
+    changes.attempts.append(
+        (crawl.id, fp, now, elapsed, failure.status, failure.failure_class.value, failure.reason)
+    )
 
 
 def end_lease(state: FrontierState, held: HeldLease, changes: Changes) -> None:
@@ -155,7 +157,7 @@ def die(
 ) -> None:
     """Turn a request into a dead letter."""
     row, lane = held.row, held.lane
-    lane.crawl.counts.die(failure.kind)
+    lane.crawl.counts.die(failure.failure_class)
     changes.removed.append(row.id)
     changes.died.append(
         (
@@ -163,7 +165,7 @@ def die(
             lane.id,
             row.fp,
             row.priority,
-            failure.kind.value,
+            failure.failure_class.value,
             failure.reason,
             failure.status,
             row.attempts + 1,
@@ -190,11 +192,11 @@ def acknowledge(crawl: CrawlState, acknowledgement: Acknowledgement, changes: Ch
             crawl.counts.done += 1
             changes.pages.append(_page_row(crawl, acknowledgement.fingerprint, record, now))
         case Dead(failure=failure, page=final):
-            crawl.counts.die(failure.kind)
+            crawl.counts.die(failure.failure_class)
             log_attempt(crawl, acknowledgement.fingerprint, failure, changes, now, elapsed=0.0)
             blob = None if final is None else pack_page(final)
             changes.died_parsing.append(
-                (failure.kind.value, failure.reason, failure.status, now, blob, page.id)
+                (failure.failure_class.value, failure.reason, failure.status, now, blob, page.id)
             )
         case _:
             assert_never(acknowledgement.outcome)

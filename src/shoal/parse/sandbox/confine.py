@@ -23,23 +23,16 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from shoal.child_process import die_with_parent
 from shoal.parse.sandbox import landlock
 
 NOBODY = 65534
 OPEN_FILES = 64
 
-_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_PR_SET_NO_NEW_PRIVS = 38
 _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWPID, _CLONE_NEWNET = 0x08000000, 0x10000000, 0x20000000, 0x40000000
 
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-def die_with(parent: int) -> None:
-    """Be killed when `parent` dies. Must follow every change of credentials, which undoes it."""
-    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    # 0: the parent is outside our process namespace and cannot be named; the namespace then sees to it.
-    if os.getppid() not in (parent, 0):
-        os._exit(1)
 
 
 def found() -> int:
@@ -54,7 +47,7 @@ def found() -> int:
         os.close(mine)
         return pid  # `_theirs` stays open as long as this process lives
     try:
-        die_with(zygote)
+        die_with_parent(zygote)
         os.closerange(3, mine)
         os.closerange(mine + 1, os.sysconf("SC_OPEN_MAX"))
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)

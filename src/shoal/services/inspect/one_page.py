@@ -5,8 +5,8 @@ import math
 
 from shoal.engine.crawl_options import pace_of
 from shoal.engine.fetchers import open_fetcher
+from shoal.fetch.contract import Attempt
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.fetcher import Attempt
 from shoal.model.errors import Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Dead, Filtered, Gone, Lease, Released, Retry
@@ -63,7 +63,7 @@ def _reason(attempt: Attempt) -> str:
         case Filtered(rule=rule, reason=reason):
             return f"{reason}{_ADVICE.get(rule, '')}"
         case Retry(failure=failure) | Dead(failure=failure):
-            return f"{failure.kind}: {failure.reason}{_ADVICE.get(failure.kind, '')}"
+            return f"{failure.failure_class}: {failure.reason}{_ADVICE.get(failure.failure_class, '')}"
         case Gone(status=status):
             return f"status {status}"
     return "no answer"

@@ -1,8 +1,9 @@
-"""Sitemaps: XML, an index of others, plain text, a feed; each of them also gzipped.
+"""Read sitemaps: XML, a sitemap index, plain text or a feed; each of them also gzipped.
 
-A sitemap is read while it is walked, in pieces: memory does not grow with it. What is in it is passed on as
-written, for the scope and the connect guard to judge; what cannot be an address is skipped and counted. A cut
-sitemap is good up to the cut. What went wrong with the whole is a `Failure`, known when the walk is over.
+A sitemap is read in pieces while it is iterated, so memory does not grow with its size. URLs are returned as
+written: the scope and the connect guard check them later. Entries that cannot be URLs are skipped and
+counted. A truncated sitemap is read up to where it ends. If reading fails, `failure` says why, after the
+iteration.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,17 +16,17 @@ from isal import igzip_lib
 
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, MIB, LinkLimits
-from shoal.spider.feeds.feed import FEED_FIELDS, FEED_RECORDS, FEED_ROOTS, entry_of
-from shoal.spider.feeds.xml_records import Foreign, XmlRecord, records
-from shoal.spider.feeds.xml_tokens import Hostile
-from shoal.spider.metadata.dates import moment
-from shoal.spider.text.decoding import declared
-from shoal.spider.text.encodings import UTF_8, read_pieces
+from shoal.spider.feeds.feed import FEED_FIELDS, FEED_RECORDS, FEED_ROOTS, read_entry
+from shoal.spider.feeds.xml_records import UnexpectedDocument, XmlRecord, read_records
+from shoal.spider.feeds.xml_tokens import MaliciousXml
+from shoal.spider.text.dates import parse_date
+from shoal.spider.text.decoding import declared_encoding
+from shoal.spider.text.encodings import UTF_8, decode_pieces
 
-_PIECE = 64 * KIB
+_PIECE_BYTES = 64 * KIB
 _GZIP = b"\x1f\x8b"
-_UNPACK_ERROR: type[Exception] = igzip_lib.error  # type: ignore[assignment]
-_MEMBERS = 64  # gzip members in a row; nobody honest comes near
+_GZIP_ERROR: type[Exception] = igzip_lib.error  # type: ignore[assignment]
+_MAX_MEMBERS = 64  # concatenated gzip members; ordinary files have one
 _ROOTS = FEED_ROOTS | {"urlset", "sitemapindex"}
 _RECORDS = FEED_RECORDS | {"url", "sitemap"}
 _FIELDS = FEED_FIELDS | {"loc", "lastmod"}
@@ -35,7 +36,7 @@ _FIELDS = FEED_FIELDS | {"loc", "lastmod"}
 class SitemapLimits:
     body_bytes: int = 50 * MIB  # decoded
     urls: int = 50_000
-    depth: int = 3  # of indexes below one another; for the caller to count
+    depth: int = 3  # nested sitemap indexes; the caller counts them
     url_bytes: int = LinkLimits().url_bytes
 
 
@@ -52,20 +53,20 @@ class SitemapEntry:
 
 
 class Sitemap:
-    """One sitemap. Walk it once, then ask what became of it."""
+    """One sitemap. Iterate over it once, then read the counters and `failure`."""
 
     def __init__(self, body: bytes, content_type: str = "", *, limits: SitemapLimits | None = None) -> None:
         self.limits = limits or SitemapLimits()
-        self.skipped = 0  # entries without a usable address
-        self.beyond = 0  # entries that were too many
-        self.truncated = False  # it stops before its end
-        self.failure: Failure | None = None  # why the rest of it, or all, could not be read
+        self.skipped = 0  # entries without a usable URL
+        self.beyond = 0  # entries above the limit, not returned
+        self.truncated = False  # the document ends early
+        self.failure: Failure | None = None  # why all or the rest of it could not be read
         self._body = body
         self._content_type = content_type
         self._full = False
 
     def __iter__(self) -> Iterator[SitemapEntry]:
-        """Walk the entries. Never raises."""
+        """Yield the entries. Never raises."""
         found = 0
         try:
             for entry in self._entries():
@@ -79,65 +80,65 @@ class Sitemap:
                 self._full = found + self.skipped >= self.limits.urls
         except _Unreadable as unreadable:
             self.failure = unreadable.failure
-        except Foreign as foreign:
-            self.failure = Failure(FailureClass.PARSE_ERROR, f"not a sitemap: {foreign}")
-        except Hostile as hostile:
-            self.failure = Failure(FailureClass.BOMB, f"the sitemap is not read: {hostile}")
+        except UnexpectedDocument as error:
+            self.failure = Failure(FailureClass.PARSE_ERROR, f"not a sitemap: {error}")
+        except MaliciousXml as error:
+            self.failure = Failure(FailureClass.BOMB, f"malicious sitemap: {error}")
 
     def _entries(self) -> Iterator[SitemapEntry]:
         texts = self._texts()
         first = next(texts, "").lstrip()
         rest = chain([first], texts)
-        return self._entries_of_xml(_Tap(rest)) if first.startswith("<") else _entries_of_lines(rest)
+        return self._read_xml(_CountableRest(rest)) if first.startswith("<") else _read_lines(rest)
 
-    def _entries_of_xml(self, tap: "_Tap") -> Iterator[SitemapEntry]:
+    def _read_xml(self, texts: "_CountableRest") -> Iterator[SitemapEntry]:
         complete = False
-        for record in records(tap, _ROOTS, _RECORDS, _FIELDS):
-            if self._full and not tap.closed:
-                self.beyond += tap.count_rest(f"</{record.tag}>")
-            complete = record.complete or tap.closed
-            if record.name in _RECORDS and (record.complete or not tap.closed):
-                yield _entry_of(record)
+        for record in read_records(texts, _ROOTS, _RECORDS, _FIELDS):
+            if self._full and not texts.closed:
+                self.beyond += texts.count_rest(f"</{record.tag}>")
+            complete = record.complete or texts.closed
+            if record.name in _RECORDS and (record.complete or not texts.closed):
+                yield _sitemap_entry(record)
         self.truncated |= not complete
 
     def _texts(self) -> Iterator[str]:
         pieces = self._pieces()
         first = next(pieces, b"")
-        encoding, mark = declared(first, self._content_type)
-        return read_pieces(chain([first[mark:]], pieces), encoding or UTF_8)
+        encoding, mark = declared_encoding(first, self._content_type)
+        return decode_pieces(chain([first[mark:]], pieces), encoding or UTF_8)
 
     def _pieces(self) -> Iterator[bytes]:
-        """Give the body in pieces, unpacked, up to the limit."""
+        """Yield the decompressed body in pieces. Raises `_Unreadable` above the size limit."""
         packed = self._body.startswith(_GZIP)
         size = 0
-        for piece in self._unpacked() if packed else _slices(self._body):
+        for piece in self._decompress() if packed else _slices(self._body):
             size += len(piece)
             if size > self.limits.body_bytes:
-                kind = FailureClass.BOMB if packed else FailureClass.TOO_LARGE
-                raise _Unreadable(kind, f"it is larger than {self.limits.body_bytes} bytes")
+                failure_class = FailureClass.BOMB if packed else FailureClass.TOO_LARGE
+                raise _Unreadable(failure_class, f"it is larger than {self.limits.body_bytes} bytes")
             yield piece
 
-    def _unpacked(self) -> Iterator[bytes]:
+    def _decompress(self) -> Iterator[bytes]:
         data = self._body
-        for _ in range(_MEMBERS):
+        for _ in range(_MAX_MEMBERS):
             stream = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
             try:
-                yield stream.decompress(data, _PIECE)
+                yield stream.decompress(data, _PIECE_BYTES)
                 while not stream.eof:
                     if stream.needs_input:
                         self.truncated = True
                         return
-                    yield stream.decompress(b"", _PIECE)
-            except _UNPACK_ERROR as error:
-                raise _Unreadable(FailureClass.DECODE, f"it cannot be unpacked: {error}") from None
+                    yield stream.decompress(b"", _PIECE_BYTES)
+            except _GZIP_ERROR as error:
+                raise _Unreadable(FailureClass.DECODE, f"it cannot be decompressed: {error}") from None
             data = stream.unused_data
             if not data.startswith(_GZIP):
                 return
-        raise _Unreadable(FailureClass.BOMB, f"it is packed in more than {_MEMBERS} parts")
+        raise _Unreadable(FailureClass.BOMB, f"it has more than {_MAX_MEMBERS} gzip members")
 
 
-class _Tap:
-    """Gives text to a reader, until the rest of it need only be counted: a thousand times cheaper."""
+class _CountableRest:
+    """An iterator over texts that can count entries in the rest without parsing: a thousand times cheaper."""
 
     def __init__(self, texts: Iterator[str]) -> None:
         self.closed = False
@@ -152,7 +153,7 @@ class _Tap:
                 return
 
     def count_rest(self, mark: str) -> int:
-        """Take what has not been given yet away from the reader, and count how often `mark` is in it."""
+        """End the iteration, and return how often `mark` occurs in what was not yet yielded."""
         self.closed = True
         count = 0
         overlap = self._last
@@ -163,34 +164,34 @@ class _Tap:
 
 
 class _Unreadable(Exception):
-    def __init__(self, kind: FailureClass, reason: str) -> None:
-        self.failure = Failure(kind, f"not a readable sitemap: {reason}")
+    def __init__(self, failure_class: FailureClass, reason: str) -> None:
+        self.failure = Failure(failure_class, f"not a readable sitemap: {reason}")
 
 
 def _slices(body: bytes) -> Iterator[bytes]:
-    return (body[start : start + _PIECE] for start in range(0, len(body), _PIECE))
+    return (body[start : start + _PIECE_BYTES] for start in range(0, len(body), _PIECE_BYTES))
 
 
-def _entry_of(record: XmlRecord) -> SitemapEntry:
+def _sitemap_entry(record: XmlRecord) -> SitemapEntry:
     if record.name in FEED_RECORDS:
-        entry = entry_of(record)
+        entry = read_entry(record)
         return SitemapEntry(entry.link, entry.updated or entry.published)
     loc = next((field.text for field in record.own("loc")), "")
-    lastmod = next((moment(field.text) for field in record.own("lastmod")), None)
+    lastmod = next((parse_date(field.text) for field in record.own("lastmod")), None)
     return SitemapEntry(loc, lastmod, EntryKind.SITEMAP if record.name == "sitemap" else EntryKind.PAGE)
 
 
-def _entries_of_lines(texts: Iterable[str]) -> Iterator[SitemapEntry]:
-    """Read one address a line; if there is none at all, it is something else."""
-    any_address = False
+def _read_lines(texts: Iterable[str]) -> Iterator[SitemapEntry]:
+    """Yield one entry per line. Raises `_Unreadable` if no line is a URL."""
+    any_url = False
     for line in _lines(texts):
         if line.lower().startswith(("http://", "https://")):
-            any_address = True
+            any_url = True
             yield SitemapEntry(line)
         elif line:
             yield SitemapEntry("")
-    if not any_address:
-        raise _Unreadable(FailureClass.PARSE_ERROR, "it is neither XML nor a list of addresses")
+    if not any_url:
+        raise _Unreadable(FailureClass.PARSE_ERROR, "it is neither XML nor a list of URLs")
 
 
 def _lines(texts: Iterable[str]) -> Iterator[str]:
@@ -198,5 +199,5 @@ def _lines(texts: Iterable[str]) -> Iterator[str]:
     for text in texts:
         *lines, rest = (rest + text).replace("\r", "\n").split("\n")
         yield from map(str.strip, lines)
-        rest = rest[:_PIECE]  # a line that is longer is no address
+        rest = rest[:_PIECE_BYTES]  # a longer line cannot be a URL
     yield rest.strip()

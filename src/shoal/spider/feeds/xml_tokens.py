@@ -1,12 +1,12 @@
-"""XML as a stream of tags and text, for documents that come from strangers.
+"""A tokenizer for untrusted XML: a stream of tags and text.
 
-There are no entities to expand but the five of XML, numbers and the names of HTML. No document type is read,
-nothing is included, no style sheet, base or address is looked at. So the usual attacks on XML have nothing to
-work on, and a document that declares entities is refused as what it is. Memory is bounded by a chunk and the
-longest tag, time is linear in the size of the document.
+It expands only the five XML entities, numeric references and the names of HTML. It reads no document type,
+includes nothing and follows no style sheet, base or URL, so the usual attacks on XML do not apply; a document
+that declares entities is refused as malicious. Memory is bounded by one chunk plus the longest tag, and time
+is linear in the size of the document.
 
-It forgives what real sitemaps and feeds do: bare `&` in addresses, undeclared names, tags that do not match,
-an end that never comes. libxml2, told to forgive, makes `?a=1=2` of `?a=1&b=2`: that is why it is not used.
+It accepts what real sitemaps and feeds contain: a bare `&` in URLs, undeclared prefixes, mismatched tags, a
+missing end. libxml2 in recovery mode turns `?a=1&b=2` into `?a=1=2`, which is why it is not used here.
 `tests/unit/spider/test_xml.py` compares the two on thousands of well-formed documents.
 """
 
@@ -16,18 +16,19 @@ from html.entities import html5
 
 from shoal.model.limits import KIB
 
-_LONGEST = 64 * KIB  # characters of a tag, or of a document type
+_MAX_TAG_CHARS = 64 * KIB  # also of a document type
 
 
-class Hostile(Exception):
-    """The document is built to hurt whoever reads it; the text says how."""
+class MaliciousXml(Exception):
+    """The document is built to exhaust its reader; the message says how."""
 
 
-# A tag and the text after it: a slash if it closes, its name with prefix, its attributes as written, the text
-# with its references. Text alone has no name. A plain tuple, because a sitemap has half a million of them.
+# A tag and the text after it: "/" if it is an end tag, the name with prefix, the attributes as written, the
+# text before unescaping. Text without a tag has an empty name. A plain tuple: a sitemap has half a million of
+# them.
 Token = tuple[str, str, str, str]
 
-# What has an end of its own, and no tags inside.
+# Constructs with their own end mark and no tags inside.
 _ENDINGS = {"<!--": "-->", "<![CDATA[": "]]>", "<?": "?>"}
 _special = re.compile(r"<!--|<!\[CDATA\[|<\?")
 _text = re.compile(r"[^<]++")
@@ -40,8 +41,8 @@ _entity = re.compile(r"<!ENTITY\s++[^%\s]", re.IGNORECASE)
 _subset_end = re.compile(r"\]\s*+>")
 
 
-def tokens(chunks: Iterable[str]) -> Iterator[Token]:
-    """Read a document piece by piece. An element's text may come in several tokens."""
+def tokenize(chunks: Iterable[str]) -> Iterator[Token]:
+    """Yield the tokens of a document that arrives in chunks. The text of an element may be several tokens."""
     tokenizer = _Tokenizer()
     for chunk in chunks:
         yield from tokenizer.read(chunk)
@@ -50,9 +51,9 @@ def tokens(chunks: Iterable[str]) -> Iterator[Token]:
 
 class _Tokenizer:
     def __init__(self) -> None:
-        self._rest = ""  # what could not be read without knowing what follows
-        self._ending = ""  # of what is being passed over
-        self._typed = False  # no document type may follow: there was one, or it is too late for it
+        self._rest = ""  # input that cannot be tokenized without the next chunk
+        self._ending = ""  # end mark of the comment, CDATA section or instruction being skipped
+        self._typed = False  # no document type may follow: there was one, or text came first
 
     def read(self, chunk: str, *, final: bool = False) -> Iterator[Token]:
         buffer = self._rest + chunk
@@ -68,7 +69,7 @@ class _Tokenizer:
                     break
                 at += len(self._ending)
                 self._ending = ""
-            elif part := _tag.match(buffer, at, at + _LONGEST):
+            elif part := _tag.match(buffer, at, at + _MAX_TAG_CHARS):
                 yield part.groups()  # type: ignore[misc]
                 at = part.end()
             elif part := _text.match(buffer, at):
@@ -77,14 +78,14 @@ class _Tokenizer:
             elif part := _special.match(buffer, at):
                 self._ending = _ENDINGS[part[0]]
                 at = part.end()
-            elif part := _bogus.match(buffer, at, at + _LONGEST):
+            elif part := _bogus.match(buffer, at, at + _MAX_TAG_CHARS):
                 at = part.end()
             elif not self._typed and _document_type.match(buffer, at) and (end := _end_of_type(buffer, at)):
                 at = end
                 self._typed = True
-            elif len(buffer) - at < _LONGEST and not final:
+            elif len(buffer) - at < _MAX_TAG_CHARS and not final:
                 break
-            elif part := _broken_tag.match(buffer, at, at + _LONGEST):
+            elif part := _broken_tag.match(buffer, at, at + _MAX_TAG_CHARS):
                 yield part.groups()  # type: ignore[misc]
                 at = part.end()
             else:
@@ -95,18 +96,18 @@ class _Tokenizer:
 
 
 def _end_of_type(buffer: str, at: int) -> int | None:
-    """Find where a document type ends that nobody is going to read; None: not in this buffer."""
-    # Entities that stand for text are what bombs are made of; those for declarations (%) do nothing unread.
-    if _entity.search(buffer, at, at + _LONGEST):
-        raise Hostile("it declares entities")
-    found = _subset_end.search(buffer, at, at + _LONGEST)
-    if not found and len(buffer) - at >= _LONGEST:
-        raise Hostile("its document type has no end")
+    """Return the end of a document type, which is skipped; None if it is not in this buffer."""
+    # Entities for text make entity bombs. Parameter entities (%) have no effect, because nothing reads them.
+    if _entity.search(buffer, at, at + _MAX_TAG_CHARS):
+        raise MaliciousXml("it declares entities")
+    found = _subset_end.search(buffer, at, at + _MAX_TAG_CHARS)
+    if not found and len(buffer) - at >= _MAX_TAG_CHARS:
+        raise MaliciousXml("its document type has no end")
     return found.end() if found else None
 
 
 def unescape(text: str) -> str:
-    """Put characters for references that end in a semicolon; `&copy=1` in an address is left alone."""
+    """Replace references that end in a semicolon by characters; `&copy=1` in a URL stays as it is."""
     return _reference.sub(_character, text) if "&" in text else text
 
 

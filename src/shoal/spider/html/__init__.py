@@ -1,0 +1,1 @@
+"""HTML: the Lexbor and lxml trees behind selectors, links, canonical URLs, visible text."""

@@ -1,4 +1,4 @@
-"""The address that a page calls its own: `<link rel=canonical>`, or a `Link` header (RFC 6596)."""
+"""The canonical URL that a page declares: `<link rel=canonical>`, or a `Link` header (RFC 6596)."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +13,7 @@ _REL = re.compile(r""";\s*rel\s*=\s*(?:"([^"]*)"|([^\s;,"]+))""", re.IGNORECASE)
 
 
 def canonical_link(tree: LexborHTMLParser, resolve: Callable[[str], str | None]) -> str | None:
-    """Give the first canonical address in the markup that leads to the web."""
+    """Return the first canonical http(s) URL in the markup, or None."""
     hrefs = (
         (node.attributes.get("href") or "").strip()
         for node in tree.tags("link")
@@ -23,7 +23,10 @@ def canonical_link(tree: LexborHTMLParser, resolve: Callable[[str], str | None])
 
 
 def canonical_header(headers: Iterable[tuple[str, str]], url: str) -> str | None:
-    """Give the first canonical address in `Link` headers; they are relative to the page, not to its base."""
+    """Return the first canonical http(s) URL in `Link` headers, or None.
+
+    It is relative to the page's URL, not to `<base href>`.
+    """
     return _first(_canonical_targets(headers), lambda target: join(url, target))
 
 

@@ -1,4 +1,4 @@
-"""Selectors on HTML, by Lexbor."""
+"""Selectors on an HTML tree parsed by Lexbor."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -6,41 +6,42 @@ from typing import TYPE_CHECKING, Any
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from shoal.spider.html.css import SCOPE, Query, Take, compiled, lexbor
-from shoal.spider.html.selector import Selector, SelectorList, Text
+from shoal.spider.html.css import SCOPE, Query, ResultType, compile_query, lexbor_selector
+from shoal.spider.html.selector import Selector, SelectorList, TextSelector
 
 if TYPE_CHECKING:
     from lxml import etree
 
-    from shoal.spider.html.lxml_element import Element
+    from shoal.spider.html.lxml_element import LxmlElement
 
 
-class Document(Selector):
-    """A whole page of HTML."""
+class LexborDocument(Selector):
+    """A whole HTML page."""
 
     def __init__(self, markup: str | bytes) -> None:
         self._markup = markup
         self.tree = LexborHTMLParser(markup)
-        self._root = self.tree.root  # the tree would make another of it each time it is asked
+        self._root = self.tree.root  # kept: `tree.root` creates a new object on each access
 
     def css(self, query: str) -> SelectorList:
-        asked = compiled(query)
-        if not asked.native:
+        compiled = compile_query(query)
+        if not compiled.native:
             return self._element.css(query)
         root = self._root
         if root is None:
             return SelectorList()
-        if asked.marks_root or not asked.css:
-            return _selected(asked, _found_from(root, asked), self)
-        return _selected(asked, lexbor.find(asked.css, root), self)
+        if compiled.css_uses_scope or not compiled.css:
+            return _extract(compiled, _find_below(root, compiled), self)
+        return _extract(compiled, lexbor_selector.find(compiled.css, root), self)
 
     def first(self, query: str) -> Selector | None:
-        """Give the first that `css` would find, without looking for the others."""
-        asked, root = compiled(query), self._root
-        if root is not None and asked.native and asked.take is Take.ELEMENT and not asked.marks_root:
-            # Not in the stubs, but what `css_first` itself calls.
-            nodes: list[LexborNode] = lexbor.find_first(asked.css, root)  # type: ignore[attr-defined]
-            return Node(nodes[0], self) if nodes else None
+        """Return the first result of `css`, without searching for the others."""
+        compiled, root = compile_query(query), self._root
+        selects_elements = compiled.native and compiled.result is ResultType.ELEMENT
+        if root is not None and selects_elements and not compiled.css_uses_scope:
+            # Not in the stubs, but `css_first` itself calls it.
+            nodes: list[LexborNode] = lexbor_selector.find_first(compiled.css, root)  # type: ignore[attr-defined]
+            return LexborElement(nodes[0], self) if nodes else None
         return next(iter(self.css(query)), None)
 
     def xpath(
@@ -60,33 +61,33 @@ class Document(Selector):
         return _attributes(self._root) if self._root else {}
 
     @cached_property
-    def _element(self) -> "Element":
-        from shoal.spider.html.lxml_element import Element
+    def _element(self) -> "LxmlElement":
+        from shoal.spider.html.lxml_element import LxmlElement
 
-        return Element.of_html(self._markup)
+        return LxmlElement.of_html(self._markup)
 
     @cached_property
     def copies(self) -> "dict[int, etree._Element]":
-        """Every element of the tree in lxml, by `mem_id`."""
-        from shoal.spider.html.lexbor_to_lxml import mirror
+        """The lxml copy of every element of the tree, by `mem_id`."""
+        from shoal.spider.html.lexbor_to_lxml import copy_tree
 
-        return mirror(self.tree)
+        return copy_tree(self.tree)
 
 
-class Node(Selector):
-    """An element that CSS found."""
+class LexborElement(Selector):
+    """An element found by CSS."""
 
     __slots__ = ("_document", "_node")
 
-    def __init__(self, node: LexborNode, document: Document) -> None:
+    def __init__(self, node: LexborNode, document: LexborDocument) -> None:
         self._node = node
         self._document = document
 
     def css(self, query: str) -> SelectorList:
-        asked = compiled(query)
-        if not asked.native:
+        compiled = compile_query(query)
+        if not compiled.native:
             return self._copy.css(query)
-        return _selected(asked, _found_from(self._node, asked), self._document)
+        return _extract(compiled, _find_below(self._node, compiled), self._document)
 
     def xpath(
         self, query: str, namespaces: Mapping[str, str] | None = None, **variables: Any
@@ -105,38 +106,40 @@ class Node(Selector):
         return _attributes(self._node)
 
     @property
-    def _copy(self) -> "Element":
-        from shoal.spider.html.lxml_element import Element
+    def _copy(self) -> "LxmlElement":
+        from shoal.spider.html.lxml_element import LxmlElement
 
-        return Element(self._document.copies[self._node.mem_id])
+        return LxmlElement(self._document.copies[self._node.mem_id])
 
 
-def _found_from(node: LexborNode, asked: Query) -> list[LexborNode]:
-    if not asked.scoped:
+def _find_below(node: LexborNode, query: Query) -> list[LexborNode]:
+    """Return the nodes that match in `node` and below it."""
+    if not query.scoped:
         return [node]
-    if not asked.marks:
-        return lexbor.find(asked.scoped, node)
-    marks = node.attrs
-    marks[SCOPE] = ""
-    start = (node.parent or node) if asked.beside else node
+    if not query.scoped_uses_scope:
+        return lexbor_selector.find(query.scoped, node)
+    attributes = node.attrs
+    attributes[SCOPE] = ""
+    start = (node.parent or node) if query.has_siblings else node
     try:
-        return lexbor.find(asked.scoped, start)
+        return lexbor_selector.find(query.scoped, start)
     finally:
-        del marks[SCOPE]
+        del attributes[SCOPE]
 
 
-def _selected(asked: Query, nodes: list[LexborNode], document: Document) -> SelectorList:
-    if asked.several:
+def _extract(query: Query, nodes: list[LexborNode], document: LexborDocument) -> SelectorList:
+    """Return the elements, texts or attribute values that a query selects from matching nodes."""
+    if query.several:
         nodes = list({node.mem_id: node for node in nodes}.values())
-    match asked.take:
-        case Take.ELEMENT:
-            return SelectorList([Node(node, document) for node in nodes])
-        case Take.TEXT:
-            return SelectorList(map(Text, _deep_texts(nodes) if asked.deep else _own_texts(nodes)))
-        case Take.ATTRIBUTE:
-            if asked.deep:
-                nodes = [inner for node in _outermost(nodes) for inner in lexbor.find("*", node)]
-            return SelectorList(map(Text, _values(nodes, asked.attribute)))
+    match query.result:
+        case ResultType.ELEMENT:
+            return SelectorList([LexborElement(node, document) for node in nodes])
+        case ResultType.TEXT:
+            return SelectorList(map(TextSelector, _deep_texts(nodes) if query.deep else _own_texts(nodes)))
+        case ResultType.ATTRIBUTE:
+            if query.deep:
+                nodes = [inner for node in _outermost(nodes) for inner in lexbor_selector.find("*", node)]
+            return SelectorList(map(TextSelector, _values(nodes, query.attribute)))
 
 
 def _values(nodes: Iterable[LexborNode], attribute: str) -> Iterator[str]:
@@ -148,7 +151,7 @@ def _values(nodes: Iterable[LexborNode], attribute: str) -> Iterator[str]:
 
 
 def _own_texts(nodes: list[LexborNode]) -> list[str]:
-    """Collect the text nodes right below `nodes`, in document order."""
+    """Return the texts of the text nodes directly below `nodes`, in document order."""
     texts = []
     leaves = True
     for node in nodes:
@@ -164,7 +167,7 @@ def _own_texts(nodes: list[LexborNode]) -> list[str]:
     outermost = _outermost(nodes)
     if len(outermost) == len(nodes):
         return texts
-    # Some are inside others, whose texts come before, between and after theirs.
+    # Some nodes are inside others: the outer node's texts come before, between and after the inner one's.
     wanted = {node.mem_id for node in nodes}
     return [text for parent, text in _all_texts(outermost) if parent in wanted]
 
@@ -174,7 +177,7 @@ def _deep_texts(nodes: list[LexborNode]) -> list[str]:
 
 
 def _all_texts(nodes: Iterable[LexborNode]) -> Iterator[tuple[int, str]]:
-    """Walk the text nodes below `nodes`, each with its parent's identity."""
+    """Yield the text nodes below `nodes`, each with the `mem_id` of its parent."""
     for top in nodes:
         for node in top.traverse(include_text=True):
             if node.is_text_node and node.parent is not None:
@@ -182,8 +185,9 @@ def _all_texts(nodes: Iterable[LexborNode]) -> Iterator[tuple[int, str]]:
 
 
 def _outermost(nodes: list[LexborNode]) -> list[LexborNode]:
-    """Leave out nodes that are inside others."""
-    # Whether a node is one of them or inside one; each is judged once, or deep markup would take for ever.
+    """Return the nodes that are not inside other ones."""
+    # mem_id -> whether it is one of the nodes or inside one. Computed once per ancestor: without this cache,
+    # deeply nested markup takes quadratic time.
     inside = {node.mem_id: True for node in nodes}
     outermost = []
     for node in nodes:
@@ -192,9 +196,9 @@ def _outermost(nodes: list[LexborNode]) -> list[LexborNode]:
         while above is not None and above.mem_id not in inside:
             passed.append(above.mem_id)
             above = above.parent
-        verdict = above is not None and inside[above.mem_id]
-        inside.update(dict.fromkeys(passed, verdict))
-        if not verdict:
+        is_inside = above is not None and inside[above.mem_id]
+        inside.update(dict.fromkeys(passed, is_inside))
+        if not is_inside:
             outermost.append(node)
     return outermost
 

@@ -1,7 +1,8 @@
-"""A Lexbor tree, rebuilt in lxml: XPath on what CSS has found sees the tree that CSS saw.
+"""Copy a Lexbor tree to lxml, so that XPath on a CSS result sees the tree that CSS saw.
 
-libxml2 has its own idea of broken markup, so the elements of two parses cannot be matched up; a copy can. It
-costs about five times a parse by libxml2, which is why XPath on a whole page does without it.
+libxml2 repairs broken markup differently, so the elements of two parses cannot be matched to each other. A
+copy costs about five times as much as a parse by libxml2; XPath on a whole page therefore parses again
+instead.
 """
 
 import re
@@ -13,11 +14,11 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*").fullmatch
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def mirror(tree: LexborHTMLParser) -> dict[int, etree._Element]:
-    """Copy a tree; give every element's copy by the original's `mem_id`.
+def copy_tree(tree: LexborHTMLParser) -> dict[int, etree._Element]:
+    """Copy a tree, and return the copy of each element by the original's `mem_id`.
 
-    XML is pickier than HTML: odd letters in an element's name become `_`, attributes with such names are left
-    out, and characters that XML forbids become U+FFFD.
+    XML allows less than HTML: other characters in an element's name become `_`, attributes with such names
+    are left out, and characters that XML forbids become U+FFFD.
     """
     node = tree.root
     if node is None:
@@ -38,7 +39,7 @@ def mirror(tree: LexborHTMLParser) -> dict[int, etree._Element]:
                 copy = etree.SubElement(parent, _name(child.tag), _attributes(child))
                 copies[child.mem_id] = copy
                 if child.first_child is not None:
-                    # The rest of this level waits until the new element has been filled.
+                    # Descend into the new element first; the rest of this level is resumed afterwards.
                     walk.append((child.next, parent))
                     child, parent = child.first_child, copy
                     continue

@@ -1,8 +1,8 @@
-"""Which links go first when nobody says: hubs, then the rest, then deep pagination.
+"""The default priority of a link: hubs first, then other pages, then deep pagination.
 
-A hub, a page that lists others, brings more new links than any other page, and the hundredth page of a list
-hardly any that a better way does not lead to. The URL alone tells them apart, so that the answer can be
-foreseen and is the same wherever the link is found:
+A hub, a page that lists others, leads to more new links than any other page; the hundredth page of a list
+leads to few that cannot be reached otherwise. The priority depends on the URL alone, so it is predictable and
+the same on whatever page the link is found:
 
     4  hub: the path ends in "/" or in an index, and there is no query
     5  everything else
@@ -16,7 +16,7 @@ import re
 from shoal.model.request import NORMAL
 
 HUB = NORMAL - 1
-ENTRIES = 10  # of a list on one page, where its URL says how many to skip
+ENTRIES = 10  # assumed entries per page of a list, where the URL has an offset
 
 _INDEX = ("index.", "default.", "home.")
 _page_of_query = re.compile(
@@ -27,20 +27,20 @@ _page_of_query = re.compile(
 _page_of_path = re.compile(r"/(?:page|seite|pagina)[/_-]?(\d{1,9})(?=[/.]|$)").search
 
 
-def rank(url: str) -> int:
-    """Give the priority of a link to a canonical URL."""
-    # Asked for every link that is new: plain searches for text first, which decide most of them.
+def link_priority(url: str) -> int:
+    """Return the priority of a link to a canonical URL."""
+    # Called for every new link: substring searches first, which decide most of them.
     path, _, query = url.partition("?")
     if query or "/page" in path or "/seite" in path or "/pagina" in path:
-        number = _numbered(path, query)
+        number = _page_number(path, query)
         if number is not None:
             return NORMAL + (number > 1) + (number >= 10) + (number >= 100)
     last = path[path.rindex("/") + 1 :]
     return HUB if not query and (not last or last.startswith(_INDEX)) else NORMAL
 
 
-def _numbered(path: str, query: str) -> int | None:
-    """Say which page of a list a URL means; None: it is no list."""
+def _page_number(path: str, query: str) -> int | None:
+    """Return the page number of a list that a URL names; None if it names none."""
     if found := _page_of_query(query):
         return int(found[1]) if found[1] else int(found[2]) // ENTRIES + 1
     return int(found[1]) if (found := _page_of_path(path)) else None

@@ -1,51 +1,51 @@
-"""Where links lead, by how they are written: worked out once for all the pages of a site.
+"""A cache of resolved links, shared by all the pages of a site.
 
-The same navigation is on every page. Its links mostly begin with a slash or name their site in full, and lead
-to the same place from every page of an origin; looking that up takes a tenth of working it out again. Links
-that are relative to their page are worked out each time.
+The same navigation is on every page. Its links mostly start with a slash or are absolute, so they resolve to
+the same URL from every page of an origin; a lookup takes a tenth of the time of resolving again. Links that
+are relative to their page are resolved each time.
 """
 
 from collections.abc import Callable
 
 from shoal.model.url import origin_of
 
-MOST = 50_000  # links kept: 15 MB, where they are 100 bytes long
-LONGEST = 256  # characters of a link that is kept
-ORIGINS = 16  # at a time
+MAX_LINKS = 50_000  # 15 MB, if they are 100 bytes long
+MAX_LINK_CHARS = 256  # longer links are not cached
+MAX_ORIGINS = 16
 
 _WEB = ("http://", "https://")
-_ANYWHERE = ("/", *_WEB)  # what begins so leads from every page of an origin to the same place
+_SAME_FOR_ORIGIN = ("/", *_WEB)  # links that start like this resolve alike on every page of an origin
 
 
 class LinkResolver:
-    """What a process has worked out so far. Forgetting costs time, and changes no answer."""
+    """The links that this process has resolved so far. Dropping entries costs time and changes no result."""
 
     __slots__ = ("_origins",)
 
     def __init__(self) -> None:
-        self._origins: dict[str, _Links] = {}
+        self._origins: dict[str, _OriginLinks] = {}
 
-    @property
-    def kept(self) -> int:
-        """How many links are remembered."""
+    def __len__(self) -> int:
+        """Count the cached links."""
         return sum(map(len, self._origins.values()))
 
-    def of(self, base: str, resolve: Callable[[str], str | None]) -> Callable[[str], str | None]:
-        """Return what resolves the links of a page at `base`; it gives None for what is no link to the web.
+    def for_page(self, base: str, resolve: Callable[[str], str | None]) -> Callable[[str], str | None]:
+        """Return a function that resolves the links of a page with base URL `base`.
 
-        `resolve` works out those that are not known. What is returned is good until the next call.
+        It returns None for a link that is not http(s). It calls `resolve` for links that are not cached, and
+        is valid until the next call of `for_page`.
         """
         origin = origin_of(base)
-        if self.kept >= MOST or (origin not in self._origins and len(self._origins) >= ORIGINS):
+        if len(self) >= MAX_LINKS or (origin not in self._origins and len(self._origins) >= MAX_ORIGINS):
             self._origins.clear()
-        # Bases without an origin have nothing in common.
-        links = self._origins.setdefault(origin, _Links()) if origin else _Links()
+        # Base URLs without an origin share nothing.
+        links = self._origins.setdefault(origin, _OriginLinks()) if origin else _OriginLinks()
         links.resolve = resolve
         return links.__getitem__
 
 
-class _Links(dict[str, str | None]):
-    """The links of one origin. A dict that fills itself: most answers are found without a line of Python."""
+class _OriginLinks(dict[str, str | None]):
+    """The links of one origin. A dict that fills itself: most lookups run no Python code at all."""
 
     resolve: Callable[[str], str | None]
 
@@ -53,6 +53,6 @@ class _Links(dict[str, str | None]):
         url = self.resolve(href)
         if url is not None and not url.startswith(_WEB):
             url = None
-        if href.startswith(_ANYWHERE) and len(href) <= LONGEST and len(self) < MOST:
+        if href.startswith(_SAME_FOR_ORIGIN) and len(href) <= MAX_LINK_CHARS and len(self) < MAX_LINKS:
             self[href] = url
         return url

@@ -1,4 +1,4 @@
-"""Where a page of HTML leads: its links as written, its base, and whether it wants to be followed."""
+"""The links of an HTML page: its hrefs, its base URL, and whether it forbids following them."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,33 +9,33 @@ from selectolax.lexbor import LexborHTMLParser
 
 from shoal.model.request import Request
 from shoal.model.url import join
-from shoal.spider.html.link_priority import rank
-from shoal.spider.html.selector import SelectorList, Text
+from shoal.spider.html.link_priority import link_priority
+from shoal.spider.html.selector import SelectorList, TextSelector
 
-AGENT = "shoal"  # what robots rules may call us
+AGENT = "shoal"  # our name in robots meta tags and X-Robots-Tag headers
 _WITH_VALUE = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")
 _WEB = ("http://", "https://")
 _refresh = re.compile(r"""^\s*[\d.]+\s*[;,]\s*(?:url\s*=\s*)?["']?([^"']+)""", re.IGNORECASE).findall
 
 
 class Links(Iterable[Request]):
-    """Requests for links, alike but for their URLs. They can be yielded one by one or, faster, as a whole.
+    """The result of `page.links`: requests that differ only in their URL.
 
-    The links are looked for when somebody wants them. That is half the work of a page, and when pages are
-    parsed again, nobody does.
+    A handler can yield it as a whole, which is faster, or iterate over it. The links are searched for on
+    first use: that is half the work of parsing a page, and `shoal reparse` does not need them.
     """
 
     def __init__(
-        self, find: Callable[[], Sequence[str]], *, priority: int | None = None, **wishes: Any
+        self, find: Callable[[], Sequence[str]], *, priority: int | None = None, **fields: Any
     ) -> None:
         self._find = find
         self._urls: Sequence[str] | None = None
-        self._priority = priority  # None: by what the URL looks like
-        self._wishes = wishes
+        self._priority = priority  # None: by the URL
+        self._fields = fields  # of the requests
 
     @property
     def urls(self) -> Sequence[str]:
-        """The links: canonical, each once."""
+        """The URLs, canonical, each once."""
         if self._urls is None:
             self._urls = self._find()
         return self._urls
@@ -47,45 +47,46 @@ class Links(Iterable[Request]):
         return len(self.urls)
 
     def request(self, url: str, **more: Any) -> Request:
-        priority = rank(url) if self._priority is None else self._priority
-        return Request(url=url, priority=priority, **self._wishes, **more)
+        """Return the request for one of the URLs, with `more` fields set."""
+        priority = link_priority(url) if self._priority is None else self._priority
+        return Request(url=url, priority=priority, **self._fields, **more)
 
 
-def web_links(hrefs: Iterable[str], destination: Callable[[str], str | None]) -> list[str]:
-    """Resolve links, and keep those that lead to the web, each once."""
-    urls = dict.fromkeys(map(destination, dict.fromkeys(hrefs)))
+def resolve_web_links(hrefs: Iterable[str], resolve: Callable[[str], str | None]) -> list[str]:
+    """Return the URLs that links resolve to, each once, without those that resolve to None."""
+    urls = dict.fromkeys(map(resolve, dict.fromkeys(hrefs)))
     return [url for url in urls if url is not None]
 
 
 @dataclass(frozen=True, slots=True)
-class Metas:
-    """What the `<meta>` elements of a page say of its links."""
+class MetaTags:
+    """The `<meta>` elements that matter for links."""
 
-    nofollow: bool = False  # leave them alone
-    refreshes: Sequence[str] = ()  # where the page sends its reader, as written
+    nofollow: bool = False  # a robots meta tag says nofollow
+    refreshes: Sequence[str] = ()  # targets of `http-equiv=refresh`, as written
 
 
-def metas_of(tree: LexborHTMLParser) -> Metas:
-    """Read the `<meta>` elements, one by one: a hostile page has a million of them."""
+def read_meta_tags(tree: LexborHTMLParser) -> MetaTags:
+    """Read all `<meta>` elements in one pass: a hostile page has a million of them."""
     nofollow, refreshes = False, list[str]()
     for node in tree.tags("meta"):
         meta = node.attributes
         nofollow = nofollow or _forbids(meta)
         if (meta.get("http-equiv") or "").lower() == "refresh":
             refreshes += _refresh(meta.get("content") or "")
-    return Metas(nofollow, refreshes)
+    return MetaTags(nofollow, refreshes)
 
 
-def hrefs_of(tree: LexborHTMLParser, metas: Metas, *, obey_nofollow: bool) -> list[str]:
-    """Give every link of a page: `a`, `area`, `link` to the next or canonical one, where a refresh leads."""
-    # By tag name, with all attributes at once: as cheap as one selector for all four kinds, and plainer.
+def all_hrefs(tree: LexborHTMLParser, metas: MetaTags, *, obey_nofollow: bool) -> list[str]:
+    """Return every href of a page: `a`, `area`, `link` with rel `next` or `canonical`, and meta refreshes."""
+    # By tag name, with all attributes at once: as cheap as one selector for all four, and simpler.
     hrefs = []
     for node in tree.tags("a") + tree.tags("area"):
         attributes = node.attributes
         if "href" in attributes:
             if obey_nofollow and "rel" in attributes and _has(attributes, "nofollow"):
                 continue
-            hrefs.append(attributes["href"] or "")  # an empty one leads to the page, or to its base
+            hrefs.append(attributes["href"] or "")  # an empty href is a link to the page, or to its base
     for node in tree.tags("link"):
         attributes = node.attributes
         if (href := attributes.get("href")) and (_has(attributes, "next") or _has(attributes, "canonical")):
@@ -94,10 +95,10 @@ def hrefs_of(tree: LexborHTMLParser, metas: Metas, *, obey_nofollow: bool) -> li
     return hrefs
 
 
-def hrefs_in(found: SelectorList, *, obey_nofollow: bool) -> Iterator[str]:
-    """Give the links that selectors name: a string is one, an element has one or has some below it."""
+def hrefs_in_selection(found: SelectorList, *, obey_nofollow: bool) -> Iterator[str]:
+    """Yield the hrefs in a selection: a string itself, an element's `href`, or those of links inside it."""
     for one in found:
-        if isinstance(one, Text):
+        if isinstance(one, TextSelector):
             yield one.get()
             continue
         linking = [one] if "href" in one.attrib else one.css("a[href], area[href]")
@@ -111,8 +112,8 @@ def _has(attributes: "dict[str, str] | dict[str, str | None]", word: str) -> boo
     return rel is not None and word in rel.lower().split()
 
 
-def base_of(tree: LexborHTMLParser, url: str) -> str:
-    """Give what links are relative to: the first `<base href>` that leads to the web, else the page."""
+def base_url(tree: LexborHTMLParser, url: str) -> str:
+    """Return the URL that links are relative to: the first http(s) `<base href>`, else the page's URL."""
     for node in tree.tags("base"):
         href = node.attributes.get("href")
         base = join(url, href) if href else None
@@ -121,8 +122,8 @@ def base_of(tree: LexborHTMLParser, url: str) -> str:
     return url
 
 
-def forbids_following(headers: Iterable[tuple[str, str]], metas: Metas) -> bool:
-    """Tell whether `X-Robots-Tag` or `<meta name=robots>` ask that the page's links be left alone."""
+def forbids_following(headers: Iterable[tuple[str, str]], metas: MetaTags) -> bool:
+    """Return whether `X-Robots-Tag` or `<meta name=robots>` forbid following the page's links."""
     for name, value in headers:
         if name == "x-robots-tag" and _header_forbids(value):
             return True
@@ -133,7 +134,7 @@ def _forbids(meta: Mapping[str, str | None]) -> bool:
     name = meta.get("name")
     if name is None or name.strip().lower() not in ("robots", AGENT):
         return False
-    return _says_nofollow((meta.get("content") or "").split(","))
+    return _has_nofollow((meta.get("content") or "").split(","))
 
 
 def _header_forbids(value: str) -> bool:
@@ -143,9 +144,9 @@ def _header_forbids(value: str) -> bool:
     if colon and name == AGENT:
         first = directive
     elif colon and name not in _WITH_VALUE:
-        return False  # it speaks to another robot
-    return _says_nofollow([first, *rest])
+        return False  # it is for another robot
+    return _has_nofollow([first, *rest])
 
 
-def _says_nofollow(directives: Iterable[str]) -> bool:
+def _has_nofollow(directives: Iterable[str]) -> bool:
     return any(directive.strip().lower() in ("nofollow", "none") for directive in directives)

@@ -1,4 +1,4 @@
-"""Selectors on lxml: XPath, XML, and the CSS that Lexbor does not know."""
+"""Selectors on an lxml tree: XPath, XML, and CSS that Lexbor does not support."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -8,13 +8,13 @@ from lxml import etree
 
 from shoal.model.errors import Bomb
 from shoal.spider.html.css import xpath_of
-from shoal.spider.html.selector import Selector, SelectorList, Text
+from shoal.spider.html.selector import Selector, SelectorList, TextSelector
 
 _NAMESPACES = {"re": "http://exslt.org/regular-expressions"}
 
 
-class Element(Selector):
-    """An element in lxml: what XPath found, or a page of XML."""
+class LxmlElement(Selector):
+    """An element found by XPath, or an XML document."""
 
     __slots__ = ("_element", "_xml")
 
@@ -23,13 +23,16 @@ class Element(Selector):
         self._xml = xml
 
     @classmethod
-    def of_html(cls, markup: str | bytes) -> "Element":
-        """Parse HTML as libxml2 understands it."""
+    def of_html(cls, markup: str | bytes) -> "LxmlElement":
+        """Parse HTML with libxml2."""
         return cls(_parsed(markup, xml=False))
 
     @classmethod
-    def of_xml(cls, markup: str | bytes) -> "Element":
-        """Parse XML: entities of its own are not expanded, nothing is fetched, what is broken is mended."""
+    def of_xml(cls, markup: str | bytes) -> "LxmlElement":
+        """Parse XML, repairing broken markup. Declared entities are not expanded and nothing is fetched.
+
+        Raises `Bomb` if the entities would expand without limit.
+        """
         return cls(_parsed(markup, xml=True), xml=True)
 
     def css(self, query: str) -> SelectorList:
@@ -47,14 +50,14 @@ class Element(Selector):
     def _selector(self, found: Any) -> Selector:
         match found:
             case str():
-                return Text(found)
+                return TextSelector(found)
             case bool():
-                return Text("1" if found else "0")
+                return TextSelector("1" if found else "0")
             case float():
-                return Text(str(found))
+                return TextSelector(str(found))
             case tuple():  # a namespace node: prefix and URI
-                return Text(str(found[1]))
-        return Element(found, xml=self._xml)
+                return TextSelector(str(found[1]))
+        return LxmlElement(found, xml=self._xml)
 
     def get(self) -> str:
         method = "xml" if self._xml else "html"
@@ -69,7 +72,7 @@ class Element(Selector):
         return {str(name): str(value) for name, value in self._element.attrib.items()}
 
     def remove_namespaces(self) -> None:
-        """Take the namespaces off this element and all below, so that plain names find them."""
+        """Remove the namespaces of this element and all below it, so that queries need no prefixes."""
         for element in self._element.iter("*"):
             element.tag = etree.QName(element).localname
             for name in [name for name in element.attrib if str(name).startswith("{")]:
@@ -88,7 +91,7 @@ def _evaluator(query: str, namespaces: tuple[tuple[str, str], ...]) -> Callable[
 
 
 def _has_class(context: Any, *names: str) -> bool:
-    """`has-class("a", "b")` in XPath, as parsel has it."""
+    """Implement `has-class("a", "b")` in XPath, like parsel."""
     present = context.context_node.get("class", "").split()
     return all(name in present for name in names)
 
@@ -113,5 +116,5 @@ def _parsed(markup: str | bytes, *, xml: bool) -> etree._Element:
     except etree.XMLSyntaxError:  # in spite of `recover`: there is nothing to recover
         root = None
     if xml and any("entity amplification" in entry.message for entry in parser.error_log):
-        raise Bomb("the entities of this XML multiply without end")
+        raise Bomb("the entities of this XML expand without limit")
     return etree.Element("html") if root is None else root

@@ -1,22 +1,23 @@
-"""What a parse child remembers of the links it has handed over, so as not to hand them over again.
+"""The links that a parse child has already returned, so that it does not return them again.
 
-The same navigation is on every page of a site: of thirty links, one is new. The frontier would find that out
-by itself, at the price of packing, sending, decoding and looking up the other twenty-nine.
+The same navigation is on every page of a site: of thirty links, one is new. The frontier would drop the other
+twenty-nine as well, but only after packing, sending, decoding and looking them up.
 
-Forgetting is always safe, remembering is not: a link may only be held back if it did arrive. So the memory is
-noted after a page has succeeded, and belongs to one `Scope` object. Whoever drops a child's result, for any
-reason, must send the child its scope again (an equal one will do): it starts over with an empty memory.
+Dropping an entry is always safe. Keeping one is not: a link may only be held back if it did reach the
+frontier. So links are added after their page has succeeded, and the set belongs to one `Scope` object. A
+parent that discards a child's result, for any reason, must send the child its scope again (an equal one will
+do); the child then starts with an empty set.
 """
 
 from collections.abc import Iterable, Sequence
 
 from shoal.model.scope import Scope
 
-GENERATION = 50_000  # URLs; two generations of 100-byte URLs are some 15 MB
+GENERATION_URLS = 50_000  # two generations of 100-byte URLs take about 15 MB
 
 
 class SeenLinks:
-    """A set of URLs of bounded size that keeps those met most recently."""
+    """A set of URLs of bounded size that keeps the most recently used ones, in two generations."""
 
     __slots__ = ("_old", "_scope", "recent")
 
@@ -25,22 +26,22 @@ class SeenLinks:
         self.recent: set[str] = set()  # all of them canonical
         self._old: set[str] = set()
 
-    def enter(self, scope: Scope) -> None:
-        """Forget everything unless it was learnt under this very `scope`."""
+    def use(self, scope: Scope) -> None:
+        """Empty the set unless it was filled under this very `scope` object."""
         if self._scope is not scope:
             self._scope = scope
             self.recent, self._old = set(), set()
 
-    def unknown(self, urls: Sequence[str]) -> list[str]:
-        """Give those of `urls` that are not remembered."""
-        fresh = [url for url in urls if url not in self.recent]
-        if fresh and self._old:
-            # Still in use: they survive the next change of generation.
-            self.recent.update(url for url in fresh if url in self._old)
-            fresh = [url for url in fresh if url not in self.recent]
-        return fresh
+    def unseen(self, urls: Sequence[str]) -> list[str]:
+        """Return those of `urls` that are not in the set."""
+        unseen = [url for url in urls if url not in self.recent]
+        if unseen and self._old:
+            # Still in use: move them to the recent generation, so that they survive the next change.
+            self.recent.update(url for url in unseen if url in self._old)
+            unseen = [url for url in unseen if url not in self.recent]
+        return unseen
 
-    def note(self, urls: Iterable[str]) -> None:
+    def add(self, urls: Iterable[str]) -> None:
         self.recent.update(urls)
-        if len(self.recent) > GENERATION:
+        if len(self.recent) > GENERATION_URLS:
             self.recent, self._old = set(), self.recent

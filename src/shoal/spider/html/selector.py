@@ -1,9 +1,9 @@
-"""Selectors: what CSS, XPath and regular expressions find on a page, with parsel's meaning.
+"""Selectors: the results of CSS, XPath and regular expressions on a page, with parsel's semantics.
 
-Three kinds of them fit together: `html.Node`, an element in Lexbor's tree; `element.Element`, one in lxml's;
-and `Text`. CSS is answered by Lexbor, on the tree that a browser would build. XPath is answered by lxml: on
-libxml2's own parse for a whole page, on a copy of Lexbor's tree for what CSS has found. lxml is not touched
-until XPath, or CSS that Lexbor does not know (`:contains()`), asks for it.
+There are three implementations: `LexborElement` and `LexborDocument` on Lexbor's tree, `LxmlElement` on
+lxml's, and `TextSelector` for strings. Lexbor answers CSS, on the tree that a browser would build. lxml
+answers XPath: on libxml2's own parse for a whole page, on a copy of Lexbor's tree for a CSS result. lxml is
+not loaded before the first XPath query, or the first CSS that Lexbor does not support (`:contains()`).
 """
 
 import re
@@ -14,41 +14,51 @@ from typing import Any, SupportsIndex, overload
 
 
 class Selector:
-    """One thing found: an element, a text, an attribute's value."""
+    """One result of a query: an element, a text node, or an attribute's value."""
 
     __slots__ = ()
 
     def css(self, query: str) -> "SelectorList":
-        """Find by CSS, in this element and below; `::text` and `::attr(name)` take strings."""
+        """Return what a CSS query matches in this element and below it.
+
+        `::text` and `::attr(name)` select strings. Raises `ValueError` for an invalid query.
+        """
         raise NotImplementedError
 
     def xpath(
         self, query: str, namespaces: Mapping[str, str] | None = None, **variables: Any
     ) -> "SelectorList":
-        """Find by XPath 1.0, from this element; `variables` are its `$names`."""
+        """Return what an XPath 1.0 query selects, relative to this element.
+
+        `namespaces` maps prefixes to URIs; `variables` are the values of `$names` in the query. Start with
+        `.//` to search below this element: `//` searches the whole page. Raises `ValueError` for an invalid
+        query.
+        """
         raise NotImplementedError
 
     def get(self) -> str:
-        """Give the string that was found, or the markup of the element."""
+        """Return the string that was selected, or the markup of the element."""
         raise NotImplementedError
 
     @property
     def text(self) -> str:
-        """All the text in here, that of the elements inside included."""
+        """The text of this element and of all elements inside it."""
         raise NotImplementedError
 
     @property
     def attrib(self) -> dict[str, str]:
-        """The element's attributes; empty for what is not an element."""
+        """The element's attributes; empty for a string."""
         return {}
 
     def getall(self) -> list[str]:
+        """Return a list of one: `get()`."""
         return [self.get()]
 
     def re(self, regex: str | Pattern[str], replace_entities: bool = True) -> list[str]:
-        """Give what the groups of `regex` match in `get()`, or its whole matches if it has no groups.
+        """Return what the groups of `regex` match in `get()`, or the whole matches if it has no groups.
 
-        A group called `extract` is taken alone, once. Entities become characters, but for &lt; and &amp;.
+        If a group is called `extract`, only its first match is returned. With `replace_entities`, HTML
+        entities in the matches become characters, except `&lt;` and `&amp;`.
         """
         pattern = re.compile(regex)
         text = self.get()
@@ -72,9 +82,11 @@ class Selector:
     def re_first(
         self, regex: str | Pattern[str], default: str | None = None, replace_entities: bool = True
     ) -> str | None:
+        """Return the first result of `re`, or `default` if there is none."""
         return next(iter(self.re(regex, replace_entities)), default)
 
     def extract(self) -> str:
+        """Same as `get()`: parsel's older name."""
         return self.get()
 
     def __bool__(self) -> bool:
@@ -89,7 +101,11 @@ class Selector:
 
 
 class SelectorList(list[Selector]):
-    """What a query found, in document order; its methods ask every member and join the answers."""
+    """The results of a query, in document order. Its methods call every member and join the results.
+
+    page.css(".price").css("::text").get(default="0")
+    page.css("a::attr(href)").getall()
+    """
 
     @overload
     def __getitem__(self, position: SupportsIndex) -> Selector: ...
@@ -101,14 +117,17 @@ class SelectorList(list[Selector]):
         return super().__getitem__(position)
 
     def css(self, query: str) -> "SelectorList":
+        """Run a CSS query on every member and return all results."""
         return SelectorList(found for one in self for found in one.css(query))
 
     def xpath(
         self, query: str, namespaces: Mapping[str, str] | None = None, **variables: Any
     ) -> "SelectorList":
+        """Run an XPath query on every member and return all results."""
         return SelectorList(found for one in self for found in one.xpath(query, namespaces, **variables))
 
     def re(self, regex: str | Pattern[str], replace_entities: bool = True) -> list[str]:
+        """Return the matches of a regular expression in every member, as `Selector.re` does."""
         return [found for one in self for found in one.re(regex, replace_entities)]
 
     @overload
@@ -120,6 +139,7 @@ class SelectorList(list[Selector]):
     def re_first(
         self, regex: str | Pattern[str], default: str | None = None, replace_entities: bool = True
     ) -> str | None:
+        """Return the first match of a regular expression in any member, or `default`."""
         for one in self:
             for found in one.re(regex, replace_entities):
                 return found
@@ -130,23 +150,24 @@ class SelectorList(list[Selector]):
     @overload
     def get(self, default: str) -> str: ...
     def get(self, default: str | None = None) -> str | None:
-        """Give the first, or `default` if there is none."""
+        """Return `get()` of the first member, or `default` if the list is empty."""
         return self[0].get() if self else default
 
     def getall(self) -> list[str]:
+        """Return `get()` of every member."""
         return [one.get() for one in self]
 
     @property
     def attrib(self) -> dict[str, str]:
-        """The attributes of the first; empty if there is none."""
+        """The attributes of the first member; empty if the list is empty."""
         return self[0].attrib if self else {}
 
     extract = getall
     extract_first = get
 
 
-class Text(Selector):
-    """A string: a text node, an attribute's value, or what XPath computed."""
+class TextSelector(Selector):
+    """A string: a text node, an attribute's value, or the value of an XPath expression."""
 
     __slots__ = ("_value",)
 
@@ -186,6 +207,6 @@ def _character(match: re.Match[str]) -> str:
         return "" if match["end"] else match[0]
     if number == 0 or 0xD800 <= number <= 0xDFFF:
         return "\ufffd"
-    if 0x80 <= number <= 0x9F:  # pages mean Windows-1252 where Unicode has control characters
+    if 0x80 <= number <= 0x9F:  # pages use these for Windows-1252; in Unicode they are control characters
         return bytes([number]).decode("cp1252", "ignore") or ("" if match["end"] else match[0])
     return chr(number)

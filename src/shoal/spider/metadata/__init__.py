@@ -1,0 +1,1 @@
+"""Metadata of a page: JSON-LD, microdata, Open Graph, and the main article."""

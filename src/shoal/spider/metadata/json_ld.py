@@ -1,7 +1,7 @@
-"""JSON-LD as pages really have it: in comments, in CDATA, with raw line breaks and commas too many.
+"""Read JSON-LD as it occurs on real pages: in comments or CDATA, with raw line breaks and trailing commas.
 
-Strict JSON is tried first. What is mended cannot change a value: wrappers around the whole, and commas before
-a closing bracket outside of strings. Size, number and depth are bounded.
+Strict JSON is tried first. Repairs cannot change a value: they remove wrappers around the whole, and commas
+before a closing bracket outside of strings. Size, number and depth are bounded.
 """
 
 import json
@@ -13,9 +13,9 @@ import msgspec
 
 from shoal.model.limits import MIB
 
-_SCRIPT = 1 * MIB  # characters of one script
-_OBJECTS = 200  # of one page
-_DEPTH = 64
+_MAX_SCRIPT_CHARS = 1 * MIB
+_MAX_OBJECTS = 200  # of one page
+_MAX_DEPTH = 64
 
 _opening = re.compile(r"(?:\s|<!--|<!\[CDATA\[|//(?=\s*+<)|/\*(?=\s*+<)|\*/)++")
 _CLOSINGS = ("-->", "]]>", "*/", "//", "/*", ";")
@@ -23,7 +23,7 @@ _string_or_comma = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\Z)|,(?=\s*+[}\]])', re.
 
 
 def read_json_ld(scripts: Iterable[str]) -> tuple[list[dict[str, Any]], int]:
-    """Read the objects in a page's scripts, and count the scripts that cannot be read."""
+    """Return the objects in a page's scripts, and the number of scripts that cannot be read."""
     found: list[dict[str, Any]] = []
     broken = 0
     for script in scripts:
@@ -31,13 +31,13 @@ def read_json_ld(scripts: Iterable[str]) -> tuple[list[dict[str, Any]], int]:
             found.extend(_objects(script))
         except (ValueError, RecursionError):
             broken += 1
-        if len(found) >= _OBJECTS:
+        if len(found) >= _MAX_OBJECTS:
             break
-    return found[:_OBJECTS], broken
+    return found[:_MAX_OBJECTS], broken
 
 
-def subjects(found: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Walk the objects, and those of their `@graph`."""
+def iter_objects(found: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the objects, and those in their `@graph`."""
     for one in found:
         yield one
         graph = one.get("@graph")
@@ -46,18 +46,18 @@ def subjects(found: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _objects(script: str) -> list[dict[str, Any]]:
-    if len(script) > _SCRIPT:
+    if len(script) > _MAX_SCRIPT_CHARS:
         raise ValueError("too large")
     try:
         value = msgspec.json.decode(script)
     except msgspec.MsgspecError:
-        value = json.loads(_mended(script), strict=False, parse_constant=_refuse)
+        value = json.loads(_repair(script), strict=False, parse_constant=_refuse)
     _check_depth(value)
     values = value if isinstance(value, list) else [value]
     return [one for one in values if isinstance(one, dict)]
 
 
-def _mended(script: str) -> str:
+def _repair(script: str) -> str:
     if opening := _opening.match(script):
         script = script[opening.end() :]
     script = script.rstrip()
@@ -76,14 +76,14 @@ def _refuse(constant: str) -> None:
 
 def _check_depth(value: Any) -> None:
     level = [value]
-    for _ in range(_DEPTH):
-        level = [inner for outer in level for inner in _inside(outer)]
+    for _ in range(_MAX_DEPTH):
+        level = [inner for outer in level for inner in _children(outer)]
         if not level:
             return
     raise ValueError("nested too deep")
 
 
-def _inside(value: Any) -> Iterable[Any]:
+def _children(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()

@@ -1,7 +1,7 @@
-"""Microdata: the items that `itemscope` and `itemprop` spread over a page, as the standard's JSON has them.
+"""Read microdata (`itemscope`, `itemprop`) into the JSON form that the HTML standard defines.
 
-Nodes are found once, in document order, and each property goes to the nearest scope above it or, through
-`itemref`, to the item that asked for it. Nodes, hops and text are bounded, and no item ends up inside itself.
+Nodes are found once, in document order. Each property belongs to the nearest `itemscope` above it, or to the
+item that names it in `itemref`. Nodes, ancestors and text are bounded, and no item is put inside itself.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,10 +11,10 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from shoal.model.limits import MIB
 
-_NODES = 10_000
-_HOPS = 512  # upwards, from a property to its scope
-_NESTED = 32  # items inside items
-_TEXT = 4 * MIB  # characters of all values together
+_MAX_NODES = 10_000
+_MAX_ANCESTORS = 512  # from a property up to its scope
+_MAX_NESTING = 32  # items inside items
+_MAX_TEXT_CHARS = 4 * MIB  # of all values together
 
 _ADDRESS = {
     **dict.fromkeys(("audio", "embed", "iframe", "img", "source", "track", "video"), "src"),
@@ -27,9 +27,9 @@ MicrodataItem = dict[str, Any]
 
 
 def read_microdata(tree: LexborHTMLParser, resolve: Callable[[str], str | None]) -> list[MicrodataItem]:
-    """Read the items that are not a property of another one: `type`, `id` and `properties` of each."""
-    found = tree.css("[itemscope], [itemprop]")[:_NODES]
-    nodes = {node.mem_id: node for node in found}  # Lexbor gives what matches both parts twice
+    """Return the top-level items, each with `type`, `id` and `properties`."""
+    found = tree.css("[itemscope], [itemprop]")[:_MAX_NODES]
+    nodes = {node.mem_id: node for node in found}  # Lexbor returns a node that matches both parts twice
     return _Reader(nodes.values(), resolve).items() if nodes else []
 
 
@@ -38,14 +38,14 @@ class _Reader:
         self._nodes = [(node, node.attributes) for node in nodes]
         self._resolve = resolve
         self._items = {node.mem_id: _item(has) for node, has in self._nodes if "itemscope" in has}
-        self._asked = {  # by the id of an element, the item that it belongs to
+        self._referenced = {  # element id -> item that names it in `itemref`
             name: node.mem_id
             for node, has in reversed(self._nodes)
             if "itemscope" in has
             for name in (has.get("itemref") or "").split()
         }
-        self._owners: dict[int, int] = {}  # of items inside items
-        self._text_left = _TEXT
+        self._owners: dict[int, int] = {}  # item -> the item that contains it
+        self._text_left = _MAX_TEXT_CHARS
 
     def items(self) -> list[MicrodataItem]:
         top = []
@@ -62,22 +62,23 @@ class _Reader:
         return top
 
     def _owner_of(self, node: LexborNode) -> int | None:
-        """Find the item that a property belongs to."""
-        here: LexborNode | None = node
-        for hop in range(_HOPS):
-            if here is None:
+        """Return the item that a property belongs to."""
+        ancestor: LexborNode | None = node
+        for step in range(_MAX_ANCESTORS):
+            if ancestor is None:
                 return None
-            if hop and here.mem_id in self._items:
-                return here.mem_id
-            if self._asked and (asking := self._asked.get(here.attributes.get("id") or "")):
-                return asking
-            here = here.parent
+            if step and ancestor.mem_id in self._items:
+                return ancestor.mem_id
+            identity = ancestor.attributes.get("id") if self._referenced else None
+            if identity and (owner := self._referenced.get(identity)):
+                return owner
+            ancestor = ancestor.parent
         return None
 
     def _fits(self, item: int, owner: int) -> bool:
-        """Tell whether an item can be put into another without being inside itself, or too deep."""
+        """Record `owner` as the container of an item; False if that would be a cycle, or nested too deep."""
         above: int | None = owner
-        for _ in range(_NESTED):
+        for _ in range(_MAX_NESTING):
             if above is None:
                 self._owners[item] = owner
                 return True

@@ -1,4 +1,4 @@
-"""What a page says about itself: JSON-LD, Open Graph, Twitter cards, microdata, and the gist of them all."""
+"""The metadata of a page: JSON-LD, Open Graph, Twitter cards, microdata, and a summary of all of them."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -12,14 +12,14 @@ from selectolax.lexbor import LexborHTMLParser
 from shoal.model.limits import KIB
 from shoal.model.url import resolver
 from shoal.spider.html.canonical import canonical_link
-from shoal.spider.html.links import base_of
-from shoal.spider.metadata.dates import moment
-from shoal.spider.metadata.json_ld import read_json_ld, subjects
+from shoal.spider.html.links import base_url
+from shoal.spider.metadata.json_ld import iter_objects, read_json_ld
 from shoal.spider.metadata.microdata import MicrodataItem, read_microdata
+from shoal.spider.text.dates import parse_date
 
-_METAS = 1000
-_SCRIPTS = 200
-_CONTENT = 64 * KIB  # characters of one `<meta>`
+_MAX_METAS = 1000
+_MAX_SCRIPTS = 200
+_MAX_CONTENT_CHARS = 64 * KIB  # of one `<meta>`
 
 _OPEN_GRAPH = ("og:", "article:", "book:", "profile:", "product:", "video:", "music:", "fb:")
 _DESCRIPTION = ("description", "og:description", "twitter:description", "dc.description")
@@ -40,31 +40,31 @@ _code = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})*+")
 class Metadata:
     title: str
     description: str
-    canonical: str  # the address that the page calls its own; empty: it does not say
-    language: str  # as in `en-GB`
+    canonical: str  # the canonical URL that the page declares; may be empty
+    language: str  # such as `en-GB`; may be empty
     published: datetime | None
     modified: datetime | None
-    open_graph: dict[str, str]  # of repeated properties the first, as the protocol says
+    open_graph: dict[str, str]  # the first value of a repeated property, as the protocol demands
     twitter: dict[str, str]
     json_ld: list[dict[str, Any]]
     microdata: list[MicrodataItem]
     broken: int = 0  # JSON-LD scripts that could not be read
 
 
-def metadata(tree: LexborHTMLParser, url: str) -> Metadata:
-    """Read what a page at `url` says about itself."""
-    resolve = resolver(base_of(tree, url))
+def read_metadata(tree: LexborHTMLParser, url: str) -> Metadata:
+    """Return the metadata of the page at `url`."""
+    resolve = resolver(base_url(tree, url))
     metas = _metas(tree)
     json_ld, broken = read_json_ld(_json_ld_scripts(tree))
     microdata = read_microdata(tree, resolve)
-    said = [*subjects(json_ld), *(_firsts(item) for item in microdata)]
+    objects = [*iter_objects(json_ld), *(_first_values(item) for item in microdata)]
     return Metadata(
-        title=_text(_named(metas, "og:title", "twitter:title"), _titles(tree), _values(said, "headline")),
-        description=_text(_named(metas, *_DESCRIPTION), _values(said, "description")),
+        title=_text(_named(metas, "og:title", "twitter:title"), _titles(tree), _values(objects, "headline")),
+        description=_text(_named(metas, *_DESCRIPTION), _values(objects, "description")),
         canonical=canonical_link(tree, resolve) or "",
-        language=_language(chain(_languages(tree, metas), _values(said, "inLanguage"))),
-        published=_moment(chain(_values(said, "datePublished"), _named(metas, *_PUBLISHED))),
-        modified=_moment(chain(_values(said, "dateModified"), _named(metas, *_MODIFIED))),
+        language=_language(chain(_languages(tree, metas), _values(objects, "inLanguage"))),
+        published=_date(chain(_values(objects, "datePublished"), _named(metas, *_PUBLISHED))),
+        modified=_date(chain(_values(objects, "dateModified"), _named(metas, *_MODIFIED))),
         open_graph={name: value for name, value in metas.items() if name.startswith(_OPEN_GRAPH)},
         twitter={name: value for name, value in metas.items() if name.startswith("twitter:")},
         json_ld=json_ld,
@@ -74,25 +74,25 @@ def metadata(tree: LexborHTMLParser, url: str) -> Metadata:
 
 
 def _metas(tree: LexborHTMLParser) -> dict[str, str]:
-    """Give the content of every `<meta>` by its name, property or the like; of repeated ones the first."""
+    """Return the content of each `<meta>` by its property, name, itemprop or http-equiv; the first wins."""
     found: dict[str, str] = {}
-    for node in tree.tags("meta")[:_METAS]:
+    for node in tree.tags("meta")[:_MAX_METAS]:
         has = node.attributes
         name = has.get("property") or has.get("name") or has.get("itemprop") or has.get("http-equiv") or ""
-        content = (has.get("content") or "")[:_CONTENT].strip()
+        content = (has.get("content") or "")[:_MAX_CONTENT_CHARS].strip()
         if name and content:
             found.setdefault(name.strip().lower(), content)
     return found
 
 
 def _json_ld_scripts(tree: LexborHTMLParser) -> Iterator[str]:
-    for node in tree.tags("script")[:_SCRIPTS]:
+    for node in tree.tags("script")[:_MAX_SCRIPTS]:
         if (node.attributes.get("type") or "").strip().lower().startswith("application/ld+json"):
             yield node.text()
 
 
 def _titles(tree: LexborHTMLParser) -> Iterator[str]:
-    return (node.text()[:_CONTENT] for node in tree.tags("title")[:1])
+    return (node.text()[:_MAX_CONTENT_CHARS] for node in tree.tags("title")[:1])
 
 
 def _languages(tree: LexborHTMLParser, metas: dict[str, str]) -> Iterator[str]:
@@ -109,9 +109,9 @@ def _named(metas: dict[str, str], *names: str) -> Iterator[str]:
     return (metas[name] for name in names if name in metas)
 
 
-def _values(said: Iterable[dict[str, Any]], name: str) -> Iterator[str]:
-    """Walk the texts that objects give for `name`; of a list the first."""
-    for one in said:
+def _values(objects: Iterable[dict[str, Any]], name: str) -> Iterator[str]:
+    """Yield the strings that the objects have for `name`; of a list its first member."""
+    for one in objects:
         value = one.get(name)
         if isinstance(value, list) and value:
             value = value[0]
@@ -119,7 +119,7 @@ def _values(said: Iterable[dict[str, Any]], name: str) -> Iterator[str]:
             yield value
 
 
-def _firsts(item: MicrodataItem) -> dict[str, Any]:
+def _first_values(item: MicrodataItem) -> dict[str, Any]:
     return {name: values[0] for name, values in item["properties"].items()}
 
 
@@ -127,5 +127,5 @@ def _text(*found: Iterable[str]) -> str:
     return next(filter(None, (" ".join(text.split()) for text in chain(*found))), "")
 
 
-def _moment(found: Iterable[str]) -> datetime | None:
-    return next(filter(None, map(moment, found)), None)
+def _date(found: Iterable[str]) -> datetime | None:
+    return next(filter(None, map(parse_date, found)), None)

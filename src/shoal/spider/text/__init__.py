@@ -1,0 +1,1 @@
+"""Bytes to text: encodings, content types, dates. Imports nothing else of `spider`."""

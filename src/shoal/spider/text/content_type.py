@@ -1,4 +1,4 @@
-"""What a response is: believed from its header, unless its first bytes say otherwise."""
+"""What a body contains: by its Content-Type, unless its first bytes contradict that."""
 
 from enum import StrEnum
 from functools import lru_cache
@@ -28,26 +28,26 @@ _MAGIC = (
     *(b"RIFF", b"ID3", b"OggS", b"fLaC", b"\x1aE\xdf\xa3", b"wOFF", b"wOF2", b"\x7fELF", b"\xca\xfe\xba\xbe"),
 )
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-_HEAD = 512  # bytes that are looked at
+_HEAD_BYTES = 512
 
 
-def kind_of(body: bytes, content_type: str) -> ContentKind:
-    """Tell what can be made of a response."""
-    claimed = _claimed(content_type[:200])
-    if claimed is ContentKind.BINARY:
-        return claimed
+def detect_kind(body: bytes, content_type: str) -> ContentKind:
+    """Return what a response contains."""
+    declared = _declared(content_type[:200])
+    if declared is ContentKind.BINARY:
+        return declared
     if body.startswith(_MAGIC):
         return ContentKind.BINARY
-    head = body[:_HEAD]
+    head = body[:_HEAD_BYTES]
     if 0 in head and not (
         head.lstrip().startswith(b"<") or head.startswith(_UTF16_MARKS) or "utf-16" in content_type.lower()
     ):
         return ContentKind.BINARY
-    return claimed or _sniffed(head)
+    return declared or _sniff(head)
 
 
 @lru_cache(maxsize=256)
-def _claimed(content_type: str) -> ContentKind | None:
+def _declared(content_type: str) -> ContentKind | None:
     mime = content_type.partition(";")[0].strip().lower()
     major, _, minor = mime.partition("/")
     if mime in ("text/html", "application/xhtml+xml"):
@@ -63,7 +63,7 @@ def _claimed(content_type: str) -> ContentKind | None:
     return ContentKind.BINARY
 
 
-def _sniffed(head: bytes) -> ContentKind:
+def _sniff(head: bytes) -> ContentKind:
     head = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if head.startswith(b"<?xml"):
         return ContentKind.HTML if b"<html" in head.lower() else ContentKind.XML

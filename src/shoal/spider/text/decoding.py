@@ -1,15 +1,16 @@
-"""From bytes to text: which encoding a page is in, and what to do when it lies.
+"""Decode a body: find the encoding of a page, also when its label is wrong.
 
 The order is that of browsers: byte order mark, HTTP header, `<meta>` (or the XML declaration), then a guess.
-Browsers take the first answer, right or wrong. Here two kinds of lie are seen through, because a record with
-`Ã©` in it is worth little and nobody will look at the page:
+Browsers use the first label, right or wrong. Here two wrong labels are detected, because an item with `Ã©` in
+it is of little use and no person looks at the page:
 
-- a single-byte label on a body that is valid UTF-8 beyond ASCII: real text in such an encoding is not, and
-  servers that put ISO-8859-1 on everything are many;
-- a label under which most of the non-ASCII text cannot be decoded. A few broken bytes are damage, and are
-  replaced and counted; many are another encoding: the next claim, or the guess, is taken if it fits.
+- a single-byte label on a body that is valid UTF-8 with non-ASCII characters: real text in such an encoding
+  is
+  never valid UTF-8, and many servers send ISO-8859-1 for everything;
+- a label under which most of the non-ASCII text cannot be decoded. A few broken bytes are damage: they are
+  replaced and counted. Many mean another encoding: the next label, or the guess, is used if it fits.
 
-Pure, never raises, and linear in the size of the body. UTF-7 is not an encoding here.
+Pure, never raises, and linear in the size of the body. UTF-7 is not supported.
 """
 
 import re
@@ -18,20 +19,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from shoal.spider.text.charset_guess import guess
+from shoal.spider.text.charset_guess import guess_charset
 from shoal.spider.text.encodings import (
     UTF_8,
     UTF_16BE,
     UTF_16LE,
     WINDOWS_1252,
-    encoding_of,
+    decode_with,
+    encoding_for_label,
     is_single_byte,
-    read,
 )
 
-_PRESCAN = 4096  # bytes; the standard's 1,024 miss pages that put scripts first
-_NEAR = 1024
-_DAMAGE = 4  # replacements that never prove a label wrong
+_PRESCAN_BYTES = 4096  # the standard's 1,024 miss pages that start with scripts
+_PLAIN_META_BYTES = 1024
+_MAX_DAMAGE = 4  # up to this many replacements, a label is not considered wrong
 
 
 class CharsetSource(StrEnum):
@@ -43,74 +44,74 @@ class CharsetSource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
-    """The text of a body, and how it was found."""
+class DecodedText:
+    """The text of a body, and how its encoding was found."""
 
     text: str
-    encoding: str  # by its name in the Encoding Standard
+    encoding: str  # its name in the Encoding Standard
     source: CharsetSource
-    replaced: int = 0  # places where U+FFFD had to stand in
+    replaced: int = 0  # bytes that were replaced by U+FFFD
 
 
-def decode(body: bytes, content_type: str = "") -> Decoded:
-    """Decode a body whose header says `content_type`. Never raises."""
+def decode(body: bytes, content_type: str = "") -> DecodedText:
+    """Decode a body that was sent with `content_type`. Never raises."""
     if body.startswith(_MARKS):
         mark, encoding = next(marked for marked in _BY_MARK.items() if body.startswith(marked[0]))
-        text, replaced = read(body[len(mark) :], encoding)
-        return Decoded(text, encoding, CharsetSource.BOM, replaced)
+        text, replaced = decode_with(body[len(mark) :], encoding)
+        return DecodedText(text, encoding, CharsetSource.BOM, replaced)
     header = _charset_in(content_type)
-    if header == UTF_8:  # most of the web; the long way ends in the same, later
+    if header == UTF_8:  # most of the web: `_choose` would return the same, more slowly
         try:
-            return Decoded(body.decode(), UTF_8, CharsetSource.HEADER)
+            return DecodedText(body.decode(), UTF_8, CharsetSource.HEADER)
         except UnicodeDecodeError:
             pass
-    return _judge(body, header)
+    return _choose(body, header)
 
 
-def declared(head: bytes, content_type: str = "") -> tuple[str | None, int]:
-    """Name the encoding that a body's beginning claims, and say how long its byte order mark is."""
+def declared_encoding(head: bytes, content_type: str = "") -> tuple[str | None, int]:
+    """Return the encoding that a body declares at its start, and the length of its byte order mark."""
     for mark, encoding in _BY_MARK.items():
         if head.startswith(mark):
             return encoding, len(mark)
-    return _charset_in(content_type) or prescan(head[:_PRESCAN]), 0
+    return _charset_in(content_type) or prescan(head[:_PRESCAN_BYTES]), 0
 
 
 _BY_MARK = {b"\xef\xbb\xbf": UTF_8, b"\xff\xfe": UTF_16LE, b"\xfe\xff": UTF_16BE}
 _MARKS = tuple(_BY_MARK)
 
 
-def _judge(body: bytes, header: str | None) -> Decoded:
-    """Take the first claim that the body bears out."""
+def _choose(body: bytes, header: str | None) -> DecodedText:
+    """Decode with the first declared encoding that fits the body, else with a guess."""
     as_utf_8 = _strict_utf_8(body)
     beyond_ascii = as_utf_8 is not None and len(as_utf_8) < len(body)
-    lies: list[Decoded] = []
-    for source, encoding in _claims(body, header):
+    wrong: list[DecodedText] = []
+    for source, encoding in _declarations(body, header):
         if as_utf_8 is not None and encoding == UTF_8:
-            return Decoded(as_utf_8, UTF_8, source)
+            return DecodedText(as_utf_8, UTF_8, source)
         if beyond_ascii and is_single_byte(encoding):
             break
-        text, replaced = read(body, encoding)
-        decoded = Decoded(text, encoding, source, replaced)
-        if not _is_lie(decoded, body):
+        text, replaced = decode_with(body, encoding)
+        decoded = DecodedText(text, encoding, source, replaced)
+        if not _is_wrong(decoded, body):
             return decoded
-        lies.append(decoded)
-    if as_utf_8 is not None and (beyond_ascii or lies):
-        return Decoded(as_utf_8, UTF_8, CharsetSource.DETECTED)
-    if guessed := guess(body):
-        text, replaced = read(body, guessed)
-        if not lies or not replaced:
-            return Decoded(text, guessed, CharsetSource.DETECTED, replaced)
-    if lies:
-        return lies[0]
+        wrong.append(decoded)
+    if as_utf_8 is not None and (beyond_ascii or wrong):
+        return DecodedText(as_utf_8, UTF_8, CharsetSource.DETECTED)
+    if guessed := guess_charset(body):
+        text, replaced = decode_with(body, guessed)
+        if not wrong or not replaced:
+            return DecodedText(text, guessed, CharsetSource.DETECTED, replaced)
+    if wrong:
+        return wrong[0]
     if as_utf_8 is not None:
-        return Decoded(as_utf_8, UTF_8, CharsetSource.DEFAULT)
-    return Decoded(read(body, WINDOWS_1252)[0], WINDOWS_1252, CharsetSource.DEFAULT)
+        return DecodedText(as_utf_8, UTF_8, CharsetSource.DEFAULT)
+    return DecodedText(decode_with(body, WINDOWS_1252)[0], WINDOWS_1252, CharsetSource.DEFAULT)
 
 
-def _claims(body: bytes, header: str | None) -> Iterator[tuple[CharsetSource, str]]:
+def _declarations(body: bytes, header: str | None) -> Iterator[tuple[CharsetSource, str]]:
     if header:
         yield CharsetSource.HEADER, header
-    meta = prescan(body[:_PRESCAN])
+    meta = prescan(body[:_PRESCAN_BYTES])
     if meta and meta != header:
         yield CharsetSource.META, meta
 
@@ -122,10 +123,10 @@ def _strict_utf_8(body: bytes) -> str | None:
         return None
 
 
-def _is_lie(decoded: Decoded, body: bytes) -> bool:
+def _is_wrong(decoded: DecodedText, body: bytes) -> bool:
     if decoded.encoding in (UTF_16LE, UTF_16BE):
-        return b"\0" not in body[:_PRESCAN]  # markup has ASCII in it, and that has zeros
-    if decoded.replaced <= _DAMAGE:
+        return b"\0" not in body[:_PRESCAN_BYTES]  # markup contains ASCII, which has zero bytes in UTF-16
+    if decoded.replaced <= _MAX_DAMAGE:
         return False
     ascii_only = len(decoded.text.encode("ascii", "ignore"))
     return 2 * decoded.replaced > len(decoded.text) - ascii_only
@@ -133,26 +134,26 @@ def _is_lie(decoded: Decoded, body: bytes) -> bool:
 
 @lru_cache(maxsize=256)
 def _charset_in(content_type: str) -> str | None:
-    """Find the encoding that a Content-Type, or the `content` of a `<meta>`, names."""
+    """Return the encoding that a Content-Type, or the `content` of a `<meta>`, names."""
     found = _charset.search(content_type[:1024])
-    return encoding_of(found[1] or found[2] or found[3] or "") if found else None
+    return encoding_for_label(found[1] or found[2] or found[3] or "") if found else None
 
 
 _charset = re.compile(r"""charset\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s;"',]++))""", re.IGNORECASE)
 
 
 def prescan(head: bytes) -> str | None:
-    """Find the encoding that the beginning of a page declares, by the standard's own small parser.
+    """Return the encoding that the start of a page declares, found by the HTML standard's prescan algorithm.
 
-    It knows comments and quoted attributes but neither scripts nor the tree. A declaration that can be read
-    as ASCII is not in UTF-16, whatever it says: then it is UTF-8.
+    It knows comments and quoted attributes, but neither scripts nor the tree. A declaration that is readable
+    as ASCII cannot be in UTF-16, so a label of UTF-16 there means UTF-8.
     """
     found = _xml_declaration.match(head)
-    encoding = encoding_of(found[1].decode("latin-1")) if found else None
+    encoding = encoding_for_label(found[1].decode("latin-1")) if found else None
     if encoding is None:
         encoding = _plain_meta(head)
     if encoding is None and b"charset" in head.lower():
-        encoding = next(filter(None, map(_declared, _metas(head))), None)
+        encoding = next(filter(None, map(_meta_encoding, _metas(head))), None)
     if encoding in (UTF_16LE, UTF_16BE):
         return UTF_8
     return WINDOWS_1252 if encoding == "x-user-defined" else encoding
@@ -165,18 +166,21 @@ _attribute = re.compile(rb"""([^\s=/"']++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|(
 
 
 def _plain_meta(head: bytes) -> str | None:
-    """Find a plain `<meta charset>` without walking there, if nothing before it could hide it."""
-    meta = head.find(b"<meta charset=", 0, _NEAR)
+    """Return the encoding of a plain `<meta charset>`, if nothing before it could hide it.
+
+    A shortcut: most pages have one, and it saves the walk through the tags before it.
+    """
+    meta = head.find(b"<meta charset=", 0, _PLAIN_META_BYTES)
     before = head[: max(0, meta)]
     hidden = before.rfind(b"<") > before.rfind(b">") or before.count(b'"') % 2 or before.count(b"'") % 2
     if meta < 0 or hidden or b"<!--" in before or b"charset" in before:
         return None
     label = _plain_label.match(head, meta + 14)
-    return encoding_of(label[1].decode()) if label else None
+    return encoding_for_label(label[1].decode()) if label else None
 
 
 def _metas(head: bytes) -> Iterator[dict[str, str]]:
-    """Walk the attributes of the `<meta>` elements, up to the first construct that does not end."""
+    """Yield the attributes of each `<meta>` element, up to the first construct that is not closed."""
     at = 0
     while (at := head.find(b"<", at)) >= 0:
         if head.startswith(b"<!--", at):
@@ -203,9 +207,9 @@ def _attributes(source: bytes) -> dict[str, str]:
     return found
 
 
-def _declared(meta: dict[str, str]) -> str | None:
+def _meta_encoding(meta: dict[str, str]) -> str | None:
     if "charset" in meta:
-        return encoding_of(meta["charset"])
+        return encoding_for_label(meta["charset"])
     if meta.get("http-equiv", "").strip().lower() == "content-type":
         return _charset_in(meta.get("content", ""))
     return None

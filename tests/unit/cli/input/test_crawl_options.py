@@ -8,14 +8,14 @@ import pytest
 from shoal.cli.commands.crawl import command
 from shoal.cli.input.crawl_options import CrawlOptions
 from shoal.cli.input.crawl_plan import plan_crawl
-from shoal.model.configure import KINDS
+from shoal.model.configure import TYPES
 from shoal.model.errors import Misconfigured
 from shoal.spider.source import PlainSpider
 
 
 def test_every_option_that_names_a_setting_sets_it() -> None:
     named: dict[str, Any] = {
-        one.name: "1" for one in fields(CrawlOptions) if f"crawl.{one.name}" in KINDS or one.name == "store"
+        one.name: "1" for one in fields(CrawlOptions) if f"crawl.{one.name}" in TYPES or one.name == "store"
     }
     keys = {name if name == "store" else f"crawl.{name}" for name in named}
     assert CrawlOptions(**named).settings() == dict.fromkeys(keys, "1")

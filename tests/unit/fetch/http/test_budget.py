@@ -2,7 +2,7 @@
 
 import random
 
-from shoal.fetch.http.budget import Budget
+from shoal.fetch.http.budget import BodyBudget
 
 
 class Body:
@@ -19,14 +19,14 @@ class Body:
 
 
 def test_bodies_flow_while_there_is_room() -> None:
-    budget, bodies = Budget(100), [Body() for _ in range(3)]
+    budget, bodies = BodyBudget(100), [Body() for _ in range(3)]
     for body in bodies:
         budget.hold(body, 33)
     assert all(body.flows for body in bodies)
 
 
 def test_the_one_that_goes_beyond_pauses_and_the_oldest_never_does() -> None:
-    budget, old, new = Budget(100), Body(), Body()
+    budget, old, new = BodyBudget(100), Body(), Body()
     budget.hold(old, 90)
     budget.hold(new, 20)
     budget.hold(old, 500)
@@ -34,7 +34,7 @@ def test_the_one_that_goes_beyond_pauses_and_the_oldest_never_does() -> None:
 
 
 def test_room_given_back_lets_the_others_go_on() -> None:
-    budget, old, new = Budget(100), Body(), Body()
+    budget, old, new = BodyBudget(100), Body(), Body()
     budget.hold(old, 90)
     budget.hold(new, 20)
     budget.free(old)
@@ -42,7 +42,7 @@ def test_room_given_back_lets_the_others_go_on() -> None:
 
 
 def test_the_next_oldest_goes_on_even_if_it_alone_is_above_the_limit() -> None:
-    budget, old, new, last = Budget(100), Body(), Body(), Body()
+    budget, old, new, last = BodyBudget(100), Body(), Body(), Body()
     budget.hold(old, 50)
     budget.hold(new, 400)
     budget.hold(last, 1)
@@ -51,12 +51,12 @@ def test_the_next_oldest_goes_on_even_if_it_alone_is_above_the_limit() -> None:
 
 
 def test_freeing_what_was_never_held_changes_nothing() -> None:
-    Budget(100).free(Body())
+    BodyBudget(100).free(Body())
 
 
 def test_whatever_happens_somebody_flows_and_everybody_ends() -> None:
     dice = random.Random(7)
-    budget, held = Budget(1000), dict[Body, int]()
+    budget, held = BodyBudget(1000), dict[Body, int]()
     for _ in range(5000):
         if held and dice.random() < 0.2:
             body = dice.choice(list(held))

@@ -11,7 +11,7 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.fetch.http.decode import MEMBERS, PIECE, SMALL, Decoder, _pieces, decode_archived
+from shoal.fetch.http.decode import MAX_MEMBERS, PIECE_BYTES, SMALL_BYTES, Decoder, _pieces, decode_archived
 from shoal.model.errors import Rejected
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, MIB, FetchLimits
@@ -40,7 +40,7 @@ async def decode(wire: bytes, encoding: str, limits: FetchLimits = LIMITS) -> by
 async def kind(wire: bytes, encoding: str, limits: FetchLimits = LIMITS) -> FailureClass:
     result = await decode(wire, encoding, limits)
     assert isinstance(result, Failure)
-    return result.kind
+    return result.failure_class
 
 
 def noise(size: int) -> bytes:
@@ -49,7 +49,9 @@ def noise(size: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", PACKERS)
-@pytest.mark.parametrize("size", [0, 1, 1000, PIECE, SMALL - 1, SMALL, SMALL + 1, 3 * MIB + 7])
+@pytest.mark.parametrize(
+    "size", [0, 1, 1000, PIECE_BYTES, SMALL_BYTES - 1, SMALL_BYTES, SMALL_BYTES + 1, 3 * MIB + 7]
+)
 async def test_what_was_packed_comes_out_whatever_its_size(name: str, size: int) -> None:
     body = noise(size)
     packed = PACKERS[name](body)
@@ -119,8 +121,8 @@ async def test_H33_what_follows_the_last_member_is_ignored(name: str) -> None:
 @pytest.mark.parametrize("name", ["gzip", "zstd"])
 async def test_H33_members_are_joined_up_to_a_number(name: str) -> None:
     packed = PACKERS[name](b"ab")
-    assert await decode(packed * MEMBERS, name) == b"ab" * MEMBERS
-    assert await kind(packed * (MEMBERS + 1), name) is FailureClass.DECODE
+    assert await decode(packed * MAX_MEMBERS, name) == b"ab" * MAX_MEMBERS
+    assert await kind(packed * (MAX_MEMBERS + 1), name) is FailureClass.DECODE
 
 
 @pytest.mark.parametrize("name", PACKERS)

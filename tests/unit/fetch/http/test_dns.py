@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from shoal.fetch.http import dns
-from shoal.fetch.http.dns import ADDRESSES, LOOPBACK, Resolver, is_nameserver
+from shoal.fetch.http.dns import LOOPBACK, MAX_ADDRESSES, DnsResolver, is_nameserver
 from shoal.model.failure import Failure, FailureClass
 
 A, CNAME, AAAA = 1, 5, 28
@@ -75,12 +75,12 @@ def zone(label: str, kind: int, name: bytes) -> int | list[bytes] | None:
 
 
 @asynccontextmanager
-async def resolving(timeout: float = 4.0, names: int = 100) -> AsyncIterator[tuple[Resolver, NameServer]]:
+async def resolving(timeout: float = 4.0, names: int = 100) -> AsyncIterator[tuple[DnsResolver, NameServer]]:
     loop = asyncio.get_running_loop()
     transport, server = await loop.create_datagram_endpoint(lambda: NameServer(zone), ("127.0.0.1", 0))
     port = transport.get_extra_info("sockname")[1]
     try:
-        async with Resolver(nameservers=[f"127.0.0.1:{port}"], timeout=timeout, names=names) as resolver:
+        async with DnsResolver(nameservers=[f"127.0.0.1:{port}"], timeout=timeout, names=names) as resolver:
             yield resolver, server
     finally:
         transport.close()
@@ -98,14 +98,14 @@ async def test_N11_an_answer_that_gives_no_address_is_a_dns_failure(label: str) 
     async with resolving() as (resolver, _):
         answer = await resolver.resolve(f"{label}.test")
     assert isinstance(answer, Failure)
-    assert answer.kind is FailureClass.DNS
+    assert answer.failure_class is FailureClass.DNS
 
 
 async def test_a_name_server_that_is_silent_is_not_waited_for_for_ever() -> None:
     async with resolving(timeout=0.3) as (resolver, _):
         answer = await resolver.resolve("silent.test")
     assert isinstance(answer, Failure)
-    assert answer.kind is FailureClass.DNS
+    assert answer.failure_class is FailureClass.DNS
 
 
 async def test_an_answer_is_kept_even_if_it_says_that_it_holds_for_no_time() -> None:
@@ -150,7 +150,7 @@ async def test_of_very_many_addresses_only_a_few_are_used() -> None:
     async with resolving() as (resolver, _):
         answer = await resolver.resolve("many.test")
     # An answer this long does not fit into a datagram; a resolver may also refuse it altogether.
-    assert isinstance(answer, Failure) or len(answer) <= ADDRESSES
+    assert isinstance(answer, Failure) or len(answer) <= MAX_ADDRESSES
 
 
 async def test_N11_the_answers_for_a_hundred_thousand_hosts_stay_small() -> None:
@@ -160,7 +160,7 @@ async def test_N11_the_answers_for_a_hundred_thousand_hosts_stay_small() -> None
         SimpleNamespace(addr=(b"2001:db8:1111:2222:3333:4444:5555:%04d" % n, 0), ttl=60) for n in range(8)
     ]
     question.set_result(SimpleNamespace(nodes=nodes))
-    async with Resolver() as resolver:
+    async with DnsResolver() as resolver:
         tracemalloc.start()
         try:
             for n in range(100_000):

@@ -67,7 +67,7 @@ def test_headers_are_counted_up_to_the_byte(limit: int) -> None:
         exchange.feed(head + filler + extra + b"\r\n\r\n")
         assert exchange.complete is fits
     assert exchange.failure is not None
-    assert exchange.failure.kind is FailureClass.TOO_LARGE
+    assert exchange.failure.failure_class is FailureClass.TOO_LARGE
 
 
 def test_header_lines_are_counted() -> None:
@@ -78,7 +78,7 @@ def test_header_lines_are_counted() -> None:
     exchange = begun(replace(LIMITS, header_lines=9))
     exchange.feed(b"HTTP/1.1 204 X\r\n" + lines + b"\r\n")
     assert exchange.failure is not None
-    assert exchange.failure.kind is FailureClass.TOO_LARGE
+    assert exchange.failure.failure_class is FailureClass.TOO_LARGE
 
 
 def test_interim_answers_share_the_header_limit() -> None:
@@ -87,7 +87,7 @@ def test_interim_answers_share_the_header_limit() -> None:
         if exchange.feed(INTERIM):
             break
     assert exchange.failure is not None
-    assert exchange.failure.kind is FailureClass.TOO_LARGE
+    assert exchange.failure.failure_class is FailureClass.TOO_LARGE
 
 
 def test_a_body_is_counted_up_to_the_byte() -> None:
@@ -116,7 +116,7 @@ def test_an_early_end_is_named_after_what_was_there(before: bytes, reset: bool, 
         exchange.feed(before)
     exchange.end(reset=reset)
     assert exchange.failure is not None
-    assert exchange.failure.kind is kind
+    assert exchange.failure.failure_class is kind
 
 
 def test_an_answer_without_a_length_ends_with_the_connection() -> None:
@@ -145,7 +145,10 @@ class TestTimes:
         assert not exchange.overdue(119)
         assert exchange.overdue(121)
         assert exchange.failure is not None
-        assert (exchange.failure.kind, exchange.failure.reason[:10]) == (FailureClass.TIMEOUT, "first byte")
+        assert (exchange.failure.failure_class, exchange.failure.reason[:10]) == (
+            FailureClass.TIMEOUT,
+            "first byte",
+        )
 
     def test_a_silence_has_its_time_and_starts_anew_with_every_byte(self) -> None:
         exchange = self.reading()

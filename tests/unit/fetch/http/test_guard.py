@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.fetch.http.guard import BAD_PORTS, Guard, Origin, is_literal
+from shoal.fetch.http.guard import BAD_PORTS, Guard, Origin, is_ip_literal
 from shoal.model.failure import Failure, FailureClass
 
 PUBLIC = ["93.184.216.34", "8.8.8.8", "2606:2800:220:1:248:1893:25c8:1946", "2a00:1450:4001:80b::200e"]
@@ -92,7 +92,7 @@ def test_a_public_address_in_another_form_stays_public(address: str) -> None:
 def test_one_forbidden_address_refuses_all_of_them() -> None:
     refusal = Guard().check([*PUBLIC, "10.0.0.1"])
     assert refusal is not None
-    assert refusal.kind is FailureClass.REFUSED
+    assert refusal.failure_class is FailureClass.REFUSED
     assert "10.0.0.1" in refusal.reason
     assert Guard().check(PUBLIC) is None
 
@@ -130,7 +130,7 @@ def test_one_forbidden_address_refuses_all_of_them() -> None:
 def test_a_url_that_must_not_be_fetched_is_refused(url: str) -> None:
     origin = Guard().origin(url)
     assert isinstance(origin, Failure)
-    assert origin.kind is FailureClass.REFUSED
+    assert origin.failure_class is FailureClass.REFUSED
     assert "secret" not in origin.reason
 
 
@@ -163,4 +163,4 @@ def test_an_allowed_url_says_where_to_connect(url: str, origin: Origin) -> None:
     ("host", "literal"), [("10.0.0.1", True), ("::1", True), ("a1", False), ("x.a1", False)]
 )
 def test_names_that_end_in_a_digit_are_names(host: str, literal: bool) -> None:
-    assert is_literal(host) is literal
+    assert is_ip_literal(host) is literal

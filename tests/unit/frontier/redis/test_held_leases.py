@@ -1,4 +1,4 @@
-"""What a process knows of its own leases."""
+"""The leases that a process holds."""
 
 import time
 
@@ -23,7 +23,7 @@ def test_a_lease_is_held_until_it_is_lost_and_used_until_its_deadline() -> None:
     assert not held.holds(ONE)
 
 
-def test_a_deadline_never_comes_nearer() -> None:
+def test_a_deadline_never_moves_to_earlier() -> None:
     held = HeldLeases()
     held.take(ONE, LATER)
     held.extend(ONE, PAST)
@@ -31,7 +31,7 @@ def test_a_deadline_never_comes_nearer() -> None:
     assert held.holds(ONE)
 
 
-def test_leases_that_nobody_settled_are_forgotten_in_time() -> None:
+def test_expired_leases_are_dropped() -> None:
     held = HeldLeases()
     held.take(ONE, PAST)
     held.take(OTHER, LATER)
@@ -42,19 +42,19 @@ def test_leases_that_nobody_settled_are_forgotten_in_time() -> None:
     assert (ONE in held, OTHER in held) == (False, True)
 
 
-def test_a_suspect_counts_beside_every_shard_but_its_own() -> None:
+def test_a_suspect_counts_outside_its_shard() -> None:
     held = HeldLeases()
     held.take(ONE, LATER)
     held.add_suspect(ONE, "w", "{shoal:01}")
 
     assert held.has_suspect("w", outside="{shoal:02}")
     assert not held.has_suspect("w", outside="{shoal:01}")
-    assert not held.has_suspect("somebody else", outside="{shoal:02}")
+    assert not held.has_suspect("another", outside="{shoal:02}")
     held.lose(ONE)
     assert not held.has_suspect("w", outside="{shoal:02}")
 
 
-def test_a_shard_is_told_once_what_has_landed() -> None:
+def test_landed_requests_are_sent_to_a_shard_once() -> None:
     held = HeldLeases()
     held.add_landed("{shoal:01}", [ONE, OTHER])
     packed = held.take_landed("{shoal:01}")

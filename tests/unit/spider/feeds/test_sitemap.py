@@ -34,7 +34,7 @@ def locs(body: bytes, content_type: str = "") -> list[str]:
 def failure(body: bytes) -> FailureClass | None:
     sitemap = Sitemap(body)
     assert list(sitemap) == []
-    return sitemap.failure.kind if sitemap.failure else None
+    return sitemap.failure.failure_class if sitemap.failure else None
 
 
 def test_pages_come_with_their_dates() -> None:
@@ -160,14 +160,14 @@ def test_a_gzip_bomb_stops_at_the_limit() -> None:
     sitemap = Sitemap(gzip.compress(b"<urlset><url><loc>https://a.example/</loc></url>" + b" " * 120_000_000))
     assert [entry.loc for entry in sitemap] == ["https://a.example/"]
     assert sitemap.failure
-    assert sitemap.failure.kind is FailureClass.BOMB
+    assert sitemap.failure.failure_class is FailureClass.BOMB
 
 
 def test_a_large_sitemap_is_not_a_bomb() -> None:
     sitemap = Sitemap(urlset(*numbered(100)), limits=SitemapLimits(body_bytes=1_000))
     list(sitemap)
     assert sitemap.failure
-    assert sitemap.failure.kind is FailureClass.TOO_LARGE
+    assert sitemap.failure.failure_class is FailureClass.TOO_LARGE
 
 
 @pytest.mark.parametrize(

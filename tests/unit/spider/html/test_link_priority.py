@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.spider.pages import page
 
-from shoal.spider.html.link_priority import rank
+from shoal.spider.html.link_priority import link_priority
 
 SHOP = "https://shop.example"
 
@@ -38,7 +38,7 @@ SHOP = "https://shop.example"
     ],
 )
 def test_the_url_tells_a_hub_from_the_depth_of_a_list(url: str, priority: int) -> None:
-    assert rank(SHOP + url) == priority
+    assert link_priority(SHOP + url) == priority
 
 
 def test_links_are_ranked_unless_a_priority_is_given() -> None:

@@ -47,54 +47,54 @@ def web(url: str | None) -> str | None:
 @example([("not a url", ["https://b.example/"]), ("file:///x/y", ["https://b.example/"])])
 @example([("https://a.example/", ["https:x"]), ("https://a.example/x/y.html?q=1", ["https:x"])])
 def test_what_was_worked_out_for_other_pages_changes_no_answer(visits: list[tuple[str, list[str]]]) -> None:
-    destinations = LinkResolver()
-    for base, links in [*visits, *visits]:
-        lead = destinations.of(base, resolver(base))
-        assert [lead(href) for href in links] == [web(join(base, href)) for href in links]
+    links = LinkResolver()
+    for base, hrefs in [*visits, *visits]:
+        resolve_link = links.for_page(base, resolver(base))
+        assert [resolve_link(href) for href in hrefs] == [web(join(base, href)) for href in hrefs]
 
 
 def test_a_link_that_leads_to_the_same_place_from_everywhere_is_worked_out_once() -> None:
-    destinations, asked = LinkResolver(), list[str]()
+    links, asked = LinkResolver(), list[str]()
 
     def resolve(href: str) -> str:
         asked.append(href)
         return f"https://a.example{href}"
 
     for page in ("https://a.example/x/1", "https://a.example/y/2"):
-        lead = destinations.of(page, resolve)
-        assert lead("/menu") == "https://a.example/menu"
-        assert lead("beside") == "https://a.examplebeside"
+        resolve_link = links.for_page(page, resolve)
+        assert resolve_link("/menu") == "https://a.example/menu"
+        assert resolve_link("beside") == "https://a.examplebeside"
     assert asked == ["/menu", "beside", "beside"]
 
 
-def test_it_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 10)
-    destinations = LinkResolver()
+def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_LINKS", 10)
+    links = LinkResolver()
     for number in range(100):
         host = f"https://{number % 3}.example/"
-        destinations.of(host, resolver(host))(f"/page/{number}")
-        assert destinations.kept <= 10
+        links.for_page(host, resolver(host))(f"/page/{number}")
+        assert len(links) <= 10
 
 
 def test_one_page_cannot_fill_it_beyond_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 10)
-    destinations = LinkResolver()
-    lead = destinations.of("https://a.example/", resolver("https://a.example/"))
-    assert [lead(f"/{n}") for n in range(100)] == [f"https://a.example/{n}" for n in range(100)]
-    assert destinations.kept == 10
+    monkeypatch.setattr(module, "MAX_LINKS", 10)
+    links = LinkResolver()
+    resolve_link = links.for_page("https://a.example/", resolver("https://a.example/"))
+    assert [resolve_link(f"/{n}") for n in range(100)] == [f"https://a.example/{n}" for n in range(100)]
+    assert len(links) == 10
 
 
 def test_a_long_link_is_not_kept() -> None:
-    destinations = LinkResolver()
-    lead = destinations.of("https://a.example/", resolver("https://a.example/"))
-    long = "/" + "x" * module.LONGEST
-    assert [lead(long), lead("/x")] == [f"https://a.example{long}", "https://a.example/x"]
-    assert destinations.kept == 1
+    links = LinkResolver()
+    resolve_link = links.for_page("https://a.example/", resolver("https://a.example/"))
+    long = "/" + "x" * module.MAX_LINK_CHARS
+    assert [resolve_link(long), resolve_link("/x")] == [f"https://a.example{long}", "https://a.example/x"]
+    assert len(links) == 1
 
 
 def test_it_does_not_keep_every_site_of_a_wide_crawl() -> None:
-    destinations = LinkResolver()
+    links = LinkResolver()
     for number in range(1000):
         host = f"https://{number}.example/"
-        destinations.of(host, resolver(host))("/")
-        assert destinations.kept <= module.ORIGINS
+        links.for_page(host, resolver(host))("/")
+        assert len(links) <= module.MAX_ORIGINS

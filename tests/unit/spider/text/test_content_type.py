@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.spider.text.content_type import ContentKind, kind_of
+from shoal.spider.text.content_type import ContentKind, detect_kind
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from shoal.spider.text.content_type import ContentKind, kind_of
     ],
 )
 def test_kinds_of_responses(content_type: str, body: bytes, kind: ContentKind) -> None:
-    assert kind_of(body, content_type) is kind
+    assert detect_kind(body, content_type) is kind
 
 
 @pytest.mark.parametrize(
@@ -46,17 +46,17 @@ def test_kinds_of_responses(content_type: str, body: bytes, kind: ContentKind) -
     ],
 )
 def test_files_that_are_served_as_pages_are_not_parsed(body: bytes) -> None:
-    assert kind_of(body, "text/html") is ContentKind.BINARY
+    assert detect_kind(body, "text/html") is ContentKind.BINARY
 
 
 @pytest.mark.parametrize("body", [b"<p>a\x00b", "<p>wide".encode("utf-16")])
 def test_zeros_in_markup_do_not_make_it_a_file(body: bytes) -> None:
-    assert kind_of(body, "text/html") is ContentKind.HTML
+    assert detect_kind(body, "text/html") is ContentKind.HTML
 
 
 def test_utf_16_without_a_mark_is_believed_when_announced() -> None:
-    assert kind_of("x<p>".encode("utf-16-le"), "text/html; charset=UTF-16") is ContentKind.HTML
+    assert detect_kind("x<p>".encode("utf-16-le"), "text/html; charset=UTF-16") is ContentKind.HTML
 
 
 def test_an_endless_content_type_costs_nothing() -> None:
-    assert kind_of(b"<p>", "text/html;" + "charset=x;" * 100_000) is ContentKind.HTML
+    assert detect_kind(b"<p>", "text/html;" + "charset=x;" * 100_000) is ContentKind.HTML

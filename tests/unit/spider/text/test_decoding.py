@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.corpora.packages import NEWSPAPER, TEXT_ENCODING, WEBENCODINGS, files
 
 from shoal.spider.text.decoding import CharsetSource, decode, prescan
-from shoal.spider.text.encodings import encoding_of, read
+from shoal.spider.text.encodings import decode_with, encoding_for_label
 
 BOM, HEADER, META = CharsetSource.BOM, CharsetSource.HEADER, CharsetSource.META
 DETECTED, DEFAULT = CharsetSource.DETECTED, CharsetSource.DEFAULT
@@ -114,9 +114,9 @@ def test_every_label_of_the_standard_is_known() -> None:
     labels: dict[str, str] = ast.literal_eval(table)
     assert len(labels) > 200
     expected = {label: name if name != "replacement" else None for label, name in labels.items()}
-    assert {label: encoding_of(f" {label.upper()}\n") for label in labels} == expected
+    assert {label: encoding_for_label(f" {label.upper()}\n") for label in labels} == expected
     readable = {name for name in expected.values() if name and not name.startswith("utf-16")}
-    assert {name: read(b"<", name) for name in readable} == dict.fromkeys(readable, ("<", 0))
+    assert {name: decode_with(b"<", name) for name in readable} == dict.fromkeys(readable, ("<", 0))
 
 
 def test_every_single_byte_table_is_the_standards() -> None:
@@ -126,7 +126,7 @@ def test_every_single_byte_table_is_the_standards() -> None:
     assert len(tables) == 27
     for name, index in tables.items():
         expected = "".join(chr(code) if code else "\ufffd" for code in index)
-        assert read(bytes(range(128, 256)), name) == (expected, expected.count("\ufffd")), name
+        assert decode_with(bytes(range(128, 256)), name) == (expected, expected.count("\ufffd")), name
 
 
 def test_a_single_byte_label_on_utf_8_is_a_lie() -> None:

@@ -1,8 +1,9 @@
 """The order in which a store is repaired."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+from shoal.frontier.redis.frontier import RedisFrontier
 from shoal.frontier.redis.repair.fixes import repair_announcements, repair_dates, repair_hosts, repair_leases
 from shoal.frontier.redis.repair.recount import repair_counters
 from shoal.frontier.redis.repair.scan import (
@@ -13,16 +14,20 @@ from shoal.frontier.redis.repair.scan import (
     unregister_duplicate_chunks,
 )
 from shoal.frontier.redis.repair.shard import FaultReport, Shard
-from shoal.frontier.redis.scripts import Scripts
-from shoal.redis_client import RedisClient
 
 
-async def repair(store: RedisClient, scripts: Scripts, crawls: Mapping[str, int]) -> list[str]:
-    """Repair every shard; return one line per kind of fault. `crawls`: numbers by name."""
+async def repair_crawls(frontier: RedisFrontier, crawls: Collection[str]) -> list[str]:
+    """Repair these crawls in every shard; return one line per kind of fault.
+
+    Workers may be running: they wait while a shard is frozen.
+    """
+    await frontier.crawls.sweep_deleted()
+    client = frontier.client
+    numbers = {name: number for name, number in (await client.numbers()).items() if name in crawls}
     report, freezer = FaultReport(), secrets.token_hex(8)
-    unlinked = await find_unlinked_keys(store)
-    for tag in store.tags():
-        await _repair(Shard(store, scripts, tag, freezer, report), unlinked[tag], crawls)
+    unlinked = await find_unlinked_keys(client.store)
+    for tag in client.store.tags():
+        await _repair(Shard(client.store, client.scripts, tag, freezer, report), unlinked[tag], numbers)
     return report.lines()
 
 

@@ -75,7 +75,7 @@ class HistoryContract:
         assert (tried.at, tried.elapsed, tried.kind, tried.reason) == (
             START + 1,
             0.5,
-            TIMEOUT.kind,
+            TIMEOUT.failure_class,
             "no answer",
         )
 
