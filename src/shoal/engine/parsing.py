@@ -173,7 +173,7 @@ class Parsing:
         if isinstance(hand, FailedParse):
             self._end(hand.what, hand.failure, self._heard(hand, answer))
         elif isinstance(answer, Poisoned):
-            self._fail(hand, FailureClass.POISON, f"{answer.kind}: {answer.reason}")
+            self._fail(hand, FailureClass.POISON, f"{answer.cause}: {answer.reason}")
         elif answer.fault is not None:
             facts = {"reason": answer.fault.reason, "detail": answer.fault.detail}
             log.warning("page.parse_error", extra={"trace": trace_id(hand.fingerprint), **facts})
@@ -195,7 +195,7 @@ class Parsing:
     def _heard(self, failed: FailedParse, answer: ParseResult | Poisoned) -> ParseResult:
         """Take what a hook said; its own fault is counted, and changes nothing else."""
         if isinstance(answer, Poisoned):
-            answer = ParseResult(answer.id, fault=ParseFault(f"{answer.kind}: {answer.reason}"))
+            answer = ParseResult(answer.id, fault=ParseFault(f"{answer.cause}: {answer.reason}"))
         result = self._traps.sift(answer, failed.what.request.url)
         self._tally.hook(result)
         if result.fault is not None:

@@ -3,7 +3,7 @@
 How the response to a robots.txt request is read, by RFC 9309:
 
     2xx                                its rules, from the first 500 KiB
-    4xx, redirects that lead nowhere   there is none: all is allowed
+    4xx, redirects that lead nowhere   the site has no robots.txt: everything is allowed
     429, 5xx, no answer, a bomb        unreachable: nothing is allowed for now
 
 An unavailable robots.txt says nothing about pages, so they are not filtered. They fail with the class of the

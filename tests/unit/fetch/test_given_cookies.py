@@ -72,7 +72,7 @@ def test_C05_a_file_that_cannot_be_a_file_of_cookies_is_refused(tmp_path: Path) 
         file.truncate(1 << 30)
     for path, told in (
         (empty, "no cookie in it"),
-        (huge, "larger than any cookie file can be"),
+        (huge, "larger than 4 MiB"),
         (tmp_path, "not a file"),
         (Path("/dev/zero"), "not a file"),
     ):

@@ -264,7 +264,7 @@ async def test_what_is_unreachable_is_not_stored(clock: Clock) -> None:
 
 
 async def test_the_memory_for_rules_is_bounded(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.fetch.robots.CACHE_BYTES", 10_000)
+    monkeypatch.setattr("shoal.fetch.robots.MAX_CACHE_BYTES", 10_000)
     web = Web(**{f"h{n}": reply() for n in range(100)})
     site = robots(web, clock)
     for n in range(100):

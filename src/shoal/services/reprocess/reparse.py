@@ -260,7 +260,7 @@ class _Task:
             before = [item.json for item in items]
         answer = await self._new
         if isinstance(answer, Poisoned):
-            return _Again(self._url, before, None, f"{answer.kind}: {answer.reason}")
+            return _Again(self._url, before, None, f"{answer.cause}: {answer.reason}")
         if answer.fault is not None:
             return _Again(self._url, before, None, answer.fault.reason)
         return _Again(self._url, before, answer.items, rejected=len(answer.rejected))

@@ -122,7 +122,7 @@ async def test_a_failure_is_kept_for_a_moment() -> None:
 
 
 async def test_an_answer_is_asked_for_again_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dns, "SHORTEST", 0.0)
+    monkeypatch.setattr(dns, "MIN_TTL_S", 0.0)
     async with resolving() as (resolver, server):
         await resolver.resolve("brief.test")
         await resolver.resolve("brief.test")
