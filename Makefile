@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Commands are started hundreds of times here, and compiling their modules takes longer than most of them do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test check hostile corpora format docs chaos bench bench-frontier wheel-test lock clean help
+.PHONY: setup lua demo quick test check coverage hostile corpora format docs chaos bench bench-frontier wheel-test lock clean help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,11 +31,31 @@ $(VENV)/.ready: requirements/dev.txt requirements/setup.txt pyproject.toml
 demo: setup ## crawl a small shop on this machine and watch
 	@$(BIN)/shoal demo
 
-test: setup ## lint, types and every test
+# Two test processes for each core: half of the time of a test that runs servers or commands is waiting.
+TEST_PROCESSES ?= $(shell expr 2 '*' $$(nproc))
+PYTEST := $(BIN)/pytest --dist worksteal
+
+quick: setup ## lint, types and the tests that start no process: before every commit, under a minute
+	@$(MAKE) --no-print-directory lint
+	@$(BIN)/pytest -q -n auto tests/unit -m "not process and not needs_packages"
+
+test: setup ## lint, types and every test: before a change lands
+	@echo "test: lint, types and about 4,500 tests take about 10 minutes on 2 cores; \`make quick\` takes one"
+	@$(MAKE) --no-print-directory lint
+	@$(PYTEST) -n $(TEST_PROCESSES)
+
+.PHONY: lint
+lint:
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
-	@$(BIN)/pytest -n 2 --dist worksteal
+
+coverage: setup ## lines and branches that the unit, integration and contract tests reach; writes coverage.xml
+	@rm -rf .cache/coverage && mkdir -p .cache/coverage
+	@$(BIN)/coverage run -m pytest -q --dist worksteal -n $(TEST_PROCESSES) tests/unit tests/integration tests/contract
+	@$(BIN)/coverage combine -q
+	@$(BIN)/coverage report
+	@$(BIN)/coverage xml -q
 
 hostile: setup ## every hostile server, page, link and spider against the real command
 	@$(BIN)/python -m tests.hostile
@@ -49,11 +69,14 @@ format: setup
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format --quiet .
 
+lua: setup ## the Lua scripts as servers get them, in build/lua, checked
+	@$(BIN)/python -m tests.repo.lua build/lua
+
 docs: setup ## what the documentation shows of the code: the reference, and what commands print
 	@$(BIN)/python -m docs.making
 
 chaos: setup ## the kill tests at full size, about a quarter of an hour: 20,000 pages each, alone and with a fleet
-	@CHAOS_PAGES=20000 CHAOS_KILLS=30 $(BIN)/pytest -q --timeout 1200 tests/crash/test_kill.py
+	@CHAOS_PAGES=20000 CHAOS_KILLS=30 $(BIN)/pytest -q --timeout 1200 tests/crash/test_kill.py tests/e2e/test_graph_crawl.py
 	@CHAOS_SIZE=1 $(BIN)/pytest -q -s --timeout 1800 tests/crash/fleet
 
 bench: setup ## speed beside Scrapy and a minimal crawler, in one run
@@ -81,4 +104,4 @@ lock: setup ## pin the newest packages that pyproject.toml allows
 	$(PIN) --group setup -c requirements/dev.txt -o requirements/setup.txt
 
 clean: ## forget the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache coverage.xml

@@ -97,7 +97,7 @@ async def run(urls: int, hosts: int, folder: Path) -> None:
     source = links(hosts)
     print(f"{urls:,} URLs on {hosts:,} host{'s' if hosts > 1 else ''}")
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("bench", pace=UNLIMITED)
+        await frontier.crawls.open("bench", pace=UNLIMITED)
         await frontier.add("bench", some(source, 10 * ADD))
         print(f"  page life, 10,000 queued      {await lives(frontier, source, 300)}")
         meter = Meter()
@@ -113,12 +113,12 @@ async def run(urls: int, hosts: int, folder: Path) -> None:
         print(f"  database                      {mib(path):6.0f} MiB")
         print(f"  its log                       {mib(path.with_name('store.db-wal')):6.0f} MiB")
     async with timed("opened again in"), SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("bench")
+        await frontier.crawls.open("bench")
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("bench")
+        await frontier.crawls.open("bench")
         print(f"  memory after that             {rss_mib():6.0f} MiB")
         async with timed("audit"):
-            audit = await frontier.audit("bench")
+            audit = await frontier.reader.audit("bench")
         print(f"  problems found by the audit   {len(audit.problems):6}")
 
 

@@ -73,7 +73,7 @@ def _make(server: WebServer, folder: Path, size: int) -> None:
 async def _fill(store: Path, size: int) -> None:
     with StoreFolder(store).owned() as owned:
         async with SqliteFrontier.open(owned.database) as frontier:
-            await frontier.open_crawl(CRAWL)
+            await frontier.crawls.open(CRAWL)
             for first in range(0, size, BATCH):
                 links = [
                     Link.to(Request(url=f"http://h{n // HOST_URLS}.queued.example/{n}", priority=LAST))

@@ -62,7 +62,7 @@ async def make_store(folder: StoreFolder, pages: int) -> None:
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(2000)]
     with folder.owned():
         async with SqliteFrontier.open(folder.database) as frontier:
-            await frontier.open_crawl(CRAWL, pace=Pace(0.0, BATCH, BATCH))
+            await frontier.crawls.open(CRAWL, pace=Pace(0.0, BATCH, BATCH))
             archive = ArchiveWriter.open(SegmentFolder(folder.archive / CRAWL), None, WriteRules(CRAWL))
             sinks = MultiSink([str(folder.items / "bench.jsonl")])
             sinks.restore(None)

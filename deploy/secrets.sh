@@ -2,7 +2,7 @@
 # Make the passwords of compose.yaml, in deploy/secrets: one file each, of random letters and digits. What is there
 # already stays as it is; put a password of your own there if you like.
 #
-# Containers read them as users of their own, so the files are open to all, and the folder to its owner only.
+# Containers read the files as other users, so the files are readable by all, and the folder by its owner only.
 set -eu
 umask 077
 folder=${1:-$(dirname "$0")/secrets}

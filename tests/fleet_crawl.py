@@ -1,4 +1,4 @@
-"""A crawl of the test graph by a fleet: workers as processes of their own, on one store."""
+"""A crawl of the test graph by a fleet: workers as separate processes, on one store."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from tests.graph_crawl import FIELDS, LONGEST_RUN, POLL, SPIDER, archived_in, as
 from tests.site.graph import Graph
 from tests.site.server import ServedSite
 
-LEASE = 5.0  # seconds after which what a killed worker had is given to others
+LEASE = 5.0  # seconds after which other workers get the requests of a killed one
 CONCURRENCY = 16  # of each worker
 
 
@@ -40,7 +40,7 @@ class Fleet:
         return shoal("submit", *target, *quick, *options, cwd=self.folder, env=self.env)
 
     def start(self, *options: str, program: Sequence[str] = SHOAL) -> subprocess.Popen[bytes]:
-        """Start one more worker, in a process group of its own."""
+        """Start one more worker in a new process group."""
         with (self.folder / f"worker-{len(self.workers)}.log").open("ab") as log:
             worker = subprocess.Popen(
                 [*program, "worker", "--concurrency", str(CONCURRENCY), *options],
@@ -58,14 +58,14 @@ class Fleet:
         return await asyncio.to_thread(worker.wait, within)
 
     async def until_served(self, site: ServedSite, pages: int) -> None:
-        """Wait until so many pages have been served, as long as the workers live."""
+        """Wait until `pages` pages have been served; fail if a worker ends."""
         async with asyncio.timeout(LONGEST_RUN):
             while await site.served() < pages:
                 assert all(worker.poll() in (None, -signal.SIGKILL) for worker in self.workers), self.logs()
                 await asyncio.sleep(POLL)
 
     def kill(self, worker: subprocess.Popen[bytes]) -> None:
-        """Kill a worker and its children, the hard way."""
+        """Send SIGKILL to a worker and its children."""
         with suppress(ProcessLookupError):
             os.killpg(worker.pid, signal.SIGKILL)
         worker.wait()
@@ -84,7 +84,7 @@ class Fleet:
         return shoal("verify", cwd=self.folder, env=self.env)
 
     def counts(self) -> Mapping[str, int]:
-        """Give the number of requests in each state of the one crawl there is."""
+        """Return the number of requests in each state of the only crawl."""
         [crawl] = self.status()["crawls"]
         return {"accepted": crawl["accepted"], **crawl["counts"]}
 

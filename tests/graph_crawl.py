@@ -1,4 +1,4 @@
-"""A crawl of the test graph by the command line: how it is started, and what it left behind."""
+"""A crawl of the test graph by the command line: how tests start it and read its results."""
 
 import asyncio
 import csv
@@ -34,7 +34,7 @@ FIELDS = ("url", "offer", "title", "price")
 
 @asynccontextmanager
 async def serving_graph(shape: Shape) -> AsyncIterator[tuple[ServedSite, Graph]]:
-    """Serve the graph of `shape` from a process of its own."""
+    """Serve the graph of `shape` from a separate process."""
     spec = msgspec.json.encode(shape).decode()
     async with serving("tests.site.graph_site:build", spec, hosts=shape.hosts) as site:
         yield site, Graph(shape, site.authorities)
@@ -42,7 +42,7 @@ async def serving_graph(shape: Shape) -> AsyncIterator[tuple[ServedSite, Graph]]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When to kill a crawl: once so many pages were served in all, and a little later."""
+    """When to kill a crawl: `later_s` after `served` pages were served in all."""
 
     served: int
     later_s: float = 0.0
@@ -76,7 +76,7 @@ class GraphCrawl:
         return Ran(code, "", (self.folder / "log").read_text())
 
     async def run_and_kill(self, site: ServedSite, moment: Moment) -> bool:
-        """Run it in a process group of its own and kill that, the hard way; False: it ended before."""
+        """Run it in a new process group and send SIGKILL to that; return False if it ended before."""
         process = self._start_group()
         crawling = asyncio.ensure_future(asyncio.to_thread(process.wait))
         while await site.served() < moment.served and not crawling.done():
@@ -89,7 +89,7 @@ class GraphCrawl:
         return alive
 
     async def run_and_stop(self, site: ServedSite, served: Iterable[int], *, for_s: float) -> int:
-        """Run it to its end, but stop all its processes for a while each time so many pages were served."""
+        """Run it to its end, but stop all its processes for `for_s` at each number of pages served."""
         process = self._start_group()
         crawling = asyncio.ensure_future(asyncio.to_thread(process.wait))
         stops = 0
@@ -106,7 +106,7 @@ class GraphCrawl:
         return stops
 
     def _start_group(self) -> subprocess.Popen[bytes]:
-        with (self.folder / "log").open("ab") as log:  # for whoever looks into a failure
+        with (self.folder / "log").open("ab") as log:  # for a failed test
             return subprocess.Popen(
                 [*SHOAL, *self.arguments],
                 cwd=self.folder,
@@ -121,7 +121,7 @@ class GraphCrawl:
         return shoal("verify", "--store", "store", cwd=self.folder)
 
     def counts(self) -> Mapping[str, int]:
-        """Give the number of requests in each state."""
+        """Return the number of requests in each state."""
         [crawl] = shoal("status", "--store", "store", "--json", cwd=self.folder).json["crawls"]
         return {"accepted": crawl["accepted"], **crawl["counts"]}
 

@@ -42,7 +42,7 @@ async def costs(hosts: int, sizes: list[int], *, server: str) -> list[Cost]:
     found = []
     async with private_server(name=server) as metered, one_shard(metered) as store:
         frontier = RedisFrontier(store)
-        await frontier.open_crawl("bench", pace=PACE)
+        await frontier.crawls.open("bench", pace=PACE)
         source, empty, queued = links(hosts), await metered.memory(), 0
         for size in sizes:
             while queued < size:

@@ -28,18 +28,18 @@ async def drained(room: int = ROOM) -> Drained:
     async with private_server("--maxmemory-policy", "noeviction") as server:
         await server.ask("CONFIG", "SET", "maxmemory", await server.memory() + room)
         async with RedisFrontier.open(f"{server.dsn}?patience_s=1") as frontier:
-            await frontier.open_crawl("bench", pace=PACE)
+            await frontier.crawls.open("bench", pace=PACE)
             source, refused, full = links(100), 0, False
             batch = some(source, 50)
             while not full:
                 full = not await _added(frontier, batch)
                 batch = batch if full else some(source, 50)
-            accepted = (await frontier.counts("bench")).accepted
+            accepted = (await frontier.reader.counts("bench")).accepted
             while (grant := await frontier.lease(holder="bench", limit=LEASE, ttl=600.0)).leases:
                 refused += not await _added(frontier, batch)
                 await frontier.settle([Settlement(lease, Gone(404)) for lease in grant.leases])
-            counts = await frontier.counts("bench")
-            problems = len((await frontier.audit("bench")).problems)
+            counts = await frontier.reader.counts("bench")
+            problems = len((await frontier.reader.audit("bench")).problems)
     return Drained(accepted, refused, counts.gone, counts.accepted - counts.gone, problems)
 
 

@@ -112,7 +112,7 @@ async def _naive(name: str, design: type[naive.Design], seconds: float, queue: Q
 async def _shoal(seconds: float, queue: Queue) -> Served:
     served = Served("shoal", seconds)
     async with private_server() as server, RedisFrontier.open(server.dsn) as frontier:
-        await frontier.open_crawl("bench", pace=Pace(INTERVAL, 1, 1))
+        await frontier.crawls.open("bench", pace=Pace(INTERVAL, 1, 1))
         for host, (priority, number) in queue.items():
             urls = [f"https://{host}/{page}" for page in range(number)]
             await frontier.add("bench", [Link.to(Request(url=url, priority=priority)) for url in urls])

@@ -59,7 +59,7 @@ async def crowd(loops: int, hosts: int, seconds: float) -> Crowd:
     async with private_server() as server, RedisClient.open(server.dsn) as store:
         workers = [RedisFrontier(store) for _ in range(loops // LOOPS_PER_WORKER)]
         for worker in workers:
-            await worker.open_crawl("bench", pace=Pace(INTERVAL, 1, 1))
+            await worker.crawls.open("bench", pace=Pace(INTERVAL, 1, 1))
         each = int(seconds / INTERVAL) + 5
         for host in range(hosts):
             pages = [f"https://host-{host}.example/{page}" for page in range(each)]
@@ -98,7 +98,7 @@ async def idle(workers: int, seconds: float) -> float:
 
         async def worker(number: int) -> None:
             async with RedisFrontier.open(server.dsn) as frontier:
-                await frontier.open_crawl("bench")
+                await frontier.crawls.open("bench")
                 while not stop.is_set():
                     await frontier.lease(holder=f"w{number}", limit=64, ttl=60.0)
                     with suppress(TimeoutError):

@@ -40,7 +40,7 @@ async def spilled(urls: int, place: str) -> Kept:
             scripts = Scripts()
             spilling = Spilling(store, scripts, chunks, high_water=high_water)
             frontier = RedisFrontier(store, scripts=scripts, spilling=spilling)
-            await frontier.open_crawl("bench", pace=PACE)
+            await frontier.crawls.open("bench", pace=PACE)
             source, before, expected = links(1), await server.memory(), list[int]()
             for _ in range(urls // 200):
                 batch = some(source, 200)

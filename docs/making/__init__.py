@@ -1,4 +1,4 @@
-"""Makes what the documentation shows of the code: the reference, and what commands print.
+"""Generated parts of the documentation: the reference, and what commands print.
 
-`make docs` writes all of it anew. Tests compare, so a page that is no longer true fails the build.
+`make docs` rewrites them. Tests compare, so a page that has become wrong fails the build.
 """

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_origin
 
+from docs.making.api import api
 from typer.core import TyperGroup
 
 from shoal.cli.app import command
@@ -37,7 +38,7 @@ _TYPES = {bool: "yes or no", int: "whole number", float: "number", str: "text"}
 _SETTINGS = """
 # Settings
 
-Everything works without any. What is set in one place beats what is set in those before it:
+Everything works without settings. Each source overrides those before it:
 
 1. the defaults below,
 2. the spider's own options, for those of `[crawl]`: `shoal.Spider("books", ..., rate=1.0)`,
@@ -45,8 +46,8 @@ Everything works without any. What is set in one place beats what is set in thos
 4. `SHOAL_*` variables,
 5. flags.
 
-A key such as `crawl.max_pages` is `max_pages` under `[crawl]` in the file. An unknown key, or a value that
-cannot be, is an error that says which it is, where it was set, and what is allowed.
+A key such as `crawl.max_pages` is `max_pages` under `[crawl]` in the file. An unknown key or an invalid value
+is an error that names the key, where it was set, and what is allowed.
 
 ```toml
 store = "/data/shop"
@@ -62,19 +63,18 @@ Accept-Language = "en"
 rate = 0.2
 ```
 
-`SHOAL_DEBUG=1` is no setting: it shows the traceback of any error. The flags are those of
+`SHOAL_DEBUG=1` is not a setting: it prints the traceback of any error. The flags are those of
 [`shoal crawl`](../commands/crawl.md); other commands take those that make sense there.
 """
 
 _FAILURES = """
 # Failure classes
 
-Whatever goes wrong with a request has one of these classes, and its class decides what happens. The same
-words are in `shoal status`, `shoal dlq list`, `shoal trace`, logs and `--json`. The set is closed: there is
-no "other".
+Every failed attempt has one of these classes, and the class decides what happens next. The same words are in
+`shoal status`, `shoal dlq list`, `shoal trace`, logs and `--json`. The set is closed: there is no "other".
 
-A retry waits `retry.base` to the power of the attempt, in seconds, a quarter more or less by chance, and
-loses one step of priority. *Blocks* says whether such an answer counts towards slowing the host down
+A retry waits `retry.base` to the power of the attempt, in seconds, with 25 % jitter, and its priority drops
+by one. *Blocks* says whether such a response counts towards slowing the host down
 (`[slowdown]` in the [settings](settings.md)).
 """
 
@@ -85,18 +85,18 @@ The same for every command.
 """
 
 _AFTER_EXITS = """
-A start URL that cannot be reached is tried as often as any other, then given up: the crawl ends with 2 and
-says why. A crawl that ends with neither a page nor a dead letter (all of it gone, or kept out by
-robots.txt) ends with 0.
+A start URL that cannot be reached is retried like any other, then given up: the crawl exits with 2 and
+says why. A crawl with neither a page nor a dead letter (all URLs gone, or excluded by robots.txt) exits
+with 0.
 """
 
 _STORE = """
 # When the store of a fleet fails
 
-What a Redis server answers instead of a result, and what is done about it. Every call may be made twice
-without harm, so most are: until `patience_s` of the DSN has passed (30 s), after which a command ends with
-[exit code](exit-codes.md) 4; a worker that serves waits for as long as it takes. Until the store answers
-again, no request leaves. Any other error is taken for a bug of Shoal's own, and ends the command with a
+Errors that a Redis server may return, and what Shoal does. Every call can be repeated without harm, so most
+are: until `patience_s` of the DSN has passed (30 s), after which a command exits with
+[code](exit-codes.md) 4; a serving worker retries without limit. Until the store answers
+again, no request leaves. Any other error counts as a bug in Shoal and ends the command with a
 traceback.
 """
 
@@ -106,8 +106,11 @@ def pages() -> dict[Path, str]:
     return {
         FOLDER / "settings.md": _page("src/shoal/model/settings.py", _SETTINGS, *settings()),
         FOLDER / "failures.md": _page("src/shoal/model/failure.py", _FAILURES, *failures()),
-        FOLDER / "store-failures.md": _page("src/shoal/stores/redis/failures.py", _STORE, *store_failures()),
-        FOLDER / "exit-codes.md": _page("src/shoal/cli/exits.py", _EXITS, *exits(), _AFTER_EXITS),
+        FOLDER / "store-failures.md": _page("src/shoal/redis_client/errors.py", _STORE, *store_failures()),
+        FOLDER / "exit-codes.md": _page(
+            "src/shoal/cli/process/exit_codes.py", _EXITS, *exits(), _AFTER_EXITS
+        ),
+        FOLDER / "api.md": _page("the docstrings of `shoal` and `shoal.testing`", *api()),
     }
 
 
@@ -116,7 +119,7 @@ def _page(origin: str, head: str, *rest: str) -> str:
 
 
 def settings() -> Iterator[str]:
-    """Give a table for each section of `shoal.toml`."""
+    """Yield a table per section of `shoal.toml`."""
     whole = Settings()
     alone = [key for key in TYPES if "." not in key]
     yield _settings_table(alone)
@@ -170,7 +173,7 @@ def _optional(hint: Any) -> bool:
 
 
 def default_of(key: str) -> str:
-    """Show a default as it would stand in `shoal.toml`; empty: there is none."""
+    """Return a default as `shoal.toml` would spell it; empty if there is no default."""
     value: object = Settings()
     for name in key.split("."):
         value = getattr(value, name)
@@ -188,7 +191,7 @@ def default_of(key: str) -> str:
 
 
 def failures() -> Iterator[str]:
-    """Give a table of the classes for each thing that can happen to them."""
+    """Yield a table of the failure classes per action."""
     for action, consequence in CONSEQUENCE.items():
         rows = [(kind.value, policy) for kind, policy in POLICY.items() if policy.action is action]
         yield f"## {consequence[0].upper()}{consequence[1:]}"
@@ -212,7 +215,7 @@ def _retries(policy: FailurePolicy) -> str:
 
 
 def store_failures() -> Iterator[str]:
-    """Give a table of what a store may answer for each thing that is done about it."""
+    """Yield a table of the errors of a store per remedy."""
     ours = (LOST, TIMEOUT, UNSYNCED, NO_CERTIFICATE, NO_REDIS, NO_TLS)
     rows = {name if name in ours else f"`{name}`": row for name, row in (TABLE | BY_TEXT).items()}
     for remedy in Remedy:

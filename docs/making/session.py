@@ -1,12 +1,12 @@
 """What commands print, in the pages that show it.
 
-A page's `console` blocks are a session: what stands behind `$` is typed, in the order of the page, beside a
-small bookshop and an empty Valkey, in a folder of its own with `books.py` in it, and what comes is put below
-it. Figures that no two runs share (times, sizes, ids) are left as the page has them; anything else that
-differs is written anew, which a test takes for a fault. Commands come to Valkey as the user whom
-`docs/fleet.md` describes, and who may do nothing else.
+The `console` blocks of a page are a session: the commands after `$` run in the order of the page, in an empty
+folder with `books.py`, next to a small bookshop and an empty Valkey, and their output is put below them.
+Figures that differ between runs (times, sizes, ids) stay as the page has them. Any other difference is
+rewritten by `make docs` and fails the test. Commands connect to Valkey as the restricted user of
+`docs/redis.md`.
 
-Two comments steer it, each on a line of its own. `<!-- before: COMMAND -->` types something that is not
+Two comments control it, each on a separate line. `<!-- before: COMMAND -->` runs a command that is not
 shown. `<!-- sample -->` says that the next block depends on the machine: it is typed, and what it prints is
 not compared.
 """
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 HOST = "books.example"
 SHOP = f"https://{HOST}"
 STORE = "redis://queue.example"
-FLEET = ROOT / "docs" / "fleet.md"
+REDIS = ROOT / "docs" / "redis.md"
 _NAME = "bk.test"  # with a port it is as long as the name in the pages, so columns stay where they are
 
 SPIDER = f"""\
@@ -53,7 +53,7 @@ def listing(page):
 
 PAGES = [
     *sorted((ROOT / "docs" / "commands").glob("[a-z]*.md")),
-    FLEET,
+    REDIS,
     ROOT / "docs" / "cookbook.md",
     ROOT / "docs" / "from-scrapy.md",
 ]
@@ -151,7 +151,7 @@ async def open_shop() -> AsyncIterator[Shop]:
 
 def user_of_the_store() -> list[str]:
     """Find the command that makes the user of a fleet."""
-    [rule] = re.finditer(r"^ACL SETUSER .+$", FLEET.read_text(), re.MULTILINE)
+    [rule] = re.finditer(r"^ACL SETUSER .+$", REDIS.read_text(), re.MULTILINE)
     return rule[0].split()
 
 
@@ -184,7 +184,7 @@ def files(page: str) -> dict[str, str]:
 
 
 def _steps(lines: str) -> Iterator[tuple[str, str]]:
-    """Give each command of a block with what is shown below it."""
+    """Yield each command of a block with the output below it."""
     for step in re.split(r"^\$ ", lines, flags=re.MULTILINE)[1:]:
         command, _, shown = step.partition("\n")
         yield command, shown

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FailedRequest", "Page", "Request", "Selector", "SelectorList", "Spider", "__version__"]
 
-_HOMES = {
+_MODULES = {
     "FailedRequest": "shoal.spider.failed",
     "Page": "shoal.spider.page",
     "Request": "shoal.model.request",
@@ -25,9 +25,13 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    # On demand: `import shoal` is also how every part of Shoal begins, and most need none of these.
-    if name not in _HOMES:
+    # Imported on first use: every module of Shoal imports this package, and most need none of these.
+    if name not in _MODULES:
         raise AttributeError(f"module 'shoal' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

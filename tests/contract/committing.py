@@ -1,7 +1,7 @@
-"""A process that works a frontier until it is killed: `python -m tests.contract.committing STORE SEED`.
+"""A process that uses a frontier until it is killed: `python -m tests.contract.committing STORE SEED`.
 
-It says on its standard output what has been promised to it: `seen N` once a link is accepted, `done N` once a
-request is settled.
+It writes to its standard output what the frontier has confirmed: `seen N` once a link is accepted, `done N`
+once a request is settled.
 """
 
 import asyncio
@@ -10,14 +10,13 @@ import random
 import sys
 from pathlib import Path
 
-from tests.contract.frontiers import UNLIMITED, link, page
-
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Acknowledgement, Done, Fetched, Lease, Outcome, Released, Retry, Settlement
+from shoal.testing.contracts.frontier import UNLIMITED, link, page
 
 
-def tell(word: str, numbers: list[int]) -> None:
+def report(word: str, numbers: list[int]) -> None:
     sys.stdout.write("".join(f"{word} {number}\n" for number in numbers))
     sys.stdout.flush()
 
@@ -28,12 +27,12 @@ def number_of(lease: Lease) -> int:
 
 async def work(path: Path, rng: random.Random) -> None:
     async with SqliteFrontier.open(path, sweep_every=100) as frontier:
-        await frontier.open_crawl("c", pace=UNLIMITED, max_crashes=1000)
-        numbers = itertools.count((await frontier.counts("c")).accepted)
+        await frontier.crawls.open("c", pace=UNLIMITED, max_crashes=1000)
+        numbers = itertools.count((await frontier.reader.counts("c")).accepted)
         while True:
             first = [next(numbers) for _ in range(20)]
             await frontier.add("c", [link(str(number), host=f"{number % 5}.test") for number in first])
-            tell("seen", first)
+            report("seen", first)
             grant = await frontier.lease(holder="child", limit=16, ttl=60.0)
             done, more, settlements, parsed = [], [], [], []
             for lease in grant.leases:
@@ -52,8 +51,8 @@ async def work(path: Path, rng: random.Random) -> None:
                 more.append(new)
                 settlements.append(Settlement(lease, outcome, [link(str(new), host=f"{new % 5}.test")]))
             await frontier.commit(settlements, parsed, {"written": str(max(more, default=0)).encode()})
-            tell("seen", more)
-            tell("done", done)
+            report("seen", more)
+            report("done", done)
 
 
 if __name__ == "__main__":

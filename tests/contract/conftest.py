@@ -2,30 +2,20 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.contract.frontiers import BACKENDS, FLEETS, UNLIMITED, AnyFrontier, Bench
+from tests.contract.frontiers import BACKENDS, SEVERAL_SERVERS
+
+from shoal.testing.contracts.frontier import FrontierBench
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what is marked `embedded(why a fleet does otherwise)` on the backends that it is meant for."""
-    if "bench" in metafunc.fixturenames and not hasattr(metafunc.module, "bench"):
-        embedded = metafunc.definition.get_closest_marker("embedded")
-        meant = BACKENDS.keys() - FLEETS if embedded else BACKENDS.keys()
-        metafunc.parametrize("bench", sorted(meant), indirect=True)
+    """Run a contract of frontiers on the backends that its test class names."""
+    if "bench" in metafunc.fixturenames and (backends := getattr(metafunc.cls, "backends", ())):
+        several = pytest.mark.needs_cluster  # the test itself knows only the name of its backend
+        kinds = [pytest.param(kind, marks=several if kind in SEVERAL_SERVERS else ()) for kind in backends]
+        metafunc.parametrize("bench", kinds, indirect=True)
 
 
 @pytest.fixture
-async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
-    """One backend, whose accounts every test has to leave in order."""
+async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[FrontierBench]:
     async with BACKENDS[request.param](tmp_path) as opened:
         yield opened
-        for crawl in await opened.frontier.crawls():
-            assert (await opened.frontier.audit(crawl)).problems == []
-            counts = await opened.frontier.counts(crawl)
-            assert counts.accepted == sum(counts.by_state().values())
-
-
-@pytest.fixture
-async def frontier(bench: Bench) -> AnyFrontier:
-    """A frontier with one open crawl, `c`, that no host slows down."""
-    await bench.frontier.open_crawl("c", pace=UNLIMITED)
-    return bench.frontier

@@ -1,4 +1,4 @@
-"""What every bus promises: each announced page reaches a consumer, and counts once, whoever dies on the way."""
+"""The contract of a bus: each announced page reaches a consumer and counts once, even if processes are killed."""
 
 import asyncio
 import shutil
@@ -10,19 +10,20 @@ from pathlib import Path
 
 import nats
 import pytest
-from tests.contract.frontiers import UNLIMITED, link, page
 from tests.servers.nats import NatsServer, nats_server
-from tests.servers.redis import RedisServer, cluster, redis7, valkey
+from tests.servers.redis import RedisServer, redis7, valkey
+from tests.servers.shared import shared_cluster
 
-from shoal.bus import Bus, Delivery, Lag, open_bus
+from shoal.bus import Bus, BusBacklog, Delivery, open_bus
 from shoal.bus.redis import _RECOVER, GROUP, RedisBus
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.outcome import Acknowledgement, Done, Fetched, Settlement
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, key_names
 from shoal.redis_client.streams import ShardStreams
+from shoal.testing.contracts.frontier import UNLIMITED, link, page
 
-DEADLINE = 0.5  # seconds of silence; short, so that the tests need not wait
+DEADLINE = 0.5  # seconds; short, so that the tests are fast
 PATIENCE = 60.0  # for a machine that is busy with other things
 
 
@@ -33,8 +34,8 @@ class Bench:
     store: RedisClient
     frontier: RedisFrontier
     address: str
-    server: RedisServer | NatsServer  # what the bus is made of
-    exact: bool  # it knows who has a page
+    server: RedisServer | NatsServer  # of the bus
+    exact: bool  # the bus knows which consumer has a page
 
     @asynccontextmanager
     async def consumer(self, name: str, deadline: float = DEADLINE) -> AsyncIterator[Bus]:
@@ -64,7 +65,7 @@ class Bench:
             left -= len(grant.leases)
 
     async def acknowledge(self, *deliveries: Delivery) -> list[str]:
-        """Say that pages are parsed; name those that were accepted."""
+        """Acknowledge pages as parsed; return those that were accepted."""
         said = [
             Acknowledgement(one.crawl, one.fingerprint, Done(one.page), host=one.host, consumer=one.consumer)
             for one in deliveries
@@ -88,7 +89,7 @@ async def collect(bus: Bus, count: int, *, limit: int = 10) -> list[Delivery]:
 
 @asynccontextmanager
 async def on_streams(folder: Path) -> AsyncIterator[Bench]:
-    # Always: a kill during an fsync would take along what was confirmed meanwhile.
+    # Always: a kill during an fsync would lose what was confirmed meanwhile.
     always = ("--appendonly", "yes", "--appendfsync", "always")
     async with valkey(folder, *always) as server, RedisClient.open(server.dsn) as store:
         yield Bench(store, RedisFrontier(store), "", server, exact=True)
@@ -113,7 +114,7 @@ BACKENDS: dict[str, Callable[[Path], AbstractAsyncContextManager[Bench]]] = {
 @pytest.fixture(params=BACKENDS)
 async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
     async with BACKENDS[request.param](tmp_path) as opened:
-        await opened.frontier.open_crawl("c", pace=UNLIMITED)
+        await opened.frontier.crawls.open("c", pace=UNLIMITED)
         yield opened
 
 
@@ -130,7 +131,7 @@ async def test_a_page_is_delivered_as_it_was_announced(bench: Bench) -> None:
     assert delivery.host == "a.test"
 
 
-async def test_no_page_is_given_to_two_consumers_at_once(bench: Bench) -> None:
+async def test_no_page_is_delivered_to_two_consumers_at_once(bench: Bench) -> None:
     await bench.announce(*(f"p{n}" for n in range(30)))
     async with bench.consumer("w1", 60.0) as one, bench.consumer("w2", 60.0) as two:
         found = await collect(one, 5, limit=5) + await collect(two, 5, limit=5)
@@ -140,7 +141,7 @@ async def test_no_page_is_given_to_two_consumers_at_once(bench: Bench) -> None:
     assert sorted(map(path_of, found)) == sorted(f"p{n}" for n in range(30))
 
 
-async def test_a_consumer_that_waits_is_woken(bench: Bench) -> None:
+async def test_a_waiting_consumer_is_woken(bench: Bench) -> None:
     async with bench.consumer("w") as bus:
         waiting = asyncio.create_task(bus.deliver(limit=1, wait=PATIENCE))
         await asyncio.sleep(0.2)
@@ -150,41 +151,41 @@ async def test_a_consumer_that_waits_is_woken(bench: Bench) -> None:
     assert path_of(delivery) == "a"
 
 
-async def test_waiting_for_nothing_ends(bench: Bench) -> None:
+async def test_waiting_without_pages_ends(bench: Bench) -> None:
     async with bench.consumer("w") as bus:
         assert await bus.deliver(limit=1, wait=0.1) == []
 
 
-async def test_a_page_that_is_acknowledged_and_done_never_comes_again(bench: Bench) -> None:
+async def test_a_page_that_is_acknowledged_and_done_is_not_delivered_again(bench: Bench) -> None:
     await bench.announce("a", "b")
     async with bench.consumer("w") as bus:
         found = await collect(bus, 2)
         assert sorted(await bench.acknowledge(*found)) == ["a", "b"]
         await bus.done(found)
-        await bus.done(found)  # saying it again changes nothing
+        await bus.done(found)  # repeating it changes nothing
         assert await bus.deliver(limit=10, wait=DEADLINE * 2) == []
 
-    assert (await bench.frontier.counts("c")).done == 2
+    assert (await bench.frontier.reader.counts("c")).done == 2
 
 
-async def test_lag_is_what_waits_and_what_is_being_parsed(bench: Bench) -> None:
-    async def comes_to(expected: Lag) -> None:
+async def test_the_backlog_counts_waiting_and_delivered_pages(bench: Bench) -> None:
+    async def comes_to(expected: BusBacklog) -> None:
         async with asyncio.timeout(PATIENCE):
-            while await bus.lag() != expected:  # noqa: ASYNC110 (pages may be on their way into the queue)
+            while await bus.backlog() != expected:  # noqa: ASYNC110 (pages may be on their way into the queue)
                 await asyncio.sleep(0.02)
 
     async with bench.consumer("w", 60.0) as bus:
-        await comes_to(Lag(0, 0))
+        await comes_to(BusBacklog(0, 0))
         await bench.announce("a", "b", "c")
-        await comes_to(Lag(3, 0))
+        await comes_to(BusBacklog(3, 0))
         found = await collect(bus, 1, limit=1)
-        await comes_to(Lag(2, 1))
+        await comes_to(BusBacklog(2, 1))
         await bench.acknowledge(*found)
         await bus.done(found)
-        await comes_to(Lag(2, 0))
+        await comes_to(BusBacklog(2, 0))
 
 
-async def test_a_page_that_is_extended_stays_where_it_is(bench: Bench) -> None:
+async def test_an_extended_page_stays_with_its_consumer(bench: Bench) -> None:
     await bench.announce("a")
     async with bench.consumer("w1") as one, bench.consumer("w2") as two:
         found = await collect(one, 1)
@@ -194,7 +195,7 @@ async def test_a_page_that_is_extended_stays_where_it_is(bench: Bench) -> None:
         assert await bench.acknowledge(*found) == ["a"]
 
 
-async def test_a_page_whose_consumer_is_silent_comes_again_alone_and_counted(bench: Bench) -> None:
+async def test_an_expired_page_is_delivered_again_alone_with_its_number(bench: Bench) -> None:
     await bench.announce("a", "b", "c")
     async with bench.consumer("w1") as one, bench.consumer("w2") as two:
         await collect(one, 3)
@@ -205,7 +206,7 @@ async def test_a_page_whose_consumer_is_silent_comes_again_alone_and_counted(ben
                 assert len(batch) <= 1
                 again += batch
                 await two.extend(again)
-                if bench.exact and batch:  # the next one may be what killed the first consumer
+                if bench.exact and batch:  # the next one may have killed the first consumer
                     assert await two.deliver(limit=10, wait=DEADLINE * 2) == []
                     await two.done(batch)
 
@@ -221,7 +222,7 @@ async def test_a_page_that_kills_every_consumer_is_counted_each_time(bench: Benc
             assert delivery.number == number
 
 
-async def test_of_two_consumers_with_one_page_only_one_is_heard(bench: Bench) -> None:
+async def test_of_two_consumers_with_one_page_only_one_is_accepted(bench: Bench) -> None:
     await bench.announce("a")
     async with bench.consumer("w1") as slow, bench.consumer("w2") as heir:
         [lost] = await collect(slow, 1)
@@ -229,17 +230,17 @@ async def test_of_two_consumers_with_one_page_only_one_is_heard(bench: Bench) ->
         if bench.exact:
             assert await slow.extend([lost]) == []
             assert await bench.acknowledge(lost) == []
-            await slow.done([lost])  # does not take it away from the other
+            await slow.done([lost])  # does not remove it from the other
         assert await bench.acknowledge(again) == ["a"]
         assert await bench.acknowledge(lost) == []
         await heir.done([again])
         await slow.done([lost])
         assert await heir.deliver(limit=1, wait=DEADLINE * 2) == []
 
-    assert (await bench.frontier.counts("c")).done == 1
+    assert (await bench.frontier.reader.counts("c")).done == 1
 
 
-async def test_a_page_that_is_released_comes_again_without_a_strike(bench: Bench) -> None:
+async def test_a_released_page_is_delivered_again_without_a_strike(bench: Bench) -> None:
     await bench.announce("a")
     async with bench.consumer("w1") as one, bench.consumer("w2") as two:
         for _ in range(3):
@@ -250,24 +251,26 @@ async def test_a_page_that_is_released_comes_again_without_a_strike(bench: Bench
         assert await bench.acknowledge(*await collect(one, 1)) == ["a"]
 
 
-async def test_a_page_that_is_released_keeps_the_strikes_that_it_had(bench: Bench) -> None:
+async def test_a_released_page_keeps_its_earlier_strikes(bench: Bench) -> None:
     await bench.announce("a")
     async with bench.consumer("w1") as one, bench.consumer("w2") as two:
-        await collect(one, 1)  # and is not heard of any more
+        await collect(one, 1)  # and never responds again
         for _ in range(2):
             [again] = await collect(two, 1)
             assert again.number == 2
             await two.release([again])
 
 
-async def test_pages_that_a_consumer_has_not_handed_out_yet_get_no_strike_when_it_leaves(
+async def test_pages_that_a_consumer_has_fetched_and_not_delivered_get_no_strike_when_it_leaves(
     bench: Bench,
 ) -> None:
     await bench.announce("a", "b", "c")
     async with bench.consumer("w1") as silent:
         await collect(silent, 3)
-    await asyncio.sleep(DEADLINE * 2)  # so that all of them are there to be had
-    async with bench.consumer("w2") as leaving:  # they come one by one, and it takes the first only
+    await asyncio.sleep(DEADLINE * 2)  # so that all of them have expired
+    async with bench.consumer(
+        "w2"
+    ) as leaving:  # they are delivered one by one, and it receives only the first
         [first] = await collect(leaving, 1)
         await leaving.release([first])
     async with bench.consumer("w3") as last:
@@ -280,20 +283,20 @@ async def test_pages_that_a_consumer_has_not_handed_out_yet_get_no_strike_when_i
     assert [delivery.number for delivery in found] == [2, 2, 2]
 
 
-async def test_pages_of_a_crawl_that_was_dropped_go_away(bench: Bench) -> None:
+async def test_pages_of_a_deleted_crawl_are_removed(bench: Bench) -> None:
     await bench.announce("a")
     async with bench.consumer("w") as bus:
         found = await collect(bus, 1)
         async with RedisClient.open(str(bench.store.dsn)) as store:
-            await RedisFrontier(store).drop_crawl("c")
-        await bench.frontier.open_crawl("d", pace=UNLIMITED)
+            await RedisFrontier(store).crawls.delete("c")
+        await bench.frontier.crawls.open("d", pace=UNLIMITED)
         async with asyncio.timeout(PATIENCE):
-            while found:  # again, if all this took longer than a page may be silent; not for ever
+            while found:  # again, if this took longer than the deadline
                 await bus.done(found)
                 found = await bus.deliver(limit=1, wait=DEADLINE * 2)
 
 
-async def test_a_server_that_is_killed_and_started_again_still_delivers_everything(bench: Bench) -> None:
+async def test_a_server_delivers_everything_after_a_kill_and_restart(bench: Bench) -> None:
     names = [f"p{n}" for n in range(20)]
     await bench.announce(*names[:10])
     async with bench.consumer("w") as bus:
@@ -313,15 +316,15 @@ async def test_a_server_that_is_killed_and_started_again_still_delivers_everythi
     assert sorted(parsed) == sorted(names)
 
 
-async def test_a_consumer_leaves_a_queue_whose_server_is_gone(tmp_path: Path) -> None:
+async def test_a_consumer_can_leave_when_the_server_is_gone(tmp_path: Path) -> None:
     async with on_nats(tmp_path) as bench:
-        await bench.frontier.open_crawl("c", pace=UNLIMITED)
+        await bench.frontier.crawls.open("c", pace=UNLIMITED)
         async with bench.consumer("w") as bus:
             await bench.announce("a", "b")
             [given_back, kept] = await collect(bus, 2)
             bench.server.kill()
             await bus.release([given_back])
-            await bus.extend([kept])  # something that is still to be said when the connection is closed
+            await bus.extend([kept])  # data that is unsent when the connection is closed
         await bench.server.begin()
 
         async with bench.consumer("v") as bus:
@@ -330,18 +333,18 @@ async def test_a_consumer_leaves_a_queue_whose_server_is_gone(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("loss", ["its folder", "its messages"])
-async def test_what_a_queue_has_lost_is_announced_again(loss: str, tmp_path: Path) -> None:
+async def test_lost_pages_of_a_queue_are_announced_again(loss: str, tmp_path: Path) -> None:
     paths = {f"p{number}" for number in range(40)}
     async with on_nats(tmp_path) as bench:
         assert isinstance(bench.server, NatsServer)
-        await bench.frontier.open_crawl("c", pace=UNLIMITED)
+        await bench.frontier.crawls.open("c", pace=UNLIMITED)
         async with bench.consumer("w") as bus:
             await bench.announce(*paths)
             lost = await collect(bus, 20)
             [done, *_] = lost
             assert await bench.acknowledge(done) == [path_of(done)]
             await bus.done([done])
-            while await ShardStreams(bench.store, "pages").length():  # noqa: ASYNC110 (until all are in the queue)
+            while await ShardStreams(bench.store, key_names.pages).length():  # noqa: ASYNC110 (until all are in the queue)
                 await asyncio.sleep(0.02)
             if loss == "its folder":
                 bench.server.kill()
@@ -360,7 +363,7 @@ async def test_what_a_queue_has_lost_is_announced_again(loss: str, tmp_path: Pat
                     await bus.done(found)
                     left -= set(again)
         assert sorted(again) == sorted(paths - {path_of(done)})  # each of them once
-        assert (await bench.frontier.counts("c")).parsing == 0
+        assert (await bench.frontier.reader.counts("c")).parsing == 0
 
 
 async def test_pages_of_a_process_that_is_killed_are_parsed_by_another(bench: Bench) -> None:
@@ -385,22 +388,22 @@ async def test_pages_of_a_process_that_is_killed_are_parsed_by_another(bench: Be
 
 
 @pytest.mark.parametrize("server", [valkey, redis7])
-async def test_names_of_consumers_that_were_killed_are_forgotten_when_they_have_no_pages(
+async def test_killed_consumers_without_pages_are_deleted(
     server: Callable[[Path], AbstractAsyncContextManager[RedisServer]], tmp_path: Path
 ) -> None:
     async with server(tmp_path) as started, RedisClient.open(started.dsn) as store:
         bench = Bench(store, RedisFrontier(store), "", started, exact=True)
-        await bench.frontier.open_crawl("c", pace=UNLIMITED)
+        await bench.frontier.crawls.open("c", pace=UNLIMITED)
 
         async def names() -> set[str]:
             found: set[str] = set()
             for tag in store.tags():
-                for fields in await store.do(tag, "XINFO", "CONSUMERS", f"{tag}:pages", GROUP):
+                for fields in await store.do(tag, "XINFO", "CONSUMERS", key_names.pages(tag), GROUP):
                     found.add(dict(zip(fields[::2], fields[1::2], strict=True))[b"name"].decode())
             return found
 
         await bench.announce("a", "b")
-        async with bench.consumer("w", 0.1) as bus:  # its deadline: names are kept ten times as long
+        async with bench.consumer("w", 0.1) as bus:  # its deadline; names are kept for ten deadlines
             killed = RedisBus(store, consumer="killed", deadline=0.1)  # never leaves
             for delivery in await collect(killed, 2):
                 await bench.acknowledge(delivery)
@@ -411,32 +414,32 @@ async def test_names_of_consumers_that_were_killed_are_forgotten_when_they_have_
 
             parsed: list[str] = []
             async with asyncio.timeout(PATIENCE):
-                while await names() - {"w"}:  # by a Redis before 7.2 it forgets itself as well
+                while await names() - {"w"}:  # before Redis 7.2, it also deletes itself
                     for delivery in await bus.deliver(limit=1, wait=0.1):
                         parsed += await bench.acknowledge(delivery)
                         await bus.done([delivery])
             assert parsed == ["c"]
 
 
-async def test_a_consumer_that_has_pages_is_not_forgotten_however_silent_it_is(tmp_path: Path) -> None:
+async def test_a_consumer_with_pages_is_never_deleted(tmp_path: Path) -> None:
     async with on_streams(tmp_path) as bench:
-        await bench.frontier.open_crawl("c", pace=UNLIMITED)
+        await bench.frontier.crawls.open("c", pace=UNLIMITED)
         await bench.announce("a")
         holder = RedisBus(bench.store, consumer="holder")
         [held] = await collect(holder, 1)
-        shard, _, id = held.place.partition("/")
+        shard, _, id = held.message_id.partition("/")
         tag = bench.store.tag(int(shard))
         await asyncio.sleep(0.05)
-        for forgotten_after in (1, 60_000):  # ms
-            arguments = (GROUP, "w", 60_000, forgotten_after)
+        for ttl_ms in (1, 60_000):  # ms
+            arguments = (GROUP, "w", 60_000, ttl_ms)
             assert await bench.store.run(_RECOVER, tag, arguments) is None
-            [pending] = await bench.store.do(tag, "XPENDING", f"{tag}:pages", GROUP, id, id, 1)
+            [pending] = await bench.store.do(tag, "XPENDING", key_names.pages(tag), GROUP, id, id, 1)
             assert pending[1] == b"holder"
-            await bench.store.do(tag, "DEL", f"{tag}:rollcall")
+            await bench.store.do(tag, "DEL", key_names.consumer_gc(tag))
         assert await bench.acknowledge(held) == ["a"]
 
 
-async def test_consumers_with_nothing_to_do_ask_nothing_of_the_store(tmp_path: Path) -> None:
+async def test_idle_consumers_send_no_commands(tmp_path: Path) -> None:
     async with on_streams(tmp_path) as bench, AsyncExitStack() as stack:
         assert isinstance(bench.server, RedisServer)
         crowd = [await stack.enter_async_context(bench.consumer(f"w{n}", 60.0)) for n in range(50)]
@@ -454,11 +457,11 @@ async def test_consumers_with_nothing_to_do_ask_nothing_of_the_store(tmp_path: P
     assert after - before < len(crowd) * 2
 
 
-async def test_a_cluster_delivers_all_the_same(tmp_path: Path) -> None:
+async def test_a_cluster_delivers_every_page() -> None:
     names = [f"p{n}" for n in range(20)]
-    async with cluster(tmp_path) as servers, RedisClient.open(servers.dsn) as store:
+    async with shared_cluster() as servers, RedisClient.open(servers.dsn) as store:
         bench = Bench(store, RedisFrontier(store), "", servers.servers[0], exact=True)
-        await bench.frontier.open_crawl("c", pace=UNLIMITED)
+        await bench.frontier.crawls.open("c", pace=UNLIMITED)
         await bench.announce(*names)
         parsed: list[str] = []
         async with bench.consumer("dead") as lost:
@@ -472,12 +475,12 @@ async def test_a_cluster_delivers_all_the_same(tmp_path: Path) -> None:
     assert sorted(parsed) == sorted(names)
 
 
-async def test_a_bus_that_is_not_there_is_said_to_be_so(
+async def test_the_errors_for_an_unknown_and_an_unavailable_bus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.bus.nats._CONNECT", 0.3)
+    monkeypatch.setattr("shoal.bus.nats._CONNECT_TIMEOUT_S", 0.3)
     async with on_streams(tmp_path) as bench:
-        with pytest.raises(Misconfigured, match="nothing here speaks 'kafka'"):
+        with pytest.raises(Misconfigured, match="no bus for the scheme 'kafka'"):
             open_bus(
                 "kafka://user:secret@127.0.0.1",
                 bench.store,
@@ -492,7 +495,7 @@ async def test_a_bus_that_is_not_there_is_said_to_be_so(
 
 
 async def hold(arguments: Sequence[str]) -> None:
-    """Take pages and sit on them."""
+    """Receive pages and never finish them."""
     dsn, address = arguments
     async with RedisClient.open(dsn) as store:
         frontier = RedisFrontier(store)

@@ -1,4 +1,4 @@
-"""kill -9 at any instant: what was promised is there, and every account is in order."""
+"""kill -9 at any instant: everything that was confirmed is stored, and the audit finds no problem."""
 
 import asyncio
 import random
@@ -6,15 +6,14 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.contract.frontiers import link
-
 from shoal.frontier.sqlite import SqliteFrontier
+from shoal.testing.contracts.frontier import link
 
 KILLS = 5
 
 
 async def until_killed(path: Path, seed: int, lines: int) -> list[tuple[str, int]]:
-    """Let a child work until it has made about so many promises, kill it, and return them all."""
+    """Run a child until it has reported `lines` lines, kill it, and return everything that it reported."""
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -26,19 +25,17 @@ async def until_killed(path: Path, seed: int, lines: int) -> list[tuple[str, int
         limit=1 << 24,
     )
     assert child.stdout is not None
-    promises = [await child.stdout.readline() for _ in range(lines)]
-    async with SqliteFrontier.peek(
-        path
-    ) as reader:  # a reader in the middle of it all sees whole transactions
+    reported = [await child.stdout.readline() for _ in range(lines)]
+    async with SqliteFrontier.peek(path) as reader:  # a concurrent reader sees whole transactions
         assert (await reader.audit("c")).problems == []
     child.send_signal(signal.SIGKILL)
-    promises += (await child.stdout.read()).splitlines(keepends=True)
+    reported += (await child.stdout.read()).splitlines(keepends=True)
     await child.wait()
-    whole = [line.split() for line in promises if line.endswith(b"\n")]
+    whole = [line.split() for line in reported if line.endswith(b"\n")]
     return [(word.decode(), int(number)) for word, number in whole]
 
 
-async def test_a_killed_owner_breaks_no_promise(tmp_path: Path) -> None:
+async def test_a_killed_owner_loses_nothing_that_was_confirmed(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     rng = random.Random(2026)
     seen: set[int] = set()
@@ -52,11 +49,11 @@ async def test_a_killed_owner_breaks_no_promise(tmp_path: Path) -> None:
                 seen.add(number)
 
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c")
-        audit = await frontier.audit("c")
+        await frontier.crawls.open("c")
+        audit = await frontier.reader.audit("c")
         assert audit.problems == []
-        assert (await frontier.counts("c")).leased == 0
+        assert (await frontier.reader.counts("c")).leased == 0
         known = [link(str(number), host=f"{number % 5}.test") for number in sorted(seen)]
         assert (await frontier.add("c", known)).new == 0
-        pages = {fp async for fp, _ in frontier.pages("c")}
+        pages = {fp async for fp, _ in frontier.reader.pages("c")}
         assert {link(str(number), host=f"{number % 5}.test").fingerprint for number in done} <= pages

@@ -1,9 +1,9 @@
-"""Two frontiers side by side: whatever is done to both, the durable one answers what the model answers.
+"""A backend and the model side by side: the same calls return the same results.
 
-The model (`frontier/memory/`) looks at everything each time it is asked; the others keep heaps, arrays, logs
-and deferred deletes, or lists, sorted sets and packed records on a server. Hypothesis looks for a sequence of
-calls, deaths and clock jumps that tells them apart. After every step the accounts of both must be in order, and
-politeness is judged by the grants alone.
+The model (`tests/model/`) looks at everything in each call. The backends have heaps, arrays, logs and
+deferred deletes, or lists, sorted sets and packed records on a server. Hypothesis searches for a sequence of
+calls, deaths and clock jumps after which the two differ. After every step both have to pass an audit.
+Politeness is judged from the grants alone.
 
 More examples: SHOAL_MODEL_EXAMPLES=5000 pytest tests/contract/test_frontier_model.py
 """
@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,12 +25,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec import structs
-from tests.contract.clock import ManualClock
-from tests.contract.frontiers import AnyFrontier, link, page
 from tests.contract.redis_frontiers import MANUAL_CLOCK, redis_bench
+from tests.model import MemoryFrontier
+from tests.model.state import Host
 
-from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.memory.state import Host
+from shoal.frontier.contract import Frontier
+from shoal.frontier.redis.repair import repair_crawls
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.results import Added, Committed, Unparsed
 from shoal.frontier.rules import HostRecord
@@ -51,6 +52,7 @@ from shoal.model.outcome import (
 )
 from shoal.model.pace import Pace
 from shoal.model.request import Link
+from shoal.testing.contracts.frontier import ManualClock, link, page
 
 T = TypeVar("T")
 
@@ -60,7 +62,7 @@ POOLS = ("http", "browser")
 HOLDERS = ("w1", "w2")
 PACES = {"a": Pace(interval=0.5, burst=2, concurrency=4), "b": Pace(interval=0.0, burst=1, concurrency=3)}
 SLOWDOWN = SlowdownRules(at_least=3, window=5)
-# A process that dies loses no page of the cache, so a disk would prove nothing more.
+# A process that dies loses nothing of the page cache, so a real disk would prove nothing more.
 RAM_DISK = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 crawls = st.sampled_from(("a", "a", "a", "b"))
@@ -128,20 +130,23 @@ class Sides(RuleBasedStateMachine):
         self.latest = self.clock.now
         self.model = MemoryFrontier(self.clock)
         self.stack = AsyncExitStack()
-        self.other: AnyFrontier
-        self.leases: list[tuple[Lease, Lease]] = []  # every lease ever given, by the model and by the other
-        self.pages: list[tuple[str, int]] = []  # everything that was ever settled as fetched
+        self.other: Frontier
+        self.leases: list[
+            tuple[Lease, Lease]
+        ] = []  # every lease ever granted, by the model and by the backend
+        self.pages: list[tuple[str, int]] = []  # everything that was ever settled as `Fetched`
         self.ended: set[tuple[str, int]] = set()
-        # What was granted on each host and when, since its pace last changed or the clock was set back.
+        # The grants of each host with their time, since its pace last changed or the clock was set back.
         self.sent: dict[str, list[tuple[float, Lease]]] = defaultdict(list)
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(call)
 
     def both(self, method: str, *arguments: Any, **named: Any) -> tuple[Any, Any]:
-        """Do the same to both sides."""
-        told = self.run(getattr(self.model, method)(*arguments, **named))
-        return told, self.run(getattr(self.other, method)(*arguments, **named))
+        """Call the same method of the model and of the backend: `reader.counts`, `lease`."""
+        call = attrgetter(method)
+        expected = self.run(call(self.model)(*arguments, **named))
+        return expected, self.run(call(self.other)(*arguments, **named))
 
     @initialize(a=st.lists(some_link, max_size=20), b=links)
     def open(self, a: list[Link], b: list[Link]) -> None:
@@ -150,14 +155,14 @@ class Sides(RuleBasedStateMachine):
         self.add("b", b)
 
     async def connect(self) -> None:
-        """Open the other side, which may have been open before."""
+        """Open the backend, which may have been open before."""
         raise NotImplementedError
 
     async def reopen(self) -> None:
         await self.connect()
         for side in (self.model, self.other):
             for crawl, pace in PACES.items():
-                await side.open_crawl(crawl, pace=pace, max_crashes=2, slowdown=SLOWDOWN)
+                await side.crawls.open(crawl, pace=pace, max_crashes=2, slowdown=SLOWDOWN)
 
     def teardown(self) -> None:
         self.run(self.stack.aclose())
@@ -167,12 +172,12 @@ class Sides(RuleBasedStateMachine):
     def latest_lease(self, number: int) -> tuple[Lease, Lease]:
         return self.leases[-1 - number % len(self.leases)]
 
-    # --- what can be done ------------------------------------------------------------------------
+    # --- steps -----------------------------------------------------------------------------------
 
     @rule(crawl=crawls, links=links)
     def add(self, crawl: str, links: list[Link]) -> None:
-        told, found = self.both("add", crawl, links)
-        assert found == told
+        expected, found = self.both("add", crawl, links)
+        assert found == expected
 
     @rule(
         holder=st.sampled_from(HOLDERS),
@@ -184,21 +189,21 @@ class Sides(RuleBasedStateMachine):
     def lease(
         self, holder: str, limit: int, ttl: float, pools: tuple[str, ...], some: tuple[str, ...] | None
     ) -> None:
-        told, found = self.both("lease", holder=holder, limit=limit, ttl=ttl, pools=pools, crawls=some)
-        assert [seen(lease) for lease in found.leases] == [seen(lease) for lease in told.leases]
-        assert found.wait == told.wait
-        self.leases += zip(told.leases, found.leases, strict=True)
+        expected, found = self.both("lease", holder=holder, limit=limit, ttl=ttl, pools=pools, crawls=some)
+        assert [seen(lease) for lease in found.leases] == [seen(lease) for lease in expected.leases]
+        assert found.wait == expected.wait
+        self.leases += zip(expected.leases, found.leases, strict=True)
         assert len({(lease.token, lease.crawl, lease.fingerprint) for _, lease in self.leases}) == len(
             self.leases
         )
         assert sum(lease.crashes > 0 for lease in found.leases) <= 1
-        for lease in told.leases:
+        for lease in expected.leases:
             assert (lease.crawl, lease.fingerprint) not in self.ended
-            self.note_grant(lease)
+            self.check_pace(lease)
 
     @rule(first=works, second=works, third=works)
     def work(self, first: Work, second: Work, third: Work) -> None:
-        """Wait, lease and settle a few times in a row, so that most examples get somewhere."""
+        """Wait, lease and settle a few times in a row, so that most examples make progress."""
         for work in (first, second, third):
             self.wait(work.seconds)
             before = len(self.leases)
@@ -215,20 +220,20 @@ class Sides(RuleBasedStateMachine):
         chosen = [(*self.latest_lease(pick.number), pick) for pick in picks if self.leases]
         for lease, other, _ in chosen:
             assert self.other.holds(other) == self.model.holds(lease)
-        told = self.run(self.settle_model([settlement(lease, pick) for lease, _, pick in chosen]))
+        expected = self.run(self.settle_model([settlement(lease, pick) for lease, _, pick in chosen]))
         found = self.run(self.other.settle([settlement(other, pick) for _, other, pick in chosen]))
-        assert (found.new, found.duplicate) == (told.new, told.duplicate)
-        assert [seen(lease) for lease in found.stale] == [seen(lease) for lease in told.stale]
-        refused = list(told.stale)
-        for lease, _, pick in reversed(chosen):  # of two settlements of one lease, the later is refused
-            if lease in refused:
-                refused.remove(lease)
+        assert (found.new, found.duplicate) == (expected.new, expected.duplicate)
+        assert [seen(lease) for lease in found.stale] == [seen(lease) for lease in expected.stale]
+        rejected = list(expected.stale)
+        for lease, _, pick in reversed(chosen):  # of two settlements of one lease, the later is rejected
+            if lease in rejected:
+                rejected.remove(lease)
                 continue
             if isinstance(pick.outcome, Done | Gone | Filtered | Dead | Fetched):
                 self.ended.add((lease.crawl, lease.fingerprint))
             if isinstance(pick.outcome, Fetched):
                 self.pages.append((lease.crawl, lease.fingerprint))
-            if not pick.sent:  # no host can complain of a request that never left
+            if not pick.sent:  # a request that was never sent does not count
                 self.sent[lease.host] = [grant for grant in self.sent[lease.host] if grant[1] is not lease]
 
     async def settle_model(self, settlements: list[Settlement]) -> Committed:
@@ -239,21 +244,25 @@ class Sides(RuleBasedStateMachine):
         if self.pages:
             crawl, fp = self.pages[-1 - number % len(self.pages)]
             outcome = Done(page(5)) if good else Dead(Failure(FailureClass.PARSE_ERROR, "raised"))
-            told, found = self.both("acknowledge", [Acknowledgement(crawl, fp, outcome, links)])
-            assert found == told
+            expected, found = self.both("acknowledge", [Acknowledgement(crawl, fp, outcome, links)])
+            assert found == expected
 
-    @rule(crawl=crawls, kind=st.sampled_from((None, FailureClass.TIMEOUT, FailureClass.POISON)))
-    def replay(self, crawl: str, kind: FailureClass | None) -> None:
-        kinds = [] if kind is None else [kind]
+    @rule(
+        crawl=crawls,
+        classes=st.sampled_from(([], [FailureClass.TIMEOUT], [FailureClass.POISON])),
+    )
+    def replay(self, crawl: str, classes: list[FailureClass]) -> None:
         letters = self.run(dead(self.model, crawl))
-        told, found = self.both("replay", crawl, kinds=kinds)
-        assert found == told
-        self.ended -= {(crawl, letter.fingerprint) for letter in letters if not kinds or letter.kind in kinds}
+        expected, found = self.both("dead_letters.replay", crawl, classes=classes)
+        assert found == expected
+        self.ended -= {
+            (crawl, letter.fingerprint) for letter in letters if not classes or letter.kind in classes
+        }
 
-    @rule(crawl=crawls, kind=st.sampled_from((FailureClass.TIMEOUT, FailureClass.POISON)))
-    def purge(self, crawl: str, kind: FailureClass) -> None:
-        told, found = self.both("purge", crawl, kinds=[kind], limit=1)
-        assert found == told
+    @rule(crawl=crawls, failure_class=st.sampled_from((FailureClass.TIMEOUT, FailureClass.POISON)))
+    def purge(self, crawl: str, failure_class: FailureClass) -> None:
+        expected, found = self.both("dead_letters.purge", crawl, classes=[failure_class], limit=1)
+        assert found == expected
 
     @rule(numbers=st.lists(numbers, max_size=3))
     def land(self, numbers: list[int]) -> None:
@@ -265,22 +274,22 @@ class Sides(RuleBasedStateMachine):
     @rule(numbers=st.lists(numbers, min_size=1, max_size=3), ttl=st.sampled_from((0.0, 5.0, 20.0)))
     def extend(self, numbers: list[int], ttl: float) -> None:
         chosen = [self.latest_lease(number) for number in numbers if self.leases]
-        told = self.run(self.model.extend([lease for lease, _ in chosen], ttl))
+        expected = self.run(self.model.extend([lease for lease, _ in chosen], ttl))
         found = self.run(self.other.extend([lease for _, lease in chosen], ttl))
-        assert [seen(lease) for lease in found] == [seen(lease) for lease in told]
+        assert [seen(lease) for lease in found] == [seen(lease) for lease in expected]
 
     @rule()
     def reclaim(self) -> None:
-        told, found = self.both("reclaim")
-        assert found == told
+        expected, found = self.both("reclaim")
+        assert found == expected
 
     @rule(crawl=crawls, pause=st.booleans())
     def pause(self, crawl: str, pause: bool) -> None:
-        self.both("pause" if pause else "resume", crawl)
+        self.both("crawls.pause" if pause else "crawls.resume", crawl)
 
     @rule(
         host=st.sampled_from(HOSTS),
-        given=st.fixed_dictionaries(
+        fields=st.fixed_dictionaries(
             {},
             optional={
                 "interval": st.sampled_from((0.0, 0.5, 2.0)),
@@ -292,11 +301,11 @@ class Sides(RuleBasedStateMachine):
         ),
         rest=st.sampled_from((None, None, 0.0, 2.5)),
     )
-    def set_host(self, host: str, given: dict[str, Any], rest: float | None) -> None:
+    def set_host(self, host: str, fields: dict[str, Any], rest: float | None) -> None:
         if rest is not None:
-            given["rest_until"] = self.clock.now + rest
-        told, found = self.both("host_set", host, **given)
-        assert found == told
+            fields["rest_until"] = self.clock.now + rest
+        expected, found = self.both("hosts.set", host, **fields)
+        assert found == expected
 
     @rule(seconds=st.sampled_from((0.1, 0.5, 1.0, 4.0, 15.0)))
     def wait(self, seconds: float) -> None:
@@ -309,38 +318,38 @@ class Sides(RuleBasedStateMachine):
 
     @rule()
     def die(self) -> None:
-        """Let a process die and another one come, a little later."""
+        """End a process; one second later another one starts."""
         self.clock.now = self.latest = max(self.latest, self.clock.now) + 1.0
-        self.run(self.succeed())
+        self.run(self.replace_process())
 
-    async def succeed(self) -> None:
+    async def replace_process(self) -> None:
         raise NotImplementedError
 
-    # --- what must hold after every step ---------------------------------------------------------
+    # --- invariants ------------------------------------------------------------------------------
 
     @invariant()
-    def accounts_are_in_order(self) -> None:
+    def counters_agree_with_the_data(self) -> None:
         for crawl in CRAWLS:
-            told, found = self.both("counts", crawl)
-            assert found == told
+            expected, found = self.both("reader.counts", crawl)
+            assert found == expected
             assert found.accepted == sum(found.by_state().values())
-            for audit in self.both("audit", crawl):
+            for audit in self.both("reader.audit", crawl):
                 assert audit.problems == []
-                assert merged(audit.counts) == merged(told.by_state())
+                assert merged(audit.counts) == merged(expected.by_state())
 
     @invariant()
-    def letters_are_the_same(self) -> None:
+    def dead_letters_are_equal(self) -> None:
         for crawl in CRAWLS:
             assert self.run(dead(self.other, crawl)) == self.run(dead(self.model, crawl))
 
     @invariant()
-    def hosts_are_the_same(self) -> None:
-        told, found = self.both("hosts")
-        assert sorted(found, key=lambda view: view.host) == sorted(told, key=lambda view: view.host)
+    def hosts_are_equal(self) -> None:
+        expected, found = self.both("hosts.all")
+        assert sorted(found, key=lambda view: view.host) == sorted(expected, key=lambda view: view.host)
 
-    # --- politeness, judged by the grants alone --------------------------------------------------
+    # --- politeness ------------------------------------------------------------------------------
 
-    def note_grant(self, lease: Lease) -> None:
+    def check_pace(self, lease: Lease) -> None:
         grants = self.sent[lease.host]
         if grants and (grants[-1][1].interval, grants[-1][1].burst) != (lease.interval, lease.burst):
             assert self.clock.now - grants[-1][0] >= lease.interval  # a change of pace leaves no credit
@@ -353,7 +362,7 @@ class Sides(RuleBasedStateMachine):
 
 
 class SqliteSides(Sides):
-    """One owner, whose death is an event: its leases are crashes, and every host rests."""
+    """A store with one owner: after its death, its leases are crashes and every host rests."""
 
     async def connect(self) -> None:
         path = Path(self.folder.name) / "store.db"
@@ -361,7 +370,7 @@ class SqliteSides(Sides):
             SqliteFrontier.open(path, clock=self.clock, sweep_every=4)
         )
 
-    async def succeed(self) -> None:
+    async def replace_process(self) -> None:
         await self.stack.aclose()
         self.model.restart()
         await self.reopen()
@@ -369,54 +378,54 @@ class SqliteSides(Sides):
 
     @rule(crawl=crawls)
     def take_up_a_page(self, crawl: str) -> None:
-        told, found = (self.run(first_page(side, crawl)) for side in (self.model, self.other))
-        assert found == told
-        if told is not None:
-            self.pages.append((crawl, told.fingerprint))
+        expected, found = (self.run(first_page(side, crawl)) for side in (self.model, self.other))
+        assert found == expected
+        if expected is not None:
+            self.pages.append((crawl, expected.fingerprint))
 
     @rule(seconds=st.sampled_from((0.3, 5.0, 3600.0)))
     def set_clock_back(self, seconds: float) -> None:
         self.set_back(seconds)
 
 
-class ForgetfulScripts(Scripts):
-    """As they are, but hosts are forgotten soon: a little later than any pace of these tests could matter."""
+class ShortMemoryScripts(Scripts):
+    """The scripts, but idle hosts are deleted soon: just after the slowest pace of these tests has no effect."""
 
     def fragment(self, name: str) -> str:
         text = super().fragment(name)
-        for usual, soon in FORGOTTEN if name == "forgetting" else ():
+        for usual, short in SHORT_TIMES if name == "idle_hosts" else ():
             assert usual in text
-            text = text.replace(usual, soon)
+            text = text.replace(usual, short)
         return text
 
 
-FORGOTTEN = (
-    ("FORGET_AFTER = 600", "FORGET_AFTER = 21"),
-    ("REMEMBER = 90000", "REMEMBER = 40"),
-    ("SWEEP_EVERY, SWEPT_AT_ONCE = 1,", "SWEEP_EVERY, SWEPT_AT_ONCE = 0,"),
+SHORT_TIMES = (
+    ("IDLE_AFTER_S = 600", "IDLE_AFTER_S = 21"),
+    ("KEEP_STATE_S = 90000", "KEEP_STATE_S = 40"),
+    ("SWEEP_EVERY_S, HOSTS_PER_SWEEP = 1,", "SWEEP_EVERY_S, HOSTS_PER_SWEEP = 0,"),
 )
-FORGETFUL = ForgetfulScripts(clock=MANUAL_CLOCK)
+SHORT_MEMORY = ShortMemoryScripts(clock=MANUAL_CLOCK)
 
 
 class RedisSides(Sides):
-    """No owner: a worker dies, its leases run out, and nothing else happens."""
+    """A store without an owner: a worker dies, its leases expire, and nothing else happens."""
 
     server: str
 
     async def connect(self) -> None:
         self.bench = await self.stack.enter_async_context(
-            redis_bench(self.server, self.clock, scripts=FORGETFUL)
+            redis_bench(self.server, self.clock, scripts=SHORT_MEMORY)
         )
         self.other = self.bench.frontier
 
     def both(self, method: str, *arguments: Any, **named: Any) -> tuple[Any, Any]:
-        answers = super().both(method, *arguments, **named)
+        results = super().both(method, *arguments, **named)
         if method == "lease":
-            self.run(self.forget_too())
-        return answers
+            self.run(self.delete_idle_hosts())
+        return results
 
-    async def forget_too(self) -> None:
-        """Have the model forget what the shard has forgotten, if nothing there matters any more."""
+    async def delete_idle_hosts(self) -> None:
+        """Delete from the model the hosts that the shard has deleted, and check that it was allowed to."""
         tag, state = self.bench.store.tag(0), self.model._state
         known = {name.decode() for name in await self.bench.store.do(tag, "HKEYS", f"{tag}:h")}
         for name in state.hosts.keys() - known:
@@ -432,7 +441,7 @@ class RedisSides(Sides):
 
     @rule(host=st.sampled_from(HOSTS), blocked=st.booleans())
     def finish(self, host: str, blocked: bool) -> None:
-        """Let nothing be left on a host, for so long that it can be forgotten."""
+        """End all requests of a host and wait until the shard may delete it."""
         for number in range(8):
             before = len(self.leases)
             self.lease(HOLDERS[number % 2], 6, 10.0, POOLS, None)
@@ -449,18 +458,18 @@ class RedisSides(Sides):
 
     @rule()
     def repair(self) -> None:
-        assert self.run(self.bench.frontier.repair(CRAWLS)) == []
+        assert self.run(repair_crawls(self.bench.frontier, CRAWLS)) == []
 
-    async def succeed(self) -> None:
+    async def replace_process(self) -> None:
         await self.bench.kill()
         self.other = self.bench.frontier
         state = self.model._state
         state.crash(list(state.leased()), state.clock.now())
         for crawl in CRAWLS:
-            await self.other.open_crawl(crawl)
+            await self.other.crawls.open(crawl)
 
     async def settle_model(self, settlements: list[Settlement]) -> Committed:
-        """Bring links first, as a fleet does: they go to the shards of their hosts, the settlement to its own."""
+        """Add links first, as the fleet does: they go to the shards of their hosts."""
         added: list[Added] = []
         settled: set[tuple[int, str, int]] = set()
         for one in settlements:
@@ -473,13 +482,13 @@ class RedisSides(Sides):
 
     @rule()
     def set_clock_back(self) -> None:
-        """Let it tremble. Where it is set back for good, a shard goes on in its own time, unlike the model."""
+        """Make the clock jitter. After a larger step back, a shard keeps its own time, unlike the model."""
         if self.latest - self.clock.now < 0.6:
             self.set_back(0.3)
 
 
 def merged(counts: Mapping[str, int]) -> dict[str, int]:
-    """Take waiting and delayed together: from the data alone only the clock could tell them apart."""
+    """Add up waiting and delayed: in the data, only the clock tells them apart."""
     rest = {state: count for state, count in counts.items() if state not in ("waiting", "delayed")}
     return {**rest, "queued": counts["waiting"] + counts["delayed"]}
 
@@ -489,16 +498,16 @@ def settlement(lease: Lease, pick: Pick) -> Settlement:
 
 
 def seen(lease: Lease) -> tuple[object, ...]:
-    """Everything about a lease that the contract determines: all but the token."""
+    """Return all fields of a lease that the contract determines: all but the token."""
     return tuple(getattr(lease, name) for name in Lease.__struct_fields__ if name != "token")
 
 
-async def dead(side: AnyFrontier, crawl: str) -> list[Any]:
-    return [letter async for letter in side.dead_letters(crawl)]
+async def dead(side: Frontier, crawl: str) -> list[Any]:
+    return [letter async for letter in side.reader.dead_letters(crawl)]
 
 
-async def first_page(side: AnyFrontier, crawl: str) -> Unparsed | None:
-    """Take the next page up that nobody parses, unless it has to wait for another one."""
+async def first_page(side: Frontier, crawl: str) -> Unparsed | None:
+    """Return the next page that no process is parsing, or None if it has to wait for another one."""
     pages = side.parsing(crawl)
     try:
         async with asyncio.timeout(0):
@@ -536,14 +545,18 @@ class ClusterSides(RedisSides):
 
 TestSqlite = SqliteSides.TestCase
 TestSqlite.settings = examples(50)
-# On a server each takes a second: every look at it is a round trip.
+# On a server each example takes a second: every check is a round trip.
 TestValkey = ValkeySides.TestCase
 TestValkey.settings = examples(25)
 TestRedis = RedisServerSides.TestCase
 TestRedis.settings = examples(15)
-# The scripts are the same behind Sentinel and in a cluster, and every promise waits for a replica.
+# The scripts are the same with Sentinel and in a cluster, but every write waits for a replica.
 TestSentinel = SentinelSides.TestCase
 TestSentinel.settings = examples(10)
 TestCluster = ClusterSides.TestCase
 TestCluster.settings = examples(10)
+for one in (TestSentinel, TestCluster):
+    pytest.mark.needs_cluster(one)
+for one in (TestValkey, TestRedis):
+    pytest.mark.needs_redis(one)
 pytestmark = pytest.mark.slow

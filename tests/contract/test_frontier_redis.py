@@ -1,4 +1,4 @@
-"""What only a frontier that many share can promise: answers that got lost, holders that meet, servers replaced."""
+"""Guarantees of the frontier on Redis only: lost replies, concurrent workers, replaced and full servers."""
 
 import asyncio
 import math
@@ -7,35 +7,46 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.contract.clock import START, ManualClock
-from tests.contract.frontiers import BROKEN, TIMEOUT, UNLIMITED, link, page, paths, settle, states, taken
 from tests.contract.redis_frontiers import SCRIPTS, RedisBench, redis_bench
 
 from shoal.frontier.redis import keys, packing
-from shoal.frontier.redis.keys import PARSERS
+from shoal.frontier.redis.keys import PARSE_GROUP
 from shoal.frontier.redis.records import unpack_fp
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Gone, Grant, Outcome, Retry, Settlement
 from shoal.model.pace import Pace
 from shoal.model.page import Item
 from shoal.redis_client import EPOCH, Full, Script, ScriptArgument
+from shoal.testing.contracts.frontier import (
+    BROKEN,
+    START,
+    TIMEOUT,
+    UNLIMITED,
+    ManualClock,
+    link,
+    page,
+    paths,
+    settle,
+    states,
+    take,
+)
 
 unpack_items = msgspec.msgpack.Decoder(list[Item]).decode
 
 
 @pytest.fixture
 async def bench() -> AsyncIterator[RedisBench]:
-    """A shard with one open crawl, `c`, that no host slows down."""
+    """A shard with one open crawl, `c`, whose pace is unlimited."""
     async with redis_bench("valkey", ManualClock()) as opened:
-        await opened.frontier.open_crawl("c", pace=UNLIMITED)
+        await opened.frontier.crawls.open("c", pace=UNLIMITED)
         yield opened
-        for crawl in await opened.frontier.crawls():
-            assert (await opened.frontier.audit(crawl)).problems == []
+        for crawl in await opened.frontier.reader.crawls():
+            assert (await opened.frontier.reader.audit(crawl)).problems == []
 
 
 async def items_of(bench: RedisBench, crawl: str = "c") -> list[str]:
-    """Read the keys of all items that were brought, page by page."""
-    number = await bench.frontier.number(crawl)
+    """Return the keys of all items in the streams, page by page."""
+    number = await bench.frontier.reader.number(crawl)
     found = []
     for tag in bench.store.tags():
         for _, fields in await bench.store.do(tag, "XRANGE", keys.items(tag, number), "-", "+"):
@@ -48,12 +59,12 @@ async def announced(bench: RedisBench) -> list[tuple[str, int]]:
     return [(fields[1].decode(), unpack_fp(fields[3])) for _, fields in entries]
 
 
-# --- answers that got lost -----------------------------------------------------------------------
+# --- lost replies --------------------------------------------------------------------------------
 
 
-async def test_a_call_for_work_that_is_repeated_gets_the_same_batch(bench: RedisBench) -> None:
+async def test_a_repeated_lease_call_returns_the_same_batch(bench: RedisBench) -> None:
     await bench.frontier.add("c", [link(str(number)) for number in range(9)])
-    crawl = packing.pack_crawls([await bench.frontier.number("c")])
+    crawl = packing.pack_crawls([await bench.frontier.reader.number("c")])
     arguments: list[ScriptArgument] = [
         "w",
         "call-1",
@@ -78,10 +89,10 @@ async def test_a_call_for_work_that_is_repeated_gets_the_same_batch(bench: Redis
     assert (await ask())[1].isdisjoint(first[1])
 
 
-async def test_a_settlement_that_is_repeated_has_its_effect_once(bench: RedisBench) -> None:
+async def test_a_repeated_settlement_is_applied_once(bench: RedisBench) -> None:
     await bench.frontier.add("c", [link("1"), link("2")])
-    fetched, done = await taken(bench.frontier)
-    number = await bench.frontier.number("c")
+    fetched, done = await take(bench.frontier)
+    number = await bench.frontier.reader.number("c")
     settlements = [
         Settlement(fetched, Fetched(page(1))),
         Settlement(done, Done(page(2)), items=[Item("a", b"{}"), Item("b", b"{}")]),
@@ -95,43 +106,43 @@ async def test_a_settlement_that_is_repeated_has_its_effect_once(bench: RedisBen
     assert await announced(bench) == [("c", fetched.fingerprint)]
 
 
-# --- holders that meet ---------------------------------------------------------------------------
+# --- concurrent workers --------------------------------------------------------------------------
 
 
 async def test_workers_never_hold_the_same_request(bench: RedisBench) -> None:
     other = await bench.another()
-    await other.open_crawl("c")
+    await other.crawls.open("c")
     await bench.frontier.add("c", [link(str(number)) for number in range(10)])
-    mine = await taken(bench.frontier, 6, holder="one")
-    theirs = await taken(other, 6, holder="other")
+    mine = await take(bench.frontier, 6, holder="one")
+    theirs = await take(other, 6, holder="other")
 
     assert len(mine) == 6
     assert len(theirs) == 4
     assert {lease.fingerprint for lease in mine}.isdisjoint(lease.fingerprint for lease in theirs)
 
 
-async def test_requests_of_several_workers_leave_an_interval_and_the_leeway_apart(bench: RedisBench) -> None:
+async def test_requests_of_several_workers_are_an_interval_and_the_leeway_apart(bench: RedisBench) -> None:
     other = await bench.another()
     for frontier in (bench.frontier, other):
-        await frontier.open_crawl("p", pace=Pace(1.0, 1, 4))
+        await frontier.crawls.open("p", pace=Pace(1.0, 1, 4))
     await bench.frontier.add("p", [link(str(number)) for number in range(3)])
 
     async def turn() -> float:
         return await other.turn("a.test", interval=1.0, leeway=0.05)
 
-    assert len(await taken(bench.frontier, 3)) == 1
+    assert len(await take(bench.frontier, 3)) == 1
     bench.clock.advance(0.4)
-    assert await turn() == 0.0  # in place of the lease's own, although it is late
+    assert await turn() == 0.0  # the turn of the lease, although it is late
     assert await turn() == pytest.approx(1.05)  # such as for the page, after robots.txt
     bench.clock.advance(1.0)
-    assert await taken(other, 3) == []  # counted from what has left, and not from the lease before
+    assert await take(other, 3) == []  # counted from the request that was sent, not from the lease before it
     bench.clock.advance(0.05)
-    assert len(await taken(other, 3)) == 1
+    assert len(await take(other, 3)) == 1
     assert await turn() == 0.0
 
 
-async def test_turns_that_are_wanted_at_once_take_few_calls_and_each_its_own(bench: RedisBench) -> None:
-    await bench.frontier.open_crawl("p", pace=Pace(1.0, 1, 4))
+async def test_concurrent_turns_share_calls_and_each_gets_a_separate_turn(bench: RedisBench) -> None:
+    await bench.frontier.crawls.open("p", pace=Pace(1.0, 1, 4))
     calls, run = list[int](), bench.store.run
 
     async def counted(script: Script, tag: str, args: Sequence[ScriptArgument], **named: bool) -> Any:
@@ -145,12 +156,12 @@ async def test_turns_that_are_wanted_at_once_take_few_calls_and_each_its_own(ben
             *(bench.frontier.turn(host, interval=1.0, leeway=0.05) for host in hosts)
         )
 
-    assert len(calls) == 2  # the first one is alone: nobody knew of the others yet
+    assert len(calls) == 2  # the first one is alone: the others came after it was sent
     assert sorted(waits) == [0.0] * 10 + [pytest.approx(1.05)] * 10  # two of one host are never at once
 
 
-async def test_a_turn_that_nobody_waits_for_any_more_is_not_taken(bench: RedisBench) -> None:
-    await bench.frontier.open_crawl("p", pace=Pace(1.0, 1, 4))
+async def test_a_cancelled_turn_is_not_taken(bench: RedisBench) -> None:
+    await bench.frontier.crawls.open("p", pace=Pace(1.0, 1, 4))
 
     async def turn(host: str) -> float:
         return await bench.frontier.turn(host, interval=1.0, leeway=0.05)
@@ -162,13 +173,13 @@ async def test_a_turn_that_nobody_waits_for_any_more_is_not_taken(bench: RedisBe
     assert await turn("b.test") == 0.0
 
 
-async def test_a_refused_turn_gives_nothing_back(bench: RedisBench) -> None:
-    await bench.frontier.open_crawl("p", pace=Pace(2.0, 1, 4))
+async def test_a_rejected_turn_returns_nothing(bench: RedisBench) -> None:
+    await bench.frontier.crawls.open("p", pace=Pace(2.0, 1, 4))
     await bench.frontier.add("p", [link("1"), link("2")])
-    await bench.frontier.host_set("a.test", rest_until=START + 3.0)
+    await bench.frontier.hosts.set("a.test", rest_until=START + 3.0)
     bench.clock.advance(3.0)
-    assert len(await taken(bench.frontier)) == 1
-    await bench.frontier.host_set("a.test", rest_until=START + 4.0)
+    assert len(await take(bench.frontier)) == 1
+    await bench.frontier.hosts.set("a.test", rest_until=START + 4.0)
     for _ in range(3):
         assert await bench.frontier.turn("a.test", interval=2.0, leeway=0.0) == pytest.approx(1.0)
     bench.clock.advance(1.0)
@@ -176,23 +187,23 @@ async def test_a_refused_turn_gives_nothing_back(bench: RedisBench) -> None:
     assert await bench.frontier.turn("a.test", interval=2.0, leeway=0.0) == pytest.approx(2.0)
 
 
-async def test_no_request_leaves_for_an_interval_after_a_server_was_replaced(bench: RedisBench) -> None:
-    await bench.frontier.open_crawl("p", pace=Pace(1.0, 1, 4))
+async def test_no_turn_is_granted_for_an_interval_after_a_server_was_replaced(bench: RedisBench) -> None:
+    await bench.frontier.crawls.open("p", pace=Pace(1.0, 1, 4))
     await bench.frontier.add("p", [link("1")])
-    await taken(bench.frontier)
+    await take(bench.frontier)
     tag = bench.store.tag_of("a.test")
     await bench.store.do(tag, "HSET", f"{tag}:m", "epoch", "of another process")
 
     assert await bench.frontier.turn("a.test", interval=1.0, leeway=0.05) == pytest.approx(1.0)
 
 
-async def test_a_holder_that_overran_brings_no_items_and_learns_that_it_lost(bench: RedisBench) -> None:
+async def test_a_settlement_of_an_expired_lease_is_rejected_with_its_items(bench: RedisBench) -> None:
     other = await bench.another()
-    await other.open_crawl("c")
+    await other.crawls.open("c")
     await bench.frontier.add("c", [link("1")])
-    [slow] = await taken(bench.frontier, holder="slow", ttl=10.0)
+    [slow] = await take(bench.frontier, holder="slow", ttl=10.0)
     bench.clock.advance(10.0)
-    [again] = await taken(other, holder="quick")
+    [again] = await take(other, holder="quick")
 
     late = await bench.frontier.settle([Settlement(slow, Done(page(1)), items=[Item("late", b"{}")])])
     assert late.stale == [slow]
@@ -201,26 +212,26 @@ async def test_a_holder_that_overran_brings_no_items_and_learns_that_it_lost(ben
     assert await states(bench.frontier) == {"done": 1}
 
 
-async def test_holders_share_the_pace_of_a_host(bench: RedisBench) -> None:
+async def test_workers_share_the_pace_of_a_host(bench: RedisBench) -> None:
     other = await bench.another()
-    await other.open_crawl("c", pace=Pace(interval=2.0, burst=1, concurrency=9))
+    await other.crawls.open("c", pace=Pace(interval=2.0, burst=1, concurrency=9))
     await bench.frontier.add("c", [link(str(number)) for number in range(9)])
 
     for _ in range(3):
-        grants = [await taken(frontier, holder=str(id(frontier))) for frontier in (bench.frontier, other)]
+        grants = [await take(frontier, holder=str(id(frontier))) for frontier in (bench.frontier, other)]
         assert sum(map(len, grants)) == 1
         bench.clock.advance(2.0)
 
 
-async def test_only_whom_a_page_was_given_to_can_end_it(bench: RedisBench) -> None:
+async def test_only_the_consumer_that_has_a_page_can_acknowledge_it(bench: RedisBench) -> None:
     await bench.frontier.add("c", [link("1")])
-    [lease] = await taken(bench.frontier)
+    [lease] = await take(bench.frontier)
     await settle(bench.frontier, lease, Fetched(page(1)))
     tag = bench.store.tag(0)
     stream = keys.pages(tag)
-    await bench.store.do(tag, "XGROUP", "CREATE", stream, PARSERS, "0")
-    await bench.store.do(tag, "XREADGROUP", "GROUP", PARSERS, "first", "STREAMS", stream, ">")
-    await bench.store.do(tag, "XAUTOCLAIM", stream, PARSERS, "second", 0, "0")
+    await bench.store.do(tag, "XGROUP", "CREATE", stream, PARSE_GROUP, "0")
+    await bench.store.do(tag, "XREADGROUP", "GROUP", PARSE_GROUP, "first", "STREAMS", stream, ">")
+    await bench.store.do(tag, "XAUTOCLAIM", stream, PARSE_GROUP, "second", 0, "0")
 
     def ended_by(consumer: str) -> Acknowledgement:
         items = [Item(consumer, b"{}")]
@@ -232,15 +243,15 @@ async def test_only_whom_a_page_was_given_to_can_end_it(bench: RedisBench) -> No
     assert (await bench.frontier.acknowledge([second])).refused == []
     assert await items_of(bench) == ["second"]
     assert await announced(bench) == []
-    assert (await bench.store.do(tag, "XPENDING", stream, PARSERS))[0] == 0
+    assert (await bench.store.do(tag, "XPENDING", stream, PARSE_GROUP))[0] == 0
 
 
-async def test_a_dropped_crawl_leaves_nothing_behind(bench: RedisBench) -> None:
+async def test_a_deleted_crawl_leaves_no_keys(bench: RedisBench) -> None:
     before = set(await bench.store.do(bench.store.tag(0), "KEYS", f"{bench.store.tag(0)}:*"))
     worker = await bench.another()
-    await worker.open_crawl("d", pace=UNLIMITED, host_budget=1000, hosts={"a.test": Pace()})
+    await worker.crawls.open("d", pace=UNLIMITED, host_budget=1000, hosts={"a.test": Pace()})
     await worker.add("d", [link(str(number), host=f"{number % 7}.test") for number in range(700)])
-    leases = await taken(worker, 50, crawls=["d"])
+    leases = await take(worker, 50, crawls=["d"])
     outcomes: list[Outcome] = [
         Done(page()),
         Fetched(page()),
@@ -252,7 +263,7 @@ async def test_a_dropped_crawl_leaves_nothing_behind(bench: RedisBench) -> None:
         outcome = outcomes[number % len(outcomes)]
         await worker.settle([Settlement(lease, outcome, items=[Item(str(number), b"{}")])])
 
-    assert await bench.frontier.drop_crawl("d")
+    assert await bench.frontier.crawls.delete("d")
     late = await worker.settle([Settlement(leases[40], Done(page()))])
     assert late.stale == [leases[40]]
     bench.clock.advance(100.0)
@@ -260,43 +271,43 @@ async def test_a_dropped_crawl_leaves_nothing_behind(bench: RedisBench) -> None:
     after = set(await bench.store.do(bench.store.tag(0), "KEYS", f"{bench.store.tag(0)}:*"))
     kept = {b"h", b"clock", b"pages", b"crawls"}  # hosts keep their pace; a stream keeps its last id
     assert {key.rpartition(b"}:")[2] for key in after - before} <= kept | {b"ca:w"}
-    with pytest.raises(Misconfigured, match="dropped"):
+    with pytest.raises(Misconfigured, match="deleted"):
         await worker.add("d", [link("new")])
 
 
-async def test_a_crawl_that_has_to_be_there_is_not_begun(bench: RedisBench) -> None:
+async def test_a_crawl_that_must_exist_is_not_created(bench: RedisBench) -> None:
     with pytest.raises(Misconfigured, match="no crawl named 'd'"):
-        await bench.frontier.open_crawl("d", may_be_new=False)
-    assert "d" not in await bench.frontier.crawls()
+        await bench.frontier.crawls.open("d", may_be_new=False)
+    assert "d" not in await bench.frontier.reader.crawls()
     worker = await bench.another()
-    await worker.open_crawl("d")
-    assert (await bench.frontier.open_crawl("d", may_be_new=False)).resumed
+    await worker.crawls.open("d")
+    assert (await bench.frontier.crawls.open("d", may_be_new=False)).resumed
 
 
 # --- servers replaced and servers full -----------------------------------------------------------
 
 
 async def test_after_a_change_of_the_server_every_host_rests_one_interval(bench: RedisBench) -> None:
-    await bench.frontier.open_crawl("c", pace=Pace(interval=2.0, burst=3, concurrency=9))
+    await bench.frontier.crawls.open("c", pace=Pace(interval=2.0, burst=3, concurrency=9))
     await bench.frontier.add("c", [link(str(number), host=f"{number % 2}.test") for number in range(20)])
-    assert len(await taken(bench.frontier, 2)) == 2
+    assert len(await take(bench.frontier, 2)) == 2
     tag = bench.store.tag(0)
     await bench.store.do(tag, "HSET", f"{tag}:m", "epoch", "of a server that is gone")
 
     assert await bench.frontier.lease(holder="w", limit=9, ttl=60.0) == Grant([], 2.0)
     bench.clock.advance(2.0)
-    assert len(await taken(bench.frontier)) == 2
+    assert len(await take(bench.frontier)) == 2
 
 
-async def test_a_store_that_was_rolled_back_keeps_its_accounts(bench: RedisBench) -> None:
-    """A replica that takes over may lack the last writes, all of them from some instant on."""
+async def test_a_store_that_was_rolled_back_stays_consistent(bench: RedisBench) -> None:
+    """A replica that takes over may lack all writes after some instant."""
     await bench.frontier.add("c", [link(str(number), host=f"{number % 3}.test") for number in range(30)])
-    early = await taken(bench.frontier, 10)
+    early = await take(bench.frontier, 10)
     tag = bench.store.tag(0)
     names = await bench.store.do(tag, "KEYS", f"{tag}:*")
     snapshot = {name: await bench.store.do(tag, "DUMP", name) for name in names}
     await bench.frontier.settle([Settlement(lease, Done(page())) for lease in early[:5]])
-    late = await taken(bench.frontier, 10)
+    late = await take(bench.frontier, 10)
     await bench.frontier.add("c", [link("new")])
 
     for name in await bench.store.do(tag, "KEYS", f"{tag}:*"):
@@ -305,21 +316,21 @@ async def test_a_store_that_was_rolled_back_keeps_its_accounts(bench: RedisBench
         await bench.store.do(tag, "RESTORE", name, 0, value)
     await bench.store.do(tag, "HSET", f"{tag}:m", "epoch", "of a server that is gone")
 
-    assert (await bench.frontier.audit("c")).problems == []
-    # Leases that the store has forgotten are refused: their requests will be leased again.
+    assert (await bench.frontier.reader.audit("c")).problems == []
+    # Leases that the store does not have are rejected: their requests will be leased again.
     refused = await bench.frontier.settle([Settlement(lease, Gone(404)) for lease in late])
     assert refused.stale == late
     assert (await bench.frontier.add("c", [link("new")])).new == 1
     bench.clock.advance(100.0)
-    again = await taken(bench.frontier, 100, ttl=1000.0)
+    again = await take(bench.frontier, 100, ttl=1000.0)
     assert min(lease.token for lease in again) > max(lease.token for lease in late)
     while again:
         await bench.frontier.settle([Settlement(lease, Done(page())) for lease in again])
-        again = await taken(bench.frontier, 100, ttl=1000.0)
+        again = await take(bench.frontier, 100, ttl=1000.0)
     assert await states(bench.frontier) == {"done": 31}
 
 
-async def test_a_full_store_takes_nothing_new_and_lets_work_in_hand_end(bench: RedisBench) -> None:
+async def test_a_full_store_rejects_new_links_and_lets_pages_in_progress_finish(bench: RedisBench) -> None:
     await bench.frontier.add("c", [link(str(number)) for number in range(20)])
     tag = bench.store.tag(0)
     used = dict(
@@ -331,11 +342,11 @@ async def test_a_full_store_takes_nothing_new_and_lets_work_in_hand_end(bench: R
     try:
         with pytest.raises(Full):
             await bench.frontier.add("c", [link("refused")])
-        [first, *others] = await taken(bench.frontier)
+        [first, *others] = await take(bench.frontier)
         committed = await bench.frontier.settle([Settlement(first, Done(page()), [link("found")])])
         assert (committed.new, committed.stale) == (1, [])
         await bench.frontier.settle([Settlement(lease, Done(page())) for lease in others])
-        [found] = await taken(bench.frontier)
+        [found] = await take(bench.frontier)
         await settle(bench.frontier, found, Done(page()))
     finally:
         await bench.store.do(tag, "CONFIG", "SET", "maxmemory", 0)
@@ -345,29 +356,29 @@ async def test_a_full_store_takes_nothing_new_and_lets_work_in_hand_end(bench: R
 async def test_the_queues_of_all_crawls_are_told_in_one_look_with_what_holds_each_host_up(
     bench: RedisBench,
 ) -> None:
-    await bench.frontier.open_crawl("d", pace=UNLIMITED)
+    await bench.frontier.crawls.open("d", pace=UNLIMITED)
     await bench.frontier.add("c", [link("1"), link("2"), link("3", host="b.test")])
     await bench.frontier.add("d", [link("1")])
-    await bench.frontier.host_set("a.test", rest_until=START + 30.0)
-    await bench.frontier.host_set("b.test", paused=True)
+    await bench.frontier.hosts.set("a.test", rest_until=START + 30.0)
+    await bench.frontier.hosts.set("b.test", paused=True)
 
-    queues = await bench.frontier.queues(most=2)
+    queues = await bench.frontier.reader.queues(max_hosts=2)
 
     assert queues is not None
-    told = sorted((queue.host, queue.queued, queue.paused, queue.rest_until) for queue in queues)
-    assert told == [("a.test", 3, False, START + 30.0), ("b.test", 1, True, 0.0)]
-    assert await bench.frontier.queues(most=1) is None
+    found = sorted((queue.host, queue.queued, queue.paused, queue.rest_until) for queue in queues)
+    assert found == [("a.test", 3, False, START + 30.0), ("b.test", 1, True, 0.0)]
+    assert await bench.frontier.reader.queues(max_hosts=1) is None
 
 
-async def test_a_shard_whose_clock_is_set_back_goes_on_in_its_own_time(bench: RedisBench) -> None:
+async def test_a_shard_whose_clock_is_set_back_keeps_its_own_time(bench: RedisBench) -> None:
     await bench.frontier.add("c", [link("1"), link("2")])
-    first, second = await taken(bench.frontier, ttl=30.0)
+    first, second = await take(bench.frontier, ttl=30.0)
     await settle(bench.frontier, first, Retry(TIMEOUT, delay=5.0))
     bench.clock.advance(-86_400.0)
 
     assert (await bench.frontier.lease(holder="w", limit=9, ttl=30.0)).wait == pytest.approx(5.0)
     bench.clock.advance(5.0)
-    [again] = await taken(bench.frontier, ttl=30.0)
+    [again] = await take(bench.frontier, ttl=30.0)
     assert again.leased_until == pytest.approx(START - 86_400.0 + 35.0)  # by the server's clock
     bench.clock.advance(25.0)
     assert await bench.frontier.reclaim() == 1
@@ -381,14 +392,14 @@ async def test_a_shard_whose_clock_is_set_back_goes_on_in_its_own_time(bench: Re
 async def test_a_crawl_over_many_shards_is_one_crawl(kind: str) -> None:
     async with redis_bench(kind, ManualClock(), shards=16) as bench:
         frontier = bench.frontier
-        await frontier.open_crawl("c", pace=Pace(interval=1.0, burst=1, concurrency=2), state={"k": b"v"})
+        await frontier.crawls.open("c", pace=Pace(interval=1.0, burst=1, concurrency=2), state={"k": b"v"})
         links = [link(str(number), host=f"{number % 50}.test") for number in range(500)]
         assert (await frontier.add("c", [*links, links[0]])).duplicate == 1
-        assert await frontier.crawl_get("c", "k") == b"v"
+        assert await frontier.reader.value("c", "k") == b"v"
 
         done: list[str] = []
         for _ in range(10):
-            leases = await taken(frontier, 500)
+            leases = await take(frontier, 500)
             assert len({lease.host for lease in leases}) == len(leases) == 50  # one each, and every host
             done += paths(leases)
             committed = await frontier.commit(
@@ -408,39 +419,39 @@ async def test_a_crawl_over_many_shards_is_one_crawl(kind: str) -> None:
         ended = [Acknowledgement("c", one.fingerprint, Done(page())) for one in waiting]
         assert (await frontier.acknowledge(ended)).refused == []
         assert await states(frontier) == {"done": 500}
-        assert (await frontier.audit("c")).problems == []
-        assert len(await frontier.hosts()) == 50
+        assert (await frontier.reader.audit("c")).problems == []
+        assert len(await frontier.hosts.all()) == 50
 
 
-# --- what can be told ----------------------------------------------------------------------------
+# --- history -------------------------------------------------------------------------------------
 
 
-async def test_a_request_is_found_wherever_it_is(bench: RedisBench) -> None:
+async def test_the_history_finds_a_request_in_every_state(bench: RedisBench) -> None:
     sought = link("sought?*[x]")
 
-    async def told() -> tuple[str, str]:
-        story = await bench.frontier.story("c", sought.fingerprint)
-        assert story is not None
-        return story.state, story.holder
+    async def state_and_holder() -> tuple[str, str]:
+        history = await bench.frontier.reader.history("c", sought.fingerprint)
+        assert history is not None
+        return history.state, history.holder
 
-    assert await bench.frontier.story("c", sought.fingerprint) is None
+    assert await bench.frontier.reader.history("c", sought.fingerprint) is None
     await bench.frontier.add("c", [link("1"), sought, link("2")])
-    assert await told() == ("waiting", "")
-    [_, lease, _] = await taken(bench.frontier, holder="me")
-    assert await told() == ("leased", "me")
+    assert await state_and_holder() == ("waiting", "")
+    [_, lease, _] = await take(bench.frontier, holder="me")
+    assert await state_and_holder() == ("leased", "me")
     await settle(bench.frontier, lease, Retry(TIMEOUT, delay=3.0))
-    story = await bench.frontier.story("c", sought.fingerprint)
-    assert story is not None
-    assert (story.state, story.due) == ("delayed", START + 3.0)
+    history = await bench.frontier.reader.history("c", sought.fingerprint)
+    assert history is not None
+    assert (history.state, history.due) == ("delayed", START + 3.0)
     bench.clock.advance(3.0)
-    [lease] = await taken(bench.frontier, holder="me")
+    [lease] = await take(bench.frontier, holder="me")
     await settle(bench.frontier, lease, Fetched(page(7)))
-    assert await told() == ("parsing", "me")
+    assert await state_and_holder() == ("parsing", "me")
     await bench.frontier.acknowledge([Acknowledgement("c", lease.fingerprint, Dead(BROKEN))])
-    dead = await bench.frontier.story("c", sought.fingerprint)
+    dead = await bench.frontier.reader.history("c", sought.fingerprint)
     assert dead is not None
     assert (dead.state, dead.rule, dead.reason, dead.page) == ("dead", "parse_error", BROKEN.reason, page(7))
     assert dead.request == msgspec.structs.replace(lease.request)
-    await bench.frontier.replay("c")
+    await bench.frontier.dead_letters.replay("c")
     await bench.frontier.acknowledge([Acknowledgement("c", lease.fingerprint, Done(page(7)))])
-    assert (await told())[0] == "done"
+    assert (await state_and_holder())[0] == "done"

@@ -1,4 +1,4 @@
-"""What only the SQLite frontier has to promise: full disks, damage, readers beside the owner, and size."""
+"""Guarantees of the SQLite frontier only: full disks, damage, concurrent readers, and size."""
 
 import json
 import resource
@@ -11,15 +11,15 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from tests.contract.frontiers import TIMEOUT, UNLIMITED, link, page, paths, states, taken
 
 from shoal.frontier.sqlite import SqliteFrontier
-from shoal.frontier.sqlite.owner import ROBOTS_KEPT, ROBOTS_SWEEP
-from shoal.frontier.sqlite.wal import EVERY
+from shoal.frontier.sqlite.hosts import MAX_ROBOTS, ROBOTS_SWEEP_WRITES
+from shoal.frontier.sqlite.wal import CHECKPOINT_EVERY_ROWS
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Dead, Done, Fetched, Filtered, Gone, Outcome, Settlement
 from shoal.sqlite_database import open_database
+from shoal.testing.contracts.frontier import TIMEOUT, UNLIMITED, link, page, paths, states, take
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 
 async def crawled(path: Path) -> None:
-    """Make a store that has something in every place."""
+    """Create a store that has requests in every state."""
     outcomes: list[Outcome] = [
         Done(page(1)),
         Fetched(page(2)),
@@ -37,9 +37,9 @@ async def crawled(path: Path) -> None:
         Filtered(FailureClass.ROBOTS),
     ]
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.crawls.open("c", pace=UNLIMITED)
         await frontier.add("c", [link(str(number)) for number in range(10)])
-        leases = await taken(frontier, 6)
+        leases = await take(frontier, 6)
         settlements = zip(leases, outcomes, strict=False)
         await frontier.settle([Settlement(lease, outcome) for lease, outcome in settlements])
 
@@ -56,12 +56,12 @@ def overwrite(path: Path, *, beyond: int) -> None:
     path.write_bytes(whole[:beyond] + b"\xff" * (len(whole) - beyond))
 
 
-# --- a disk that fails ---------------------------------------------------------------------------
+# --- failing disks -------------------------------------------------------------------------------
 
 
 @contextmanager
 def files_at_most(size: int) -> Iterator[None]:
-    """Let every write beyond `size` fail, as it would on a full disk."""
+    """Make every write beyond `size` bytes fail, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -70,11 +70,11 @@ def files_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-async def test_after_a_failed_write_everything_is_refused_and_nothing_is_lost(path: Path) -> None:
+async def test_after_a_failed_write_every_call_fails_and_nothing_is_lost(path: Path) -> None:
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.crawls.open("c", pace=UNLIMITED)
         await frontier.add("c", [link("1"), link("2")])
-        [lease] = await taken(frontier, 1)
+        [lease] = await take(frontier, 1)
         with files_at_most(path.with_name("store.db-wal").stat().st_size + 4096):
             with pytest.raises(Unavailable, match=r"store\.db"):
                 await frontier.add("c", [link(f"too-many-{number}") for number in range(1000)])
@@ -82,22 +82,22 @@ async def test_after_a_failed_write_everything_is_refused_and_nothing_is_lost(pa
             frontier.add("c", [link("3")]),
             frontier.lease(holder="w", limit=1, ttl=60.0),
             frontier.settle([Settlement(lease, Done(page()))]),
-            frontier.open_crawl("d"),
+            frontier.crawls.open("d"),
         ):
             with pytest.raises(Unavailable, match=r"store\.db"):
                 await call
 
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c")
-        assert (await frontier.audit("c")).problems == []
+        await frontier.crawls.open("c")
+        assert (await frontier.reader.audit("c")).problems == []
         assert await states(frontier) == {"waiting": 2}
-        assert paths(await taken(frontier)) == ["a.test/2", "a.test/1"]
+        assert paths(await take(frontier)) == ["a.test/2", "a.test/1"]
         assert (await frontier.add("c", [link("too-many-0")])).new == 1
 
 
-async def test_a_mistake_of_the_caller_does_not_stop_the_frontier(path: Path) -> None:
+async def test_an_invalid_call_does_not_stop_the_frontier(path: Path) -> None:
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.crawls.open("c", pace=UNLIMITED)
         with pytest.raises(Misconfigured):
             await frontier.commit(crawl_state={"nope": {"key": b"value"}})
         with pytest.raises(Misconfigured):
@@ -105,27 +105,27 @@ async def test_a_mistake_of_the_caller_does_not_stop_the_frontier(path: Path) ->
         assert (await frontier.add("c", [link("1")])).new == 1
 
 
-async def test_a_damaged_store_is_named(path: Path) -> None:
+async def test_the_error_names_a_damaged_store(path: Path) -> None:
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c")
+        await frontier.crawls.open("c")
         await frontier.add("c", [link(str(number)) for number in range(2000)])
     overwrite(path, beyond=40 * 4096)
 
     with pytest.raises(Misconfigured, match=r"store\.db is damaged"):
         async with SqliteFrontier.open(path) as frontier:
-            await frontier.open_crawl("c")
+            await frontier.crawls.open("c")
 
 
-async def test_a_request_without_a_row_is_called_damage(path: Path) -> None:
+async def test_a_request_without_a_row_is_reported_as_damage(path: Path) -> None:
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.crawls.open("c", pace=UNLIMITED)
         await frontier.add("c", [link("1"), link("2")])
         meddle(path, "DELETE FROM request WHERE id IN (SELECT min(id) FROM request)")
         with pytest.raises(Misconfigured, match="damaged: 1 queued request"):
-            await taken(frontier)
+            await take(frontier)
 
 
-async def test_a_store_from_the_future_is_refused(path: Path) -> None:
+async def test_a_store_of_a_newer_version_is_rejected(path: Path) -> None:
     await crawled(path)
     meddle(path, "PRAGMA user_version = 99")
     with pytest.raises(Misconfigured, match="newer Shoal"):
@@ -136,10 +136,10 @@ async def test_a_store_from_the_future_is_refused(path: Path) -> None:
             pass
 
 
-# --- readers beside the owner --------------------------------------------------------------------
+# --- concurrent readers --------------------------------------------------------------------------
 
 
-async def test_a_store_of_an_older_version_is_brought_up_to_date_by_its_next_owner(path: Path) -> None:
+async def test_the_next_owner_migrates_a_store_of_an_older_version(path: Path) -> None:
     first = files("shoal.frontier.sqlite").joinpath("schema.sql").read_text()
     with closing(open_database(path, [first], fsync=False)) as database:
         database.execute("INSERT INTO crawl(name, settings, counts) VALUES ('c', '{}', '{}')")
@@ -152,46 +152,46 @@ async def test_a_store_of_an_older_version_is_brought_up_to_date_by_its_next_own
         async with SqliteFrontier.peek(path):
             pass
     async with SqliteFrontier.open(path) as frontier:
-        [(fingerprint, kept)] = [found async for found in frontier.pages("c")]
+        [(fingerprint, kept)] = [found async for found in frontier.reader.pages("c")]
     assert (fingerprint, kept.items, kept.wire_bytes, kept.version) == (7, 2, 5, 0)
 
 
-async def test_a_reader_sees_the_last_transaction_while_the_owner_goes_on(path: Path) -> None:
+async def test_a_reader_sees_the_last_transaction_while_the_owner_keeps_writing(path: Path) -> None:
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c", pace=UNLIMITED, state={"version": b"1"})
+        await frontier.crawls.open("c", pace=UNLIMITED, state={"version": b"1"})
         await frontier.add("c", [link(str(number)) for number in range(4)])
-        first, second, _ = await taken(frontier, 3)
+        first, second, _ = await take(frontier, 3)
         await frontier.commit([Settlement(first, Done(page(1)))], checkpoints={"out": b"7"})
         async with SqliteFrontier.peek(path) as reader:
             assert await reader.crawls() == ["c"]
-            assert await reader.counts("c") == await frontier.counts("c")
+            assert await reader.counts("c") == await frontier.reader.counts("c")
             await frontier.settle([Settlement(second, Dead(TIMEOUT))])
-            assert await reader.counts("c") == await frontier.counts("c")
+            assert await reader.counts("c") == await frontier.reader.counts("c")
             assert (await reader.audit("c")).problems == []
             assert [letter.kind async for letter in reader.dead_letters("c")] == [FailureClass.TIMEOUT]
             assert [record async for _, record in reader.pages("c")] == [page(1)]
             assert await reader.checkpoint("out") == b"7"
-            assert await reader.crawl_get("c", "version") == b"1"
+            assert await reader.value("c", "version") == b"1"
             with pytest.raises(Misconfigured, match="nope"):
                 await reader.counts("nope")
 
 
-async def test_there_is_nothing_to_see_where_there_is_no_store(path: Path) -> None:
+async def test_reading_a_store_that_does_not_exist_raises_misconfigured(path: Path) -> None:
     with pytest.raises(Misconfigured, match="no store"):
         async with SqliteFrontier.peek(path):
             pass
 
 
-async def test_crawls_that_are_not_open_can_be_looked_at(path: Path) -> None:
+async def test_crawls_that_are_not_open_can_be_read(path: Path) -> None:
     await crawled(path)
     async with SqliteFrontier.open(path) as frontier:
-        counts = await frontier.counts("c")
+        counts = await frontier.reader.counts("c")
         assert (counts.accepted, counts.waiting, counts.leased, counts.crashes) == (10, 5, 0, 2)
-        assert (await frontier.audit("c")).problems == []
-        assert len([letter async for letter in frontier.dead_letters("c")]) == 1
+        assert (await frontier.reader.audit("c")).problems == []
+        assert len([letter async for letter in frontier.reader.dead_letters("c")]) == 1
 
 
-# --- audits that find something ------------------------------------------------------------------
+# --- audits --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ async def test_crawls_that_are_not_open_can_be_looked_at(path: Path) -> None:
         ),
     ],
 )
-async def test_an_audit_finds_what_is_wrong(path: Path, damage: str, finding: str) -> None:
+async def test_an_audit_finds_damage(path: Path, damage: str, finding: str) -> None:
     await crawled(path)
     meddle(path, damage)
     async with SqliteFrontier.peek(path) as reader:
@@ -221,9 +221,9 @@ async def test_an_audit_finds_what_is_wrong(path: Path, damage: str, finding: st
     assert any(finding in problem for problem in problems), problems
 
 
-async def test_an_audit_names_a_few_and_counts_the_rest(path: Path) -> None:
+async def test_an_audit_lists_a_few_problems_of_each_kind(path: Path) -> None:
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c")
+        await frontier.crawls.open("c")
         await frontier.add("c", [link(str(number)) for number in range(100)])
     meddle(path, "INSERT INTO ended(crawl, fp, state, ended_at) SELECT 1, fp, 'gone', 0 FROM request")
     async with SqliteFrontier.peek(path) as reader:
@@ -235,43 +235,43 @@ async def test_an_audit_names_a_few_and_counts_the_rest(path: Path) -> None:
 # --- size ----------------------------------------------------------------------------------------
 
 
-async def test_rows_of_ended_requests_are_deleted_in_the_end(path: Path) -> None:
+async def test_rows_of_ended_requests_are_deleted_eventually(path: Path) -> None:
     async with SqliteFrontier.open(path, sweep_every=50) as frontier:
-        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.crawls.open("c", pace=UNLIMITED)
         await frontier.add("c", [link(str(number)) for number in range(60)])
         for _ in range(6):
-            await frontier.settle([Settlement(lease, Done(page())) for lease in await taken(frontier, 9)])
+            await frontier.settle([Settlement(lease, Done(page())) for lease in await take(frontier, 9)])
         with closing(sqlite3.connect(path)) as database:
             assert database.execute("SELECT count(*) FROM request").fetchone() == (6,)
             assert database.execute("SELECT count(*) FROM spent").fetchone() == (0,)
-        await frontier.settle([Settlement(lease, Gone(404)) for lease in await taken(frontier, 2)])
-        assert (await frontier.audit("c")).problems == []
+        await frontier.settle([Settlement(lease, Gone(404)) for lease in await take(frontier, 2)])
+        assert (await frontier.reader.audit("c")).problems == []
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c")
+        await frontier.crawls.open("c")
         assert await states(frontier) == {"waiting": 4, "done": 54, "gone": 2}
-        assert (await frontier.audit("c")).problems == []
+        assert (await frontier.reader.audit("c")).problems == []
 
 
-async def test_only_so_many_robots_are_remembered(path: Path) -> None:
+async def test_the_number_of_stored_robots_txt_is_bounded(path: Path) -> None:
     async with SqliteFrontier.open(path) as frontier:
-        for number in range(ROBOTS_KEPT + ROBOTS_SWEEP):
-            await frontier.robots_set(f"{number}.test", expires=1e12 + number, status=200, body=b"")
-        assert await frontier.robots_get("0.test") is None
-        assert await frontier.robots_get(f"{ROBOTS_KEPT}.test") is not None
+        for number in range(MAX_ROBOTS + ROBOTS_SWEEP_WRITES):
+            await frontier.hosts.set_robots(f"{number}.test", expires=1e12 + number, status=200, body=b"")
+        assert await frontier.hosts.get_robots("0.test") is None
+        assert await frontier.hosts.get_robots(f"{MAX_ROBOTS}.test") is not None
     with closing(sqlite3.connect(path)) as database:
         [rows] = database.execute("SELECT count(*) FROM robots").fetchone()
-        assert rows <= ROBOTS_KEPT + ROBOTS_SWEEP
+        assert rows <= MAX_ROBOTS + ROBOTS_SWEEP_WRITES
 
 
-async def test_the_log_is_written_back_while_the_crawl_goes_on(path: Path) -> None:
+async def test_the_write_ahead_log_is_written_back_during_a_crawl(path: Path) -> None:
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c")
+        await frontier.crawls.open("c")
         log = path.with_name("store.db-wal")
         written = 0
-        for batch in range(6 * EVERY // 1000):
+        for batch in range(6 * CHECKPOINT_EVERY_ROWS // 1000):
             await frontier.add("c", [link(f"{batch}-{number}") for number in range(1000)])
             written += 130_000
-        assert log.stat().st_size < written  # what was written back is written over
+        assert log.stat().st_size < written  # the log restarts after it was written back
 
 
 MEASURE = """
@@ -283,15 +283,15 @@ from shoal.frontier.sqlite import SqliteFrontier
 async def main(path, urls, hosts):
     source = links(hosts)
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.crawls.open("c", pace=UNLIMITED)
         await frontier.add("c", some(source, 1000))
         before = rss_mib()
         for _ in range(urls // 1000):
             await frontier.add("c", some(source, 1000))
         grown = rss_mib() - before
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c")
-        counts = await frontier.counts("c")
+        await frontier.crawls.open("c")
+        counts = await frontier.reader.counts("c")
         print(json.dumps({"bytes": grown * 2**20 / urls, "waiting": counts.waiting}))
 
 asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))
@@ -301,7 +301,7 @@ asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))
 @pytest.mark.slow
 @pytest.mark.parametrize("hosts", [1, 1000])
 def test_a_queued_url_costs_few_bytes_of_memory(path: Path, hosts: int) -> None:
-    """Two million of them have to fit beside everything else in 300 MB: 100 bytes each at the very most."""
+    """Two million URLs have to fit into 300 MB with everything else: at most 100 bytes each."""
     urls = 150_000
     answer = subprocess.run(
         [sys.executable, "-c", MEASURE, str(path), str(urls), str(hosts)],
@@ -311,4 +311,4 @@ def test_a_queued_url_costs_few_bytes_of_memory(path: Path, hosts: int) -> None:
     )
     measured = json.loads(answer.stdout)
     assert measured["waiting"] == urls + 1000
-    assert measured["bytes"] < 150  # SQLite's own cache of 16 MB is part of it at this size
+    assert measured["bytes"] < 150  # includes SQLite's cache of 16 MB

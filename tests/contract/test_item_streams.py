@@ -1,4 +1,4 @@
-"""What a fleet promises of its outputs: each item once, whoever is killed or stopped, and when."""
+"""The guarantee of a fleet's outputs: each item once, even if writers are killed or suspended."""
 
 import asyncio
 import json
@@ -11,24 +11,25 @@ from urllib.parse import urlsplit
 import msgspec
 import pyarrow.parquet as pq
 import pytest
-from tests.contract.writing import TERM, WriterProcess, eventually, numbers_in, running, writer_of
-from tests.servers.postgres import ask, postgres
+from tests.contract.writing import TERM_S, WriterProcess, eventually, numbers_in, running, writer_of
+from tests.servers.postgres import ask
 from tests.servers.process import free_port
-from tests.servers.redis import RedisServer, cluster, valkey
+from tests.servers.redis import RedisServer, valkey
+from tests.servers.shared import shared_cluster, shared_database
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, key_names
 from shoal.sinks.fleet.progress import unfinished
 from shoal.sinks.fleet.writer import OutputWriter, WriterOutput, WriterState, item_streams
-from shoal.sinks.postgres.sink import PATIENCE
+from shoal.sinks.postgres.sink import RETRY_S
 
 CRAWL = 7
 
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
-    # Always: a kill during an fsync would take along what was confirmed meanwhile.
+    # Always: a kill during an fsync would lose what was confirmed meanwhile.
     async with valkey(tmp_path / "valkey", "--appendonly", "yes", "--appendfsync", "always") as running:
         yield running
 
@@ -42,22 +43,29 @@ async def store(server: RedisServer) -> AsyncIterator[RedisClient]:
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[str]:
-    with postgres() as server:
-        yield server.dsn
+    with shared_database() as dsn:
+        yield dsn
 
 
 async def begin(store: RedisClient) -> None:
-    """Have the crawl, as far as outputs look: every shard knows terms of it."""
+    """Create the crawl, as far as outputs need it: every shard has its options."""
     for tag in store.tags():
         await store.do(tag, "HSET", f"{tag}:c", CRAWL, "terms")
 
 
 async def settle_page(store: RedisClient, numbers: Sequence[int]) -> None:
-    """Leave the items of one page in the stream of a shard, as settling does."""
+    """Append the items of one page to the stream of a shard, as settling does."""
     tag = store.tag(numbers[0] % store.shards)
     items = [Item(f"key-{number}", json.dumps({"n": number}).encode()) for number in numbers]
     await store.do(
-        tag, "XADD", f"{tag}:items:{CRAWL}", "*", "fp", "12345678", "items", msgspec.msgpack.encode(items)
+        tag,
+        "XADD",
+        key_names.items(tag, CRAWL),
+        "*",
+        "fp",
+        "12345678",
+        "items",
+        msgspec.msgpack.encode(items),
     )
 
 
@@ -80,7 +88,9 @@ async def test_items_of_all_shards_reach_the_output_once(store: RedisClient, tmp
     assert sorted(numbers_in(out)) == [*range(60), 100]
 
 
-async def test_the_next_writer_goes_on_where_the_last_one_stopped(store: RedisClient, tmp_path: Path) -> None:
+async def test_the_next_writer_continues_where_the_last_one_stopped(
+    store: RedisClient, tmp_path: Path
+) -> None:
     out = tmp_path / "out.jsonl"
     for round_number in range(3):
         await settle_page(store, [round_number])
@@ -90,7 +100,7 @@ async def test_the_next_writer_goes_on_where_the_last_one_stopped(store: RedisCl
     assert numbers_in(out) == [0, 1, 2]
 
 
-async def test_an_output_whose_writer_was_killed_before_its_end_is_finished_by_the_next(
+async def test_the_next_writer_finishes_the_output_of_a_killed_one(
     store: RedisClient, tmp_path: Path
 ) -> None:
     out = str(tmp_path / "out.parquet")
@@ -99,7 +109,7 @@ async def test_an_output_whose_writer_was_killed_before_its_end_is_finished_by_t
         await settle_page(store, [number])
     await drained(store)
     await dead.kill()
-    assert not (tmp_path / "out.parquet" / "part-00000.parquet").exists()  # rows that wait to become a part
+    assert not (tmp_path / "out.parquet" / "part-00000.parquet").exists()  # its rows are in the hidden file
     assert await unfinished(store, CRAWL, [out], node="here")
     assert not await unfinished(store, CRAWL, [out], node="elsewhere")
 
@@ -114,18 +124,18 @@ async def test_an_output_whose_writer_was_killed_before_its_end_is_finished_by_t
     assert sorted(pq.read_table(out)["n"].to_pylist()) == list(range(20))
 
 
-async def test_a_clock_that_was_set_back_keeps_no_output_from_its_next_writer(
+async def test_a_writer_is_elected_although_the_clock_was_set_back(
     store: RedisClient, tmp_path: Path
 ) -> None:
     out = str(tmp_path / "out.jsonl")
     await settle_page(store, [1])
     async with running(writer_of(store, CRAWL, out, holder="dead")):
         await drained(store)
-    # As a writer would have left it that was killed before the server's clock went back by an hour.
+    # As left by a writer that was killed before the clock of the server was set back by an hour.
     tag = store.tag(CRAWL % store.shards)
     now, _ = await store.do(tag, "TIME")
     left = ("holder " + out, "dead", "until " + out, str((int(now) + 3600) * 1000))
-    await store.do(tag, "HSET", f"{tag}:writer:{CRAWL}", *left)
+    await store.do(tag, "HSET", key_names.writer(tag, CRAWL), *left)
 
     await settle_page(store, [2])
     async with running(writer_of(store, CRAWL, out, holder="next")):
@@ -175,7 +185,9 @@ async def test_an_output_of_another_crawl_is_refused_and_left_alone(
         await settle_page(store, [1])
         await drained(store)
     tag = store.tag(CRAWL % store.shards)
-    await store.do(tag, "DEL", f"{tag}:writer:{CRAWL}")  # another store, or another crawl under that number
+    await store.do(
+        tag, "DEL", key_names.writer(tag, CRAWL)
+    )  # another store, or another crawl under that number
 
     with pytest.raises(Misconfigured, match=r"not written.*--fresh"):
         await writer_of(store, CRAWL, str(out)).run(asyncio.Event())
@@ -187,7 +199,7 @@ async def test_an_output_of_another_crawl_is_refused_and_left_alone(
     assert numbers_in(out) == [2]
 
 
-async def test_a_full_server_lets_the_writer_make_room(store: RedisClient, tmp_path: Path) -> None:
+async def test_a_writer_frees_memory_of_a_full_server(store: RedisClient, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     for number in range(40):
         await settle_page(store, [number])
@@ -199,7 +211,7 @@ async def test_a_full_server_lets_the_writer_make_room(store: RedisClient, tmp_p
     assert sorted(numbers_in(out)) == list(range(40))
 
 
-async def test_an_idle_writer_asks_nothing_of_the_server(
+async def test_an_idle_writer_sends_no_commands(
     store: RedisClient, server: RedisServer, tmp_path: Path
 ) -> None:
     def commands(info: dict[str, str]) -> int:
@@ -207,7 +219,7 @@ async def test_an_idle_writer_asks_nothing_of_the_server(
 
     described = WriterOutput(CRAWL, str(tmp_path / "out.jsonl"), [str(tmp_path / "out.jsonl")])
     stop = asyncio.Event()
-    task = asyncio.create_task(OutputWriter(store, described, holder="w", node="here", term=60.0).run(stop))
+    task = asyncio.create_task(OutputWriter(store, described, holder="w", node="here", term_s=60.0).run(stop))
 
     async def is_waiting() -> bool:
         return int((await server.info())["blocked_clients"]) == 1
@@ -215,14 +227,14 @@ async def test_an_idle_writer_asks_nothing_of_the_server(
     await eventually(is_waiting)
     before = commands(await server.info())
     await asyncio.sleep(1.0)
-    assert commands(await server.info()) - before <= 2  # our own question among them
+    assert commands(await server.info()) - before <= 2  # including this one
     stop.set()
     await task
 
 
-async def test_a_cluster_feeds_an_output_all_the_same(tmp_path: Path) -> None:
+async def test_items_of_a_cluster_reach_the_output_once(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    async with cluster(tmp_path / "cluster") as servers, RedisClient.open(servers.dsn) as store:
+    async with shared_cluster() as servers, RedisClient.open(servers.dsn) as store:
         await begin(store)
         for number in range(100):
             await settle_page(store, [number])
@@ -234,10 +246,10 @@ async def test_a_cluster_feeds_an_output_all_the_same(tmp_path: Path) -> None:
     assert sorted(numbers_in(out)) == list(range(101))
 
 
-# Processes that are really killed and stopped
+# Processes that are killed and suspended
 
 
-async def test_a_writer_that_is_killed_again_and_again_loses_and_doubles_nothing(
+async def test_a_writer_that_is_killed_repeatedly_loses_and_duplicates_nothing(
     store: RedisClient, server: RedisServer, tmp_path: Path
 ) -> None:
     out, rng, count = tmp_path / "out.jsonl", random.Random(4), 0
@@ -257,9 +269,7 @@ async def test_a_writer_that_is_killed_again_and_again_loses_and_doubles_nothing
     assert sorted(numbers_in(out)) == list(range(count))
 
 
-async def test_a_writer_that_was_stopped_cannot_write_into_its_successors_work(
-    store: RedisClient, tmp_path: Path
-) -> None:
+async def test_a_suspended_writer_cannot_overwrite_its_successor(store: RedisClient, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     workers = [await WriterProcess.start(str(store.dsn), CRAWL, str(out), f"w{n}") for n in range(2)]
     count = 0
@@ -269,7 +279,7 @@ async def test_a_writer_that_was_stopped_cannot_write_into_its_successors_work(
         for _ in range(30):
             await settle_page(store, [count])
             count += 1
-        await asyncio.sleep(TERM * 2)  # another one is elected
+        await asyncio.sleep(TERM_S * 2)  # another one is elected
         stopped.send_signal(signal.SIGCONT)
     await drained(store)
     for worker in workers:
@@ -278,7 +288,7 @@ async def test_a_writer_that_was_stopped_cannot_write_into_its_successors_work(
     assert sorted(numbers_in(out)) == list(range(count))
 
 
-async def test_a_table_gets_every_item_once_from_writers_that_are_stopped_and_killed(
+async def test_suspended_and_killed_writers_write_every_item_once_to_a_table(
     store: RedisClient, database: str
 ) -> None:
     output, count = f"{database}?table=streamed", 0
@@ -289,7 +299,7 @@ async def test_a_table_gets_every_item_once_from_writers_that_are_stopped_and_ki
         for _ in range(30):
             await settle_page(store, [count])
             count += 1
-        await asyncio.sleep(TERM * 2)
+        await asyncio.sleep(TERM_S * 2)
         victim.process.send_signal(signal.SIGCONT)
         if turn > 1:
             await victim.kill()
@@ -302,19 +312,18 @@ async def test_a_table_gets_every_item_once_from_writers_that_are_stopped_and_ki
     assert sorted(row["n"] for row in rows) == list(range(count))
 
 
-async def test_a_writer_that_cannot_reach_its_table_makes_way_for_one_that_can(
-    store: RedisClient, database: str
-) -> None:
-    """The same output to both, and two ways to get there."""
-    way = f"postgresql:///postgres?user=postgres&host=127.0.0.1&table=reached&port={urlsplit(database).port}"
+async def test_a_writer_that_cannot_reach_its_table_hands_over(store: RedisClient, database: str) -> None:
+    """The same output for both, with two addresses."""
+    place = urlsplit(database)
+    way = f"postgresql://{place.path}?user=postgres&host=127.0.0.1&table=reached&port={place.port}"
     nowhere = f"{way.rpartition('=')[0]}={free_port()}"
-    term = PATIENCE + 3.0  # longer than a try, so that it could be kept from try to try
-    lost, found = (writer_of(store, CRAWL, dsn, holder=dsn, term=term) for dsn in (nowhere, way))
+    term = RETRY_S + 3.0  # longer than one attempt, so that it could be renewed between attempts
+    lost, found = (writer_of(store, CRAWL, dsn, holder=dsn, term_s=term) for dsn in (nowhere, way))
     for number in range(20):
         await settle_page(store, [number])
 
     async def fails() -> bool:
-        return lost.post is WriterState.FAILING
+        return lost.state is WriterState.FAILING
 
     async with running(lost):
         await eventually(fails)
@@ -326,17 +335,15 @@ async def test_a_writer_that_cannot_reach_its_table_makes_way_for_one_that_can(
     assert (lost.items, found.items) == (0, 20)
 
 
-async def test_a_writer_leaves_nothing_of_a_crawl_that_was_dropped(
-    store: RedisClient, tmp_path: Path
-) -> None:
+async def test_a_writer_creates_no_keys_of_a_deleted_crawl(store: RedisClient, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     await settle_page(store, [1])
     async with running(writer_of(store, CRAWL, str(out))):
         await drained(store)
-        for tag in store.tags():  # as sweeping does
+        for tag in store.tags():  # as deleting a crawl does
             await store.do(tag, "HDEL", f"{tag}:c", CRAWL)
             await store.do(tag, "DEL", *(f"{tag}:{name}:{CRAWL}" for name in ("items", "written", "writer")))
-        await asyncio.sleep(TERM * 2)  # so that it has had to say again that it is the writer
+        await asyncio.sleep(TERM_S * 2)  # so that it has to renew its term
 
     assert [await store.do(tag, "KEYS", f"{tag}:*:{CRAWL}") for tag in store.tags()] == [[]] * store.shards
     assert numbers_in(out) == [1]

@@ -1,6 +1,6 @@
-"""What a fleet promises of its outputs when the store forgets: servers that are killed, disks that lag.
+"""The guarantee of a fleet's outputs when the store loses data: servers that are killed, disks that lag.
 
-On one server, by sentinels and in a cluster; a server that can be waited for is a Valkey.
+On one server, with sentinels and in a cluster. The servers are Valkey where WAITAOF is needed.
 """
 
 import json
@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.contract.frontiers import UNLIMITED, link, page
 from tests.contract.writing import WriterProcess, eventually, numbers_in
 from tests.servers.power import LaggingDisk
 from tests.servers.redis import RedisServer, cluster, redis7, sentinels, valkey, valkey_program
@@ -21,10 +20,11 @@ from shoal.model.outcome import Done, Lease, Settlement
 from shoal.model.page import Item
 from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.writer import item_streams
+from shoal.testing.contracts.frontier import UNLIMITED, link, page
 
-TERM = 15.0  # seconds, as in a real fleet: nobody else takes over, and nothing is read again for that reason
+TERM_S = 15.0  # as in a real fleet: no other writer is elected, and nothing is read again for that reason
 EVERYSEC = ("--appendonly", "yes", "--appendfsync", "everysec")
-# One that cannot see how the log is kept.
+# A user that cannot read the settings of the append-only file.
 BLIND = ("--user", "blind", "on", ">x", "~*", "+@all", "-config")
 
 
@@ -41,42 +41,42 @@ class Bench:
     writers: list[WriterProcess] = field(default_factory=list)
 
     async def writer(self) -> WriterProcess:
-        writer = await WriterProcess.start(self.dsn, self.number, str(self.out), "w", term=TERM)
+        writer = await WriterProcess.start(self.dsn, self.number, str(self.out), "w", term_s=TERM_S)
         self.writers.append(writer)
         return writer
 
     async def crawl(self, pages: int) -> None:
-        """Fetch up to so many pages; each is settled in one step with the item that it brought."""
+        """Fetch up to `pages` pages; each is settled in one step with its item."""
         while pages and (grant := await self.frontier.lease(holder="w", limit=pages, ttl=60.0)).leases:
             await self.frontier.settle([_settled(lease) for lease in grant.leases])
             pages -= len(grant.leases)
 
-    async def let_disks_lag(self, *servers: RedisServer) -> None:
-        """From now on servers write their logs, and nothing of that reaches their disks."""
+    async def delay_disks(self, *servers: RedisServer) -> None:
+        """From now on, nothing that the servers write to their logs reaches their disks."""
         self.disks = [await LaggingDisk.of(server) for server in servers]
 
     def cut_the_power(self) -> None:
-        """End the servers whose disks lag, all at once; what was not on disk is gone when they start again."""
+        """Kill the servers whose disks lag, all at once; what was not on disk is lost."""
         for disk in self.disks:
             disk.server.kill()
         for disk in self.disks:
             disk.cut_the_power()
 
     async def has(self, count: int) -> None:
-        async def is_so() -> bool:
+        async def condition() -> bool:
             return self.out.exists() and len(numbers_in(self.out)) == count
 
-        await eventually(is_so)
+        await eventually(condition)
 
     async def is_all_written(self) -> None:
-        async def is_so() -> bool:
+        async def condition() -> bool:
             return await item_streams(self.store, self.number).length() == 0
 
-        await eventually(is_so)
+        await eventually(condition)
 
 
 async def waits_for_disks(servers: Sequence[RedisServer]) -> None:
-    """Return when servers were asked what is on disk more often than an answer of yes would have taken."""
+    """Return when WAITAOF was called more often than a positive answer would have taken."""
 
     async def asked() -> int:
         stats = [(await server.info()).get("cmdstat_waitaof", "calls=0") for server in servers]
@@ -84,10 +84,10 @@ async def waits_for_disks(servers: Sequence[RedisServer]) -> None:
 
     enough = await asked() + 2 * len(servers) + 1
 
-    async def is_so() -> bool:
+    async def condition() -> bool:
         return await asked() >= enough
 
-    await eventually(is_so)
+    await eventually(condition)
 
 
 def _settled(lease: Lease) -> Settlement:
@@ -99,9 +99,9 @@ def _settled(lease: Lease) -> Settlement:
 async def bench_on(dsn: str, folder: Path) -> AsyncIterator[Bench]:
     async with RedisClient.open(dsn) as store:
         frontier = RedisFrontier(store)
-        await frontier.open_crawl("c", pace=UNLIMITED)
+        await frontier.crawls.open("c", pace=UNLIMITED)
         await frontier.add("c", [link(str(n), host=f"{n}.test") for n in range(30)])
-        number = await frontier.number("c")
+        number = await frontier.reader.number("c")
         bench = Bench(dsn, store, frontier, number, folder / "out.jsonl")
         try:
             yield bench
@@ -110,20 +110,20 @@ async def bench_on(dsn: str, folder: Path) -> AsyncIterator[Bench]:
                 await writer.kill()
 
 
-async def test_an_output_neither_lacks_nor_repeats_what_a_server_forgot(tmp_path: Path) -> None:
+async def test_an_output_has_items_once_although_a_server_lost_them(tmp_path: Path) -> None:
     async with valkey(tmp_path / "valkey", *EVERYSEC) as server, bench_on(server.dsn, tmp_path) as bench:
         writer = await bench.writer()
         await bench.crawl(10)
         await bench.has(10)
-        await bench.let_disks_lag(server)
+        await bench.delay_disks(server)
         await bench.crawl(10)
         await waits_for_disks([server])
         assert len(numbers_in(bench.out)) == 10
-        # Stopped, so that the pages are settled again before it asks again: what it read is not there any more.
+        # Suspended, so that the pages are settled again before its next call: the entries that it read are lost.
         writer.process.send_signal(signal.SIGSTOP)
         bench.cut_the_power()
         await server.begin()
-        await bench.crawl(30)  # ten that were forgotten, and ten more
+        await bench.crawl(30)  # ten that were lost, and ten more
         writer.process.send_signal(signal.SIGCONT)
         await bench.is_all_written()
         await writer.end()
@@ -132,7 +132,7 @@ async def test_an_output_neither_lacks_nor_repeats_what_a_server_forgot(tmp_path
 
 
 @pytest.mark.slow
-async def test_nor_what_a_whole_cluster_forgot(tmp_path: Path) -> None:
+async def test_an_output_has_items_once_although_a_cluster_lost_them(tmp_path: Path) -> None:
     async with (
         cluster(tmp_path / "servers", valkey_program()) as servers,
         bench_on(servers.dsn, tmp_path) as bench,
@@ -140,7 +140,7 @@ async def test_nor_what_a_whole_cluster_forgot(tmp_path: Path) -> None:
         writer = await bench.writer()
         await bench.crawl(10)
         await bench.has(10)
-        await bench.let_disks_lag(*servers.servers)
+        await bench.delay_disks(*servers.servers)
         await bench.crawl(10)
         await waits_for_disks(await servers.masters())
         assert len(numbers_in(bench.out)) == 10
@@ -158,8 +158,8 @@ async def test_nor_what_a_whole_cluster_forgot(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_nor_what_a_replica_forgot_that_takes_over(tmp_path: Path) -> None:
-    """All lose power, and the master does not come back: what counts is the disk of a replica."""
+async def test_an_output_has_items_once_although_a_new_master_lost_them(tmp_path: Path) -> None:
+    """All servers lose power, and the master does not return: the disk of a replica decides."""
     async with (
         sentinels(tmp_path / "servers", valkey_program()) as servers,
         bench_on(f"{servers.dsn}?replicas=2", tmp_path) as bench,
@@ -169,7 +169,7 @@ async def test_nor_what_a_replica_forgot_that_takes_over(tmp_path: Path) -> None
         await bench.has(10)
         master = await servers.master()
         replicas = [server for server in servers.servers if server is not master]
-        await bench.let_disks_lag(*replicas)
+        await bench.delay_disks(*replicas)
         await bench.crawl(10)
         await waits_for_disks([master])
         assert len(numbers_in(bench.out)) == 10
@@ -187,7 +187,7 @@ async def test_nor_what_a_replica_forgot_that_takes_over(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-async def test_a_replica_that_is_lost_is_not_waited_for(tmp_path: Path) -> None:
+async def test_the_writer_does_not_wait_for_a_lost_replica(tmp_path: Path) -> None:
     async with (
         sentinels(tmp_path / "servers", valkey_program()) as servers,
         bench_on(f"{servers.dsn}?replicas=2", tmp_path) as bench,
@@ -206,16 +206,16 @@ async def test_a_replica_that_is_lost_is_not_waited_for(tmp_path: Path) -> None:
     assert sorted(numbers_in(bench.out)) == list(range(30))
 
 
-async def test_where_a_server_cannot_say_what_is_on_disk_a_file_repeats_what_it_forgot(
+async def test_without_waitaof_a_file_repeats_items_that_a_server_lost(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not wanted, but known, and said: Redis 7.0 has no WAITAOF. It shows that the tests above can fail."""
+    """A documented limit: Redis 7.0 has no WAITAOF. It also shows that the tests above can fail."""
     async with redis7(tmp_path / "redis", *EVERYSEC) as server, bench_on(server.dsn, tmp_path) as bench:
         [told] = [record for record in caplog.records if record.message == "store.health"]
         writer = await bench.writer()
         await bench.crawl(10)
         await bench.has(10)
-        await bench.let_disks_lag(server)
+        await bench.delay_disks(server)
         await bench.crawl(10)
         await bench.has(20)
         bench.cut_the_power()
@@ -229,14 +229,14 @@ async def test_where_a_server_cannot_say_what_is_on_disk_a_file_repeats_what_it_
     assert set(numbers_in(bench.out)) == set(range(30))
 
 
-async def test_what_comes_back_from_a_server_that_forgot_is_dropped_again(tmp_path: Path) -> None:
-    """The output has it, and nothing new need come: else nobody would ever be done."""
+async def test_entries_that_return_after_a_loss_are_dropped_again(tmp_path: Path) -> None:
+    """The output already has them. Without new entries, the crawl would otherwise never finish."""
     async with redis7(tmp_path / "redis", *EVERYSEC) as server, bench_on(server.dsn, tmp_path) as bench:
         writer = await bench.writer()
         await bench.has(0)
         writer.process.send_signal(signal.SIGSTOP)
         await bench.crawl(10)
-        await bench.let_disks_lag(server)
+        await bench.delay_disks(server)
         writer.process.send_signal(signal.SIGCONT)
         await bench.is_all_written()
         bench.cut_the_power()
@@ -248,10 +248,10 @@ async def test_what_comes_back_from_a_server_that_forgot_is_dropped_again(tmp_pa
     assert len(numbers_in(bench.out)) == 10
 
 
-async def test_a_file_is_begun_when_the_store_cannot_forget_that_it_is_the_crawls_own(tmp_path: Path) -> None:
+async def test_a_file_is_started_only_when_the_store_cannot_lose_its_owner(tmp_path: Path) -> None:
     async with valkey(tmp_path / "valkey", *EVERYSEC, *BLIND) as server:
         async with bench_on(f"redis://blind:x@{server.address}", tmp_path) as bench:
-            await bench.let_disks_lag(server)
+            await bench.delay_disks(server)
             writer = await bench.writer()
             await waits_for_disks([server])
             assert not bench.out.exists()

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.servers.redis import cluster, valkey
+from tests.servers.redis import valkey
+from tests.servers.shared import shared_cluster
 
 from shoal.redis_client import RedisClient
 from shoal.redis_client.streams import ShardStreams
@@ -13,13 +14,13 @@ from shoal.redis_client.streams import ShardStreams
 
 @pytest.fixture(params=["valkey", "cluster"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RedisClient]:
-    async with (valkey if request.param == "valkey" else cluster)(tmp_path) as server:
+    async with (valkey if request.param == "valkey" else shared_cluster)(tmp_path) as server:
         async with RedisClient.open(server.dsn) as opened:
             yield opened
 
 
-async def test_streams_of_all_shards_are_read_and_waited_for_as_one(store: RedisClient) -> None:
-    streams, stop = ShardStreams(store, "notes"), asyncio.Event()
+async def test_streams_of_all_shards_are_read_as_one(store: RedisClient) -> None:
+    streams, stop = ShardStreams(store, lambda tag: f"{tag}:notes"), asyncio.Event()
 
     async def put(shard: int, text: str) -> None:
         await store.do(store.tag(shard), "XADD", streams.key(shard), "*", "text", text)
@@ -38,7 +39,7 @@ async def test_streams_of_all_shards_are_read_and_waited_for_as_one(store: Redis
 
     positions = {entry.shard: entry.id for entry in found}
     assert await streams.read(positions, count=10) == []
-    await streams.wait(positions, seconds=0.1, stop=stop)  # in vain
+    await streams.wait(positions, seconds=0.1, stop=stop)  # times out
     waiting = asyncio.create_task(streams.wait(positions, seconds=60.0, stop=stop))
     await asyncio.sleep(0.1)
     assert not waiting.done()

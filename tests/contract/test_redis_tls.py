@@ -1,4 +1,4 @@
-"""A Redis store over TLS: who is trusted, what is shown, and what is said where the two sides do not agree."""
+"""TLS: trusted authorities, client certificates, and the errors of failed handshakes."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,7 +26,7 @@ def _text_of(file: str) -> str:
 async def serving(
     authority: Authority, names: str = "IP:127.0.0.1", *, end: str = "20900101000000Z", clients: str = "no"
 ) -> AsyncIterator[str]:
-    """Run a server with a certificate of its own; gives its address."""
+    """Run a server with a certificate; yield its address."""
     certificate, key = authority.issue(names, end=end)
     port = free_port()
     tls = ("--tls-port", str(port), "--tls-cert-file", certificate, "--tls-key-file", key)
@@ -35,7 +35,7 @@ async def serving(
         yield f"rediss://127.0.0.1:{port}"
 
 
-async def test_the_authority_that_is_named_is_trusted_and_nobody_else(authority: Authority) -> None:
+async def test_only_the_named_authority_is_trusted(authority: Authority) -> None:
     async with serving(authority) as dsn:
         assert await count(f"{dsn}?ca_file={authority.file}") == 1
         assert "?ca_file= names an authority to trust" in await refusal(dsn)
@@ -43,21 +43,21 @@ async def test_the_authority_that_is_named_is_trusted_and_nobody_else(authority:
             await count(f"{dsn.replace('rediss', 'redis')}?patience_s=0")
 
 
-async def test_a_certificate_for_another_name_is_refused(authority: Authority) -> None:
+async def test_a_certificate_for_another_name_is_rejected(authority: Authority) -> None:
     async with serving(authority, "DNS:queue.test,IP:127.0.0.9") as dsn:
         said = await refusal(f"{dsn}?ca_file={authority.file}")
     assert "not valid for '127.0.0.1'" in said
-    assert "called by a name that its certificate has" in said
+    assert "by a name that is in its certificate" in said
 
 
-async def test_a_certificate_that_has_expired_is_refused(authority: Authority) -> None:
+async def test_an_expired_certificate_is_rejected(authority: Authority) -> None:
     async with serving(authority, end="20210101000000Z") as dsn:
-        assert "has expired); the server needs another one" in await refusal(
+        assert "has expired); the server needs another certificate" in await refusal(
             f"{dsn}?ca_file={authority.file}"
         )
 
 
-async def test_a_server_that_asks_who_we_are_is_shown_a_certificate(
+async def test_a_client_certificate_is_sent_to_a_server_that_requires_one(
     authority: Authority, tmp_path: Path
 ) -> None:
     ours, key = authority.issue("DNS:worker.test")
@@ -69,7 +69,7 @@ async def test_a_server_that_asks_who_we_are_is_shown_a_certificate(
         assert await count(f"{dsn}&cert_file={ours}&key_file={key}") == 1
         assert await count(f"{dsn}&cert_file={tmp_path / 'both.pem'}") == 2
         for wrong in (dsn, f"{dsn}&cert_file={strange}&key_file={strange_key}"):
-            assert "asks for a certificate that it trusts: ?cert_file=" in await refusal(wrong)
+            assert "requires a client certificate that it trusts: ?cert_file=" in await refusal(wrong)
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,13 @@ async def test_a_server_that_asks_who_we_are_is_shown_a_certificate(
         ("ca_file=/nowhere", "ca_file /nowhere cannot be read: No such file"),
         ("ca_file={key}", "cannot be read: no certificate"),
         ("cert_file=/nowhere", "cert_file /nowhere cannot be read: No such file"),
-        ("cert_file={certificate}", "cannot be read: a certificate, or its key, is not in there"),
+        ("cert_file={certificate}", "cannot be read: it has no certificate, or no key"),
         ("cert_file={certificate}&key_file={other}", "cannot be read: key values mismatch"),
     ],
 )
-async def test_files_that_cannot_be_used_are_named(authority: Authority, option: str, complaint: str) -> None:
+async def test_unusable_certificate_files_are_named(
+    authority: Authority, option: str, complaint: str
+) -> None:
     (certificate, key), (_, other) = authority.issue("DNS:a.test"), authority.issue("DNS:b.test")
     files = option.format(certificate=certificate, key=key, other=other)
 

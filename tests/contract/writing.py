@@ -11,8 +11,8 @@ from pathlib import Path
 from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.writer import OutputWriter, WriterOutput
 
-TERM = 0.6  # seconds; short, so that the tests need not wait
-PATIENCE = 60.0  # for a machine that is busy with other things
+TERM_S = 0.6  # short, so that the tests are fast
+PATIENCE_S = 60.0  # for a machine that is busy with other things
 
 
 def numbers_in(path: Path) -> list[int]:
@@ -21,9 +21,9 @@ def numbers_in(path: Path) -> list[int]:
     return [json.loads(line)["n"] for line in text.splitlines()]
 
 
-async def eventually(is_so: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not await is_so():  # noqa: ASYNC110 (another process makes it so)
+async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not await condition():  # noqa: ASYNC110 (another process changes it)
             await asyncio.sleep(0.02)
 
 
@@ -46,10 +46,10 @@ def writer_of(
     holder: str = "w",
     node: str = "here",
     overwrite: bool = False,
-    term: float = TERM,
+    term_s: float = TERM_S,
 ) -> OutputWriter:
     described = WriterOutput(crawl, output, [output, *others], overwrite=overwrite)
-    return OutputWriter(store, described, holder=holder, node=node, term=term)
+    return OutputWriter(store, described, holder=holder, node=node, term_s=term_s)
 
 
 class WriterProcess:
@@ -60,10 +60,10 @@ class WriterProcess:
 
     @classmethod
     async def start(
-        cls, dsn: str, crawl: int, output: str, holder: str, *, term: float = TERM
+        cls, dsn: str, crawl: int, output: str, holder: str, *, term_s: float = TERM_S
     ) -> "WriterProcess":
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.contract.writing", dsn, str(crawl), output, holder, str(term)),
+            *(sys.executable, "-m", "tests.contract.writing", dsn, str(crawl), output, holder, str(term_s)),
             stdout=asyncio.subprocess.PIPE,
         )
         assert process.stdout is not None
@@ -80,12 +80,12 @@ class WriterProcess:
         assert await self.process.wait() == 0
 
 
-async def work(dsn: str, crawl: str, output: str, holder: str, term: str) -> None:
+async def work(dsn: str, crawl: str, output: str, holder: str, term_s: str) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with RedisClient.open(dsn) as store:
         print("ready", flush=True)
-        await writer_of(store, int(crawl), output, holder=holder, term=float(term)).run(stop)
+        await writer_of(store, int(crawl), output, holder=holder, term_s=float(term_s)).run(stop)
 
 
 if __name__ == "__main__":

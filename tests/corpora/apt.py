@@ -12,7 +12,7 @@ _LOCK = Path(__file__).parents[2] / ".cache" / "apt.lock"
 def apt_get(*arguments: str, folder: Path | None = None) -> None:
     """Run apt-get; where it fails, once more with fresh package lists. Raises `SubprocessError` in the end.
 
-    Several test processes want packages at the same time, and apt-get waits for nobody.
+    Several test processes want packages at the same time, and apt-get fails where another one runs.
     """
     _LOCK.parent.mkdir(parents=True, exist_ok=True)
     with _LOCK.open("w") as lock:

@@ -1,7 +1,7 @@
 """Why libxml2 and a browser read the same markup differently: one rule at a time.
 
-Each rule mends libxml2's tree in one respect, the way the HTML standard has it. If a query's answer on the
-mended tree is the browser's, that rule is the reason.
+Each rule changes libxml2's tree in one respect to what the HTML standard says. If a query's answer on the
+changed tree is the browser's, that rule is the reason.
 """
 
 import re
@@ -73,7 +73,7 @@ RULES: dict[str, Callable[[etree._Element], None]] = {
 
 
 def is_broken(text: str) -> bool:
-    """Tell whether tags are not nested as they must be, by a reader that mends nothing."""
+    """Return whether tags are nested incorrectly, by a parser that repairs nothing."""
     nesting = _Nesting()
     nesting.feed(text)
     nesting.close()

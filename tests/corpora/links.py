@@ -12,7 +12,7 @@ _SAFE = "!$&()*+,;=:@/?%[]|~"
 
 
 def links_by_lxml(body: bytes, url: str) -> set[str]:
-    """Give the web addresses that a page leads to, without fragments."""
+    """Return the URLs that a page links to, without fragments."""
     text = html_to_unicode("text/html", body)[1]
     root = etree.fromstring(text.encode("utf-8", "replace") or b"<html/>", _PARSER)
     if any(

@@ -1,10 +1,9 @@
-"""Pages, feeds, rules and tables that nobody here wrote: published packages, fetched by name when first needed.
+"""Third-party pages, feeds, rules and tables: published packages, fetched by name when first needed.
 
 They are kept in `.cache/`. Without a network the tests that need them are skipped, except in continuous
 integration.
 """
 
-import os
 import subprocess
 import sys
 import tarfile
@@ -13,10 +12,9 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NoReturn
 
-import pytest
 from tests.corpora.apt import LONGEST, apt_get
+from tests.needs import missing
 
 CACHE = Path(__file__).parents[2] / ".cache"
 
@@ -45,7 +43,7 @@ def files(package: str, under: str, *endings: str) -> Iterator[tuple[str, bytes]
 
 
 def unpacked(package: str, folder: str) -> Path:
-    """Give a folder of a Debian package, unpacked: nothing is installed."""
+    """Return a folder of an unpacked Debian package; nothing is installed."""
     path = CACHE / "corpora" / package
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,10 +89,3 @@ def _fetching(package: str, tool: str) -> Iterator[None]:
     except (subprocess.SubprocessError, FileNotFoundError) as error:
         said = getattr(error, "stderr", None) or b""
         missing(f"{package} cannot be fetched: {error} {said.decode(errors='replace')[-300:]}")
-
-
-def missing(what: str) -> NoReturn:
-    """End a test that cannot run here: skipped on a person's machine, failed where everything must be there."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(what)
-    pytest.skip(what)

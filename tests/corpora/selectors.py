@@ -2,7 +2,7 @@
 
 parsel answers on the tree that libxml2 builds, Shoal's CSS on the one that a browser would build. Where the
 answers differ, parsel is asked again on a copy of the browser's tree: if it now agrees, selectors mean the same
-and only the trees differ, and libxml2's tree is mended step by step until the rule is found that made the
+and only the trees differ, and libxml2's tree is changed step by step until the rule is found that made the
 difference. What cannot be explained so is `UNEXPLAINED`.
 """
 
@@ -75,9 +75,9 @@ def _explained(text: str, ask: Ask, answer: list[str]) -> str:
     if ask(parsel.Selector(root=browsers, type="html")) != answer:
         return UNEXPLAINED
     for chosen in (rules for size in range(1, len(RULES) + 1) for rules in combinations(RULES, size)):
-        mended = parsel.Selector(text=text, type="html")
+        changed = parsel.Selector(text=text, type="html")
         for rule in chosen:
-            RULES[rule](mended.root)
-        if ask(mended) == answer:
+            RULES[rule](changed.root)
+        if ask(changed) == answer:
             return "; ".join(chosen)
     return BROKEN if is_broken(text) else UNEXPLAINED

@@ -99,5 +99,5 @@ def cause(text: str, agent: str, path: str) -> str:
     if re.search(r"(?im)^disallow[ \t]*:.*%(?:26|2f|3d|3f)", text) and re.search("[&/=?]", path):
         return "an escaped delimiter in a rule means the delimiter"
     if re.search(rf"(?im)^user-agent[ \t]*:[ \t]*{agent}\s+(?:#.*\s+)*noindex", text):
-        return "a line that nobody knows ends the head of a group"
+        return "an unknown line ends the head of a group"
     return ""

@@ -21,7 +21,7 @@ class Tree:
         return unpacked(self.package, self.folder)
 
     def pages(self, most: int) -> Iterator[tuple[str, bytes]]:
-        """Give up to `most` pages from all over the tree: (path, content)."""
+        """Yield up to `most` pages from all over the tree: (path, content)."""
         root = self.root()
         files = (path for path in root.rglob("*.html") if path.is_file() and not path.is_symlink())
         paths = sorted(path for path in files if path.stat().st_size <= LARGEST)

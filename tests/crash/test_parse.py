@@ -362,7 +362,7 @@ asyncio.run(main())
 
 
 def runs(pid: int) -> bool:
-    """Tell a process that runs from one that is dead and has not been waited for yet: that has no memory."""
+    """Return whether a process runs; a zombie has no memory and does not."""
     try:
         return bool(os.readlink(f"/proc/{pid}/exe"))
     except FileNotFoundError:
@@ -380,7 +380,7 @@ def test_when_the_parent_is_killed_no_descendant_survives() -> None:
         time.sleep(0.01)
 
 
-async def test_a_pool_serves_whoever_wants_one_like_it() -> None:
+async def test_a_pool_serves_every_caller_that_wants_an_equal_one() -> None:
     items = PlainSpider("plain", (), {"title": "h1"})
     async with ParsePool.open(items, procs=1, limits=LIMITS) as pool:
         assert pool.serves(items, procs=1, limits=LIMITS)

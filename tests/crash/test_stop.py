@@ -1,4 +1,4 @@
-"""SIGSTOP for longer than the leases, then SIGCONT: what was in hand is fetched again, and counts once."""
+"""SIGSTOP for longer than the leases, then SIGCONT: pages in progress are fetched again, and count once."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The `shoal` command as a process of its own, as a person or a script would run it."""
+"""The `shoal` command as a separate process, as a user or a script runs it."""
 
 import json
 import os
@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.command_server import FIXED_AT_START, SERVER
+
 SHOAL = (sys.executable, "-m", "shoal")
 QUICK = ("--allow-private", "--rate", "0", "--per-host", "16")
-HASTY = {"SHOAL_RETRY_BASE": "0.01"}  # pages that fail at first are retried at once
+HASTY = {"SHOAL_RETRY_BASE": "0.01"}  # retry failed pages at once
 NO_RETRIES = {"SHOAL_RETRY_MAX_RETRIES": "0"}
 
-PAGES = 45  # of the shop that is crawled
-DONE = PAGES + 1  # and one that has moved, which yields nothing
-TIMEOUT = 90.0  # for a machine that is busy with other things; a good run takes a few seconds
+PAGES = 45  # of the shop
+DONE = PAGES + 1  # with one that has moved, which yields no item
+TIMEOUT = 90.0  # seconds, for a busy machine; an idle one takes a few seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +36,14 @@ class Ran:
 
     @property
     def complaint(self) -> str:
-        """Give the one line that the person is told."""
+        """Return the one line on standard error."""
         [line] = self.err.splitlines()
         assert line.startswith("shoal: "), line
         return line.removeprefix("shoal: ")
 
 
 def surroundings(extra: Mapping[str, str] = {}) -> dict[str, str]:
-    """Give an environment without settings of whoever runs the tests."""
+    """Return an environment without the settings of the user who runs the tests."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -52,10 +54,13 @@ def surroundings(extra: Mapping[str, str] = {}) -> dict[str, str]:
 
 def shoal(*arguments: str, cwd: Path, env: Mapping[str, str] = {}, timeout: float = TIMEOUT) -> Ran:
     """Run a command to its end."""
+    environment = surroundings(env)
+    if not any(name.startswith(FIXED_AT_START) for name in env):
+        return Ran(*SERVER.run(arguments, cwd=cwd, env=environment, timeout=timeout))
     done = subprocess.run(
         [*SHOAL, *arguments],
         cwd=cwd,
-        env=surroundings(env),
+        env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -67,7 +72,7 @@ def shoal(*arguments: str, cwd: Path, env: Mapping[str, str] = {}, timeout: floa
 
 @contextmanager
 def started(*arguments: str, cwd: Path, env: Mapping[str, str] = {}) -> Iterator[subprocess.Popen[str]]:
-    """Run a command in the background; whatever is left of it at the end of the block is killed."""
+    """Run a command in the background; it is killed at the end of the block."""
     process = subprocess.Popen(
         [*SHOAL, *arguments],
         cwd=cwd,

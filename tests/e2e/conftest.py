@@ -1,4 +1,4 @@
-"""What the tests of the command line crawl: the demo's shop, with one category of it."""
+"""The site that tests of the command line crawl: one category of the demo's shop."""
 
 from collections.abc import Iterator
 
@@ -10,6 +10,6 @@ from shoal.cli.demo.shop import Shop
 
 @pytest.fixture
 def shop() -> Iterator[str]:
-    """Serve a shop of 45 pages, one of which fails the first time; a link is broken and another has moved."""
+    """Serve a shop of 45 pages. One page fails the first time, one link is broken, one page has moved."""
     with open_shop(Shop(categories=1), latency=0.001) as address:
         yield address

@@ -1,6 +1,6 @@
 """Commands that keep only the first few requests of a host in the server: `spilling_worker.py worker ...`.
 
-How many that are is no setting: nobody has to know. This changes the product from outside, so that a small
+The number is not a setting. This changes the product from outside, so that a small
 site has a tail that is long enough.
 """
 
@@ -10,5 +10,5 @@ from shoal.frontier.redis.spill import Spilling
 if __name__ == "__main__":
     defaults = Spilling.__init__.__kwdefaults__
     assert defaults is not None
-    defaults |= {"high_water": 6, "chunk": 4, "look_every": 1}
+    defaults |= {"high_water": 6, "chunk": 4, "check_every": 1}
     main()

@@ -30,7 +30,7 @@ from tests.e2e.command import (
 
 
 def finishes_and_verifies(shop: str, folder: Path, *options: str) -> None:
-    """After the mishap the same command goes on to the end, with every item once."""
+    """The same command resumes after the failure and finishes with every item once."""
     ran = shoal("crawl", shop, *QUICK, *options, "--json", cwd=folder, env=HASTY)
     assert ran.code == 0, ran.err
     assert ran.json["counts"]["done"] == DONE
@@ -56,14 +56,14 @@ def finishes_and_verifies(shop: str, folder: Path, *options: str) -> None:
         ),
         (
             ("crawl", "https://a.test/", "--out", "items.xyz"),
-            "output 'items.xyz': the ending chooses the format",
+            "output 'items.xyz': the suffix chooses the format",
         ),
         (("crawl", "https://a.test/", "--item", "name=[["), "item name: not a CSS selector: '[['"),
         (("status", "--store", "nowhere"), "there is no store at nowhere"),
         (("dlq", "replay", "--store", "nowhere"), "there is no store at nowhere"),
     ],
 )
-def test_a_wrong_word_is_answered_with_the_right_one(
+def test_a_mistyped_word_is_answered_with_the_nearest_one(
     tmp_path: Path, arguments: tuple[str, ...], told: str
 ) -> None:
     ran = shoal(*arguments, cwd=tmp_path)
@@ -86,9 +86,7 @@ def test_an_unknown_settings_key_names_the_file_and_the_nearest_known_one(tmp_pa
         ("ca_file = 'shoal.toml'", "crawl.ca_file: shoal.toml holds no certificates in PEM"),
     ],
 )
-def test_a_setting_that_cannot_work_is_told_before_anything_is_fetched(
-    tmp_path: Path, line: str, told: str
-) -> None:
+def test_a_bad_setting_is_reported_before_anything_is_fetched(tmp_path: Path, line: str, told: str) -> None:
     (tmp_path / "shoal.toml").write_text(f"[crawl]\n{line}\n")
     ran = shoal("crawl", "https://a.test/", cwd=tmp_path)
     assert ran.code == 1
@@ -150,19 +148,17 @@ def test_an_unreachable_start_url_ends_with_the_reason(tmp_path: Path) -> None:
     ran = shoal("crawl", f"http://127.0.0.1:{port}/", *QUICK, cwd=tmp_path, env=NO_RETRIES)
 
     assert ran.code == 2
-    expected = f"shoal: not a single page: http://127.0.0.1:{port}/: connect: "
+    expected = f"shoal: no page was fetched: http://127.0.0.1:{port}/: connect: "
     assert ran.err.splitlines()[-1].startswith(expected)
 
 
 def test_a_name_that_does_not_exist_ends_with_the_reason(tmp_path: Path) -> None:
     ran = shoal("crawl", "http://nowhere.invalid/", cwd=tmp_path, env=NO_RETRIES)
     assert ran.code == 2
-    assert ran.err.splitlines()[-1].startswith("shoal: not a single page: http://nowhere.invalid/: dns")
+    assert ran.err.splitlines()[-1].startswith("shoal: no page was fetched: http://nowhere.invalid/: dns")
 
 
-def test_an_output_that_cannot_be_written_is_told_before_anything_is_fetched(
-    shop: str, tmp_path: Path
-) -> None:
+def test_an_unwritable_output_is_reported_before_anything_is_fetched(shop: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder.jsonl").mkdir()
     for out in ("file/items.jsonl", "folder.jsonl", "/proc/items.jsonl"):
@@ -172,7 +168,7 @@ def test_an_output_that_cannot_be_written_is_told_before_anything_is_fetched(
     finishes_and_verifies(shop, tmp_path, "--out", "good.jsonl")
 
 
-def test_an_output_of_somebody_else_is_left_alone(shop: str, tmp_path: Path) -> None:
+def test_an_output_of_another_program_is_not_changed(shop: str, tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_text('{"precious": 1}\n')
     ran = shoal("crawl", shop, *QUICK, "--out", "mine.jsonl", cwd=tmp_path)
     assert ran.code == 1
@@ -181,14 +177,14 @@ def test_an_output_of_somebody_else_is_left_alone(shop: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("store", ["file", "/proc/store"])
-def test_a_store_that_cannot_be_made_is_told(tmp_path: Path, store: str) -> None:
+def test_a_store_that_cannot_be_created_is_reported(tmp_path: Path, store: str) -> None:
     (tmp_path / "file").touch()
     ran = shoal("crawl", "https://a.test/", "--store", store, cwd=tmp_path)
     assert ran.code in (1, 4)
     assert ran.complaint.startswith(store)
 
 
-def test_a_store_of_a_newer_version_is_refused_and_left_as_it_is(shop: str, tmp_path: Path) -> None:
+def test_a_store_of_a_newer_version_is_refused_and_not_changed(shop: str, tmp_path: Path) -> None:
     shoal("crawl", shop, *QUICK, "--max-pages", "5", cwd=tmp_path)
     [database] = tmp_path.rglob("store.db")
     with sqlite3.connect(database) as connection:
@@ -207,7 +203,7 @@ def test_a_store_of_a_newer_version_is_refused_and_left_as_it_is(shop: str, tmp_
     finishes_and_verifies(shop, tmp_path)
 
 
-def test_a_file_that_is_no_store_is_refused_and_left_as_it_is(shop: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_store_is_refused_and_not_changed(shop: str, tmp_path: Path) -> None:
     (tmp_path / "shoal-data").mkdir()
     (tmp_path / "shoal-data" / "store.db").write_bytes(b"my diary\n" * 1000)
     ran = shoal("crawl", shop, *QUICK, cwd=tmp_path)
@@ -252,7 +248,7 @@ def shoal_with_small_files(limit: int, *arguments: str, cwd: Path) -> Ran:
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
-def test_files_that_may_not_grow_end_the_crawl_and_lose_nothing(shop: str, tmp_path: Path) -> None:
+def test_a_file_size_limit_ends_the_crawl_and_loses_nothing(shop: str, tmp_path: Path) -> None:
     ran = shoal_with_small_files(150_000, "crawl", shop, *QUICK, "--quiet", cwd=tmp_path)
     assert ran.code in (1, 4)
     assert "Traceback" not in ran.err
@@ -283,7 +279,7 @@ def test_a_full_disk_ends_the_crawl_and_loses_nothing(shop: str, tmp_path: Path)
         finishes_and_verifies(shop, tmp_path)
 
 
-def test_a_summary_that_cannot_be_written_is_no_success(shop: str, tmp_path: Path) -> None:
+def test_a_summary_that_cannot_be_written_is_a_failure(shop: str, tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run(
             [*SHOAL, "crawl", shop, *QUICK, "--max-pages", "5"],

@@ -61,7 +61,7 @@ def test_one_crawl_can_write_several_formats(shop: str, tmp_path: Path) -> None:
     assert len(as_json) == 2
 
 
-def test_items_can_go_to_standard_output_and_have_it_for_themselves(shop: str, tmp_path: Path) -> None:
+def test_items_on_standard_output_are_not_mixed_with_messages(shop: str, tmp_path: Path) -> None:
     ran = shoal("crawl", shop, *QUICK, "--depth", "1", "--out", "-", cwd=tmp_path)
 
     assert ran.code == 0, ran.err
@@ -89,12 +89,12 @@ def test_json_is_one_object_and_nothing_else(shop: str, tmp_path: Path) -> None:
     assert (tmp_path / summary["outputs"][0]).exists()
 
 
-def test_quiet_says_nothing_when_nothing_is_wrong(shop: str, tmp_path: Path) -> None:
+def test_quiet_prints_nothing_on_success(shop: str, tmp_path: Path) -> None:
     ran = shoal("crawl", shop, *QUICK, "--max-pages", "10", "--quiet", cwd=tmp_path)
     assert (ran.code, ran.out, ran.err) == (0, "", "")
 
 
-def test_max_pages_stops_early_and_a_larger_one_goes_on(shop: str, tmp_path: Path) -> None:
+def test_max_pages_stops_early_and_a_larger_one_resumes(shop: str, tmp_path: Path) -> None:
     first = shoal("crawl", shop, *QUICK, "--max-pages", "20", "--json", cwd=tmp_path, env=HASTY)
     assert (first.code, first.json["ending"]) == (0, "limited")
     assert first.json["counts"]["done"] == 20
@@ -150,7 +150,7 @@ def test_private_addresses_are_refused_unless_allowed(shop: str, tmp_path: Path)
     assert "refused" in ran.err.splitlines()[-1]
 
 
-def test_surroundings_do_not_change_a_byte_of_what_is_extracted(shop: str, tmp_path: Path) -> None:
+def test_locale_and_time_zone_do_not_change_the_items(shop: str, tmp_path: Path) -> None:
     strange = {
         "LC_ALL": "C",
         "LANG": "C",

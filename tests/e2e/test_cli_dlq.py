@@ -1,11 +1,11 @@
-"""`shoal dlq` from the outside: what was given up is shown, exported and thrown away."""
+"""`shoal dlq`: dead letters are listed, exported and deleted."""
 
 from pathlib import Path
 
 from tests.e2e.command import NO_RETRIES, QUICK, records, shoal
 
 
-def test_a_letter_is_shown_exported_and_thrown_away(shop: str, tmp_path: Path) -> None:
+def test_a_letter_is_shown_exported_and_deleted(shop: str, tmp_path: Path) -> None:
     shoal("crawl", shop, *QUICK, "--quiet", cwd=tmp_path, env=NO_RETRIES)
     [letter] = shoal("dlq", "list", "--newer", "1h", "--json", cwd=tmp_path).json["dead_letters"]
 
@@ -15,7 +15,7 @@ def test_a_letter_is_shown_exported_and_thrown_away(shop: str, tmp_path: Path) -
     assert shoal("dlq", "show", letter["trace"], "--json", cwd=tmp_path).json["dead_letters"] == [letter]
     missing = shoal("dlq", "show", "http://nowhere.test/", cwd=tmp_path)
     assert missing.code == 1
-    assert "shoal dlq list shows those there are" in missing.complaint
+    assert "shoal dlq list shows all of them" in missing.complaint
 
     assert shoal("dlq", "export", "--match", letter["url"], cwd=tmp_path).json == letter
     told = shoal("dlq", "export", "--out", "letters.jsonl", "--json", cwd=tmp_path).json
@@ -23,11 +23,11 @@ def test_a_letter_is_shown_exported_and_thrown_away(shop: str, tmp_path: Path) -
     assert records(tmp_path / "letters.jsonl") == [letter]
 
     for command in ("replay", "purge"):
-        unasked = shoal("dlq", command, cwd=tmp_path)
-        assert unasked.code == 1
-        assert "1 dead letter of shoal-data" in unasked.complaint
-        assert "say --yes" in unasked.complaint
-    assert shoal("dlq", "purge", "--older", "1h", cwd=tmp_path).out == "0 dead letters thrown away\n"
+        unconfirmed = shoal("dlq", command, cwd=tmp_path)
+        assert unconfirmed.code == 1
+        assert "1 dead letter of shoal-data" in unconfirmed.complaint
+        assert "pass --yes" in unconfirmed.complaint
+    assert shoal("dlq", "purge", "--older", "1h", cwd=tmp_path).out == "0 dead letters deleted\n"
     assert shoal("dlq", "purge", "--yes", "--json", cwd=tmp_path).json["purged"] == 1
     assert shoal("dlq", "list", cwd=tmp_path).out == "no dead letters\n"
     [crawl] = shoal("status", "--json", cwd=tmp_path).json["crawls"]

@@ -38,7 +38,7 @@ def test_a_store_of_a_newer_version_is_a_failure(tmp_path: Path, capsys: pytest.
     assert "written by a newer Shoal" in out
 
 
-def test_too_few_open_files_are_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_low_limit_of_open_files_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
     try:

@@ -41,20 +41,20 @@ def test_every_format_takes_all_items(
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_items_are_chosen_by_their_page(shop: Archived, tmp_path: Path) -> None:
+def test_items_are_filtered_by_their_page(shop: Archived, tmp_path: Path) -> None:
     out = tmp_path / "x.jsonl"
     assert run(["export", "--out", str(out), "--match", "/product/plain-cast-net"]) == 0
     assert [record["title"] for record in records(out)] == ["Plain Cast Net"]
 
 
-def test_items_on_standard_output_have_it_for_themselves(shop: Archived) -> None:
+def test_exported_items_on_standard_output_are_not_mixed_with_messages(shop: Archived) -> None:
     ran = shop.run("export", "--out", "-", "--match", "/product/plain-")
     assert ran.code == 0
     assert len([json.loads(line) for line in ran.out.splitlines()]) == 5
     assert "5 items of 5 pages" in ran.err
 
 
-def test_pages_become_one_warc_file_that_others_read(
+def test_pages_become_one_warc_file_that_other_tools_read(
     shop: Archived, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "x.warc.gz"
@@ -75,12 +75,12 @@ def test_pages_become_one_warc_file_that_others_read(
     ("arguments", "told"),
     [
         ("--out items.jsonl", "the crawl itself writes there"),
-        ("--out x.txt", "the ending chooses the format"),
+        ("--out x.txt", "the suffix chooses the format"),
         ("--out x.csv --crawl other", "--crawl chooses one of: shop"),
         ("--out x.csv --store nowhere", "there is no store at nowhere"),
     ],
 )
-def test_what_cannot_be_is_refused_with_advice(
+def test_bad_options_are_refused_with_advice(
     shop: Archived, arguments: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["export", *arguments.split()]) == 1

@@ -1,4 +1,4 @@
-"""`shoal init`: a project that works as it is, and never at the expense of what was there."""
+"""`shoal init`: a project that works at once; existing files are never overwritten."""
 
 import subprocess
 import sys
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.e2e.command import surroundings
 
-from shoal.cli.commands.init import FILES
-from shoal.cli.input.settings_loader import layered
+from shoal.cli.commands.init import TEMPLATES
+from shoal.cli.input.settings_loader import merge_layers
 from shoal.cli.main import run
 
 
@@ -36,24 +36,22 @@ def test_the_tests_of_a_new_project_pass(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_the_settings_of_a_new_project_are_valid(tmp_path: Path) -> None:
     assert run(["init"]) == 0
-    made = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    assert made == set(FILES)
-    assert layered({}, environ={}, file=tmp_path / "shoal.toml").settings.crawl.rate == 2.0
+    created = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert created == set(TEMPLATES)
+    assert merge_layers({}, environ={}, file=tmp_path / "shoal.toml").settings.crawl.rate == 2.0
 
 
-def test_nothing_is_overwritten_and_then_nothing_is_made(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_written_if_a_file_exists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "shoal.toml").write_text("mine")
     assert run(["init"]) == 1
-    assert "shoal.toml: there already; name another folder" in capsys.readouterr().err
+    assert "shoal.toml: already exists; name another folder" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["shoal.toml"]
     assert (tmp_path / "shoal.toml").read_text() == "mine"
 
 
-def test_a_folder_that_cannot_be_is_an_error_in_one_line(
+def test_a_folder_that_cannot_be_created_is_an_error_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
     assert run(["init", "file/project"]) == 1
-    assert "cannot make a project here" in capsys.readouterr().err
+    assert "cannot create a project here" in capsys.readouterr().err

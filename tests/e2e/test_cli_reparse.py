@@ -54,7 +54,7 @@ def test_exactly_the_changed_fields_are_named(shop: Archived) -> None:
     assert example["url"].startswith(f"{shop.site}product/")
 
 
-def test_what_is_different_is_told_to_people_with_examples(shop: Archived) -> None:
+def test_differences_are_printed_with_examples(shop: Archived) -> None:
     changed = shop.spider("new.py", ('"price": page.css(".price::text").get(),', ""))
     ran = shop.run("reparse", changed, "--match", "/product/plain-cast-net")
 
@@ -82,7 +82,7 @@ def test_two_versions_of_a_spider_can_be_compared_without_the_items(shop: Archiv
     assert ran.json["differences"]["fields"]["depth"]["changed"] == PRODUCTS
 
 
-def test_commit_writes_the_new_items_once_and_replaces_the_file_only_when_all_is_done(shop: Archived) -> None:
+def test_commit_writes_the_new_items_once_and_replaces_the_file_at_the_end(shop: Archived) -> None:
     out = shop.folder / "new.jsonl"
     out.write_text("precious\n")
     broken = shop.spider("broken.py", ("import shoal", "import nowhere"))
@@ -99,7 +99,7 @@ def test_commit_writes_the_new_items_once_and_replaces_the_file_only_when_all_is
     assert not list(shop.folder.glob(".shoal-draft-*"))
 
 
-def test_pages_that_fail_are_counted_by_reason_and_bring_nothing(shop: Archived) -> None:
+def test_pages_that_fail_are_counted_by_reason_and_yield_no_items(shop: Archived) -> None:
     failing = shop.spider("new.py", ('page.data["list"]', 'page.data["lists"]'))
     ran = shop.run("reparse", failing, "--json")
 
@@ -110,7 +110,7 @@ def test_pages_that_fail_are_counted_by_reason_and_bring_nothing(shop: Archived)
     assert len(ran.json["fault_urls"][reason]) == 3
 
 
-def test_pages_are_chosen(shop: Archived) -> None:
+def test_pages_are_filtered(shop: Archived) -> None:
     for options, pages in (
         (("--match", "/product/plain-", "--since", "2000-01-01", "--until", "2999-01-01T00:00+02:00"), 5),
         (("--limit", "7", "--status", "200"), 7),
@@ -128,14 +128,14 @@ def test_pages_are_chosen(shop: Archived) -> None:
         ("--out x.jsonl", "add --commit"),
         ("--commit", "--commit needs --out PATH"),
         ("--commit --out items.jsonl", "the crawl itself writes there"),
-        ("--commit --out x.docx", "the ending chooses the format"),
+        ("--commit --out x.docx", "the suffix chooses the format"),
         ("--commit --out .", "there is a folder already"),
         ("--crawl other", "no crawl named 'other'; --crawl chooses one of: shop"),
         ("--match (", "not a regular expression"),
         ("--since yesterday", "must be a date, for example"),
     ],
 )
-def test_what_cannot_be_is_refused_with_advice(
+def test_bad_options_are_refused_with_advice(
     crawled: Archived,
     arguments: str,
     told: str,

@@ -57,7 +57,7 @@ def test_expressions_about_a_file_are_answered_one_by_one(saved: Path) -> None:
     assert ran.complaint.startswith("https://a.test/x/: status 200, html, ")
 
 
-def test_programs_get_one_json_value_a_line(saved: Path) -> None:
+def test_json_prints_one_value_per_line(saved: Path) -> None:
     ran = asked('css("p::text")\npage.status\n', "page.html", "--json", cwd=saved.parent)
     assert [json.loads(line) for line in ran.out.splitlines()] == [["1", "2\x1b[31m"], 200]
 
@@ -69,14 +69,16 @@ def test_programs_get_one_json_value_a_line(saved: Path) -> None:
         ("1\ncss(\n)))\n2\n", "line 3: SyntaxError"),
     ],
 )
-def test_the_first_expression_that_fails_ends_it_and_is_named(saved: Path, typed: str, told: str) -> None:
+def test_the_first_expression_that_fails_is_named_and_ends_the_shell(
+    saved: Path, typed: str, told: str
+) -> None:
     ran = asked(typed, "page.html", cwd=saved.parent)
     assert ran.code == 1
     assert ran.out == "1\n"
     assert told in ran.err.splitlines()[-1]
 
 
-def test_a_page_is_fetched_like_a_crawl_would(shop: str, tmp_path: Path) -> None:
+def test_a_page_is_fetched_as_in_a_crawl(shop: str, tmp_path: Path) -> None:
     typed = (
         'css("h1::text").get()\nfetch(page.url + "product/plain-cast-net.html")\ncss(".price::text").get()\n'
     )
@@ -88,7 +90,7 @@ def test_a_page_is_fetched_like_a_crawl_would(shop: str, tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_at_a_terminal_there_is_a_prompt_that_says_what_it_knows(saved: Path) -> None:
+def test_on_a_terminal_the_prompt_lists_its_names(saved: Path) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [*SHOAL, "shell", "page.html"],
@@ -108,7 +110,7 @@ def test_at_a_terminal_there_is_a_prompt_that_says_what_it_knows(saved: Path) ->
     assert "Größe\n" in out
 
 
-def test_what_a_crawl_would_not_fetch_is_refused_with_advice(
+def test_a_url_that_a_crawl_would_refuse_is_refused_with_advice(
     shop: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["shell", shop]) == 1
@@ -117,6 +119,6 @@ def test_what_a_crawl_would_not_fetch_is_refused_with_advice(
     assert "robots.txt disallows it; --no-robots" in capsys.readouterr().err
 
 
-def test_a_file_that_is_not_there_may_have_been_meant_as_a_url(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_that_looks_like_a_host_suggests_a_url(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["shell", "example.com"]) == 1
     assert "did you mean https://example.com ?" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Stopping a crawl from outside: nothing is lost, and the same command goes on."""
+"""Stopping a crawl with signals: nothing is lost, and the same command resumes it."""
 
 import os
 import pty
@@ -38,7 +38,7 @@ def wait_for_items(folder: Path, process: subprocess.Popen[str]) -> None:
 
 
 def resumes_complete(shop: str, folder: Path) -> None:
-    """The same command goes on to the end, and every page is there once."""
+    """The same command resumes the crawl to its end, and every page is stored once."""
     before = records(folder / "items.jsonl")
     rest = shoal("crawl", shop, *QUICK, "--json", cwd=folder, env=HASTY)
     assert rest.code == 0, rest.err
@@ -51,7 +51,7 @@ def resumes_complete(shop: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name
 )
-def test_a_signal_drains_and_says_how_to_go_on(shop: str, tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_drains_and_prints_how_to_resume(shop: str, tmp_path: Path, number: signal.Signals) -> None:
     with started("crawl", shop, *POLITE, cwd=tmp_path) as process:
         wait_for_items(tmp_path, process)
         process.send_signal(number)
@@ -59,8 +59,8 @@ def test_a_signal_drains_and_says_how_to_go_on(shop: str, tmp_path: Path, number
 
     assert ran.code == 3
     [line] = [line for line in ran.err.splitlines() if number.name in line]
-    assert "finishing what is in hand" in line
-    assert line.endswith(f"go on with: shoal crawl {shop} {' '.join(POLITE)}")
+    assert "finishing requests in progress" in line
+    assert line.endswith(f"resume with: shoal crawl {shop} {' '.join(POLITE)}")
     assert ran.out.startswith("Interrupted: ")
     resumes_complete(shop, tmp_path)
 
@@ -77,7 +77,7 @@ def test_a_second_signal_stops_at_once_and_still_loses_nothing(shop: str, tmp_pa
     resumes_complete(shop, tmp_path)
 
 
-def test_a_kill_that_nobody_can_handle_loses_nothing(shop: str, tmp_path: Path) -> None:
+def test_sigkill_loses_nothing(shop: str, tmp_path: Path) -> None:
     with started("crawl", shop, *POLITE, cwd=tmp_path) as process:
         wait_for_items(tmp_path, process)
         process.kill()
@@ -101,7 +101,7 @@ def test_sigpipe_is_survived(shop: str, tmp_path: Path) -> None:
     assert ran.json["counts"]["done"] == DONE
 
 
-def test_progress_that_nobody_reads_any_more_drains(shop: str, tmp_path: Path) -> None:
+def test_closed_standard_error_drains_the_crawl(shop: str, tmp_path: Path) -> None:
     with started("crawl", shop, *POLITE, "--rate", "4", cwd=tmp_path) as process:
         wait_for_items(tmp_path, process)
         assert process.stderr is not None
@@ -112,7 +112,7 @@ def test_progress_that_nobody_reads_any_more_drains(shop: str, tmp_path: Path) -
     resumes_complete(shop, tmp_path)
 
 
-def test_output_that_nobody_reads_ends_quietly(shop: str, tmp_path: Path) -> None:
+def test_closed_standard_output_ends_without_a_message(shop: str, tmp_path: Path) -> None:
     shoal("crawl", shop, *QUICK, "--depth", "0", cwd=tmp_path)
     for command in (("status",), ("verify", "--json"), ("--help",)):
         reading, writing = os.pipe()

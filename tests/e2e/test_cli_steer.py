@@ -16,10 +16,7 @@ def test_a_running_crawl_takes_commands_and_a_stopped_store_is_changed_directly(
         while not (tmp_path / "shoal-data" / "control").exists():
             with suppress(subprocess.TimeoutExpired):
                 assert crawl.wait(0.05) is None
-        assert (
-            shoal("pause", cwd=tmp_path).out
-            == f"{host} is paused: nothing new is fetched until shoal resume\n"
-        )
+        assert shoal("pause", cwd=tmp_path).out == f"{host} is paused: no new requests until shoal resume\n"
         [status] = shoal("status", "--json", cwd=tmp_path).json["crawls"]
         assert status["paused"] is True
         slow = shoal("host", "set-rate", host, "0.001", "--json", cwd=tmp_path).json["host"]
@@ -28,20 +25,25 @@ def test_a_running_crawl_takes_commands_and_a_stopped_store_is_changed_directly(
         live = shoal("host", "show", host, "--json", cwd=tmp_path).json["host"]
         assert live["interval"] == 1000.0
         blocked = shoal("host", "block", shop, cwd=tmp_path).out
-        assert blocked.startswith(f"{host} is blocked, nothing more is fetched there; ")
+        assert blocked.startswith(f"{host} is blocked: no more requests to it; ")
         crawl.send_signal(signal.SIGINT)
         assert ended(crawl).code == 3
 
     assert "paused: shoal host resume" in shoal("host", "show", host, cwd=tmp_path).out
     shoal("host", "resume", host, cwd=tmp_path)
     faster = shoal("host", "set-rate", host, "0", cwd=tmp_path).out
-    assert faster.startswith(f"{host} is now asked as fast as it answers; ")
+    assert faster.startswith(f"{host} has no rate limit now; ")
     usual = shoal("host", "set-rate", host, "default", cwd=tmp_path).out
-    assert usual.startswith(f"{host} is now asked as the settings say; ")
+    assert usual.startswith(f"{host} has the rate of the settings again; ")
     assert shoal("host", "show", host, "--json", cwd=tmp_path).json["host"]["interval"] == 0.5
     for wrong in ("-1", "inf", "fast"):
-        assert f"'{wrong}' is no rate" in shoal("host", "set-rate", "--", host, wrong, cwd=tmp_path).complaint
+        assert (
+            f"'{wrong}' is not a rate" in shoal("host", "set-rate", "--", host, wrong, cwd=tmp_path).complaint
+        )
     ran = shoal("crawl", shop, *QUICK, "--json", cwd=tmp_path, env=HASTY)
     assert ran.json["counts"]["done"] == DONE
     unknown = shoal("host", "show", "elsewhere.test", cwd=tmp_path)
-    assert (unknown.code, unknown.complaint) == (1, "no crawl of shoal-data has met elsewhere.test")
+    assert (unknown.code, unknown.complaint) == (
+        1,
+        "shoal-data knows no host elsewhere.test: no crawl has requests for it",
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.e2e.command import HASTY, QUICK, records, shoal
 
 
-def test_a_url_is_followed_from_where_it_was_found_to_what_it_brought(shop: str, tmp_path: Path) -> None:
+def test_a_url_is_traced_from_the_page_that_links_to_it_to_its_items(shop: str, tmp_path: Path) -> None:
     shoal("crawl", shop, *QUICK, "--out", "items.jsonl", "--quiet", cwd=tmp_path, env=HASTY)
     urls = [item["url"] for item in records(tmp_path / "items.jsonl")]
 
@@ -62,7 +62,7 @@ def anything(page):
 
 
 def test_C08_a_page_knows_the_version_of_the_spider_that_parsed_it(shop: str, tmp_path: Path) -> None:
-    """The same crawl goes on with a changed spider; then its pages are parsed again with a third one."""
+    """The crawl resumes with a changed spider; then its pages are parsed again with a third one."""
 
     def crawl(note: str, pages: int) -> None:
         (tmp_path / "spider.py").write_text(SPIDER.format(start=shop, note=note, pages=pages))

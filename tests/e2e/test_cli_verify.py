@@ -49,7 +49,7 @@ def change_a_page(folder: Path) -> None:
     segment.write_bytes(content)
 
 
-def test_whatever_is_lost_doubled_or_changed_is_found(shop: str, tmp_path: Path) -> None:
+def test_every_loss_duplicate_or_change_is_found(shop: str, tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     whole.mkdir()
     outs = [f"--out=items.{ending}" for ending in ("jsonl", "csv", "sqlite", "parquet")]
@@ -80,7 +80,7 @@ def test_whatever_is_lost_doubled_or_changed_is_found(shop: str, tmp_path: Path)
         assert "problem" in out.splitlines()[-1]
 
 
-def test_status_and_verify_tell_the_same_to_programs(shop: str, tmp_path: Path) -> None:
+def test_status_and_verify_agree_in_json(shop: str, tmp_path: Path) -> None:
     for name in ("one", "two"):
         shoal("crawl", shop, *QUICK, "--crawl", name, "--depth", "0", cwd=tmp_path)
 

@@ -33,7 +33,7 @@ def test_the_demo_crawls_the_whole_shop(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"shoal-demo"}
 
 
-def test_the_demo_can_be_run_again_and_says_where_things_are_and_what_to_try(tmp_path: Path) -> None:
+def test_the_demo_can_be_run_again_and_prints_where_its_output_is(tmp_path: Path) -> None:
     for _ in range(2):
         ran = subprocess.run(
             [sys.executable, "-c", IN_A_HURRY],

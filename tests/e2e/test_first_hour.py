@@ -38,22 +38,20 @@ def fine(*arguments: str, cwd: Path) -> Ran:
     return ran
 
 
-async def test_from_nothing_to_a_table_and_to_a_spider_that_was_mended(
-    books: ServedSite, tmp_path: Path
-) -> None:
+async def test_from_nothing_to_a_table_and_to_a_corrected_spider(books: ServedSite, tmp_path: Path) -> None:
     site, project = f"http://{books.authorities[0]}/", tmp_path / "project"
 
     # Is this machine fit, and what does a project look like?
     fine("doctor", cwd=tmp_path)
     fine("init", "project", cwd=tmp_path)
 
-    # A spider of one's own, tried on a few pages, then let go: the same command goes on where it was.
+    # A new spider, tried on a few pages; then the same command resumes it without a limit.
     (project / "spider.py").write_text(SPIDER.format(site=site))
     fine("crawl", "spider.py", *QUICK, "--max-pages", "5", cwd=project)
     assert "finished" in fine("crawl", "spider.py", *QUICK, "--json", cwd=project).out
     assert f"{BOOKS} items" in fine("verify", cwd=project).out
 
-    # The price should have been a number: mended and compared without a request, then written.
+    # The price should have been a number: corrected and compared without a request, then written.
     text = (project / "spider.py").read_text()
     price = 'page.css(".price::text").get()'
     (project / "spider.py").write_text(text.replace(price, f"float({price}[1:])"))

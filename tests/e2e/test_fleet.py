@@ -144,7 +144,7 @@ async def test_an_output_that_cannot_be_written_ends_whoever_would_have_ended_wi
     for command in (crawl, ("worker", "--until-done", "--quiet")):
         ran = shoal(*command, cwd=folder, env=env)
         assert ran.code == 1, ran.err
-        assert "there is something already that this crawl has not written" in ran.err.splitlines()[-1]
+        assert "it already exists and was not written by this crawl" in ran.err.splitlines()[-1]
     assert out.read_text() == "somebody else's\n"
 
     out.unlink()
@@ -240,7 +240,7 @@ async def test_a_worker_waits_for_a_store_that_is_gone_and_no_request_leaves_mea
             await fleet.until_served(site, SHAPE.pages // 4)
             server.kill()
             asked = len(await site.hits())
-            await until_told(fleet, "store.waits")
+            await until_told(fleet, "store.unavailable")
             assert "shoal_store_up 0.0" in await asyncio.to_thread(metrics_of, endpoint)
             assert worker.poll() is None, fleet.logs()  # both took longer than the store's patience
             # What had been granted before may still have been on its way.
@@ -250,7 +250,7 @@ async def test_a_worker_waits_for_a_store_that_is_gone_and_no_request_leaves_mea
             await server.begin()
             last = fleet.start("--until-done")
             assert await fleet.ended(last) == 0, fleet.logs()
-            assert "store.answers" in fleet.logs()
+            assert "store.recovered" in fleet.logs()
             worker.send_signal(signal.SIGTERM)
             assert await fleet.ended(worker) == 0, fleet.logs()
             assert_same("fetched", set(fetches(await site.hits())), graph.expected().fetched)

@@ -11,7 +11,8 @@ import pytest
 from tests.e2e.archived import PRODUCTS, SPIDER
 from tests.e2e.command import DONE, HASTY, QUICK, Ran, records, shoal
 from tests.servers.redis import valkey
-from tests.servers.s3 import BUCKET, SECRET, s3_server
+from tests.servers.s3 import BUCKET, SECRET
+from tests.servers.shared import shared_s3
 from warcio.archiveiterator import ArchiveIterator
 
 from shoal.cli.demo.server import open_shop
@@ -61,7 +62,7 @@ def urls_in(path: Path) -> list[str]:
 
 @pytest.mark.timeout(240)
 async def test_pages_on_an_object_store_are_parsed_again_and_exported_on_any_machine(tmp_path: Path) -> None:
-    with s3_server(tmp_path / "s3") as server:
+    with shared_s3() as server:
         place = {**server.environment, "SHOAL_ARCHIVE_LOCATION": f"s3://{BUCKET}/fleet"}
         async with crawled(tmp_path, place) as fleet:
             told = fleet.run("reparse", "mended.py", "--json").json

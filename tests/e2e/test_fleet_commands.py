@@ -47,7 +47,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 @pytest.mark.timeout(240)
-async def test_a_fleet_is_steered_by_the_commands_of_a_folder(store: Store, shop: str) -> None:
+async def test_commands_control_a_fleet_as_they_control_a_folder(store: Store, shop: str) -> None:
     host = shop.split("/")[2]
     submit = ("submit", shop, *QUICK, "--crawl", "shop", "--out", "items.jsonl")
     crawl = ("crawl", shop, *QUICK, "--crawl", "shop", "--out", "items.jsonl")
@@ -61,7 +61,7 @@ async def test_a_fleet_is_steered_by_the_commands_of_a_folder(store: Store, shop
     blocked = store.shoal("host", "block", shop)["host"]
     assert (blocked["paused"], blocked["waiting"]) == (True, 1)
     assert "paused: shoal host resume" in store.says("host", "show", host)
-    assert "has met elsewhere.test" in store.says("host", "show", "elsewhere.test", code=1)
+    assert "knows no host elsewhere.test" in store.says("host", "show", "elsewhere.test", code=1)
     assert store.shoal("plan")["hosts"] == 1
     [waiting] = store.shoal("trace", shop)["traces"]
     assert (waiting["state"], waiting["url"]) == ("waiting", shop)
@@ -79,12 +79,12 @@ async def test_a_fleet_is_steered_by_the_commands_of_a_folder(store: Store, shop
     assert store.shoal("dlq", "purge", "--yes")["purged"] == 0
     [ended] = store.shoal("trace", letter["url"])["traces"]
     assert ended["state"] == "ended"
-    assert "a fleet keeps no record of what has ended" in store.says("trace", letter["url"])
+    assert "a fleet keeps no record of ended requests" in store.says("trace", letter["url"])
     assert "never accepted" in store.says("trace", f"{shop}no-such-page", code=1)
 
 
 @pytest.mark.timeout(240)
-async def test_verify_proves_that_a_fleet_has_lost_and_doubled_nothing(store: Store, shop: str) -> None:
+async def test_verify_proves_that_a_fleet_has_lost_and_duplicated_nothing(store: Store, shop: str) -> None:
     crawl = ("crawl", shop, *QUICK, "--crawl", "shop", "--out")
     found = store.shoal(*crawl, "items.jsonl")["items"]
 
@@ -116,8 +116,8 @@ async def test_verify_proves_that_a_fleet_has_lost_and_doubled_nothing(store: St
 
     await store.server.ask("HINCRBY", counters, "done", 3)
     told = store.says("verify", "--repair")
-    assert "put right: shop: the counter of done was off by +3" in told
-    assert "nothing lost, nothing doubled" in told
+    assert "repaired: shop: the counter of done was off by +3" in told
+    assert "nothing lost, nothing duplicated" in told
     assert store.shoal("verify", "--repair")["repaired"] == []
 
 
@@ -148,7 +148,7 @@ def shoal_worker(store: Store, *options: str) -> int:
 
 
 @pytest.mark.timeout(240)
-async def test_doctor_says_what_is_wrong_with_a_store_and_how_to_mend_it(store: Store) -> None:
+async def test_doctor_reports_what_is_wrong_with_a_store_and_how_to_repair_it(store: Store) -> None:
     def checks(code: int = 0) -> dict[str, tuple[str, str]]:
         found = store.shoal("doctor", code=code)["checks"]
         return {check["name"]: (check["grade"], check["fix"]) for check in found}
@@ -183,7 +183,7 @@ def test_no_command_shows_the_password_of_a_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(240)
-async def test_a_full_store_is_looked_at_and_worked_off(store: Store, shop: str) -> None:
+async def test_a_full_store_can_be_inspected_and_drained(store: Store, shop: str) -> None:
     store.shoal("submit", shop, *QUICK, "--crawl", "shop", "--out", "items.jsonl")
     await store.server.ask("CONFIG", "SET", "maxmemory", 1)
 
@@ -209,9 +209,9 @@ async def test_an_output_that_cannot_be_written_is_named_with_the_reason(store: 
             ("output", "shop")
         ]:
             assert working.poll() is None
-        [holdup] = store.shoal("status")["holdups"]
+        [bottleneck] = store.shoal("status")["holdups"]  # vocabulary: ok
     finally:
         working.terminate()
         working.wait(TIMEOUT)
-    assert holdup["text"].endswith("says: the server cannot be reached: Connection refused")
-    assert "hunter2" not in holdup["text"]
+    assert bottleneck["text"].endswith("says: the server cannot be reached: Connection refused")
+    assert "hunter2" not in bottleneck["text"]

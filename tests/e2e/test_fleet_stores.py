@@ -12,7 +12,8 @@ import pytest
 from docs.making.session import user_of_the_store
 from tests.e2e.command import DONE, HASTY, NO_RETRIES, PAGES, QUICK, shoal
 from tests.servers.process import free_port
-from tests.servers.redis import cluster, redis7, sentinels, valkey
+from tests.servers.redis import redis7, valkey
+from tests.servers.shared import shared_cluster, shared_sentinels
 from tests.site.certificates import make_authority
 
 from shoal.cli.main import run
@@ -35,7 +36,7 @@ async def one_server(folder: Path) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def with_sentinels(folder: Path) -> AsyncIterator[str]:
-    async with sentinels(folder) as fleet:
+    async with shared_sentinels(folder) as fleet:
         for server in fleet.servers:
             await server.ask(*RULE_7_0)
         yield fleet.dsn.replace("://", f"://{USER}:{PASSWORD}@")
@@ -43,13 +44,13 @@ async def with_sentinels(folder: Path) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def in_a_cluster(folder: Path) -> AsyncIterator[str]:
-    async with cluster(folder) as fleet:
+    async with shared_cluster(folder) as fleet:
         for server in fleet.servers:
             await server.ask(*RULE_7_0, "+cluster|slots")
         yield fleet.dsn.replace("://", f"://{USER}:{PASSWORD}@")
 
 
-KINDS: dict[str, Callable[[Path], AbstractAsyncContextManager[str]]] = {
+TYPES: dict[str, Callable[[Path], AbstractAsyncContextManager[str]]] = {
     "one server, TLS": one_server,
     "sentinels": with_sentinels,
     "cluster": in_a_cluster,
@@ -86,12 +87,12 @@ def typed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tm
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TYPES)
 async def test_every_command_works_on_every_kind_of_store_for_a_user_who_may_no_more_than_needed(
     kind: str, tmp_path: Path, shop: str, typed: Typed
 ) -> None:
     host = shop.split("/")[2]
-    async with KINDS[kind](tmp_path / "servers") as dsn:
+    async with TYPES[kind](tmp_path / "servers") as dsn:
         typed.store(dsn)
         env = {"SHOAL_STORE": dsn, **HASTY, **NO_RETRIES}
         crawl = ("crawl", shop, *QUICK, "--crawl", "shop", "--out", "items.jsonl", "--max-pages", "1000")
@@ -149,7 +150,7 @@ async def test_a_store_with_another_password_or_without_what_was_meant_is_a_mist
         await server.ask(*RULE)
         typed.store(f"redis://{USER}:no-{PASSWORD[::-1]}@{server.address}")
         for command in LOOKING:
-            assert "refuses this user and password" in await typed(*command, code=1), command
+            assert "rejects this user and password" in await typed(*command, code=1), command
 
         typed.store(f"redis://{USER}:{PASSWORD}@{server.address}?namespace=another")
         assert "does not let this user" in await typed("status", code=1)

@@ -14,7 +14,7 @@ SLOW = ("--allow-private", "--rate", "4")
 
 
 @pytest.mark.timeout(240)
-def test_one_command_does_it_all_and_goes_on_where_it_was_interrupted(shop: str, tmp_path: Path) -> None:
+def test_one_command_runs_a_fleet_and_resumes_after_an_interruption(shop: str, tmp_path: Path) -> None:
     with started(*FLEET, shop, *SLOW, "--json", cwd=tmp_path, env=HASTY) as fleet:
         family = _family(fleet.pid, workers=2)
         _until_some(tmp_path / "items.jsonl")
@@ -33,7 +33,7 @@ def test_one_command_does_it_all_and_goes_on_where_it_was_interrupted(shop: str,
 
 
 @pytest.mark.timeout(240)
-def test_what_a_fleet_has_left_is_looked_at_like_any_store(shop: str, tmp_path: Path) -> None:
+def test_the_store_of_a_finished_fleet_can_be_inspected(shop: str, tmp_path: Path) -> None:
     with started(*FLEET, shop, *SLOW, "--quiet", cwd=tmp_path, env=HASTY) as fleet:
         _family(fleet.pid, workers=2)
         _until_some(tmp_path / "items.jsonl")
@@ -51,7 +51,9 @@ def test_what_a_fleet_has_left_is_looked_at_like_any_store(shop: str, tmp_path: 
     assert kept["paused"]
 
 
-def test_a_crawl_of_its_own_goes_before_a_fleet_in_the_same_folder(shop: str, tmp_path: Path) -> None:
+def test_an_embedded_crawl_takes_precedence_over_a_fleet_in_the_same_folder(
+    shop: str, tmp_path: Path
+) -> None:
     assert shoal(*FLEET, shop, *QUICK, "--crawl", "together", "--quiet", cwd=tmp_path, env=HASTY).code == 0
     assert shoal("crawl", shop, *QUICK, "--crawl", "alone", "--quiet", cwd=tmp_path).code == 0
 
@@ -63,7 +65,7 @@ def test_a_crawl_of_its_own_goes_before_a_fleet_in_the_same_folder(shop: str, tm
 
 
 @pytest.mark.timeout(240)
-def test_nothing_outlives_a_fleet_that_is_killed(shop: str, tmp_path: Path) -> None:
+def test_no_process_outlives_a_fleet_that_is_killed(shop: str, tmp_path: Path) -> None:
     with started(*FLEET, shop, *SLOW, "--quiet", cwd=tmp_path) as fleet:
         family = _family(fleet.pid, workers=2)
         fleet.kill()
@@ -85,18 +87,18 @@ def test_a_worker_that_is_killed_is_started_again(shop: str, tmp_path: Path) -> 
 
     assert victim.pid not in {process.pid for process in again}
     assert ran.code == 0, ran.err
-    assert re.search(r"shoal: worker [12] was killed by SIGKILL; starting another one in \S+ s", ran.err)
+    assert re.search(r"shoal: worker [12] was killed by SIGKILL; restarting it in \S+ s", ran.err)
     assert len({record["url"] for record in records(tmp_path / "items.jsonl")}) == PAGES
     assert len(records(tmp_path / "items.jsonl")) == PAGES
 
 
 @pytest.mark.timeout(240)
-def test_items_that_no_worker_could_write_are_not_called_finished(shop: str, tmp_path: Path) -> None:
-    (tmp_path / "items.jsonl").write_text("somebody else's\n")
+def test_a_fleet_whose_items_cannot_be_written_is_not_finished(shop: str, tmp_path: Path) -> None:
+    (tmp_path / "items.jsonl").write_text("of another program\n")
     ran = shoal(*FLEET, shop, *QUICK, "--quiet", cwd=tmp_path, env=HASTY)
 
     assert ran.code == 1
-    assert "pages are in no output: shoal-data/logs/worker-" in ran.complaint
+    assert "pages are in no output: see shoal-data/logs/worker-" in ran.complaint
 
 
 def _family(pid: int, *, workers: int) -> list[psutil.Process]:

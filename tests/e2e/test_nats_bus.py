@@ -1,4 +1,4 @@
-"""Pages from one worker to another by way of NATS."""
+"""Pages delivered from worker to worker by NATS."""
 
 from pathlib import Path
 

@@ -9,14 +9,15 @@ from tests.e2e import spilling_worker
 from tests.e2e.command import HASTY, PAGES, QUICK, Ran, records, shoal
 from tests.fleet_crawl import Fleet
 from tests.servers.redis import RedisServer, valkey
-from tests.servers.s3 import BUCKET, SECRET, S3Server, s3_server
+from tests.servers.s3 import BUCKET, SECRET, S3Server
+from tests.servers.shared import shared_s3
 
 from shoal.frontier.redis.keys import chunk_bodies
 from shoal.redis_client import RedisClient
 
 
-def test_pages_on_an_object_store_can_be_proved_and_exported(shop: str, tmp_path: Path) -> None:
-    with s3_server(tmp_path / "s3") as server:
+def test_pages_on_an_object_store_can_be_verified_and_exported(shop: str, tmp_path: Path) -> None:
+    with shared_s3() as server:
         crawling = {**HASTY, **server.environment, "SHOAL_ARCHIVE_LOCATION": f"s3://{BUCKET}/archive"}
         ran = shoal("crawl", shop, *QUICK, "--out", "x.jsonl", "--crawl", "shop", cwd=tmp_path, env=crawling)
         assert ran.code == 0, ran.err
@@ -33,8 +34,8 @@ def test_pages_on_an_object_store_can_be_proved_and_exported(shop: str, tmp_path
     assert SECRET not in "".join([ran.out, ran.err, proved.out, proved.err, exported.out, exported.err])
 
 
-async def test_a_machine_parses_what_another_one_has_fetched(shop: str, tmp_path: Path) -> None:
-    with s3_server(tmp_path / "s3") as server:
+async def test_a_machine_parses_pages_that_another_one_has_fetched(shop: str, tmp_path: Path) -> None:
+    with shared_s3() as server:
         async with valkey(tmp_path / "valkey") as store:
             settings = {**HASTY, **server.environment, "SHOAL_ARCHIVE_LOCATION": f"s3://{BUCKET}/fleet"}
             folders = [tmp_path / "fetching", tmp_path / "parsing"]
@@ -58,7 +59,7 @@ async def test_a_machine_parses_what_another_one_has_fetched(shop: str, tmp_path
 
 async def test_the_tail_of_a_queue_goes_to_the_object_store_and_comes_back(shop: str, tmp_path: Path) -> None:
     program = (sys.executable, spilling_worker.__file__)
-    with s3_server(tmp_path / "s3") as server:
+    with shared_s3() as server:
         async with valkey(tmp_path / "valkey") as store:
             settings = {**HASTY, **server.environment, "SHOAL_ARCHIVE_LOCATION": f"s3://{BUCKET}/fleet"}
             with Fleet(store.dsn, tmp_path, settings=settings) as fleet:
@@ -75,7 +76,7 @@ async def test_the_tail_of_a_queue_goes_to_the_object_store_and_comes_back(shop:
     assert len(records(tmp_path / "items.jsonl")) == PAGES
 
 
-LISTED = 30_000  # more than stays in the server of one host's queue
+LISTED = 30_000  # more than the queue of one host keeps in the server
 
 
 def submitted(dsn: str, folder: Path, settings: dict[str, str]) -> Ran:
@@ -89,7 +90,7 @@ def submitted(dsn: str, folder: Path, settings: dict[str, str]) -> Ran:
 async def test_a_list_that_is_submitted_goes_to_the_object_store_as_what_workers_add_does(
     tmp_path: Path,
 ) -> None:
-    with s3_server(tmp_path / "s3") as server:
+    with shared_s3() as server:
         async with valkey(tmp_path / "valkey", "--appendonly", "yes") as store:
             ran = submitted(store.dsn, tmp_path, server.environment)
             bodies = await in_server(store)
@@ -97,12 +98,11 @@ async def test_a_list_that_is_submitted_goes_to_the_object_store_as_what_workers
 
     assert (ran.code, ran.json["added"], "warning" in ran.err) == (0, LISTED, False), ran.err
     assert len(chunks) == len(bodies) > 3
-    assert all(body.startswith(b"@") for body in bodies)  # only where they are
+    assert all(body.startswith(b"@") for body in bodies)  # only their location
 
 
 async def test_a_list_stays_in_the_store_where_the_object_store_cannot_be_reached(tmp_path: Path) -> None:
-    with s3_server(tmp_path / "s3") as server:
-        gone = server.environment
+    gone = S3Server(tmp_path / "never started").environment
     async with valkey(tmp_path / "valkey", "--appendonly", "yes") as store:
         ran = submitted(store.dsn, tmp_path, gone)
         bodies = await in_server(store)
@@ -121,6 +121,6 @@ async def in_server(server: RedisServer) -> list[bytes]:
 
 
 def objects(server: S3Server, prefix: str) -> list[str]:
-    """Name what lies in the bucket."""
+    """Return the names of the objects in the bucket."""
     with urlopen(f"{server.endpoint}/{BUCKET}?list-type=2&prefix={prefix}", timeout=30) as answer:
         return re.findall(r"<Key>(.*?)</Key>", answer.read().decode())

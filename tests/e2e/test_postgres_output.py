@@ -1,25 +1,25 @@
-"""Items straight into PostgreSQL, from the command line."""
+"""Items written to PostgreSQL by the command line."""
 
 from pathlib import Path
 
 from tests.e2e.command import HASTY, PAGES, QUICK, records, shoal
-from tests.servers.postgres import PASSWORD, ask, postgres
+from tests.servers.postgres import PASSWORD, ask
+from tests.servers.shared import shared_database
 
 
-def test_a_crawl_into_a_database_can_be_proved_and_shows_no_password(shop: str, tmp_path: Path) -> None:
-    with postgres() as server:
-        ask(server.dsn, f"CREATE ROLE asked LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
+def test_a_crawl_into_a_database_can_be_verified_and_shows_no_password(shop: str, tmp_path: Path) -> None:
+    with shared_database() as dsn:
         secret = PASSWORD.replace(" ", "%20")
-        output = f"postgresql://asked:{secret}@127.0.0.1:{server.port}/postgres?table=shop"
+        output = f"{dsn.replace('postgres@', f'asked:{secret}@')}?table=shop"
         ran = shoal("crawl", shop, *QUICK, "--out", output, "--out", "x.jsonl", cwd=tmp_path, env=HASTY)
         assert ran.code == 0, ran.err
-        urls = [row["url"] for row in ask(server.dsn, "SELECT item->>'url' AS url FROM shop")]
+        urls = [row["url"] for row in ask(dsn, "SELECT item->>'url' AS url FROM shop")]
         assert sorted(urls) == sorted(record["url"] for record in records(tmp_path / "x.jsonl"))
         assert len(urls) == PAGES
 
         proved = shoal("verify", cwd=tmp_path, env={"PGPASSWORD": PASSWORD})
         assert proved.code == 0, proved.out + proved.err
-        ask(server.dsn, "DELETE FROM shop WHERE _id = 1")
+        ask(dsn, "DELETE FROM shop WHERE _id = 1")
         refuted = shoal("verify", cwd=tmp_path, env={"PGPASSWORD": PASSWORD})
         assert refuted.code == 5
 

@@ -1,4 +1,4 @@
-"""A list of start URLs, from a file or from whoever writes to standard input."""
+"""A list of start URLs, from a file or from standard input."""
 
 import asyncio
 import signal
@@ -49,7 +49,7 @@ class Typing:
                 await asyncio.sleep(0.05)
 
     async def is_announced(self) -> bool:
-        """Tell whether workers would find the crawl."""
+        """Return whether workers would find the crawl."""
         async with RedisClient.open(self._dsn, advise=False) as store:
             return await Crawls(store).get("listed") is not None
 
@@ -63,7 +63,7 @@ class Typing:
         return Ran(self._process.returncode, out, err)
 
 
-async def test_good_lines_are_submitted_and_bad_ones_cost_an_exit_code(
+async def test_valid_lines_are_submitted_and_bad_ones_set_the_exit_code(
     server: RedisServer, tmp_path: Path
 ) -> None:
     lines = [f"https://host-{n % 7}.test/{n}" for n in range(3_000)]
@@ -82,10 +82,10 @@ async def test_good_lines_are_submitted_and_bad_ones_cost_an_exit_code(
     (tmp_path / "urls.txt").write_text("\n".join([*lines, "https://host-9.test/"]))
     more = shoal(*SUBMIT, "urls.txt", cwd=tmp_path, env=env)
     assert more.code == 0
-    assert more.out.startswith("crawl listed goes on: 1 start URL added, 2,999 known already\n")
+    assert more.out.startswith("crawl listed resumed: 1 start URL added, 2,999 already known\n")
 
 
-async def test_what_a_slow_writer_has_written_is_added_at_once(server: RedisServer, tmp_path: Path) -> None:
+async def test_lines_of_a_slow_writer_are_added_at_once(server: RedisServer, tmp_path: Path) -> None:
     typing = Typing(server, tmp_path)
     await typing.tell("https://a.test/1\n", accepted=1)
     await typing.tell("https://a.test/2\nhttps://a.test/3\n", accepted=3)
@@ -97,7 +97,7 @@ async def test_what_a_slow_writer_has_written_is_added_at_once(server: RedisServ
 
 
 @pytest.mark.parametrize(("option", "at_once"), [("--same-host", False), ("--any-host", True)])
-async def test_workers_begin_with_a_list_that_is_still_read_if_none_of_it_depends_on_the_rest(
+async def test_workers_start_before_the_list_is_read_if_its_urls_are_independent(
     server: RedisServer, tmp_path: Path, option: str, at_once: bool
 ) -> None:
     typing = Typing(server, tmp_path, option)
@@ -109,7 +109,7 @@ async def test_workers_begin_with_a_list_that_is_still_read_if_none_of_it_depend
     assert await typing.is_announced()
 
 
-async def test_an_interrupted_list_keeps_what_was_added_and_the_same_again_goes_on(
+async def test_an_interrupted_list_keeps_what_was_added_and_the_same_command_resumes(
     server: RedisServer, tmp_path: Path
 ) -> None:
     typing = Typing(server, tmp_path)
@@ -118,10 +118,10 @@ async def test_an_interrupted_list_keeps_what_was_added_and_the_same_again_goes_
     ran = typing.interrupt()
 
     assert ran.code == 3
-    assert "that were added (1) stay, and the same command goes on" in ran.err
+    assert "that were added (1) are kept; run the same command to resume" in ran.err
     again = Typing(server, tmp_path)
     await again.tell("https://a.test/1\nhttps://a.test/2\n", accepted=2)
-    assert "crawl listed goes on: 1 start URL added, 1 known already" in again.end().out
+    assert "crawl listed resumed: 1 start URL added, 1 already known" in again.end().out
 
 
 class Full:
@@ -157,20 +157,20 @@ class Full:
         return process
 
 
-async def test_a_full_store_is_waited_for_while_workers_can_make_room(
+async def test_submit_waits_for_a_full_store_while_workers_can_free_memory(
     server: RedisServer, tmp_path: Path
 ) -> None:
     full = Full(server, tmp_path)
     await full.fill()
     process = full.submit()
-    assert "is full (maxmemory): waiting, no worker is there: shoal worker makes room" in full.said
+    assert "is full (maxmemory): waiting, no worker is running: start shoal worker to free space" in full.said
     assert process.poll() is None
     await full.make_room()
 
     out, err = process.communicate(timeout=TIMEOUT)
 
     assert process.returncode == 0, err
-    assert out.startswith("crawl listed is new: 200 start URLs added\n")
+    assert out.startswith("crawl listed created: 200 start URLs added\n")
 
 
 async def test_waiting_for_a_full_store_is_interrupted_like_a_long_list(
@@ -182,13 +182,13 @@ async def test_waiting_for_a_full_store_is_interrupted_like_a_long_list(
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 3, err
-    assert "what was added stays, and the same command goes on" in err
+    assert "what was added is kept; run the same command to resume" in err
 
     await full.make_room()
     assert shoal(*SUBMIT, "urls.txt", "--json", cwd=tmp_path, env={"SHOAL_STORE": server.dsn}).code == 0
 
 
-async def test_nobody_waits_for_room_that_nobody_can_make(server: RedisServer, tmp_path: Path) -> None:
+async def test_submit_fails_at_once_if_no_worker_can_free_memory(server: RedisServer, tmp_path: Path) -> None:
     full = Full(server, tmp_path)
     await full.fill(other=False)
     process = full.submit()
@@ -196,7 +196,7 @@ async def test_nobody_waits_for_room_that_nobody_can_make(server: RedisServer, t
     process.communicate(timeout=TIMEOUT)
 
     assert process.returncode == 4
-    assert "is full (maxmemory), and no crawl has work left whose end would make room" in full.said
+    assert "is full (maxmemory), and no crawl has work left that would free space" in full.said
 
 
 def test_a_crawl_on_one_machine_takes_a_list_too(shop: str, tmp_path: Path) -> None:
@@ -207,6 +207,6 @@ def test_a_crawl_on_one_machine_takes_a_list_too(shop: str, tmp_path: Path) -> N
     again = shoal(*listed, "--json", cwd=tmp_path)
 
     assert first.code == 6
-    assert "1 start URL added, 1 known already" in first.err
+    assert "1 start URL added, 1 already known" in first.err
     assert (again.code, again.json["exit_code"]) == (6, 6)
     assert again.json["counts"]["done"] == 5

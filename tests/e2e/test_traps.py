@@ -21,7 +21,7 @@ async def test_pages_that_all_look_alike_lead_nowhere_and_others_of_the_site_are
         fetched = Counter(hit.path for hit in await site.hits() if hit.path != "/robots.txt")
 
     assert ran.code == 0, ran.err
-    assert ran.err.count("pages.lookalike") == 1
+    assert ran.err.count("pages.near_duplicates") == 1
     # Pages are sampled by fingerprint, and that depends on the port: some 320 pages are expected until it shows.
     assert 64 < sum(path.startswith("/maze/") for path in fetched) < 4_000
     assert {path for path in fetched if path.startswith("/book/")} == {f"/book/{n + 1}" for n in range(BOOKS)}
@@ -61,4 +61,4 @@ async def test_what_a_host_brings_beyond_its_budget_is_counted_like_every_other_
 
     assert ran.code == 0, ran.err
     assert ran.json["filtered"] == {"budget": NUMBERED + 1 - 50}
-    assert f"left out in numbers: budget {NUMBERED + 1 - 50:,}" in shoal("status", cwd=tmp_path).out
+    assert f"filtered in numbers: budget {NUMBERED + 1 - 50:,}" in shoal("status", cwd=tmp_path).out

@@ -1,4 +1,4 @@
-"""Runs every hostile case against the real command and writes the table of `docs/reliability.md`.
+"""Runs every hostile case against the real command and writes the table of `docs/reference/hostile-inputs.md`.
 
 Cases are data (`network.py`, `http.py`, ...). A few crawls run them all (`crawling.py`), and the same questions are
 asked after each (`oracle.py`). The test suite runs a cut.

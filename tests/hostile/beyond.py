@@ -1,4 +1,4 @@
-"""What no list had: interim answers, smuggled headers, cookies for others, names in disguise, terminals that lie."""
+"""Attacks that no list has: interim answers, smuggled headers, cookies for others, disguised names, terminal codes."""
 
 import asyncio
 from collections.abc import Callable
@@ -82,7 +82,7 @@ def never_injected(evidence: Evidence) -> None:
         assert b"\r\ninjected" not in request.lower(), request
 
 
-def nobody_logs_in(evidence: Evidence) -> None:
+def no_request_is_authorized(evidence: Evidence) -> None:
     assert all(b"authorization:" not in request.lower() for request in evidence.server.requests[1:])
     assert "password" not in str(evidence.items)
 
@@ -134,7 +134,7 @@ async def too_short(peer: Peer) -> None:
 
 
 async def crumbs(peer: Peer) -> None:
-    """Send a body in chunks of one byte with an extension each, for ever."""
+    """Send a body in chunks of one byte with an extension each, without end."""
     await peer.request()
     await peer.send(f"{OK}\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
     while True:
@@ -153,14 +153,14 @@ CASES = [
     Case("M01 hints", "early hints with a cookie, then the page", early_hints, "done"),
     Case(
         "M01 upgrade",
-        "another protocol that nobody asked for",
+        "another protocol that was not requested",
         once(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n\0\0\0"),
         "dead protocol",
     ),
     *(
         Case(
             f"M02 {name}",
-            "a status line that is none",
+            "an invalid status line",
             once(status_line(line)),
             "dead protocol",
         )
@@ -196,7 +196,7 @@ CASES = [
         {"http://{at}/": "done", "http://{at}/second": "done"},
         check=no_cookie_but(),
     ),
-    Case("M04 short", "less than was announced, and silence", too_short, "dead timeout|dead truncated"),
+    Case("M04 short", "less than was announced, then no more data", too_short, "dead timeout|dead truncated"),
     Case(
         "M05 location",
         "line breaks in a redirect, spelled and raw",
@@ -268,7 +268,7 @@ CASES = [
     *(
         Case(
             f"M10 {name}",
-            "a link to a name that is none",
+            "a link to an invalid name",
             site({"/": links(url)}),
             "done",
             check=requests_at_most(1),

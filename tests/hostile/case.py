@@ -49,7 +49,7 @@ class Case:
     ends: str | Mapping[str, str]
     seeds: Sequence[str] = ()
     reason: str = ""  # part of the reason of the first URL
-    name: str = ""  # of the host, by DNS; else an address of its own
+    name: str = ""  # of the host, by DNS; else the case gets a separate address
     bind: str = ""
     tls: Callable[[Any], ssl.SSLContext] | None = None  # made by an `Authority`
     opened: Callable[[Any], AbstractContextManager[RawServer]] | None = None  # a server of another kind
@@ -114,7 +114,7 @@ def site(routes: Mapping[str, Route]) -> Handler:
 
 @dataclass(slots=True)
 class Several:
-    """A different answer each time, the last one for ever."""
+    """A different answer each time, the last one from then on."""
 
     answers: Sequence[bytes]
     given: int = field(default=0)

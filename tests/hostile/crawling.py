@@ -76,7 +76,7 @@ items = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a crawl of cases is told to do."""
+    """The options of a crawl of cases."""
 
     robots: bool = False  # whether it asks for robots.txt
     concurrency: int = CONCURRENCY
@@ -204,7 +204,7 @@ async def run(cases: Sequence[Case], folder: Path, terms: Terms = USUAL) -> Craw
                 key: crawled.ended.get(fingerprint(filled_url(key, server, case, canary)), Ended("nowhere"))
                 for key in ends_of(case)
             }
-            # By port, because some cases have names of their own; but another server, at another address, may
+            # By port, because some cases have separate names; but another server, at another address, may
             # have been given the same one.
             others = elsewhere - {f"{server.host}:{server.port}"}
             mine = [item for item in items if _came_from(str(item.get("url")), server.port, others)]

@@ -30,7 +30,7 @@ GROUPS: Mapping[str, Group] = {
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """A kind of attack that has a test of its own."""
+    """A kind of attack with a separate test."""
 
     row: str
     what: str
@@ -48,7 +48,7 @@ ELSEWHERE = [
     Elsewhere(
         "C05",
         "a cookie file that is missing, empty, of 1 GiB, or no file",
-        "refused with the reason; one that everybody can read: a warning with the mend",
+        "refused with the reason; one that everybody can read: a warning with the remedy",
         "tests/unit/fetch/test_given_cookies.py::test_C05_a_file_that_cannot_be_a_file_of_cookies_is_refused",
     ),
     Elsewhere(
@@ -65,7 +65,7 @@ ELSEWHERE = [
     ),
     Elsewhere(
         "C08",
-        "a crawl that goes on with a changed spider",
+        "a crawl that resumes with a changed spider",
         "every page knows the version that parsed it",
         "tests/e2e/test_cli_trace.py::test_C08_a_page_knows_the_version_of_the_spider_that_parsed_it",
     ),
@@ -127,6 +127,6 @@ ELSEWHERE = [
         "E08",
         "PostgreSQL: NUL, bytes that are no text, markup too deep, deadlocks, serialization failures",
         "spelled, rejected with the reason, or tried again; the other items are stored",
-        "tests/unit/sinks/test_postgres.py::test_a_row_that_cannot_be_stored_does_not_hold_up_the_others",
+        "tests/integration/sinks/test_postgres.py::test_a_row_that_cannot_be_stored_does_not_hold_up_the_others",
     ),
 ]

@@ -1,4 +1,4 @@
-"""HTTP: framing that lies, headers without end, redirects to nowhere, bodies that explode."""
+"""HTTP: false framing, headers without end, redirects to nowhere, bodies that explode."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ GZIP = ("Content-Encoding", "gzip")
 
 
 def pouring(start: bytes, piece: bytes, times: int) -> Handler:
-    """Send a start, then a piece so many times, for as long as anybody listens."""
+    """Send a start, then a piece `times` times, while the client is connected."""
 
     async def handler(peer: Peer) -> None:
         await peer.request()
@@ -117,7 +117,7 @@ def not_http_2(evidence: Evidence) -> None:
 
 
 class Resting:
-    """Say 429 to whoever comes within so many seconds of having been told."""
+    """Answer 429 to a client that comes back within `seconds` of the last 429."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -256,7 +256,9 @@ CASES = [
         "done",
         check=unparsed,
     ),
-    Case("H13 304", "304 that nobody asked for", once(b"HTTP/1.1 304 X\r\n\r\nbody"), "dead protocol"),
+    Case(
+        "H13 304", "304 without a conditional request", once(b"HTTP/1.1 304 X\r\n\r\nbody"), "dead protocol"
+    ),
     Case(
         "H13 HEAD",
         "HEAD answered with a body",
@@ -363,7 +365,7 @@ CASES = [
     ),
     Case(
         "H22 scheme",
-        "a redirect from https to http at another port, credentials in hand",
+        "a redirect from https to http at another port, with credentials",
         site(
             {
                 "/ask/secret": page("<title>ask</title>"),
@@ -391,7 +393,7 @@ CASES = [
     ),
     Case(
         "H22 host",
-        "a redirect to another host, credentials in hand",
+        "a redirect to another host, with credentials",
         site(
             {
                 "/ask/secret": page("<title>ask</title>"),
@@ -447,7 +449,7 @@ CASES = [
     ),
     Case(
         "H26 header",
-        "pages that refresh to the next for ever",
+        "pages that refresh to the next without end",
         site({"*": refresh_loop}),
         {"http://{at}/0": "done"},
         check=requests_at_most(11),
@@ -461,7 +463,7 @@ CASES = [
     ),
     Case(
         "H26 chain",
-        "pages whose markup refreshes to the next for ever",
+        "pages whose markup refreshes to the next without end",
         site({"*": markup_loop}),
         {"http://{at}/0": "done"},
         check=requests_at_most(41),
@@ -594,7 +596,12 @@ CASES = [
         tls=only_http_2,
         check=not_http_2,
     ),
-    Case("H38 unasked", "a part that nobody asked for", once(page("x", status=206)), "dead protocol"),
+    Case(
+        "H38 unasked",
+        "a partial response to a request without a range",
+        once(page("x", status=206)),
+        "dead protocol",
+    ),
     Case(
         "H38 parts",
         "10,000 parts in one body",

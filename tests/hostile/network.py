@@ -63,7 +63,7 @@ async def talkative(peer: Peer) -> None:
     while True:
         request = await peer.request()
         if b" / " in request:
-            await peer.send(links("/second") + page("<title>nobody asked</title>"))
+            await peer.send(links("/second") + page("<title>not requested</title>"))
         else:
             await peer.send(page("<title>asked</title>"))
 
@@ -78,7 +78,7 @@ def asked_again_at_no_charge(evidence: Evidence) -> None:
 
 def only_what_was_asked_for(evidence: Evidence) -> None:
     titles = [item.get("title") for item in evidence.items]
-    assert "nobody asked" not in titles, titles
+    assert "not requested" not in titles, titles
     assert "asked" in titles, titles
 
 
@@ -141,7 +141,7 @@ CASES = [
     ),
     Case(
         "N15",
-        "a second answer that nobody asked for",
+        "a second answer that was not requested",
         talkative,
         {"http://{at}/": "done", "http://{at}/second": "done"},
         check=only_what_was_asked_for,

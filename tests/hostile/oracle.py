@@ -16,11 +16,13 @@ from shoal.model.failure import POLICY, Action, FailureClass
 
 ROOM = 256 << 20  # bytes that a crawl may need on top of what it needs when idle
 SPARE_FILES = 64  # that it may have open on top of its connections
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # what makes a terminal lie
+CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)  # what changes the display of a terminal
 
 
 def complaints(crawled: Crawled, cases: Sequence[Case]) -> Iterator[str]:
-    """Say what is wrong; nothing, if nothing is."""
+    """Yield a line for each violation."""
     yield from _crawl_complaints(crawled)
     for case in cases:
         yield from (f"{case.id}: {complaint}" for complaint in _case_complaints(crawled, case))
@@ -110,7 +112,7 @@ def _contents(path: Path) -> bytes:
 
 
 def summary(crawled: Crawled) -> str:
-    """Say in one line how the crawl went."""
+    """Return one line about the crawl."""
     before, after = crawled.before, crawled.after
     return (
         f"memory {before.memory >> 20} MiB idle, {crawled.peak >> 20} MiB at most; "

@@ -20,7 +20,7 @@ EXTERNAL = {
     "dtd": '<!DOCTYPE l SYSTEM "http://127.0.0.1:{canary}/x.dtd"><l>y</l>',
 }
 CHARSETS = {
-    "lies": (b'<meta charset="utf-16"><title>caf\xe9</title>', "text/html; charset=utf-8"),
+    "false label": (b'<meta charset="utf-16"><title>caf\xe9</title>', "text/html; charset=utf-8"),
     "unknown": (b"<title>caf\xe9</title>", "text/html; charset=x-foo"),
     "utf-7": (b"<title>+ADw-script+AD4-</title>", "text/html; charset=utf-7"),
     "marks": (b"\xef\xbb\xbf" * 3 + b"<title>x</title>", "text/html"),
@@ -39,7 +39,7 @@ JSONS = {
 }
 
 DEEDS = {
-    "P13": [("regex", "an expression that backtracks for ever", "timeout")],
+    "P13": [("regex", "an expression that backtracks without end", "timeout")],
     "P16": [("allocate", "10 GiB of memory", "oom")],
     "P17": [
         ("quit", "os._exit(0)", "crash"),

@@ -1,4 +1,4 @@
-"""The table of hostile inputs in `docs/reliability.md`."""
+"""The table of hostile inputs in `docs/reference/hostile-inputs.md`."""
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby
@@ -8,7 +8,7 @@ from tests.hostile.case import Case
 from tests.hostile.crawling import ends_of
 from tests.hostile.groups import ELSEWHERE, GROUPS
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "reliability.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "hostile-inputs.md"
 BEGIN, END = "<!-- hostile inputs: written by `make hostile` -->", "<!-- end of hostile inputs -->"
 
 
@@ -36,7 +36,7 @@ def _order(case: Case) -> tuple[int, str]:
 
 
 def _ends(case: Case) -> Iterable[str]:
-    """Say how the requests that matter end; a redirect that was followed is done, which is no news."""
+    """Yield how the requests of a case end, without the redirects that were followed."""
     states = dict.fromkeys(ends_of(case).values())
     telling = [state for state in states if state not in ("done", "nowhere")] or ["done"]
     for state in telling:
@@ -50,7 +50,7 @@ def _cell(text: str) -> str:
 
 
 def in_document() -> str:
-    """Read the table as it stands."""
+    """Return the table of the document."""
     text = DOCUMENT.read_text()
     return text[text.index(BEGIN) + len(BEGIN) : text.index(END)].strip()
 

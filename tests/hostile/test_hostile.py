@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, group in GROUPS.items() if group.cut])
-async def test_every_case_ends_in_its_class_and_hurts_nobody_else(name: str, tmp_path: Path) -> None:
+async def test_every_case_ends_in_its_class_and_affects_no_other_host(name: str, tmp_path: Path) -> None:
     group = GROUPS[name]
     crawled = await run(group.cut, tmp_path, group.terms)
     assert list(complaints(crawled, group.cut)) == []

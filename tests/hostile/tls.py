@@ -64,7 +64,7 @@ CASES = [
     ),
     Case(
         "T03 self-signed",
-        "a certificate that nobody vouches for",
+        "a certificate that no authority has signed",
         GOOD,
         "dead tls",
         bind="127.0.0.1",

@@ -31,7 +31,7 @@ SCHEMES = (
 
 
 def calendar(peer: Peer, request: bytes) -> bytes:
-    """One day after another, for ever."""
+    """One day after another, without end."""
     path = request.split(b" ", 2)[1].decode()
     day = date(2000, 1, 1) if path == "/" else date(*map(int, path[1:].split("/"))) + timedelta(days=1)
     return links(f"/{day.year}/{day.month}/{day.day}")

@@ -14,7 +14,7 @@ RETIRED = {
     r"in hand": "in progress, held",
     r"puts? (it |them |things )?right|putting right|\bmend(s|ed|ing)?\b": "repair",
     r"makes? way|gives? way": "hands over, releases",
-    r"(is|are|was|were) none\b|that is no\b": "is not a ..., does not exist",
+    r"(is|are|was|were) (?-i:none)\b|that is no\b": "is not a ..., does not exist",
     r"of (its|their|our|one's|his) own\b": "separate, dedicated, private",
     r"\b(hear|hears|heard)\b": "receive, record, learn",
     r"ha(s|ve) (its|their|our) say": "runs first",
@@ -38,7 +38,8 @@ RETIRED = {
 FIRST_WORDS = {"Give", "Gives", "Say", "Says", "Tell", "Tells", "Let", "Spell", "Hear"}
 TEXT = {".md", ".lua", ".sql", ".toml", ".txt", ".sh", ".yaml", ".yml"}
 
-_PATTERN = re.compile("|".join(f"(?P<r{n}>{words})" for n, words in enumerate(RETIRED)), re.IGNORECASE)
+_WORDS = "|".join(f"(?P<r{n}>{words})" for n, words in enumerate(RETIRED))
+_PATTERN = re.compile(f"(?<![a-z])(?:{_WORDS})", re.IGNORECASE)
 _ADVICE = list(RETIRED.values())
 
 

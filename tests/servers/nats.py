@@ -24,7 +24,7 @@ class NatsServer(ServerProcess):
         )
 
     async def begin(self) -> None:
-        """Start, and return when it answers."""
+        """Start the server; return when it answers."""
         self.start()
         await until(NatsServer.answers, self)
 

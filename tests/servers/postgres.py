@@ -34,7 +34,7 @@ class Postgres:
             *("-D", str(self._folder / "data"), "-U", "postgres", "--no-sync", "--no-locale"),
             *("-E", "UTF8", "-A", "scram-sha-256", "--pwfile", str(secret)),
         )
-        # Whoever comes as `postgres` is let in; `asked` has to know the password.
+        # The user `postgres` needs no password; `asked` does.
         rules = "host all asked 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n"
         (self._folder / "data" / "pg_hba.conf").write_text(rules)
 
@@ -65,7 +65,7 @@ class Postgres:
 
 
 def ask(dsn: str, query: str, *arguments: object) -> list[asyncpg.Record]:
-    """Ask one question, on a connection of its own."""
+    """Run one query on a new connection; return its rows."""
 
     async def answer() -> list[asyncpg.Record]:
         connection = await asyncpg.connect(dsn)
@@ -79,7 +79,7 @@ def ask(dsn: str, query: str, *arguments: object) -> list[asyncpg.Record]:
 
 @contextmanager
 def postgres() -> Iterator[Postgres]:
-    """Run a server of one's own."""
+    """Run a server that no other test uses."""
     programs = Path(program("initdb", "postgresql-15", folders="usr/lib/postgresql/*/bin")).parent
     folder = Path(mkdtemp(prefix="shoal-postgres-"))  # pytest's own folders are closed to other accounts
     if _ACCOUNT:

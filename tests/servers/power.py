@@ -1,4 +1,4 @@
-"""Servers that lose power: what their logs got last is gone when they start again."""
+"""Servers that lose power: the last part of their append-only file is lost when they start again."""
 
 import threading
 import time
@@ -11,12 +11,12 @@ from tests.servers.redis import RedisServer
 
 
 def log_of(server: RedisServer) -> Path:
-    """Find the file that a server writes its changes to."""
+    """Return the append-only file that a server writes to now."""
     return max(server.folder.glob("appendonlydir/*.incr.aof"), key=lambda path: path.stat().st_mtime_ns)
 
 
 class LaggingDisk:
-    """A disk that gets nothing any more of what its server writes."""
+    """A disk that receives nothing more of what its server writes."""
 
     def __init__(self, server: RedisServer) -> None:
         self.server = server
@@ -31,21 +31,21 @@ class LaggingDisk:
         return disk
 
     def cut_the_power(self) -> None:
-        """End the server, and with it what is not on disk."""
+        """Kill the server and drop what did not reach the disk."""
         self.server.kill()
         with self._log.open("r+b") as log:
             log.truncate(self._length)
 
 
-# What `appendfsync everysec` may lose. An output waits longer than this before it writes an item.
+# Seconds that `appendfsync everysec` may lose. An output waits longer than this before it writes an item.
 SECOND = 1.0
 _EVERY = 0.02
 
 
 class Power:
-    """Knows how long a server's log was a moment ago: a thread looks at it, whatever the tests are busy with.
+    """Records how long a server's log was during the last second, in a thread of its process.
 
-    What the log got within the last second is lost when the power is cut.
+    `cut` and `end` drop what the log received within the last second.
     """
 
     def __init__(self, server: RedisServer) -> None:
@@ -65,12 +65,12 @@ class Power:
         self._thread.join()
 
     async def cut(self) -> None:
-        """End the server, and start it again without the last second."""
+        """Kill the server, and start it again without the last second of its log."""
         self.end()
         await self._server.begin()
 
     def end(self) -> None:
-        """End the server, and take the last second from its log."""
+        """Kill the server, and cut the last second from its log."""
         self._server.kill()
         now, log = time.monotonic(), log_of(self._server)
         old = [size for seen, path, size in list(self._lengths) if path == log and now - seen >= SECOND]
@@ -84,6 +84,6 @@ class Power:
 
     def _watch(self) -> None:
         while not self._over.wait(_EVERY):
-            with suppress(FileNotFoundError):  # one log gives way to the next
+            with suppress(FileNotFoundError):  # between one log file and the next
                 log = log_of(self._server)
                 self._lengths.append((time.monotonic(), log, log.stat().st_size))

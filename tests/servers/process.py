@@ -1,4 +1,4 @@
-"""A server process of one's own: on a free port of this machine, in a private folder, ended by its id."""
+"""A server process for tests: on a free port of this machine, in a private folder, ended by its process id."""
 
 import asyncio
 import os
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.corpora.apt import apt_get
-from tests.corpora.packages import missing
+from tests.needs import missing
 
-READY = 30.0  # seconds; every server here takes less than one, on a machine with nothing else to do
+READY_S = 30.0  # every server here takes less than one second on an idle machine
 
 
 class ServerProcess:
-    """A program that can be killed, stopped and started again where it was."""
+    """A program that can be killed, stopped and started again with the same folder."""
 
     def __init__(self, command: Sequence[str], folder: Path) -> None:
         self._command = list(command)
@@ -41,7 +41,7 @@ class ServerProcess:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """End it the way a power cut would, and wait until it is gone."""
+        """Send SIGKILL and wait until the process has ended."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -54,8 +54,8 @@ Server = TypeVar("Server", bound=ServerProcess)
 
 
 async def until(is_so: Callable[[Server], Awaitable[bool]], server: Server) -> None:
-    """Ask until the answer is yes; a server that ends meanwhile is shown with its last words."""
-    async with asyncio.timeout(READY):
+    """Poll until `is_so` returns true; raise `AssertionError` with its output if the server ends."""
+    async with asyncio.timeout(READY_S):
         while not await is_so(server):
             if not server.running:
                 raise AssertionError(f"the server has ended: {server.output()}")
@@ -63,7 +63,7 @@ async def until(is_so: Callable[[Server], Awaitable[bool]], server: Server) -> N
 
 
 def free_port(*, below: int = 65_536) -> int:
-    """Find a port that nobody listens on."""
+    """Return a port that no process listens on."""
     while True:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port: int = probe.getsockname()[1]
@@ -72,7 +72,7 @@ def free_port(*, below: int = 65_536) -> int:
 
 
 def program(name: str, package: str, *, folders: str = "") -> str:
-    """Find a program, installing its Debian package if that is possible here; `folders`: a pattern below /."""
+    """Return the path of a program; install its Debian package where root may. `folders`: a glob below /."""
 
     def find() -> str | None:
         places = [os.environ["PATH"], *sorted(map(str, Path("/").glob(folders) if folders else ()))]

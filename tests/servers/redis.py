@@ -13,7 +13,7 @@ from shoal.model.errors import Misconfigured
 from shoal.redis_client.connection import Argument, RedisConnection
 from shoal.redis_client.dsn import Address, Login
 from shoal.redis_client.errors import CallFailed, ScriptFault
-from shoal.redis_client.health import facts
+from shoal.redis_client.health import parse_info
 
 SERVICE = "mymaster"
 NODE_TIMEOUT_MS = 2_000  # after which a cluster replaces a master
@@ -30,7 +30,7 @@ def redis_program() -> str:
 
 
 class RedisServer(ServerProcess):
-    """One server; it keeps its port and its data when it is killed and started again."""
+    """One server. It keeps its port and its data when it is killed and started again."""
 
     def __init__(
         self, binary: str, folder: Path, *options: str, port: int | None = None, password: str = ""
@@ -47,7 +47,7 @@ class RedisServer(ServerProcess):
         return f"redis://127.0.0.1:{self.port}"
 
     async def begin(self) -> None:
-        """Start, and return when it answers."""
+        """Start the server; return when it answers."""
         self.start()
         await until(RedisServer.answers, self)
 
@@ -59,7 +59,7 @@ class RedisServer(ServerProcess):
         return True
 
     async def ask(self, *command: Argument) -> Any:
-        """Send one command on a connection of its own."""
+        """Send one command on a new connection."""
         link = await RedisConnection.open(self.address, self._login, timeout=5.0)
         try:
             return await link.call(*command)
@@ -67,7 +67,7 @@ class RedisServer(ServerProcess):
             link.close()
 
     async def info(self) -> dict[str, str]:
-        return facts(await self.ask("INFO", "everything"))
+        return parse_info(await self.ask("INFO", "everything"))
 
 
 @asynccontextmanager
@@ -100,7 +100,7 @@ class SentinelSet:
         self.dsn = f"redis+sentinel://{','.join(str(one.address) for one in sentinels)}/{SERVICE}"
 
     async def master(self) -> RedisServer:
-        """Find out who is the master, from the sentinels."""
+        """Return the server that the sentinels name as master."""
         for sentinel in self.sentinels:
             with suppress(CallFailed):
                 _, port = await sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
@@ -110,7 +110,7 @@ class SentinelSet:
 
 @asynccontextmanager
 async def sentinels(folder: Path, binary: str = "") -> AsyncIterator[SentinelSet]:
-    """Run a master, two replicas and three sentinels; of Redis 7.0, if no program is named."""
+    """Run a master, two replicas and three sentinels of Redis 7.0, or of the program that is given."""
     binary = binary or redis_program()
     master = RedisServer(binary, folder / "0", "--appendonly", "yes")
     follow = ("--appendonly", "yes", "--replicaof", "127.0.0.1", str(master.port))
@@ -146,7 +146,7 @@ def sentinel(binary: str, folder: Path, master_port: int, *, password: str = "")
 
 
 class Sentinel(RedisServer):
-    """A server that only watches."""
+    """A sentinel process."""
 
     def __init__(self, command: Sequence[str], folder: Path, port: int, password: str) -> None:
         super().__init__(command[0], folder, port=port, password=password)
@@ -165,7 +165,7 @@ class RedisCluster:
         return [server for server in alive if (await server.info())["role"] == "master"]
 
     async def is_up(self) -> None:
-        """Return when every server that runs says that the cluster works."""
+        """Return when every running server reports the state ok."""
         for server in self.servers:
             if server.running:
                 await until(_is_up, server)
@@ -173,13 +173,13 @@ class RedisCluster:
 
 @asynccontextmanager
 async def cluster(folder: Path, binary: str = "") -> AsyncIterator[RedisCluster]:
-    """Run a cluster; of Redis 7.0, if no program is named."""
+    """Run a cluster of Redis 7.0, or of the program that is given."""
     binary = binary or redis_program()
     options = ("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--appendonly", "yes")
     timing = ("--cluster-node-timeout", str(NODE_TIMEOUT_MS))
     servers = []
     for number in range(6):
-        port = free_port(below=55_535)  # its bus has the port 10,000 above
+        port = free_port(below=55_535)  # the cluster bus uses the port 10,000 above
         servers.append(RedisServer(binary, folder / str(number), *options, *timing, port=port))
     with ExitStack() as stack:
         for server in servers:
@@ -190,7 +190,7 @@ async def cluster(folder: Path, binary: str = "") -> AsyncIterator[RedisCluster]
 
 
 async def _join(servers: Sequence[RedisServer]) -> None:
-    """Make a cluster of empty servers: slots for the first three, a replica for each from the others."""
+    """Join empty servers to a cluster: the first three get slots, each of the others replicates one of them."""
     masters, replicas = servers[:3], servers[3:]
     third = 16_384 // 3 + 1
     for number, master in enumerate(masters):
@@ -211,7 +211,7 @@ async def _join(servers: Sequence[RedisServer]) -> None:
 
 
 async def _set_epoch(master: RedisServer, epoch: int) -> None:
-    """Tell masters apart from the start. One that has an epoch already keeps it: they would find one alone."""
+    """Set a different epoch on each master; one that has an epoch already keeps it."""
     try:
         await master.ask("CLUSTER", "SET-CONFIG-EPOCH", epoch)
     except ScriptFault as fault:
@@ -220,13 +220,13 @@ async def _set_epoch(master: RedisServer, epoch: int) -> None:
 
 
 async def _knows_all(server: RedisServer) -> bool:
-    return facts(await server.ask("CLUSTER", "INFO"))["cluster_known_nodes"] == "6"
+    return parse_info(await server.ask("CLUSTER", "INFO"))["cluster_known_nodes"] == "6"
 
 
 async def _replicates(master: bytes, replica: RedisServer) -> bool:
     try:
         await replica.ask("CLUSTER", "REPLICATE", master)
-    except ScriptFault:  # it has not heard of the master yet
+    except ScriptFault:  # it does not know the master yet
         return False
     return True
 
@@ -236,7 +236,7 @@ async def _follows(server: RedisServer) -> bool:
 
 
 async def _is_up(server: RedisServer) -> bool:
-    return facts(await server.ask("CLUSTER", "INFO"))["cluster_state"] == "ok"
+    return parse_info(await server.ask("CLUSTER", "INFO"))["cluster_state"] == "ok"
 
 
 async def _sees_all(sentinel: RedisServer) -> bool:

@@ -8,7 +8,7 @@ from time import monotonic, sleep
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
-from tests.servers.process import READY, ServerProcess, free_port
+from tests.servers.process import READY_S, ServerProcess, free_port
 
 BUCKET = "pages"
 SECRET = "hush-hush"
@@ -22,10 +22,10 @@ class S3Server(ServerProcess):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a program needs to find the store.
+        """The variables that a program needs to reach the store.
 
-        No program may be pointed at a bucket without all of it: a client that has no credentials looks for
-        them at the cloud's own address, and tests never leave this machine.
+        Always pass all of them: a client without credentials asks the cloud's metadata address for some, and tests
+        never leave this machine.
         """
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
@@ -34,25 +34,33 @@ class S3Server(ServerProcess):
             "AWS_REGION": "us-east-1",
         }
 
+    def make_bucket(self) -> None:
+        """Make the bucket, once the server answers."""
+        deadline = monotonic() + READY_S
+        while True:
+            try:
+                self._send("PUT", BUCKET)
+                return
+            except (URLError, ConnectionError):
+                if not self.running or monotonic() > deadline:
+                    raise AssertionError(f"the server does not answer: {self.output()}") from None
+                sleep(0.05)
+
+    def empty(self) -> None:
+        """Delete every object of every bucket."""
+        self._send("POST", "moto-api/reset")
+        self._send("PUT", BUCKET)
+
+    def _send(self, method: str, path: str) -> None:
+        urlopen(Request(f"{self.endpoint}/{path}", method=method), timeout=READY_S).close()
+
 
 @contextmanager
 def s3_server(folder: Path) -> Iterator[S3Server]:
     server = S3Server(folder)
     try:
         server.start()
-        _make_bucket(server)
+        server.make_bucket()
         yield server
     finally:
         server.kill()
-
-
-def _make_bucket(server: S3Server) -> None:
-    give_up = monotonic() + READY
-    while True:
-        try:
-            urlopen(Request(f"{server.endpoint}/{BUCKET}", method="PUT"), timeout=READY).close()
-            return
-        except (URLError, ConnectionError):
-            if not server.running or monotonic() > give_up:
-                raise AssertionError(f"the server does not answer: {server.output()}") from None
-            sleep(0.05)

@@ -1,4 +1,4 @@
-"""The network between a fleet and one of its servers: a proxy on this machine, in fair weather and in foul."""
+"""A TCP proxy between a fleet and one of its servers that can lose answers and reset connections."""
 
 import asyncio
 import random
@@ -13,13 +13,13 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset
 
 
 class Sky(Enum):
-    FAIR = "everything goes through"
-    DOWN = "connections are reset, and so are new ones"
-    LOSSY = "one answer in twenty does not arrive, or a part of it, although the server did what it was asked"
+    FAIR = "everything is forwarded"
+    DOWN = "open and new connections are reset"
+    LOSSY = "one answer in twenty is lost in whole or in part, after the server has executed the command"
 
 
 class Weather:
-    """Made by `weather`. It has a thread of its own: whoever runs a test waits for commands in the loop."""
+    """Made by `weather`. It runs in a separate thread, because tests block their event loop while commands run."""
 
     def __init__(self, target: int, rng: random.Random) -> None:
         self.port = 0
@@ -93,7 +93,7 @@ class Weather:
                 self.losses += 1
                 client.write(data[: self._rng.randrange(len(data))])
                 await client.drain()
-                # A connection may also end in good order, as far as the client can see.
+                # The client may also see an orderly end of the connection.
                 client.write_eof() if self._rng.random() < 1 / 2 else _reset(client)
                 _reset(server)
                 return
@@ -111,7 +111,7 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 @contextmanager
 def weather(target: int, seed: int = 1) -> Iterator[Weather]:
-    """Stand between whoever connects to `port` and the server at the port `target`."""
+    """Forward connections from `port` of the yielded proxy to the server at the port `target`."""
     between = Weather(target, random.Random(seed))
     between.start()
     try:

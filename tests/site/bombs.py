@@ -15,7 +15,7 @@ def deflated(megabytes: int, *, wbits: int) -> bytes:
     packer = zlib.compressobj(9, zlib.DEFLATED, wbits)
     first = packer.compress(ZEROS) + packer.flush(zlib.Z_FULL_FLUSH)
     again = packer.compress(ZEROS) + packer.flush(zlib.Z_FULL_FLUSH)
-    return first + again * (megabytes - 1)  # without an end: nobody should get there
+    return first + again * (megabytes - 1)  # without an end: no client should read that far
 
 
 def gzip_bomb(megabytes: int) -> bytes:

@@ -13,7 +13,7 @@ def build(spec: str, authorities: list[str]) -> Site:
 
 class BookSite:
     def __init__(self, missing: tuple[int, ...] = ()) -> None:
-        self._missing = missing  # listed, but not to be had
+        self._missing = missing  # listed, but answered with 404
 
     def answer(self, host: int, path: str, now: float) -> Answer:
         match path.strip("/").split("/"):

@@ -103,7 +103,7 @@ class Authority:
         return str(certificate), str(key)
 
     def self_signed(self) -> ssl.SSLContext:
-        """Make a server's context that nobody vouches for."""
+        """Return a server context whose certificate no authority has signed."""
         key, certificate = self.folder / "self.key", self.folder / "self.pem"
         self._run(
             "req",

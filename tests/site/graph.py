@@ -104,7 +104,7 @@ class Graph:
         return f"http://{self.authorities[node.host]}{node.path}"
 
     def expected(self) -> Expected:
-        """Say what a correct crawl from `start` ends with."""
+        """Return what a correct crawl from `start` ends with."""
         urls: dict[Kind, set[str]] = {kind: set() for kind in Kind}
         for node in self.nodes:
             urls[node.kind].add(self.url(node))
@@ -178,7 +178,7 @@ class Graph:
         return sorted(leaves)
 
     def _forbid_following(self, leaves: list[int]) -> None:
-        """Let some leaves of the tree forbid following their links, one of which leads into the maze."""
+        """Mark some leaves of the tree as nofollow; one link of each leads into the maze."""
         for nth, leaf in enumerate(self._random.sample(leaves, min(len(leaves), self.shape.unfollowed))):
             self.nodes[leaf].nofollow = ("meta", "header")[nth % 2]
             self._link(leaf, self._add(Kind.UNFOLLOWED, f"/maze/below-{leaf}"))

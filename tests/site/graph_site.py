@@ -52,7 +52,7 @@ class GraphSite:
                 return Answer(200, self._html(number, node), headers=headers, delay=delay)
 
     def _busy_for(self, host: int, now: float) -> int:
-        """Return the seconds of silence to ask for; 0 when the host is not busy."""
+        """Return the seconds that the host asks clients to wait; 0 when it is not busy."""
         busy = self._shape.busy.get(host)
         if busy is None:
             return 0

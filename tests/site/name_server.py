@@ -1,4 +1,4 @@
-"""A small DNS server over UDP that lies, keeps silent and changes its mind."""
+"""A small DNS server over UDP that gives false answers, no answers, and different answers each time."""
 
 import asyncio
 import socket

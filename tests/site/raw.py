@@ -52,7 +52,9 @@ class Peer:
     async def send_for_ever(self, data: bytes) -> None:
         while True:
             await self.send(data)
-            await asyncio.sleep(0)  # drain() alone does not give way while the kernel takes everything
+            await asyncio.sleep(
+                0
+            )  # drain() alone does not yield to other tasks while the kernel accepts everything
 
     def reset(self) -> None:
         """Close with a RST instead of a FIN."""
@@ -61,7 +63,7 @@ class Peer:
         self.writer.transport.abort()
 
     async def hang(self) -> None:
-        """Say nothing more until the client goes away."""
+        """Send nothing more until the client closes the connection."""
         while await self.reader.read(65536):
             pass
 
@@ -108,7 +110,7 @@ async def raw_server(
         except (OSError, asyncio.IncompleteReadError, ssl.SSLError):
             pass
         except asyncio.CancelledError:
-            if not closing.is_set():  # by nobody but us, and streams would log it as an error
+            if not closing.is_set():  # only our code cancels it, and streams would log it as an error
                 raise
         finally:
             state.open -= 1
@@ -154,7 +156,7 @@ def bare_closing_server(context: ssl.SSLContext, response: bytes) -> Iterator[Ra
 
 @contextlib.contextmanager
 def swallowing_server() -> Iterator[RawServer]:
-    """Listen with a full queue and accept nobody: the kernel drops whoever else knocks."""
+    """Listen with a full queue and accept nothing: the kernel drops further connections."""
     with socket.socket() as listener, contextlib.ExitStack() as waiting:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)

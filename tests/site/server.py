@@ -1,4 +1,4 @@
-"""A quick HTTP/1.1 server with many hosts, in a process of its own, that remembers every request.
+"""A quick HTTP/1.1 server with many hosts, in a separate process, that records every request.
 
 Hosts are loopback addresses (127.0.1.1, 127.0.1.2, ...) on one port, so a crawler sees different ones without
 any name service. The process has its own session: killing a crawler's process group leaves it alone. It ends

@@ -46,5 +46,5 @@ def _book(name: str) -> bytes:
 
 
 def _quotes(page: int) -> bytes:
-    quotes = [{"text": f"Quote {page}", "author": {"name": "Somebody"}, "tags": ["short"]}]
+    quotes = [{"text": f"Quote {page}", "author": {"name": "An Author"}, "tags": ["short"]}]
     return json.dumps({"quotes": quotes, "page": page, "has_next": page < QUOTE_PAGES}).encode()

@@ -1,4 +1,4 @@
-"""Records what went wrong, and goes on where the failure says so."""
+"""Records failures, and continues where the failure says so."""
 
 import time
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """`shoal.testing`, as a user's own tests use it."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -79,3 +81,8 @@ def test_an_item_that_does_not_fit_its_model_fails_the_test() -> None:
     assert run(spider, page_from("x", route="sized", data={"width": 3})).items == [{"width": 3}]
     with pytest.raises(HandlerFailed, match=r"rejected item: .*width"):
         run(spider, page_from("x", route="sized", data={"width": "wide"}))
+
+
+def test_pytest_is_not_needed() -> None:
+    code = "import sys; sys.modules['pytest'] = None; import shoal.testing"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

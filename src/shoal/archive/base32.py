@@ -1,4 +1,4 @@
-"""Base32 of a SHA-1, the spelling that WARC digests use.
+"""Base32 of a SHA-1, as WARC digests use it.
 
 The standard library loops over groups in Python; regrouping all 160 bits at once with a few masks takes a
 third of the time.
@@ -20,7 +20,7 @@ _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" + bytes(224)
 
 
 def base32(digest: bytes) -> bytes:
-    """Spell 20 bytes as 32 letters."""
+    """Return 20 bytes as 32 characters."""
     bits = int.from_bytes(digest)
     for low, high, shift in _STEPS:
         bits = bits & low | (bits & high) << shift

@@ -1,8 +1,8 @@
-"""Segments on an object store, so that pages fetched on one machine can be read on any other.
+"""Segments on an object store, so that every machine can read pages that one of them has fetched.
 
-`s3://bucket/prefix` (also `gs://`, `az://`). An object cannot grow: every flush makes a segment of its own.
-Addresses of servers and credentials come from the environment, as every tool for that store takes them
-(AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, or a role of the machine).
+`s3://bucket/prefix` (also `gs://`, `az://`). An object cannot grow: every flush makes a new segment. Server
+addresses and credentials come from the environment variables that other tools for that store use
+(AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION), or from a role of the machine.
 """
 
 import os
@@ -15,17 +15,18 @@ import obstore
 from obstore import exceptions
 from obstore.store import ObjectStore, from_url
 
+from shoal.archive.contract import ArchiveFactory
 from shoal.archive.names import SegmentName
-from shoal.archive.segments import EXPIRED, segments_among
+from shoal.archive.segments import EXPIRED_FILE, segments_among
 from shoal.model.errors import Misconfigured, Unavailable
 
-_CONNECT, _ANSWER = timedelta(seconds=5), timedelta(seconds=60)
-RETRIES = 5  # within one call, for 20 seconds at most; longer outages are the caller's to bear
-_RETRY = timedelta(seconds=20)
-# As the library spells it. The bare number may also be a part of a name, or of how long a try took: then an
-# object store that is away would make pages look cut short that are whole.
-_BEYOND = "status code: 416 "
-_LASTING = (
+_CONNECT_TIMEOUT, _TIMEOUT = timedelta(seconds=5), timedelta(seconds=60)
+RETRIES = 5  # within one call, for 20 seconds at most; the caller handles longer outages
+_RETRY_TIMEOUT = timedelta(seconds=20)
+# The text of the library's error. The bare number may also be part of a name or of a duration: then an
+# unavailable object store would make complete pages look truncated.
+_BEYOND_END = "status code: 416 "
+_PERMANENT = (
     exceptions.PermissionDeniedError,
     exceptions.UnauthenticatedError,
     exceptions.InvalidPathError,
@@ -42,28 +43,28 @@ class SegmentBucket:
     def __init__(self, location: str) -> None:
         self.path = location
         endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
-        with self._translated():
+        with self._translate_errors():
             self._store: ObjectStore = from_url(
                 location,
                 client_options={
-                    "connect_timeout": _CONNECT,
-                    "timeout": _ANSWER,
+                    "connect_timeout": _CONNECT_TIMEOUT,
+                    "timeout": _TIMEOUT,
                     "allow_http": endpoint.startswith("http://"),
                 },
-                retry_config={"max_retries": RETRIES, "retry_timeout": _RETRY},
+                retry_config={"max_retries": RETRIES, "retry_timeout": _RETRY_TIMEOUT},
             )
 
     def segments(self, stem: str = "") -> list[SegmentName]:
-        """List what is there, oldest first; `stem`: of one writer only."""
-        with self._translated():
-            # Names come sorted: those of one writer lie together, however many others there are.
+        """Return the names of all segments, oldest first; `stem`: of one writer only."""
+        with self._translate_errors():
+            # The list is sorted: the names of one writer are contiguous, however many others there are.
             found = (entry["path"] for part in obstore.list(self._store, offset=stem) for entry in part)
             names = list(takewhile(lambda name: name.startswith(stem), found))
         return sorted(name for name in segments_among(names) if stem in ("", name.crawl))
 
     def size(self, segment: SegmentName) -> int | None:
         """Return the length in bytes; None: there is no such segment."""
-        with self._translated():
+        with self._translate_errors():
             try:
                 return obstore.head(self._store, str(segment))["size"]
             except FileNotFoundError:
@@ -73,71 +74,76 @@ class SegmentBucket:
         """Return up to `length` bytes, fewer at the end; None: there is no such segment."""
         if not length:
             return b""
-        with self._translated():
+        with self._translate_errors():
             try:
                 return bytes(obstore.get_range(self._store, str(segment), start=offset, length=length))
             except FileNotFoundError:
                 return None
             except exceptions.GenericError as error:
-                if _BEYOND in str(error).partition("\n")[0]:  # nothing there any more, not even one byte
+                if _BEYOND_END in str(error).partition("\n")[0]:  # the offset is at or after the end
                     return b""
                 raise
 
     def write(self, segment: SegmentName, offset: int, data: bytes, *, sync: bool) -> None:
-        """Make a whole segment, durable at once; repeat the call if it raised."""
+        """Create a whole segment, which is durable at once; repeat the call if it raises."""
         assert not offset, "an object cannot grow"
         self._put(str(segment), data)
 
     def cut(self, segment: SegmentName, length: int) -> None:
-        """Drop everything after `length` bytes."""
+        """Cut a segment to `length` bytes."""
         self._put(str(segment), self.read(segment, 0, length) or b"")
 
     def remove(self, segment: SegmentName) -> None:
-        """Delete a segment; nothing happens if it is gone already."""
-        with self._translated(), suppress(FileNotFoundError):
+        """Delete a segment, if it exists."""
+        with self._translate_errors(), suppress(FileNotFoundError):
             obstore.delete(self._store, str(segment))
 
     def expired_until(self) -> date | None:
-        """Tell the last day whose segments were deleted on purpose."""
-        with self._translated():
+        """Return the last day whose segments have expired."""
+        with self._translate_errors():
             try:
-                told = bytes(obstore.get(self._store, EXPIRED).bytes())
+                text = bytes(obstore.get(self._store, EXPIRED_FILE).bytes())
             except FileNotFoundError:
                 return None
         try:
-            return date.fromisoformat(told.decode().strip())
+            return date.fromisoformat(text.decode().strip())
         except ValueError:
-            raise Misconfigured(f"archive: {self.path}/{EXPIRED} does not hold a date; delete it") from None
+            raise Misconfigured(
+                f"archive: {self.path}/{EXPIRED_FILE} does not hold a date; delete it"
+            ) from None
 
     def was_expired(self, segment: SegmentName) -> bool:
-        """Say whether a segment that is not there was deleted on purpose."""
+        """Return whether a segment that does not exist was deleted because it had expired."""
         until = self.expired_until()
         return until is not None and segment.day <= until
 
     def mark_expired(self, until: date) -> None:
-        """Remember that the segments up to and including this day are deleted on purpose."""
-        self._put(EXPIRED, f"{until.isoformat()}\n".encode())
+        """Store that the segments up to and including this day have expired."""
+        self._put(EXPIRED_FILE, f"{until.isoformat()}\n".encode())
 
     def close(self) -> None:
-        """Nothing is held open between two calls."""
+        """Do nothing: no connection stays open between two calls."""
 
     def _put(self, name: str, data: bytes) -> None:
-        with self._translated():
+        with self._translate_errors():
             try:
                 obstore.put(self._store, name, data)
-            except FileNotFoundError:  # what is missing is the bucket itself
+            except FileNotFoundError:  # `put` creates the object, so the bucket is missing
                 raise Misconfigured(f"archive: {self.path}: there is no such bucket") from None
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
-        except _LASTING as error:
+        except _PERMANENT as error:
             raise Misconfigured(f"archive: {self.path}: {_first_line(error)}") from None
         except exceptions.BaseError as error:
             raise Unavailable(f"archive: {self.path}: {_first_line(error)}") from None
 
 
 def _first_line(error: Exception) -> str:
-    """Leave out what follows for debugging: whole answers, and settings."""
+    """Return the first line of an error; the others contain whole responses and settings, for debugging."""
     return str(error).partition("\n")[0][:300]
+
+
+FACTORY = ArchiveFactory(open=SegmentBucket)

@@ -1,19 +1,19 @@
-"""Why a page cannot be read back."""
+"""Errors for pages that cannot be read from the archive."""
 
 from shoal.model.errors import Rejected
 
 
 class PageUnreadable(Rejected):
-    """The page cannot be had from the archive, now or later: fetch it again or go without."""
+    """The page cannot be read from the archive, now or later: fetch it again or skip it."""
 
 
 class PageMissing(PageUnreadable):
-    """Its segment is not there, although nobody expired it."""
+    """Its segment does not exist, although it has not expired."""
 
 
 class PageExpired(PageUnreadable):
-    """Its segment was deleted because it had been kept long enough."""
+    """Its segment was deleted because it had expired."""
 
 
 class PageDamaged(PageUnreadable):
-    """The bytes at its place are not the ones that were written."""
+    """The bytes at its reference are not the ones that were written."""

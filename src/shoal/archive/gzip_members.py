@@ -1,4 +1,4 @@
-"""Records packed and unpacked: each is a gzip member of its own, which is what lets readers seek."""
+"""Compresses records: each is a separate gzip member, so that readers can seek to it."""
 
 import zlib
 from collections.abc import Callable, Iterator
@@ -11,37 +11,37 @@ from shoal.archive.errors import PageDamaged
 # The package's stubs declare the class as an instance.
 _GzipError: type[Exception] = isal_zlib.error  # type: ignore[assignment]
 
-_GZIP = 31  # zlib's way of asking for the gzip format
+_GZIP = 31  # window bits that select the gzip format in zlib
 _MAGIC = b"\x1f\x8b\x08"
-_CHUNK = 256 * 1024
-_PROBE = 1024  # bytes of a member that are sure to hold its code tables and the first few letters
+_CHUNK_BYTES = 256 * 1024
+_PROBE_BYTES = 1024  # of a member, which contain its code tables and the first few characters
 
 
 def pack(record: bytes) -> bytes:
-    """Make a gzip member."""
+    """Return a gzip member."""
     packed: bytes = isal_zlib.compress(record, 1, _GZIP)
     return packed
 
 
 def pack_short(record: bytes) -> bytes:
-    """Make a gzip member of a record that is all headers.
+    """Return a gzip member of a record that consists of headers.
 
-    The fastest way takes 2 µs where `pack` takes 9, most of them to set itself up, and costs 150 bytes.
+    The fastest level takes 2 µs where `pack` takes 9, most of them for set-up, and costs 150 bytes.
     """
     packed: bytes = isal_zlib.compress(record, 0, _GZIP)
     return packed
 
 
-def pack_dense(record: bytes) -> bytes:
-    """Make a gzip member of a record whose body is compressed already.
+def pack_stored(record: bytes) -> bytes:
+    """Return a gzip member of a record whose body is already compressed.
 
-    It is stored: compressing it again takes ten times as long and saves nothing but on the headers.
+    It is not compressed again: that takes ten times as long and makes only the headers smaller.
     """
     return zlib.compress(record, 0, _GZIP)
 
 
 def unpack(member: bytes, *, limit: int) -> bytes:
-    """Undo packing for exactly one whole member of at most `limit` bytes, or raise `PageDamaged`."""
+    """Decompress exactly one whole member of at most `limit` bytes, or raise `PageDamaged`."""
     inflate = isal_zlib.decompressobj(_GZIP)
     try:
         record: bytes = inflate.decompress(member, limit + 1)
@@ -49,7 +49,7 @@ def unpack(member: bytes, *, limit: int) -> bytes:
         raise PageDamaged(f"gzip: {error}") from None
     if len(record) > limit:
         raise PageDamaged(f"longer than {limit} bytes")
-    # The checksum counts only once the end has been seen.
+    # The checksum is verified only at the end of the member.
     if not inflate.eof:
         raise PageDamaged("gzip: the record has no end")
     if inflate.unused_data:
@@ -66,37 +66,37 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class CorruptRange:
-    """A stretch in which no whole member can be found."""
+    """A range that contains no whole member."""
 
     offset: int
     length: int
     reason: str
-    torn: bool  # it reaches the end: a write that was cut off, or is still going on
+    torn: bool  # it reaches the end: an interrupted write, or one that is in progress
 
 
 def scan(read: Callable[[int, int], bytes], *, limit: int) -> Iterator[Member | CorruptRange]:
-    """Go through a segment from its start; every byte is part of a member or of a hole.
+    """Scan a segment from its start; every byte is in a member or in a corrupt range.
 
-    `read(offset, length)` gives fewer bytes than asked for at the end only.
+    `read(offset, length)` returns fewer bytes at the end of the segment only.
     """
-    offset, held = 0, b""
-    while held := held or read(offset, _CHUNK):
-        found, held = _member(read, offset, held, limit)
+    offset, buffer = 0, b""
+    while buffer := buffer or read(offset, _CHUNK_BYTES):
+        found, buffer = _member(read, offset, buffer, limit)
         if isinstance(found, str):
-            start, (offset, held) = offset, _next_start(read, offset + 1)
-            yield CorruptRange(start, offset - start, found, torn=not held)
+            start, (offset, buffer) = offset, _next_start(read, offset + 1)
+            yield CorruptRange(start, offset - start, found, torn=not buffer)
         else:
             yield found
             offset += found.length
 
 
 def _member(
-    read: Callable[[int, int], bytes], offset: int, held: bytes, limit: int
+    read: Callable[[int, int], bytes], offset: int, buffer: bytes, limit: int
 ) -> tuple[Member | str, bytes]:
-    """Return the member at `offset`, or why there is none, and the bytes held beyond it."""
+    """Return the member at `offset`, or why it cannot be read, and the bytes buffered beyond it."""
     inflate = isal_zlib.decompressobj(_GZIP)
     parts: list[bytes] = []
-    room, given, feed = limit + 1, len(held), held
+    room, given, feed = limit + 1, len(buffer), buffer
     while True:
         try:
             part: bytes = inflate.decompress(feed, room)
@@ -111,27 +111,27 @@ def _member(
             return f"longer than {limit} bytes", b""
         feed = inflate.unconsumed_tail
         if not feed:
-            feed = read(offset + given, _CHUNK)
+            feed = read(offset + given, _CHUNK_BYTES)
             given += len(feed)
             if not feed:
                 return "gzip: the record has no end", b""
 
 
 def _next_start(read: Callable[[int, int], bytes], offset: int) -> tuple[int, bytes]:
-    """Find where the next record begins, and the bytes from there; none: where the segment ends."""
-    while held := read(offset, _CHUNK):
-        at = held.find(_MAGIC)
+    """Return the offset of the next record and the bytes from there; no bytes: the end of the segment."""
+    while buffer := read(offset, _CHUNK_BYTES):
+        at = buffer.find(_MAGIC)
         while at >= 0:
-            if _begins_record(held[at : at + _PROBE]):
-                return offset + at, held[at:]
-            at = held.find(_MAGIC, at + 1)
-        if len(held) < _CHUNK:
-            return offset + len(held), b""
-        offset += len(held) - _PROBE  # a beginning may straddle two chunks
+            if _starts_record(buffer[at : at + _PROBE_BYTES]):
+                return offset + at, buffer[at:]
+            at = buffer.find(_MAGIC, at + 1)
+        if len(buffer) < _CHUNK_BYTES:
+            return offset + len(buffer), b""
+        offset += len(buffer) - _PROBE_BYTES  # the start of a record may be in two chunks
     return offset, b""
 
 
-def _begins_record(start: bytes) -> bool:
+def _starts_record(start: bytes) -> bool:
     try:
         return bool(isal_zlib.decompressobj(_GZIP).decompress(start, 5) == b"WARC/")
     except _GzipError:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from shoal.model.errors import Rejected
 
 _NAME = re.compile(r"(?P<crawl>[^/\0]+)-(?P<day>\d{8})-(?P<number>\d{5,9})\.warc\.gz", re.ASCII)
-_LONGEST = 120  # of the crawl's part; file systems stop at 255 bytes
+_MAX_CRAWL_CHARS = 120  # of the part for the crawl; file systems allow 255 bytes in all
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -25,7 +25,7 @@ class SegmentName:
     @classmethod
     @lru_cache(maxsize=64)
     def parse(cls, name: str) -> "SegmentName":
-        """Undo `str`; raise `Rejected` for anything else, paths in particular."""
+        """Parse the name of a segment; raise `Rejected` for anything else, paths in particular."""
         found = _NAME.fullmatch(name)
         try:
             if found is None:
@@ -35,17 +35,17 @@ class SegmentName:
             raise Rejected(f"not the name of an archive segment: {name[:200]!r}") from None
 
     def following(self, day: date) -> "SegmentName":
-        """Name the next segment. Days never go back, even if the clock does: names have to sort."""
+        """Return the next name. Days never decrease, even if the clock is set back: names have to sort."""
         if day > self.day:
             return SegmentName(day, 1, self.crawl)
         return SegmentName(self.day, self.number + 1, self.crawl)
 
 
 def file_name(crawl: str) -> str:
-    """Spell a crawl's name so that it can be part of a file name; different names stay different."""
-    spelled = quote(crawl, safe="")
-    if spelled.startswith("."):
-        spelled = "%2E" + spelled[1:]
-    if not spelled or len(spelled) > _LONGEST:
-        spelled = spelled[:_LONGEST] + "%" + hashlib.sha256(crawl.encode()).hexdigest()[:16]
-    return spelled
+    """Return the name of a crawl as part of a file name; different names stay different."""
+    quoted = quote(crawl, safe="")
+    if quoted.startswith("."):
+        quoted = "%2E" + quoted[1:]
+    if not quoted or len(quoted) > _MAX_CRAWL_CHARS:
+        quoted = quoted[:_MAX_CRAWL_CHARS] + "%" + hashlib.sha256(crawl.encode()).hexdigest()[:16]
+    return quoted

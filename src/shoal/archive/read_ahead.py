@@ -1,39 +1,39 @@
-"""Segments that are read from their beginning to their end.
+"""Read-ahead for scanning segments from start to end.
 
-On an object store every read is a round trip. Whoever goes through an archive asks for one small stretch
-after the other: here each read fetches what will be asked for next as well.
+On an object store every read is a round trip, and a scan makes many small reads in a row. Here each read also
+fetches the bytes that the next reads will need.
 """
 
+from shoal.archive.contract import ReadableSegments
 from shoal.archive.names import SegmentName
-from shoal.archive.segments import Readable
 from shoal.model.limits import MIB
 
-BLOCK = 2 * MIB
+BLOCK_BYTES = 2 * MIB
 
 
 class ReadAhead:
-    """Reads segments through a block of one of them; what was written meanwhile is found all the same."""
+    """Reads segments through a buffer; a segment that grows meanwhile is read to its new end."""
 
-    def __init__(self, segments: Readable, *, block: int = BLOCK) -> None:
+    def __init__(self, segments: ReadableSegments, *, block_bytes: int = BLOCK_BYTES) -> None:
         self.path = segments.path
         self.grows = segments.grows
         self._segments = segments
-        self._length = block
+        self._block_bytes = block_bytes
         self._segment: SegmentName | None = None
         self._start = 0
         self._block = b""
         self._to_end = False
 
     def segments(self, stem: str = "") -> list[SegmentName]:
-        """List what is there, oldest first; `stem`: of one writer only."""
+        """Return the names of all segments, oldest first; `stem`: of one writer only."""
         return self._segments.segments(stem)
 
     def read(self, segment: SegmentName, offset: int, length: int) -> bytes | None:
         """Return up to `length` bytes, fewer at the end; None: there is no such segment."""
         at = offset - self._start
-        reach = length if not self._to_end else 0  # nothing follows the block: it has all there is
-        if segment != self._segment or at < 0 or at + reach > len(self._block):
-            wanted = max(length, self._length)
+        needed = length if not self._to_end else 0  # at the end of the segment the block has all there is
+        if segment != self._segment or at < 0 or at + needed > len(self._block):
+            wanted = max(length, self._block_bytes)
             block = self._segments.read(segment, offset, wanted)
             if block is None:
                 return None
@@ -42,5 +42,5 @@ class ReadAhead:
         return self._block[at : at + length]
 
     def was_expired(self, segment: SegmentName) -> bool:
-        """Say whether a segment that is not there was deleted on purpose."""
+        """Return whether a segment that does not exist was deleted because it had expired."""
         return self._segments.was_expired(segment)

@@ -1,4 +1,4 @@
-"""WARC records taken apart again, every length and digest checked."""
+"""Parses WARC records; every length and digest is checked."""
 
 import re
 from dataclasses import dataclass
@@ -15,26 +15,26 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
 @dataclass(frozen=True, slots=True)
 class WarcRecord:
     kind: str  # response, revisit, request, warcinfo
-    fields: dict[str, str]  # of the WARC header, names in lower case
+    fields: dict[str, str]  # WARC headers, names in lower case
     block: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedResponse:
-    """An HTTP answer as it lies in a response or revisit record."""
+    """An HTTP response, as stored in a response or revisit record."""
 
     url: str
     status: int
     headers: tuple[tuple[str, str], ...]
     wire: bytes
     fetched_at: float
-    digest: str  # of the payload, which a revisit leaves out
-    original: PageRef | None  # where a revisit's payload is
-    asked: str | None = None  # about the request, as `asked` spells it
+    digest: str  # of the payload, which a revisit does not contain
+    original: PageRef | None  # the page that has the payload of a revisit
+    request_metadata: str | None = None  # header value, see `request_metadata.py`
 
 
 def parse_record(data: bytes) -> WarcRecord:
-    """Take one whole record apart, or raise `PageDamaged`."""
+    """Parse one whole record, or raise `PageDamaged`."""
     head, found, rest = data.partition(_END)
     if not found or not head.startswith(b"WARC/1.1\r\n"):
         raise PageDamaged("not a WARC record")
@@ -44,12 +44,12 @@ def parse_record(data: bytes) -> WarcRecord:
         raise PageDamaged("not a WARC record") from None
     fields = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
     if fields.get("content-length") != str(len(rest) - len(_END)) or not rest.endswith(_END):
-        raise PageDamaged("the record is not as long as it says")
+        raise PageDamaged("the length of the record is wrong")
     return WarcRecord(fields.get("warc-type", ""), fields, rest[: -len(_END)])
 
 
-def parse_answer(record: WarcRecord) -> ArchivedResponse:
-    """Read a response or revisit record as an HTTP answer, or raise `PageDamaged`."""
+def parse_response(record: WarcRecord) -> ArchivedResponse:
+    """Parse the HTTP response of a response or revisit record, or raise `PageDamaged`."""
     fields = record.fields
     head, found, wire = record.block.partition(_END)
     status = _STATUS_LINE.match(head)
@@ -57,23 +57,23 @@ def parse_answer(record: WarcRecord) -> ArchivedResponse:
         if not found or status is None:
             raise ValueError
         lines = head.decode("latin-1").split("\r\n")[1:]
-        answer = ArchivedResponse(
+        response = ArchivedResponse(
             url=fields["warc-target-uri"],
             status=int(status[1]),
             headers=tuple((name, value) for name, _, value in (line.partition(": ") for line in lines)),
             wire=wire,
             fetched_at=datetime.fromisoformat(fields["warc-date"]).timestamp(),
             digest=fields["warc-payload-digest"],
-            original=_ref(fields["shoal-refers-to"]) if record.kind == "revisit" else None,
-            asked=fields.get("shoal-request"),
+            original=_parse_ref(fields["shoal-refers-to"]) if record.kind == "revisit" else None,
+            request_metadata=fields.get("shoal-request"),
         )
     except (KeyError, ValueError):
-        raise PageDamaged(f"not an HTTP answer: a record of type {record.kind!r}") from None
-    if answer.original is None and answer.digest != sha1(wire).decode():
+        raise PageDamaged(f"not an HTTP response: a record of type {record.kind!r}") from None
+    if response.original is None and response.digest != sha1(wire).decode():
         raise PageDamaged("the payload does not match its digest")
-    return answer
+    return response
 
 
-def _ref(spelled: str) -> PageRef:
-    segment, offset, length = spelled.split(" ")
+def _parse_ref(value: str) -> PageRef:
+    segment, offset, length = value.split(" ")
     return PageRef(segment, int(offset), int(length))

@@ -1,4 +1,4 @@
-"""What must not reach the archive: the values by which a crawl is known to a server."""
+"""Removes credentials from what goes into the archive."""
 
 import re
 from functools import lru_cache
@@ -9,7 +9,7 @@ _SECRET = re.compile(
     r"auth|cookie|token|secret|passw|credential|session|signature|api-?key|access-?key", re.I
 )
 
-# Fields of a form have names of all kinds: an author is none.
+# Names of form fields vary more: `author` must not match.
 _SECRET_FIELD = re.compile(rb"passw|pwd|token|secret|credential|session|auth(?!or)|(?:api|access).?key", re.I)
 _IN_FORM = re.compile(rb"(?:(?<=&)|^)([^=&]+)=[^&]*")
 _IN_JSON = re.compile(rb'("(?:[^"\\]|\\.)*"\s*:\s*)"(?:[^"\\]|\\.)*"')
@@ -17,25 +17,25 @@ _IN_JSON = re.compile(rb'("(?:[^"\\]|\\.)*"\s*:\s*)"(?:[^"\\]|\\.)*"')
 
 @lru_cache(maxsize=1024)
 def is_secret(name: str) -> bool:
-    """Say whether a request header of this name can carry a credential."""
+    """Return whether a request header of this name can carry a credential."""
     return _SECRET.search(name) is not None
 
 
-def without_value(cookie: str) -> str:
-    """Blank the value in a Set-Cookie header; its name and attributes tell how a site behaves, and stay."""
+def redact_cookie(cookie: str) -> str:
+    """Return a Set-Cookie header without the value; name and attributes show how a site behaves, and stay."""
     pair, semicolon, attributes = cookie.partition(";")
     name, equals, _ = pair.partition("=")
-    if not equals:  # the whole pair is then the value of a cookie without a name
+    if not equals:  # a cookie without a name: all of it is the value
         return REDACTED + semicolon + attributes
     return f"{name}={REDACTED}{semicolon}{attributes}"
 
 
-def without_secrets(body: bytes) -> bytes:
-    """Blank what a form, or JSON, sends under the name of a credential; the rest of a body stays as it is."""
+def redact_body(body: bytes) -> bytes:
+    """Return a request body without the values of form or JSON fields that are named like a credential."""
     if body.lstrip()[:1] in (b"{", b"["):
-        return _IN_JSON.sub(lambda field: _blanked(field, b'%b"%b"'), body)
-    return _IN_FORM.sub(lambda field: _blanked(field, b"%b=%b"), body)
+        return _IN_JSON.sub(lambda field: _redact(field, b'%b"%b"'), body)
+    return _IN_FORM.sub(lambda field: _redact(field, b"%b=%b"), body)
 
 
-def _blanked(field: re.Match[bytes], spelled: bytes) -> bytes:
-    return spelled % (field[1], REDACTED.encode()) if _SECRET_FIELD.search(field[1]) else field[0]
+def _redact(field: re.Match[bytes], template: bytes) -> bytes:
+    return template % (field[1], REDACTED.encode()) if _SECRET_FIELD.search(field[1]) else field[0]

@@ -1,77 +1,86 @@
-"""Where the segments of a crawl are: in a folder, or on an object store.
+"""The location of a crawl's segments: a folder, or an object store by the scheme of its address.
 
-In a fleet the crawl's settings say so. A crawl that has a folder of its own keeps a note there if its
-segments are elsewhere, so that whoever looks into the folder finds them.
+In a fleet the settings of the crawl contain the location. A crawl that has its own folder keeps a file
+there that contains the location, if its segments are elsewhere, so that every command that opens the folder
+finds them.
 """
 
 from pathlib import Path
 
+from shoal.archive.contract import ArchiveFactory, Segments
 from shoal.archive.names import file_name
-from shoal.archive.segments import SegmentFolder, Segments
+from shoal.archive.segments import SegmentFolder
+from shoal.backends import Backends, Builtin
 from shoal.model.errors import Misconfigured
 
-_STORES = ("s3", "gs", "az")
-_ELSEWHERE = ".location"
+GROUP = "shoal.archives"
+_ARCHIVES = Backends(
+    GROUP,
+    ArchiveFactory,
+    {scheme: Builtin("shoal.archive.bucket:FACTORY", extra="s3") for scheme in ("s3", "gs", "az")},
+)
+_LOCATION_FILE = ".location"
 
 
 def open_segments(location: str, crawl: str) -> Segments:
-    """Find the segments of a crawl below a folder, or below a prefix of an object store."""
-    return _at(place_below(location, crawl))
+    """Open the segments of a crawl below a folder, or below a prefix of an object store."""
+    return _open(crawl_location(location, crawl))
 
 
-def segments_in(folder: Path) -> Segments:
-    """Find the segments of the crawl whose folder this is."""
-    return _at(place_in(folder))
+def open_crawl_folder(folder: Path) -> Segments:
+    """Open the segments of the crawl that has this folder."""
+    return _open(folder_location(folder))
 
 
-def place_in(folder: Path) -> str:
-    """Name the place of the segments of the crawl whose folder this is, without going there."""
-    return _note(folder) or str(folder)
+def folder_location(folder: Path) -> str:
+    """Return the location of the segments of the crawl that has this folder, without opening it."""
+    return _stored_location(folder) or str(folder)
 
 
-def place_segments(folder: Path, location: str, crawl: str) -> Segments:
-    """Choose where the segments of a crawl go; empty: where they are, and at first into its folder.
+def choose_location(folder: Path, location: str, crawl: str) -> Segments:
+    """Open the segments of a crawl at `location`, and store that in its folder.
 
-    Pages are found by the names of their segments alone, so an archive cannot be in two places.
+    An empty location is the current one, and for a new crawl its folder. Raise `Misconfigured` if the crawl
+    already has segments elsewhere: pages are found by the names of their segments alone, so an archive has
+    one location.
     """
-    wanted = place_below(location, crawl) if location else _note(folder)
-    if wanted == _note(folder):
-        return segments_in(folder)
-    if _note(folder) or SegmentFolder(folder).segments():
+    current = _stored_location(folder)
+    wanted = crawl_location(location, crawl) if location else current
+    if wanted == current:
+        return open_crawl_folder(folder)
+    if current or SegmentFolder(folder).segments():
         raise Misconfigured(
-            f"archive.location: the pages of this crawl are in {_note(folder) or folder}: say so,"
+            f"archive.location: the pages of this crawl are in {current or folder}: use that location,"
             " or give the crawl another store"
         )
-    segments = _at(wanted)
+    segments = _open(wanted)
     folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f"{_ELSEWHERE}.tmp"
+    draft = folder / f"{_LOCATION_FILE}.tmp"
     draft.write_text(f"{wanted}\n")
-    draft.replace(folder / _ELSEWHERE)
+    draft.replace(folder / _LOCATION_FILE)
     return segments
 
 
-def _note(folder: Path) -> str:
-    try:
-        return (folder / _ELSEWHERE).read_text().strip()
-    except FileNotFoundError:
-        return ""
-
-
-def place_below(location: str, crawl: str) -> str:
-    """Name the place of a crawl's segments below a folder, or below a prefix of an object store."""
+def crawl_location(location: str, crawl: str) -> str:
+    """Return the location of a crawl's segments below a folder, or below a prefix of an object store."""
     if "://" in location:
         return f"{location.rstrip('/')}/{file_name(crawl)}"
     return str(Path(location, file_name(crawl)).absolute())
 
 
-def _at(location: str) -> Segments:
+def _stored_location(folder: Path) -> str:
+    try:
+        return (folder / _LOCATION_FILE).read_text().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def _open(location: str) -> Segments:
     scheme, is_address, _ = location.partition("://")
     if not is_address:
         return SegmentFolder(Path(location))
-    if scheme not in _STORES:  # name the scheme only: an address may carry a password
-        raise Misconfigured(f"archive.location: nothing here speaks {scheme!r}; known: {', '.join(_STORES)}")
-    try:
-        from shoal.archive.bucket import SegmentBucket
-    except ImportError as error:
-        raise Misconfigured("archive.location: run  pip install 'shoal[s3]'  first") from error
-    return SegmentBucket(location)
+    if (name := _ARCHIVES.find(scheme.lower())) is None:
+        # Name the scheme only: an address may contain a password.
+        known = ", ".join(_ARCHIVES.names())
+        raise Misconfigured(f"archive.location: no archive for the scheme {scheme!r}; known: {known}")
+    return _ARCHIVES.load(name, subject="archive.location").open(location)

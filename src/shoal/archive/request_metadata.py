@@ -1,7 +1,8 @@
-"""What a handler gets to know of a page's request, kept with the page as one WARC header.
+"""The metadata of a page's request that handlers need, stored with the page as one WARC header.
 
-The store forgets requests that have ended; without their route and data a page could not be parsed again
-years later. Header lines and body of a request stay out: they may hold secrets, and no handler needs them.
+The store deletes requests that have ended; without their route and data a page could not be parsed again
+years later. Headers and body of a request are left out: they may contain secrets, and no handler needs
+them.
 """
 
 from base64 import b64decode, b64encode
@@ -13,10 +14,10 @@ from shoal.archive.errors import PageDamaged
 from shoal.model.limits import KIB
 from shoal.model.request import Request
 
-LARGEST = 8 * KIB  # packed; readers of WARC files do not expect more of a header than that
+MAX_BYTES = 8 * KIB  # encoded; readers of WARC files do not expect longer headers
 
 
-class _Asked(msgspec.Struct, frozen=True, omit_defaults=True):
+class _RequestMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
     method: str = "GET"
     depth: int = 0
     route: str = ""
@@ -25,32 +26,33 @@ class _Asked(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Asked).decode
+_decode = msgspec.msgpack.Decoder(_RequestMetadata).decode
 
 
-def spell_asked(request: Request) -> bytes:
-    """Spell the header line; empty for a plain seed, which has nothing to tell."""
+def format_metadata(request: Request) -> bytes:
+    """Return the header line of a request; empty for a plain seed, which has only defaults."""
     if not (request.depth or request.route or request.data or request.method != "GET"):
         return b""
-    packed = _encode(_Asked(request.method, request.depth, request.route, request.data, request.found_on))
-    if len(packed) > LARGEST:
-        packed = _encode(_Asked(request.method, request.depth, request.route, {}, request.found_on))
-    return b"Shoal-Request: %b\r\n" % b64encode(packed)
+    metadata = _RequestMetadata(request.method, request.depth, request.route, request.data, request.found_on)
+    encoded = _encode(metadata)
+    if len(encoded) > MAX_BYTES:
+        encoded = _encode(msgspec.structs.replace(metadata, data={}))
+    return b"Shoal-Request: %b\r\n" % b64encode(encoded)
 
 
-def read_asked(url: str, spelled: str | None) -> Request:
-    """Undo `spell_asked`; raise `PageDamaged` for what it has not spelled."""
-    if spelled is None:
+def parse_metadata(url: str, value: str | None) -> Request:
+    """Return the request of a header value; raise `PageDamaged` if the value cannot be decoded."""
+    if value is None:
         return Request(url=url)
     try:
-        asked = _decode(b64decode(spelled, validate=True))
+        metadata = _decode(b64decode(value, validate=True))
     except (ValueError, msgspec.MsgspecError):
         raise PageDamaged("the header Shoal-Request cannot be read") from None
     return Request(
         url=url,
-        method=asked.method,
-        depth=asked.depth,
-        route=asked.route,
-        data=asked.data,
-        found_on=asked.found_on,
+        method=metadata.method,
+        depth=metadata.depth,
+        route=metadata.route,
+        data=metadata.data,
+        found_on=metadata.found_on,
     )

@@ -1,4 +1,4 @@
-"""Where segments lie: all that the archive asks of a file system or an object store, and nothing else."""
+"""Segments in a local folder."""
 
 import errno
 import os
@@ -6,15 +6,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from typing import Protocol
 
 from shoal.archive.names import SegmentName
 from shoal.model.errors import Misconfigured, Rejected, Unavailable
 
-EXPIRED = ".expired"
+EXPIRED_FILE = ".expired"
 
-# A human has to change these; the rest (disk full, I/O error) may pass.
-_LASTING = {
+# Errors that the operator has to fix; all others (disk full, I/O error) may pass.
+_PERMANENT = {
     errno.EACCES,
     errno.EPERM,
     errno.EROFS,
@@ -26,35 +25,12 @@ _LASTING = {
 
 
 @contextmanager
-def _translated(path: Path) -> Iterator[None]:
+def _translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        family = Misconfigured if error.errno in _LASTING else Unavailable
+        family = Misconfigured if error.errno in _PERMANENT else Unavailable
         raise family(f"archive: {path}: {error.strerror or error}") from error
-
-
-class Readable(Protocol):
-    """A place for the segments of one crawl, as readers see it."""
-
-    @property
-    def path(self) -> Path | str: ...
-    @property
-    def grows(self) -> bool: ...  # whether a segment can be written piece by piece
-    def segments(self, stem: str = "") -> list[SegmentName]: ...
-    def read(self, segment: SegmentName, offset: int, length: int) -> bytes | None: ...
-    def was_expired(self, segment: SegmentName) -> bool: ...
-
-
-class Segments(Readable, Protocol):
-    """A place for the segments of one crawl; what each call does is told at `SegmentFolder`."""
-
-    def size(self, segment: SegmentName) -> int | None: ...
-    def write(self, segment: SegmentName, offset: int, data: bytes, *, sync: bool) -> None: ...
-    def cut(self, segment: SegmentName, length: int) -> None: ...
-    def remove(self, segment: SegmentName) -> None: ...
-    def mark_expired(self, until: date) -> None: ...
-    def close(self) -> None: ...
 
 
 class SegmentFolder:
@@ -64,12 +40,15 @@ class SegmentFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._writing: tuple[SegmentName, int] | None = None  # the file descriptor of the open segment
-        self._read: tuple[SegmentName | None, Path] = None, path  # read last: the next is most often the same
+        self._writing: tuple[SegmentName, int] | None = None  # the open segment and its descriptor
+        self._read: tuple[SegmentName | None, Path] = (
+            None,
+            path,
+        )  # the last one read, often also the next
 
     def segments(self, stem: str = "") -> list[SegmentName]:
-        """List what is there, oldest first; `stem`: of one writer only."""
-        with _translated(self.path):
+        """Return the names of all segments, oldest first; `stem`: of one writer only."""
+        with _translate_errors(self.path):
             try:
                 names = os.listdir(self.path)
             except FileNotFoundError:
@@ -78,7 +57,7 @@ class SegmentFolder:
 
     def size(self, segment: SegmentName) -> int | None:
         """Return the length in bytes; None: there is no such segment."""
-        with _translated(path := self.path / str(segment)):
+        with _translate_errors(path := self.path / str(segment)):
             try:
                 return path.stat().st_size
             except FileNotFoundError:
@@ -88,7 +67,7 @@ class SegmentFolder:
         """Return up to `length` bytes, fewer at the end; None: there is no such segment."""
         if segment != self._read[0]:
             self._read = segment, self.path / str(segment)
-        with _translated(path := self._read[1]):
+        with _translate_errors(path := self._read[1]):
             try:
                 descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
@@ -99,8 +78,8 @@ class SegmentFolder:
                 os.close(descriptor)
 
     def write(self, segment: SegmentName, offset: int, data: bytes, *, sync: bool) -> None:
-        """Put `data` at `offset`, making the segment if need be; repeat the call if it raised."""
-        with _translated(self.path / str(segment)):
+        """Write `data` at `offset`, and create the segment if it is new; repeat the call if it raises."""
+        with _translate_errors(self.path / str(segment)):
             descriptor = self._open(segment, sync=sync)
             view = memoryview(data)
             while view:
@@ -110,18 +89,18 @@ class SegmentFolder:
                 os.fsync(descriptor)
 
     def cut(self, segment: SegmentName, length: int) -> None:
-        """Drop everything after `length` bytes."""
-        with _translated(path := self.path / str(segment)):
+        """Cut a segment to `length` bytes."""
+        with _translate_errors(path := self.path / str(segment)):
             os.truncate(path, length)
 
     def remove(self, segment: SegmentName) -> None:
-        """Delete a segment; nothing happens if it is gone already."""
-        with _translated(path := self.path / str(segment)):
+        """Delete a segment, if it exists."""
+        with _translate_errors(path := self.path / str(segment)):
             path.unlink(missing_ok=True)
 
     def expired_until(self) -> date | None:
-        """Tell the last day whose segments were deleted on purpose."""
-        with _translated(path := self.path / EXPIRED):
+        """Return the last day whose segments have expired."""
+        with _translate_errors(path := self.path / EXPIRED_FILE):
             try:
                 return date.fromisoformat(path.read_text().strip())
             except FileNotFoundError:
@@ -130,19 +109,19 @@ class SegmentFolder:
                 raise Misconfigured(f"archive: {path} does not hold a date; delete it") from None
 
     def was_expired(self, segment: SegmentName) -> bool:
-        """Say whether a segment that is not there was deleted on purpose."""
+        """Return whether a segment that does not exist was deleted because it had expired."""
         until = self.expired_until()
         return until is not None and segment.day <= until
 
     def mark_expired(self, until: date) -> None:
-        """Remember that the segments up to and including this day are deleted on purpose."""
-        with _translated(path := self.path / EXPIRED):
-            draft = path.with_name(EXPIRED + ".tmp")
+        """Store that the segments up to and including this day have expired."""
+        with _translate_errors(path := self.path / EXPIRED_FILE):
+            draft = path.with_name(EXPIRED_FILE + ".tmp")
             draft.write_text(f"{until.isoformat()}\n")
             draft.replace(path)
 
     def close(self) -> None:
-        """Let go of the segment being written."""
+        """Close the segment that is being written."""
         if self._writing:
             os.close(self._writing[1])
             self._writing = None
@@ -154,7 +133,7 @@ class SegmentFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path / str(segment), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
         self._writing = segment, descriptor
-        if sync:  # the name has to survive a power loss too
+        if sync:  # the name has to survive a power loss, too
             folder = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 os.fsync(folder)
@@ -164,9 +143,9 @@ class SegmentFolder:
 
 
 def segments_among(names: Iterable[str]) -> Iterator[SegmentName]:
-    """Pick the names of segments."""
+    """Yield the names of segments among file names."""
     for name in names:
         try:
             yield SegmentName.parse(name)
         except Rejected:
-            continue  # somebody else's file
+            continue  # not a segment

@@ -1,7 +1,7 @@
 """WARC 1.1 records, built as bytes. Pure: no files, no clock.
 
-Templates and bytes formatting rather than objects: two records a page, on the path of every page. Blocks have
-no digest of their own: gzip has a checksum for each record, and the payload the digest that revisits need.
+Templates and bytes formatting rather than objects, because every page takes two records. Blocks have no
+digest: gzip has a checksum for each record, and the payload has the digest that revisits need.
 """
 
 import hashlib
@@ -14,8 +14,8 @@ from functools import lru_cache
 from http import HTTPStatus
 
 from shoal.archive.base32 import base32
-from shoal.archive.redaction import REDACTED, is_secret, without_secrets, without_value
-from shoal.archive.request_metadata import spell_asked
+from shoal.archive.redaction import REDACTED, is_secret, redact_body, redact_cookie
+from shoal.archive.request_metadata import format_metadata
 from shoal.model.page import PageRecord, PageRef, Response
 from shoal.model.request import Request
 
@@ -77,19 +77,19 @@ _WARCINFO = (
 )
 
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
-_ANSWERED_ELSEWHERE = 304
-_WITHOUT_LENGTH = {204, 304}  # no body, and a length would be taken for the length of another answer
+_NOT_MODIFIED = 304
+_WITHOUT_LENGTH = {204, 304}  # no body, and a length would be taken for the length of another response
 _CONTROLS = re.compile(rb"[\x00-\x20\x7f]")
 _BREAKS = str.maketrans("\r\n\0", "   ")
 
 
 class RecordIds:
-    """UUIDs for one writer: a random part drawn once, then a count, for a tenth of what `uuid4` costs."""
+    """UUIDs for one writer: a random prefix and a counter, which takes a tenth of the time of `uuid4`."""
 
     def __init__(self) -> None:
-        drawn = os.urandom(10).hex()
-        # Version 4, variant 1: to a reader they are random UUIDs like any other.
-        self._prefix = f"{drawn[:8]}-{drawn[8:12]}-4{drawn[13:16]}-a{drawn[17:20]}-".encode()
+        digits = os.urandom(10).hex()
+        # Version 4, variant 1: to readers these are random UUIDs.
+        self._prefix = f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-".encode()
         self._count = itertools.count()
 
     def __call__(self) -> bytes:
@@ -103,18 +103,18 @@ def page_records(
     this, url, date = ids(), _uri(response.url), warc_date(response.fetched_at)
     head = _response_head(response)
     digest = sha1(response.wire)
-    answer = _RESPONSE % (
+    record = _RESPONSE % (
         this,
         url,
         date,
         _address(response),
-        spell_asked(request),
+        format_metadata(request),
         digest,
         len(head) + len(response.wire),
         head,
         response.wire,
     )
-    return answer, _request_record(ids, request, sent_headers, date, this), digest.decode()
+    return record, _request_record(ids, request, sent_headers, date, this), digest.decode()
 
 
 def revisit_records(
@@ -122,12 +122,12 @@ def revisit_records(
 ) -> tuple[bytes, bytes, str]:
     """Return the records for a page whose body is that of `original`, and the payload digest.
 
-    A 304 says so itself; any other response is taken to have brought the same payload again.
+    A 304 has no payload; any other response must have the same payload as `original`.
     """
     this, url, date = ids(), _uri(response.url), warc_date(response.fetched_at)
-    not_modified = response.status == _ANSWERED_ELSEWHERE
+    not_modified = response.status == _NOT_MODIFIED
     head = _response_head(response)
-    answer = _REVISIT % (
+    record = _REVISIT % (
         this,
         url,
         date,
@@ -135,47 +135,47 @@ def revisit_records(
         b"server-not-modified" if not_modified else b"identical-payload-digest",
         url,
         warc_date(original.fetched_at),
-        spell_ref(original.ref),
+        format_ref(original.ref),
         b"WARC-Payload-Digest: %b\r\n" % original.digest.encode(),
         len(head),
         head,
     )
-    return answer, _request_record(ids, request, sent_headers, date, this), original.digest
+    return record, _request_record(ids, request, sent_headers, date, this), original.digest
 
 
 def warcinfo_record(ids: RecordIds, segment: str, *, at: float, fields: Iterable[tuple[str, str]]) -> bytes:
-    """Return the record that opens a segment."""
+    """Return the first record of a segment."""
     block = "".join(f"{name}: {value.translate(_BREAKS)}\r\n" for name, value in fields).encode()
     return _WARCINFO % (ids(), warc_date(at), segment.encode(), len(block), block)
 
 
 def warc_date(at: float) -> bytes:
-    """Spell epoch seconds as WARC 1.1 does, to the microsecond."""
+    """Return epoch seconds as a WARC 1.1 date, with microseconds."""
     second, micros = divmod(round(at * 1e6), 1_000_000)
     return b"%b.%06dZ" % (_second(second), micros)
 
 
 def sha1(data: bytes) -> bytes:
-    """Return a digest as WARC headers spell it."""
+    """Return a SHA-1 digest in the format of WARC headers."""
     return b"sha1:" + base32(hashlib.sha1(data, usedforsecurity=False).digest())
 
 
-def spell_ref(ref: PageRef) -> bytes:
-    """Spell a reference for the header that leads from a revisit to its body."""
+def format_ref(ref: PageRef) -> bytes:
+    """Return a reference as a header value, which leads from a revisit to its body."""
     return f"{ref.segment} {ref.offset} {ref.length}".encode()
 
 
 def _request_record(
-    ids: RecordIds, request: Request, sent_headers: Headers, date: bytes, answer: bytes
+    ids: RecordIds, request: Request, sent_headers: Headers, date: bytes, response_id: bytes
 ) -> bytes:
     first = _lines([f"{request.method} {_target(request.url)} HTTP/1.1"])
-    body = without_secrets(request.body) if request.body else b""
-    block = b"%b%b\r\n%b" % (first, _sent(tuple(sent_headers)), body)
-    return _REQUEST % (ids(), _uri(request.url), date, answer, len(block), block)
+    body = redact_body(request.body) if request.body else b""
+    block = b"%b%b\r\n%b" % (first, _format_sent(tuple(sent_headers)), body)
+    return _REQUEST % (ids(), _uri(request.url), date, response_id, len(block), block)
 
 
-@lru_cache(maxsize=256)  # a crawl sends the same ones again and again
-def _sent(headers: tuple[tuple[str, str], ...]) -> bytes:
+@lru_cache(maxsize=256)  # most requests of a crawl have the same headers
+def _format_sent(headers: tuple[tuple[str, str], ...]) -> bytes:
     return _lines([f"{name}: {REDACTED if is_secret(name) else value}" for name, value in headers])
 
 
@@ -184,7 +184,7 @@ def _response_head(response: Response) -> bytes:
     lines = [_STATUS_LINES.get(status) or f"HTTP/1.1 {status} "]
     for name, value in response.headers:
         if name == "set-cookie":
-            lines.append(f"{name}: {without_value(value)}")
+            lines.append(f"{name}: {redact_cookie(value)}")
         elif name not in ("content-length", "transfer-encoding"):
             lines.append(f"{name}: {value}")
     if status not in _WITHOUT_LENGTH:
@@ -193,7 +193,7 @@ def _response_head(response: Response) -> bytes:
 
 
 def _lines(lines: list[str]) -> bytes:
-    """Put header lines below one another; a line break smuggled into a value becomes a space."""
+    """Join header lines; a line break inside a value becomes a space."""
     text = "\r\n".join(lines) + "\r\n"
     if text.count("\n") + text.count("\r") != 2 * len(lines) or "\0" in text:
         text = "\r\n".join([line.translate(_BREAKS) for line in lines]) + "\r\n"

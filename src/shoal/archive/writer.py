@@ -1,4 +1,4 @@
-"""Pages into segments, and a checkpoint that a crash can be undone to."""
+"""Writes pages to segments, with a checkpoint to which a crash is undone."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,35 +9,35 @@ from datetime import UTC, datetime, time
 import msgspec
 
 from shoal import __version__
-from shoal.archive.gzip_members import pack, pack_dense, pack_short
+from shoal.archive.contract import Segments
+from shoal.archive.gzip_members import pack, pack_short, pack_stored
 from shoal.archive.names import SegmentName, file_name
-from shoal.archive.segments import Segments
 from shoal.archive.warc import Headers, RecordIds, page_records, revisit_records, warcinfo_record
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.limits import MIB
 from shoal.model.page import PageRecord, PageRef, Response
 from shoal.model.request import Request
 
-_DAY = 86_400.0
+_DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRules:
     crawl: str
-    writer: str = ""  # who writes, where several do: each has segments of its own; empty: nobody else
-    robots: bool = True  # as told in every segment: whether robots.txt was obeyed
+    writer: str = ""  # name of the writer, if several write: each has separate segments
+    robots: bool = True  # whether robots.txt was obeyed, for the header of every segment
     segment_bytes: int = 1 << 30
-    buffer_bytes: int = 8 * MIB  # appended and not yet written; beyond it `append` writes
+    buffer_bytes: int = 8 * MIB  # appended and not written yet; beyond it `append` writes
     fsync: bool = False
 
     @property
     def stem(self) -> str:
-        """What the names of the segments begin with."""
+        """The first part of the names of the segments."""
         return file_name(f"{self.crawl}.{self.writer}" if self.writer else self.crawl)
 
 
 class ArchiveCheckpoint(msgspec.Struct, frozen=True, array_like=True):
-    """How far the archive reaches: the last segment and its length; an empty name: nothing was written."""
+    """The end of the archive: the last segment and its length; an empty name: nothing was written."""
 
     segment: str = ""
     length: int = 0
@@ -45,17 +45,17 @@ class ArchiveCheckpoint(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What has to go so that the archive ends at its checkpoint."""
+    """What has to be removed so that the archive ends at its checkpoint."""
 
     remove: tuple[SegmentName, ...] = ()
-    last: SegmentName | None = None  # None: nothing stays
+    last: SegmentName | None = None  # None: no segment remains
     length: int = 0  # of the last segment afterwards
-    shorten: bool = False  # it is longer now
-    missing: int = 0  # bytes that the checkpoint counts and it lacks
+    shorten: bool = False  # it is longer than that now
+    missing: int = 0  # bytes of the checkpoint that it does not have
 
 
 def plan_cut(sizes: Mapping[SegmentName, int], checkpoint: ArchiveCheckpoint) -> Cut:
-    """Decide how to take the archive back to `checkpoint`."""
+    """Decide how to cut the archive back to `checkpoint`."""
     if not checkpoint.segment:
         return Cut(remove=tuple(sizes))
     last = SegmentName.parse(checkpoint.segment)
@@ -70,32 +70,32 @@ def plan_cut(sizes: Mapping[SegmentName, int], checkpoint: ArchiveCheckpoint) ->
 
 
 class ArchiveWriter:
-    """The writer of a crawl's archive, or of its own segments of it; made by `open`."""
+    """Writes the archive of a crawl, or the segments of one worker; made by `open`."""
 
-    def __init__(self, folder: Segments, rules: WriteRules) -> None:
-        self._folder = folder
+    def __init__(self, segments: Segments, rules: WriteRules) -> None:
+        self._segments = segments
         self._rules = rules
         self._ids = RecordIds()
         self._segment: SegmentName | None = None
         self._name = ""
-        self._length = 0  # of the segment, the buffer included
-        self._next_day = 0.0  # when a page belongs into another segment
-        self._full = True  # the next page begins a segment
+        self._length = 0  # of the segment, including the buffer
+        self._next_day = 0.0  # pages from then on go to another segment
+        self._full = True  # the next page starts a segment
         self._buffer: list[bytes] = []
         self._buffered = 0
-        self._parts: list[tuple[SegmentName, int, bytes]] = []  # taken from the buffer, to be written
+        self._parts: list[tuple[SegmentName, int, bytes]] = []  # queued for writing
         self._written = ArchiveCheckpoint()
 
     @classmethod
     def open(
-        cls, folder: Segments, checkpoint: bytes | None, rules: WriteRules, *, accept_loss: bool = False
+        cls, segments: Segments, checkpoint: bytes | None, rules: WriteRules, *, accept_loss: bool = False
     ) -> "ArchiveWriter":
-        """Continue where `checkpoint` says; None: a new archive, behind whatever the folder holds already.
+        """Continue at `checkpoint`; None: a new archive, after the segments that already exist.
 
-        Raise `Misconfigured` if the archive is shorter than the checkpoint, unless told to `accept_loss`.
+        Raise `Misconfigured` if the archive is shorter than the checkpoint, unless `accept_loss` is set.
         """
-        writer = cls(folder, rules)
-        sizes = {name: folder.size(name) or 0 for name in folder.segments(rules.stem)}
+        writer = cls(segments, rules)
+        sizes = {name: segments.size(name) or 0 for name in segments.segments(rules.stem)}
         if checkpoint is not None:
             cut = plan_cut(sizes, msgspec.msgpack.decode(checkpoint, type=ArchiveCheckpoint))
             writer._apply(cut, accept_loss=accept_loss)
@@ -106,106 +106,106 @@ class ArchiveWriter:
         return writer
 
     def _apply(self, cut: Cut, *, accept_loss: bool) -> None:
-        if cut.last and cut.missing and not accept_loss and not self._folder.was_expired(cut.last):
+        if cut.last and cut.missing and not accept_loss and not self._segments.was_expired(cut.last):
             raise Misconfigured(
-                f"archive: {self._folder.path}/{cut.last} lacks {cut.missing} bytes that the store knows"
-                " of (power loss, or an older copy): put the whole file back, or accept the loss and go on"
+                f"archive: {self._segments.path}/{cut.last} lacks {cut.missing} bytes that the store has"
+                " committed (power loss, or an older copy): restore the file, or accept the loss"
             )
         for segment in cut.remove:
-            self._folder.remove(segment)
+            self._segments.remove(segment)
         if cut.last:
             if cut.shorten:
-                self._folder.cut(cut.last, cut.length)
-            # Behind a loss a new segment begins, so that what is left of the old one stays as it was found.
+                self._segments.cut(cut.last, cut.length)
+            # After a loss a new segment starts, so that the rest of the old one stays unchanged.
             self._continue(cut.last, cut.length, full=cut.missing > 0)
 
     def append(self, request: Request, sent_headers: Headers, response: Response) -> tuple[PageRef, str]:
-        """Take a page in and return its place and payload digest; it is on disk after the next `flush`.
+        """Buffer a page and return its reference and payload digest; the next `flush` writes it.
 
-        `sent_headers` are the header lines as they went out, Host included.
+        `sent_headers` are the headers as they were sent, including Host.
         """
-        answer, asked, digest = page_records(self._ids, request, sent_headers, response)
-        packed = pack(answer) if response.wire is response.body else pack_dense(answer)
-        return self._place(packed, pack_short(asked), response.fetched_at), digest
+        page, sent, digest = page_records(self._ids, request, sent_headers, response)
+        packed = pack(page) if response.wire is response.body else pack_stored(page)
+        return self._append(packed, pack_short(sent), response.fetched_at), digest
 
     def append_revisit(
         self, request: Request, sent_headers: Headers, response: Response, original: PageRecord
     ) -> tuple[PageRef, str]:
-        """Take a page in whose body is the same as that of `original`, an earlier page of this archive.
+        """Buffer a page that has the same body as `original`, an earlier page of this archive.
 
-        The place returned leads to that body. Better remember `original.ref` for the next comparison: a
-        revisit of a revisit can be read too, but takes a read for every step.
+        The returned reference leads to that body. Use `original.ref` for the next revisit: a revisit of a
+        revisit can be read, too, but takes one read per step.
         """
-        answer, asked, digest = revisit_records(self._ids, request, sent_headers, response, original)
-        return self._place(pack_short(answer), pack_short(asked), response.fetched_at), digest
+        page, sent, digest = revisit_records(self._ids, request, sent_headers, response, original)
+        return self._append(pack_short(page), pack_short(sent), response.fetched_at), digest
 
     def flush(self) -> None:
         """Write everything that was appended. If it raises, nothing is lost: call it again."""
-        self._take()
+        self._queue_buffer()
         while self._parts:
-            self._folder.write(*self._parts[0], sync=self._rules.fsync)
-            self._count()
+            self._segments.write(*self._parts[0], sync=self._rules.fsync)
+            self._advance()
 
-    async def flush_aside(self) -> None:
-        """Do what `flush` does; where that takes long, without keeping the event loop from other work.
+    async def flush_async(self) -> None:
+        """Write everything that was appended, like `flush`; where that may take long, in a thread.
 
-        Pages that are appended meanwhile wait for the next one. One call at a time.
+        The next call writes pages that are appended meanwhile. One call at a time.
         """
-        if self._folder.grows:
+        if self._segments.grows:
             self.flush()
             return
-        self._take()
+        self._queue_buffer()
         for part in list(self._parts):
-            await asyncio.to_thread(self._folder.write, *part, sync=self._rules.fsync)
-            self._count()
+            await asyncio.to_thread(self._segments.write, *part, sync=self._rules.fsync)
+            self._advance()
 
     def checkpoint(self) -> bytes:
-        """Say how far the archive reaches, for the store to commit; flush first."""
-        if self._buffered and self._folder.grows:
-            raise RuntimeError("a checkpoint must not count what is not written yet")
+        """Return the end of the archive, for the store to commit; call `flush` first."""
+        if self._buffered and self._segments.grows:
+            raise RuntimeError("a checkpoint must not contain what is not written yet")
         return msgspec.msgpack.encode(self._written)
 
-    def _take(self) -> None:
-        """Make a part of what is in the buffer; where segments cannot grow, it is a whole one."""
+    def _queue_buffer(self) -> None:
+        """Queue the content of the buffer for writing; where segments cannot grow, it is a whole segment."""
         if self._segment and self._buffered:
             offset = self._length - self._buffered
             self._parts.append((self._segment, offset, b"".join(self._buffer)))
             self._buffer.clear()
             self._buffered = 0
-            self._full |= not self._folder.grows
+            self._full |= not self._segments.grows
 
-    def _count(self) -> None:
+    def _advance(self) -> None:
         segment, offset, data = self._parts.pop(0)
         self._written = ArchiveCheckpoint(str(segment), offset + len(data))
 
     def close(self) -> None:
-        """Flush and let go of the files."""
+        """Flush and close the files."""
         try:
             self.flush()
         finally:
-            self._folder.close()
+            self._segments.close()
 
-    def _place(self, answer: bytes, asked: bytes, at: float) -> PageRef:
+    def _append(self, page: bytes, sent: bytes, at: float) -> PageRef:
         if self._buffered > self._rules.buffer_bytes:
-            self._relieve()
+            self._empty_buffer()
         if self._full or at >= self._next_day:
             self._rotate(at)
         offset = self._length
-        self._add(answer)
-        self._add(asked)
+        self._add(page)
+        self._add(sent)
         self._full = self._length >= self._rules.segment_bytes
-        return PageRef(self._name, offset, len(answer))
+        return PageRef(self._name, offset, len(page))
 
-    def _relieve(self) -> None:
-        """Empty the buffer; what takes long to write is left to whoever flushes."""
-        if not self._folder.grows:
-            self._take()
+    def _empty_buffer(self) -> None:
+        """Write the buffer, or queue it if writing may take long."""
+        if not self._segments.grows:
+            self._queue_buffer()
             return
-        with suppress(Unavailable):  # it is kept, and whoever flushes is told
+        with suppress(Unavailable):  # the pages stay queued, and the next `flush` raises
             self.flush()
 
     def _rotate(self, at: float) -> None:
-        self._relieve()
+        self._empty_buffer()
         day = datetime.fromtimestamp(at, UTC).date()
         if self._segment is None:
             following = SegmentName(day, 1, self._rules.stem)
@@ -223,7 +223,7 @@ class ArchiveWriter:
 
     def _continue(self, segment: SegmentName, length: int, *, full: bool) -> None:
         self._segment, self._name, self._length = segment, str(segment), length
-        self._next_day = datetime.combine(segment.day, time.min, UTC).timestamp() + _DAY
+        self._next_day = datetime.combine(segment.day, time.min, UTC).timestamp() + _DAY_S
         self._full = full or length >= self._rules.segment_bytes
 
     def _add(self, member: bytes) -> None:

@@ -1,41 +1,41 @@
-"""The bus: pages that were fetched by one worker, on their way to another one that parses them.
+"""The bus delivers fetched pages to the workers that parse them.
 
-This is the contract that every backend keeps; `tests/contract/test_bus.py` runs it on real servers.
+Every backend keeps this contract; `tests/contract/test_bus.py` checks it on real servers.
 
-Announcing is not a call of the bus. A page is announced by the step of the store that settles it as fetched:
-it can be neither settled and unannounced nor announced twice. The bus brings what was announced to consumers,
-at least once. That a page counts once is the store's doing again: whoever acknowledges it second is refused.
+The bus has no call to announce a page. The step of the store that settles a page as fetched also announces
+it: no page is settled without being announced, and none is announced twice. The bus delivers what was
+announced at least once. The store makes a page count once: it refuses the second acknowledgement.
 
-deliver(limit, wait) hands out pages that nobody has, as soon as there are any, at most `wait` seconds from
-now. It costs the server nothing to have thousands of consumers wait. A page that has been handed out before,
-and whose consumer has not been heard of for a `deadline`, is handed out again, alone, and with the number of
-its deliveries: its consumer may have died of it, and the next one may want to give it up. Where the backend
-can tell, a consumer gets the next such page when it is done with the one before, so that a page that kills
-takes no other one with it time and again. `limit` may be exceeded by a few when pages arrive in several
-shards at once.
+`deliver(limit, wait)` returns pages that no consumer has, as soon as there are any, and at most `wait`
+seconds from now. Thousands of waiting consumers cost the server nothing. A page whose consumer has not
+responded for a `deadline` is delivered again, alone, with the number of its deliveries: it may have crashed
+its consumer, and the next one may want to give it up. Where the backend knows who has a page, a consumer
+gets the next such page after it is done with the one before, so that a page that crashes consumers never
+takes another one with it. `limit` may be exceeded by a few when pages arrive in several shards at once.
 
-extend(deliveries) says that they are still being worked at, and returns those that are not known to belong to
-somebody else by now. Say it at least twice within a deadline.
+`extend(deliveries)` renews the deadline, and returns those that are not known to belong to another consumer
+by now. Call it at least twice within a deadline.
 
-done(deliveries) takes pages off the bus. Call it when the store has answered to the acknowledgement, be it
-that it was accepted or refused: what is not taken off comes again. `Delivery.consumer` belongs into the
-acknowledgement; where a backend can tell, a consumer that has lost a page is refused by it.
+`done(deliveries)` removes pages from the bus. Call it when the store has answered the acknowledgement,
+whether it accepted or refused it: pages that are not removed are delivered again. Put `Delivery.consumer`
+into the acknowledgement; where the backend knows who has a page, the store refuses a consumer that has lost
+it.
 
-release(deliveries) gives pages back, so that they come again within one deadline at most, and without a
-strike: a worker that stops on purpose is no reason to suspect a page. Strikes of before stay.
+`release(deliveries)` returns pages to the bus without a strike, because a worker that stops on purpose is no
+reason to suspect a page. They are delivered again within one deadline. Earlier strikes stay.
 
-relay() brings what was announced to where it is delivered from, until cancelled, and returns at once where
-that is one place. Every consumer runs it; one at a time does the work.
+`relay()` moves pages from where they are announced to where they are delivered from, until it is cancelled.
+It returns at once where both are the same. Every consumer runs it; one at a time does the work.
 
-lag() says how many pages are waiting and how many are being worked at, give or take those that are just
-changing from one to the other.
+`backlog()` returns how many pages wait and how many are delivered. Pages that change from one to the other
+meanwhile may be missing or counted twice.
 
-After kill -9 of a consumer its pages come again within twice the deadline. After kill -9 of the server and a
-restart everything that was announced is still delivered. A server of a queue of its own that comes back with
-nothing, or loses what it had, is noticed by the relay: what it lost is announced again.
+After kill -9 of a consumer, its pages are delivered again within twice the deadline. After kill -9 of the
+server and a restart, everything that was announced is still delivered. If a separate queue server comes
+back empty or loses messages, the relay notices it, and the store announces the lost pages again.
 """
 
-from shoal.bus.delivery import Bus, Delivery, Lag, Reannounce
+from shoal.bus.contract import Bus, BusBacklog, BusFactory, Delivery, Reannounce
 from shoal.bus.registry import open_bus
 
-__all__ = ["Bus", "Delivery", "Lag", "Reannounce", "open_bus"]
+__all__ = ["Bus", "BusBacklog", "BusFactory", "Delivery", "Reannounce", "open_bus"]

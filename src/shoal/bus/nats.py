@@ -1,21 +1,24 @@
-"""The bus on NATS JetStream: a work queue that the store's page streams are relayed into.
+"""The bus on NATS JetStream: a work queue into which the page streams of the store are relayed.
 
-The stream of a shard is an outbox. A relay, one at a time among all workers, publishes its entries under ids
-of their own and deletes them when the server has confirmed them; dying between the two it publishes again
-what the server recognises by its id. Nothing is lost on the way, and hardly anything comes twice.
+The stream of a shard is an outbox. One relay at a time among all workers publishes its entries under unique
+message ids, and deletes them when the server has confirmed them. If it dies between the two, the next relay
+publishes them again, and the server recognises the ids. No page is lost on the way, and duplicates are
+rare.
 
-The server may lose what it has confirmed: its folder, the last moments before a power cut, what somebody
-purged. The store still knows which pages are open. So where there is no queue they are announced again before
-it is made, and where the queue is empty although nothing waits to be relayed they are announced again now and
-then, those excepted that are. One that comes twice by that counts once.
+The server may lose what it has confirmed: its folder, the last moments before a power cut, messages that an
+operator has purged. The store still knows which pages are open. If there is no queue, the store announces
+the open pages again before the queue is made. If the queue is empty although nothing waits to be relayed,
+the store announces them again now and then, except those that are in its streams. A page that is delivered
+twice by this counts once.
 
-Which consumer has a page the store does not know here: of two that parse the same page, one too slow and its
-successor, the first to acknowledge is accepted and the other refused.
+The store does not know here which consumer has a page. If two parse the same page, a slow one and its
+successor, the store accepts the first acknowledgement and refuses the other.
 
-The server counts how often it has delivered a message, whatever became of it. A page that is given back is
-no reason to suspect it, so it goes back as a new message, which knows of the strikes that there were before.
+The server counts the deliveries of a message, whatever their result. A page that is released is not a
+suspect, so it is published as a new message, which carries the strikes of the earlier one.
 
-The queue is named after the store, by an id that the store keeps: fleets that share a server never meet.
+The name of the queue contains an id that is kept in the store: fleets that share a server have separate
+queues.
 """
 
 import asyncio
@@ -37,34 +40,34 @@ from nats.aio.msg import Msg
 from nats.js.api import ConsumerConfig, RetentionPolicy, StorageType, StreamConfig
 from nats.js.client import JetStreamContext
 
-from shoal.bus.delivery import DEADLINE, Delivery, Lag, Reannounce
+from shoal.bus.contract import DEADLINE_S, BusBacklog, BusFactory, Delivery, Reannounce
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack
-from shoal.redis_client import RedisClient
-from shoal.redis_client.fan_out import together
+from shoal.redis_client import RedisClient, key_names
+from shoal.redis_client.fan_out import fan_out
 from shoal.redis_client.streams import ShardStreams, StreamEntry
 
 log = logging.getLogger(__name__)
 
 DURABLE = "parse"
-RELAYED = 64  # entries of each shard that are under way at once
-TERM = 10.0  # seconds, after which a relay that has died gets a successor
-_CONNECT = 10.0  # seconds
-_CONFIRM = 5.0  # seconds for the server to confirm a page
-_RECOGNISED = 120.0  # seconds during which the server knows a page again that is published twice
-_AGAIN = 1.0
-_GOODBYE = 2.0  # seconds
+RELAY_ENTRIES = 64  # entries of each shard that are published at once
+RELAY_TERM_S = 10.0  # after which another worker replaces a relay that has died
+_CONNECT_TIMEOUT_S = 10.0
+_CONFIRM_TIMEOUT_S = 5.0  # for the server to confirm a page
+_DUPLICATE_WINDOW_S = 120.0  # in which the server recognises a page that is published twice
+_RETRY_S = 1.0
+_LEAVE_TIMEOUT_S = 2.0
 
 
 class _Announced(msgspec.Struct, array_like=True, frozen=True):
-    """A page as it travels."""
+    """The body of a message."""
 
     crawl: str
     fingerprint: int
     request: bytes
     page: PageRecord
-    strikes: int = 0  # of earlier messages with this page, which were given back
+    strikes: int = 0  # of earlier messages with this page, which were released
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -73,7 +76,7 @@ _decode_page = msgspec.msgpack.Decoder(PageRecord).decode
 
 
 class NatsBus:
-    """One consumer, and a relay if nobody else is; made by `open`."""
+    """One consumer, and the relay if no other worker is; made by `open`."""
 
     def __init__(
         self,
@@ -86,17 +89,17 @@ class NatsBus:
         name: str,
     ) -> None:
         self._client = client
-        self._jetstream = client.jetstream(timeout=_CONFIRM)
+        self._jetstream = client.jetstream(timeout=_CONFIRM_TIMEOUT_S)
         self._store = store
-        self._streams = ShardStreams(store, "pages")
+        self._streams = ShardStreams(store, key_names.pages)
         self._consumer = consumer
         self._reannounce = reannounce
         self._deadline = deadline
         self._counted_at = time.monotonic()
         self._name = f"shoal-{name}"
         self._subscription: JetStreamContext.PullSubscription | None = None
-        self._messages: dict[str, Msg] = {}  # by place, those that are not done
-        self._suspects: deque[Delivery] = deque()  # delivered before, waiting for their turn
+        self._messages: dict[str, Msg] = {}  # by message id, those that are not done
+        self._suspects: deque[Delivery] = deque()  # redelivered pages, to be returned one at a time
 
     @classmethod
     @asynccontextmanager
@@ -107,19 +110,19 @@ class NatsBus:
         *,
         consumer: str,
         reannounce: Reannounce,
-        deadline: float = DEADLINE,
+        deadline: float = DEADLINE_S,
     ) -> AsyncIterator["NatsBus"]:
-        """Connect, make the queue if it is not there, and join it."""
-        name = await _name_of(store)
+        """Connect, make the queue if it does not exist, and join it."""
+        name = await _queue_name(store)
         client = Client()
         try:
-            with _translated():
-                async with asyncio.timeout(_CONNECT):
+            with _translate_errors():
+                async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                     await client.connect(
                         address,
                         name=consumer,
-                        error_cb=_told,
-                        max_reconnect_attempts=-1,  # also the first time: hence our own limit above
+                        error_cb=_log_error,
+                        max_reconnect_attempts=-1,  # applies to the first connection, too: hence the timeout
                         reconnect_time_wait=1,
                     )
                 bus = cls(
@@ -131,79 +134,79 @@ class NatsBus:
             finally:
                 await bus._leave()
         finally:
-            await _hang_up(client)
+            await _close(client)
 
     async def deliver(self, *, limit: int, wait: float) -> list[Delivery]:
-        """Take pages."""
+        """Return pages."""
         if not self._suspects:
             fresh = await self._fetch(limit, wait)
             if fresh:
                 return fresh
-        # With a page that was delivered before comes nothing that could be blamed with it.
+        # Redelivered pages are returned alone, so that a crash is attributed to the right page.
         return [self._suspects.popleft()] if self._suspects else []
 
     async def extend(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
-        """Stay in charge of pages. Nobody can tell here who has lost one: the store does, in the end."""
+        """Renew the deadline of pages. NATS does not report lost ones: the store refuses them in the end."""
         for delivery in [*deliveries, *self._suspects]:
-            if delivery.place in self._messages:
-                with _translated():
-                    await self._messages[delivery.place].in_progress()
+            if delivery.message_id in self._messages:
+                with _translate_errors():
+                    await self._messages[delivery.message_id].in_progress()
         return list(deliveries)
 
     async def done(self, deliveries: Sequence[Delivery]) -> None:
-        """Take pages off the queue; if the server does not hear of it, they come again and are refused."""
+        """Remove pages from the queue; if that is lost, they are delivered again and then refused."""
         for delivery in deliveries:
-            if (message := self._messages.pop(delivery.place, None)) is not None:
-                with _translated():
+            if (message := self._messages.pop(delivery.message_id, None)) is not None:
+                with _translate_errors():
                     await message.ack()
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
-        """Give pages back, as if they had not been delivered this time.
+        """Return pages to the queue without a strike.
 
-        If the server does not hear of it, they come again when their deadline is over.
+        If the server is unavailable, they are delivered again after their deadline.
         """
         try:
-            with _translated():
-                await together(map(self._give_back, deliveries))
+            with _translate_errors():
+                await fan_out(map(self._requeue, deliveries))
         except Unavailable as error:
-            log.warning("bus.waits", extra={"why": str(error)})
+            log.warning("bus.unavailable", extra={"why": str(error)})
 
-    async def lag(self) -> Lag:
-        """Count pages, those included that are not relayed yet."""
-        with _translated():
-            told = await self._jetstream.consumer_info(self._name, DURABLE)
-        waiting = (told.num_pending or 0) + await self._streams.length()
-        return Lag(waiting, told.num_ack_pending or 0)
+    async def backlog(self) -> BusBacklog:
+        """Count pages, including those that are not relayed yet."""
+        with _translate_errors():
+            info = await self._jetstream.consumer_info(self._name, DURABLE)
+        waiting = (info.num_pending or 0) + await self._streams.length()
+        return BusBacklog(waiting, info.num_ack_pending or 0)
 
     async def relay(self) -> None:
-        """Bring announced pages into the queue whenever no other worker does, until cancelled."""
+        """Publish announced pages to the queue whenever no other worker does, until cancelled."""
         while True:
             try:
                 if await self._is_relay():
                     await self._relay_once()
                 else:
-                    await asyncio.sleep(TERM / 2)
+                    await asyncio.sleep(RELAY_TERM_S / 2)
             except Unavailable as error:
-                log.warning("bus.waits", extra={"why": str(error)})
-                await asyncio.sleep(_AGAIN)
+                log.warning("bus.unavailable", extra={"why": str(error)})
+                await asyncio.sleep(_RETRY_S)
 
     async def _join(self) -> None:
-        await self._make()
+        await self._make_queue()
         self._subscription = await self._jetstream.pull_subscribe_bind(DURABLE, self._name)
 
-    async def _make(self) -> None:
-        """Make the queue if it is not there, or not any more."""
+    async def _make_queue(self) -> None:
+        """Make the queue if it does not exist."""
         try:
             await self._jetstream.stream_info(self._name)
         except nats.js.errors.NotFoundError:
-            await self._announce_lost()  # first: a queue that is there counts as one that has lost nothing
+            await self._announce_lost()  # first: a queue that exists is taken for one that has lost nothing
             await self._jetstream.add_stream(
                 StreamConfig(
                     name=self._name,
                     subjects=[f"{self._name}.pages.*"],
                     retention=RetentionPolicy.WORK_QUEUE,
                     storage=StorageType.FILE,
-                    duplicate_window=_RECOGNISED,
+                    duplicate_window=_DUPLICATE_WINDOW_S,
                 )
             )
         await self._jetstream.add_consumer(
@@ -214,44 +217,46 @@ class NatsBus:
         if pages := await self._reannounce():
             log.warning("bus.lost", extra={"pages": pages})
 
-    async def _recount(self) -> None:
-        """See to pages that the queue has lost: it holds a page until it is done with, and is empty."""
+    async def _announce_if_empty(self) -> None:
+        """Announce lost pages again if the queue is empty: it holds every page until the page is done."""
         self._counted_at = time.monotonic()
-        told = await self._jetstream.stream_info(self._name)
-        if not told.state.messages:
+        info = await self._jetstream.stream_info(self._name)
+        if not info.state.messages:
             await self._announce_lost()
 
     async def _leave(self) -> None:
-        """Give back what was never handed out; what was in hand is for the contract to say."""
+        """Release what was never returned by `deliver`; the caller releases the rest."""
         with suppress(Unavailable, TimeoutError):
-            async with asyncio.timeout(_GOODBYE):
-                on_their_way = await self._fetch(RELAYED, 0.0)
-                await self.release([*on_their_way, *self._suspects])
+            async with asyncio.timeout(_LEAVE_TIMEOUT_S):
+                fetched = await self._fetch(RELAY_ENTRIES, 0.0)
+                await self.release([*fetched, *self._suspects])
 
-    async def _give_back(self, delivery: Delivery) -> None:
-        if (message := self._messages.pop(delivery.place, None)) is None:
+    async def _requeue(self, delivery: Delivery) -> None:
+        if (message := self._messages.pop(delivery.message_id, None)) is None:
             return
-        again = msgspec.structs.replace(_decode(message.data), strikes=delivery.number - 1)
-        # The new one first: after a death between the two the page comes twice, and counts once.
-        await self._jetstream.publish(message.subject, _encode(again))
+        copy = msgspec.structs.replace(_decode(message.data), strikes=delivery.number - 1)
+        # The new message first: after a crash between the two the page is delivered twice, and counts once.
+        await self._jetstream.publish(message.subject, _encode(copy))
         await message.ack()
 
     async def _fetch(self, limit: int, wait: float) -> list[Delivery]:
         assert self._subscription is not None
         try:
             messages = await self._subscription.fetch(limit, timeout=max(wait, 0.01))
-        except TimeoutError:  # nothing there
+        except TimeoutError:  # the queue is empty
             return []
-        except nats.errors.Error:  # nobody there, or no queue: the client mends the one, the relay the other
-            await asyncio.sleep(min(wait, _AGAIN))
+        except (
+            nats.errors.Error
+        ):  # no server, or no queue: the client reconnects, and the relay makes a queue
+            await asyncio.sleep(min(wait, _RETRY_S))
             return []
         deliveries = [self._delivery(message) for message in messages]
         self._suspects.extend(delivery for delivery in deliveries if delivery.number > 1)
         return [delivery for delivery in deliveries if delivery.number == 1]
 
     def _delivery(self, message: Msg) -> Delivery:
-        announced, place = _decode(message.data), str(message.metadata.sequence.stream)
-        self._messages[place] = message
+        announced, message_id = _decode(message.data), str(message.metadata.sequence.stream)
+        self._messages[message_id] = message
         return Delivery(
             crawl=announced.crawl,
             fingerprint=announced.fingerprint,
@@ -259,30 +264,30 @@ class NatsBus:
             page=announced.page,
             number=announced.strikes + message.metadata.num_delivered,
             consumer="",
-            place=place,
+            message_id=message_id,
         )
 
     async def _is_relay(self) -> bool:
-        """Be the relay for a while. Two at once, after a pause of one of them, only do needless work."""
-        tag, key = self._store.fleet_tag, f"{self._store.fleet_tag}:relay"
-        term_ms = int(TERM * 1000)
+        """Become or stay the relay for a term. Two at once, if one was suspended, only do needless work."""
+        tag, key = self._store.fleet_tag, key_names.relay(self._store.fleet_tag)
+        term_ms = int(RELAY_TERM_S * 1000)
         holder = await self._store.do_always(tag, "SET", key, self._consumer, "NX", "GET", "PX", term_ms)
         if holder == self._consumer.encode():
             await self._store.do(tag, "PEXPIRE", key, term_ms)
         return holder in (None, self._consumer.encode())
 
     async def _relay_once(self) -> None:
-        entries = await self._streams.read({}, count=RELAYED)
-        with _translated():
+        entries = await self._streams.read({}, count=RELAY_ENTRIES)
+        with _translate_errors():
             try:
                 if not entries and time.monotonic() - self._counted_at > self._deadline:
-                    await self._recount()
-                await together(map(self._publish, entries))
+                    await self._announce_if_empty()
+                await fan_out(map(self._publish, entries))
             except (nats.js.errors.NotFoundError, nats.js.errors.NoStreamResponseError):
-                await self._make()
+                await self._make_queue()
                 return
         if not entries:
-            await self._streams.wait({}, seconds=TERM / 3, stop=asyncio.Event())
+            await self._streams.wait({}, seconds=RELAY_TERM_S / 3, stop=asyncio.Event())
         for shard, group in groupby(entries, key=lambda entry: entry.shard):
             ids = [entry.id for entry in group]
             await self._store.do(self._store.tag(shard), "XDEL", self._streams.key(shard), *ids)
@@ -302,7 +307,7 @@ class NatsBus:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except nats.errors.AuthorizationError as error:
@@ -311,18 +316,22 @@ def _translated() -> Iterator[None]:
         raise Unavailable(f"bus: NATS: {str(error) or 'no answer'}") from error
 
 
-async def _hang_up(client: Client) -> None:
-    with suppress(RuntimeError, OSError):  # what it has still to say, it says into a connection that is gone
+async def _close(client: Client) -> None:
+    with suppress(RuntimeError, OSError):  # its last messages go to a connection that may be gone
         await client.close()
 
 
-async def _told(error: Exception) -> None:
-    """Note what the client mends by itself; its own way is to print a traceback."""
+async def _log_error(error: Exception) -> None:
+    """Log an error from which the client recovers itself; by default it prints a traceback."""
     log.debug("bus.connection", extra={"why": type(error).__name__})
 
 
-async def _name_of(store: RedisClient) -> str:
-    key = f"{store.fleet_tag}:id"
-    await store.do_always(store.fleet_tag, "SET", key, os.urandom(4).hex(), "NX", promised=True)
+async def _queue_name(store: RedisClient) -> str:
+    """Return the name of the store's queue, with an id that the store keeps."""
+    key = key_names.store_id(store.fleet_tag)
+    await store.do_always(store.fleet_tag, "SET", key, os.urandom(4).hex(), "NX", replicated=True)
     id = await store.do(store.fleet_tag, "GET", key)
     return re.sub(r"[^A-Za-z0-9_-]", "_", store.namespace) + f"-{id.decode()}"
+
+
+FACTORY = BusFactory(open=NatsBus.open)

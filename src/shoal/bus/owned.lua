@@ -1,9 +1,8 @@
-#!lua flags=allow-oom
--- Extend, release or finish the pages of a consumer that are still its own.
--- ARGV: group, consumer, what to do, ms of silence that make a page free, ids. Answers the ids that were its own.
+-- Extend, release or finish the pages that still belong to a consumer.
+-- ARGV: group, consumer, action, deadline in ms, ids. Returns the ids that belonged to it.
 
-local pages = string.sub(KEYS[1], 1, -3) .. ':pages'
-local group, consumer, action, silence = unpack(ARGV, 1, 4)
+local pages = string.sub(KEYS[1], 1, -3) .. PAGES_KEY
+local group, consumer, action, deadline_ms = unpack(ARGV, 1, 4)
 local own = {}
 for n = 5, #ARGV do
   local id = ARGV[n]
@@ -13,7 +12,7 @@ for n = 5, #ARGV do
     if action == 'extend' then
       redis.call('XCLAIM', pages, group, consumer, 0, id, 'JUSTID')
     elseif action == 'release' then
-      redis.call('XCLAIM', pages, group, consumer, 0, id, 'IDLE', silence, 'RETRYCOUNT', pending[4] - 1, 'JUSTID')
+      redis.call('XCLAIM', pages, group, consumer, 0, id, 'IDLE', deadline_ms, 'RETRYCOUNT', pending[4] - 1, 'JUSTID')
     else
       redis.call('XACK', pages, group, id)
       redis.call('XDEL', pages, id)

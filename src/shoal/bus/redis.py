@@ -1,19 +1,18 @@
-"""The bus on Redis Streams: the page streams of the store's shards, and one group of consumers, `parse`.
+"""The bus on Redis Streams: the page streams of the store's shards, with one consumer group, `parse`.
 
-A page that was delivered is pending, under the name of its consumer, until it is acknowledged or silent for
-too long: then it belongs to whoever asks next. Acknowledging is the store's own step, in the same script that
-takes the items in; `done` here only removes what that step did not want.
+A page that was delivered is pending under the name of its consumer until it is acknowledged. If the
+consumer does not respond within the deadline, the next consumer that asks gets the page. The script of the
+store that appends the items of a page also acknowledges it; `done` only removes what that script has left.
 
-A page whose consumer fell silent may be what silenced it. So a consumer has one such page in hand at most:
-where it dies of that, the page alone is a step nearer to being given up.
+A page whose consumer stopped responding may be the cause. So a consumer has at most one such page at a
+time: if it crashes, that page alone gets a strike.
 
-A consumer that was killed leaves its name in every shard. Whoever looks there for pages of the silent forgets
-names that have none and were not heard of for `_FORGOTTEN` deadlines.
+A consumer that was killed leaves its name in every shard. A consumer that looks there for expired deliveries
+deletes names that have no pages and have not responded for `_CONSUMER_TTL_DEADLINES` deadlines.
 
-Waiting. On one server a consumer waits at the server, for all shards with one command, and each page wakes
-one consumer. On a cluster no command waits for several shards: there a consumer with nothing to do looks into
-a few shards now and then, so that with many consumers every shard is looked into often, and with few of them
-a page may have to wait for half a minute.
+Waiting. On one server, a consumer waits at the server for all shards with one command, and each page wakes
+one consumer. On a cluster, no command waits for several shards: an idle consumer polls a few random shards
+now and then. With many consumers every shard is polled often; with few, a page may wait for half a minute.
 """
 
 import asyncio
@@ -21,57 +20,55 @@ import random
 import struct
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
-from importlib import resources
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from itertools import groupby
 
 import msgspec
 
-from shoal.bus.delivery import DEADLINE, Delivery, Lag
+from shoal.bus.contract import DEADLINE_S, BusBacklog, BusFactory, Delivery, Reannounce
 from shoal.model.errors import Unavailable
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack
-from shoal.redis_client import RedisClient, Script, ScriptFault
-from shoal.redis_client.fan_out import together
+from shoal.redis_client import RedisClient, ScriptFault, key_names
+from shoal.redis_client.fan_out import fan_out
+from shoal.redis_client.script import load_script
 from shoal.redis_client.streams import ShardStreams, StreamEntry
 
-GROUP = "parse"
-_PROBED = 4  # shards of a cluster that one look of an idle consumer goes into
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
-_GOODBYE = 2.0  # seconds
-_FORGOTTEN = 10  # deadlines; one that lives is heard of within each, as a rule, and in every shard
+GROUP = key_names.PARSE_GROUP
+_POLL_SHARDS = 4  # shards of a cluster that an idle consumer polls at once
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 0.05, 2.0
+_LEAVE_TIMEOUT_S = 2.0
+_CONSUMER_TTL_DEADLINES = 10  # a live consumer normally visits every shard within one deadline
 
 _unpack_page = msgspec.msgpack.Decoder(PageRecord).decode
 
 
-def _script(name: str) -> Script:
-    return Script(name, resources.files("shoal.bus").joinpath(f"{name}.lua").read_text())
-
-
-_JOIN, _LEAVE, _RECOVER, _OWNED = map(_script, ("join", "leave", "recover", "owned"))
+_JOIN, _LEAVE, _RECOVER, _OWNED = (
+    load_script("shoal.bus", name) for name in ("join", "leave", "recover", "owned")
+)
 
 
 class RedisBus:
     """One consumer; made by `open`."""
 
-    def __init__(self, store: RedisClient, *, consumer: str, deadline: float = DEADLINE) -> None:
+    def __init__(self, store: RedisClient, *, consumer: str, deadline: float = DEADLINE_S) -> None:
         self._store = store
-        self._streams = ShardStreams(store, "pages")
+        self._streams = ShardStreams(store, key_names.pages)
         self._consumer = consumer
         self._deadline = deadline
         self._shards = list(range(store.shards))
-        random.shuffle(self._shards)  # consumers do not all begin with the same one
+        random.shuffle(self._shards)  # so that consumers start with different shards
         self._idle = False
-        self._look_after = 0.0  # monotonic: when to look for pages of silent consumers again
-        self._pause = _FIRST_PAUSE
-        self._suspect = ""  # the place of the one page in hand whose consumer before fell silent
+        self._recover_at = 0.0  # monotonic: when to look for expired deliveries again
+        self._pause_s = _FIRST_PAUSE_S
+        self._suspect = ""  # message id of the one held page whose previous consumer stopped responding
 
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, store: RedisClient, *, consumer: str, deadline: float = DEADLINE
+        cls, store: RedisClient, *, consumer: str, deadline: float = DEADLINE_S
     ) -> AsyncIterator["RedisBus"]:
-        """Join the group, and leave it."""
+        """Join the group, and leave it at the end of the block."""
         bus = cls(store, consumer=consumer, deadline=deadline)
         await bus._join()
         try:
@@ -80,11 +77,11 @@ class RedisBus:
             await bus._leave()
 
     async def deliver(self, *, limit: int, wait: float) -> list[Delivery]:
-        """Take pages."""
+        """Return pages."""
         until = time.monotonic() + wait
         while True:
             try:
-                found = await self._look(limit, until)
+                found = await self._receive(limit, until)
             except ScriptFault as fault:
                 if "NOGROUP" not in str(fault):
                     raise
@@ -94,71 +91,72 @@ class RedisBus:
                 return found
 
     async def extend(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
-        """Stay in charge of pages."""
+        """Renew the deadline of pages."""
         own = await self._own("extend", deliveries)
-        return [delivery for delivery in deliveries if delivery.place in own]
+        return [delivery for delivery in deliveries if delivery.message_id in own]
 
     async def done(self, deliveries: Sequence[Delivery]) -> None:
-        """Remove what the store's acknowledgement has left."""
+        """Remove what the acknowledgement of the store has left."""
         await self._own("done", deliveries)
-        self._clear(deliveries)
+        self._clear_suspect(deliveries)
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
-        """Give pages back."""
+        """Return pages to the streams."""
         await self._own("release", deliveries)
-        self._clear(deliveries)
+        self._clear_suspect(deliveries)
 
     async def relay(self) -> None:
-        """Nothing is to be done: pages are announced where they are delivered from."""
+        """Do nothing: pages are announced where they are delivered from."""
 
-    async def lag(self) -> Lag:
+    async def backlog(self) -> BusBacklog:
         """Count pages."""
-        summaries = await together(
+        summaries = await fan_out(
             self._store.do(self._store.tag(shard), "XPENDING", self._streams.key(shard), GROUP)
             for shard in self._shards
         )
         delivered = sum(summary[0] for summary in summaries)
-        return Lag(await self._streams.length() - delivered, delivered)
+        return BusBacklog(await self._streams.length() - delivered, delivered)
 
     async def _join(self) -> None:
-        await together(self._store.run(_JOIN, tag, [GROUP], promised=True) for tag in self._store.tags())
+        await fan_out(self._store.run(_JOIN, tag, [GROUP], replicated=True) for tag in self._store.tags())
 
     async def _leave(self) -> None:
-        """Leave nothing behind; a consumer that cannot say goodbye is a name that nobody answers to."""
+        """Delete this consumer from the group; if the store does not respond, other consumers do it later."""
         with suppress(Unavailable, TimeoutError):
-            async with asyncio.timeout(_GOODBYE):
-                await together(
+            async with asyncio.timeout(_LEAVE_TIMEOUT_S):
+                await fan_out(
                     self._store.run(_LEAVE, tag, [GROUP, self._consumer]) for tag in self._store.tags()
                 )
 
-    async def _look(self, limit: int, until: float) -> list[Delivery]:
+    async def _receive(self, limit: int, until: float) -> list[Delivery]:
         now = time.monotonic()
-        if not self._suspect and now >= self._look_after and (recovered := await self._recovered()):
-            self._suspect = recovered.place if recovered.number > 1 else ""  # 1: it was given back
+        if not self._suspect and now >= self._recover_at and (recovered := await self._recover()):
+            # Number 1: it was released, and is not a suspect.
+            self._suspect = recovered.message_id if recovered.number > 1 else ""
             return [recovered]
         if not self._idle and (found := await self._sweep(self._shards, limit)):
             return found
-        # An empty round is over: from here on waiting is enough.
-        look_after = now + _FIRST_PAUSE if self._suspect else self._look_after
-        seconds = max(0.001, min(until, look_after) - time.monotonic())
-        found = await (self._probe(limit, seconds) if self._store.dsn.cluster else self._wait(seconds))
+        # All shards were empty: from here on waiting is enough.
+        recover_at = now + _FIRST_PAUSE_S if self._suspect else self._recover_at
+        seconds = max(0.001, min(until, recover_at) - time.monotonic())
+        found = await (self._poll(limit, seconds) if self._store.dsn.cluster else self._wait(seconds))
         self._idle = not found
         return found
 
-    def _clear(self, ended: Sequence[Delivery]) -> None:
-        if any(delivery.place == self._suspect for delivery in ended):
+    def _clear_suspect(self, ended: Sequence[Delivery]) -> None:
+        if any(delivery.message_id == self._suspect for delivery in ended):
             self._suspect = ""
 
-    async def _recovered(self) -> Delivery | None:
-        """Look into one shard for a page whose consumer is silent; it had others there, as a rule."""
+    async def _recover(self) -> Delivery | None:
+        """Claim an expired delivery of one shard; there are often more, so the next call tries it again."""
         shard = self._shards[0]
         deadline_ms = int(self._deadline * 1000)
-        arguments = (GROUP, self._consumer, deadline_ms, deadline_ms * _FORGOTTEN)
+        arguments = (GROUP, self._consumer, deadline_ms, deadline_ms * _CONSUMER_TTL_DEADLINES)
         found = await self._store.run(_RECOVER, self._store.tag(shard), arguments)
         if found is None:
             self._shards.append(self._shards.pop(0))
             # All shards once within a deadline, whether there is one consumer or a thousand.
-            self._look_after = time.monotonic() + self._deadline / len(self._shards)
+            self._recover_at = time.monotonic() + self._deadline / len(self._shards)
             return None
         id, fields, number = found
         [entry] = self._streams.entries([(self._streams.key(shard).encode(), [(id, fields)])])
@@ -188,10 +186,10 @@ class RedisBus:
         )
         return [self._delivery(entry, 1) for entry in self._streams.entries(answer)]
 
-    async def _probe(self, limit: int, seconds: float) -> list[Delivery]:
-        await asyncio.sleep(min(self._pause, seconds))
-        found = await self._sweep(random.sample(self._shards, min(_PROBED, len(self._shards))), limit)
-        self._pause = _FIRST_PAUSE if found else min(self._pause * 2, _LONGEST_PAUSE)
+    async def _poll(self, limit: int, seconds: float) -> list[Delivery]:
+        await asyncio.sleep(min(self._pause_s, seconds))
+        found = await self._sweep(random.sample(self._shards, min(_POLL_SHARDS, len(self._shards))), limit)
+        self._pause_s = _FIRST_PAUSE_S if found else min(self._pause_s * 2, _MAX_PAUSE_S)
         return found
 
     def _group(self, count: int) -> tuple[str | int, ...]:
@@ -205,15 +203,26 @@ class RedisBus:
             page=_unpack_page(entry.fields[b"page"]),
             number=number,
             consumer=self._consumer,
-            place=f"{entry.shard}/{entry.id}",
+            message_id=f"{entry.shard}/{entry.id}",
         )
 
     async def _own(self, action: str, deliveries: Sequence[Delivery]) -> set[str]:
+        """Apply `action` to the deliveries that still belong to this consumer; return their message ids."""
         own: set[str] = set()
-        places = sorted(delivery.place.split("/") for delivery in deliveries)
-        for shard, group in groupby(places, key=lambda place: place[0]):
+        parts = sorted(delivery.message_id.split("/") for delivery in deliveries)
+        for shard, group in groupby(parts, key=lambda part: part[0]):
             ids = [id for _, id in group]
             arguments = [GROUP, self._consumer, action, str(int(self._deadline * 1000)), *ids]
-            kept = await self._store.run(_OWNED, self._store.tag(int(shard)), arguments)
-            own |= {f"{shard}/{id.decode()}" for id in kept}
+            found = await self._store.run(_OWNED, self._store.tag(int(shard)), arguments)
+            own |= {f"{shard}/{id.decode()}" for id in found}
         return own
+
+
+def _open(
+    _address: str, store: RedisClient, /, *, consumer: str, reannounce: Reannounce, deadline: float
+) -> AbstractAsyncContextManager[RedisBus]:
+    del reannounce  # the streams lose only what the store itself loses
+    return RedisBus.open(store, consumer=consumer, deadline=deadline)
+
+
+FACTORY = BusFactory(open=_open)

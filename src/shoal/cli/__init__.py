@@ -1,8 +1,12 @@
-"""The command line: reads what a person asked for, shows what happens, ends with a code that says how.
+"""The command line: reads options and settings, calls services, prints results.
 
-Nothing is decided here about crawling. `main` runs a command and turns errors into one line and an exit
-code (`exits`); `app` names the commands; each has a module of its own that imports the runtime only when it
-runs, so that `--help` stays quick. This is the only package that reads the environment, installs signal
-handlers or writes to the terminal. Results go to standard output, everything said along the way goes to
-standard error.
+    main, app   run a command and turn errors into one line and an exit code; the list of commands
+    commands    one module per command
+    views       text and live screens
+    input       options, targets, start URLs, settings, confirmation
+    process     exit codes, signals, log format, running a crawl for the terminal
+
+No decision about crawling is made here. A command module imports what it needs when it runs, so that `--help`
+stays quick. Only this package reads the environment, installs signal handlers or writes to the terminal.
+Results go to standard output, messages and logs to standard error.
 """

@@ -1,7 +1,9 @@
-"""One attempt: a lease that a slot has taken, fetched once, and passed on to be parsed or to be settled."""
+"""Fetching: the slots that limit how many requests are in flight, and the attempt that each of them makes."""
 
+import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 
 from shoal.archive.reader import StoredPage
 from shoal.engine.counters import Counters
@@ -13,21 +15,68 @@ from shoal.model.outcome import Dead, Lease, Settlement, internal_failure
 
 log = logging.getLogger(__name__)
 
+PREFETCH = 32  # leases queued for a slot: enough to keep all slots busy between two calls to the frontier
+
+
+class Slots:
+    """`attempt` is what a slot does with a lease; `wake` is set when few leases are queued."""
+
+    def __init__(self, count: int, attempt: Callable[[Lease], Awaitable[None]], wake: asyncio.Event) -> None:
+        self._count = count
+        self._attempt = attempt
+        self._wake = wake
+        self._queue: asyncio.Queue[Lease | None] = asyncio.Queue()
+        self.active = 0  # slots with a request in progress
+
+    @property
+    def room(self) -> int:
+        """How many more leases can be put in."""
+        return self._count + PREFETCH - self.active - self._queue.qsize()
+
+    def open(self, group: asyncio.TaskGroup) -> None:
+        for n in range(self._count):
+            group.create_task(self._run(), name=f"slot.{n}")
+
+    def put(self, lease: Lease) -> None:
+        self._queue.put_nowait(lease)
+
+    def close(self) -> list[Lease]:
+        """Stop each slot after its current request; return the leases that were not started."""
+        unused = []
+        while not self._queue.empty():
+            if (lease := self._queue.get_nowait()) is not None:
+                unused.append(lease)
+        for _ in range(self._count):
+            self._queue.put_nowait(None)
+        return unused
+
+    async def _run(self) -> None:
+        while (lease := await self._queue.get()) is not None:
+            self.active += 1
+            try:
+                await self._attempt(lease)
+            finally:
+                self.active -= 1
+            if self._queue.qsize() < PREFETCH // 2:
+                self._wake.set()
+
 
 class Attempts:
-    def __init__(self, stations: Stations, leases: Leases, parsing: Parsing, tally: Counters) -> None:
+    """Fetches each request once, and hands the page to the parse stage or the outcome to the committer."""
+
+    def __init__(self, stations: Stations, leases: Leases, parsing: Parsing, counters: Counters) -> None:
         self._crawl = stations.crawl
         self._frontier = stations.frontier
         self._fetcher = stations.fetcher
         self._pages = stations.pages
         self._leases = leases
         self._parsing = parsing
-        self._tally = tally
+        self._counters = counters
 
     async def make(self, lease: Lease) -> None:
-        """Fetch a request, and pass on what came of it."""
-        if self._leases.gave_up(lease):
-            return  # this process was stopped: the request is waiting again, or others have it by now
+        """Fetch a request, and pass its page or its outcome on."""
+        if self._leases.lease_lost(lease):
+            return  # this process was suspended: the request is waiting again, or another worker has it
         try:
             await self._make(lease)
         except ShoalError:
@@ -45,9 +94,9 @@ class Attempts:
             modified=earlier.header("last-modified") if earlier else "",
         )
         if attempt.crawl_delay is not None and attempt.crawl_delay > lease.interval:
-            await self._frontier.host_set(lease.host, crawl_delay=attempt.crawl_delay)
+            await self._frontier.hosts.set(lease.host, crawl_delay=attempt.crawl_delay)
         if attempt.response is not None:
-            self._tally.bytes += len(attempt.response.wire)
+            self._counters.bytes += len(attempt.response.wire)
         if attempt.outcome is None:
             self._frontier.landed([lease])
             self._parsing.take(attempt, earlier)
@@ -64,15 +113,15 @@ class Attempts:
         )
 
     async def _earlier(self, lease: Lease) -> StoredPage | None:
-        """Find the page as the crawl's previous generation left it, if it can be asked for again."""
+        """Return the page of the crawl's previous generation, if it can be revalidated."""
         known = await self._frontier.validators(self._crawl, [lease.fingerprint])
         if (validator := known.get(lease.fingerprint)) is None or not (validator.etag or validator.modified):
             return None
         return self._pages.earlier(validator.ref)
 
     def _end(self, settlement: Settlement) -> None:
-        """Settle an attempt that brought no page; if that was the end, the hook has its say first."""
-        self._tally.outcome(settlement.outcome)
+        """Settle an attempt that brought no page; if it was the last one, run the on_error hook first."""
+        self._counters.outcome(settlement.outcome)
         if self._parsing.take_failed(settlement):
             self._frontier.landed([settlement.lease])
         else:

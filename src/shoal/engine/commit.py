@@ -1,27 +1,28 @@
 """Group commit: the one place where work becomes durable.
 
-The order is what the promises rest on. First the bytes of the archive and of the crawl's own outputs, then
-one transaction of the store that settles the leases, adds the links and records how long both had become. A
-crash before the transaction leaves bytes that nothing points to: they are cut off on resume, and the leases
-run out. A crash after it leaves nothing to do. There is no third case.
+The order carries the guarantees. First the bytes of the archive and of the crawl's outputs are flushed, then
+one transaction of the store settles the leases, adds the links and records the lengths of both. A crash
+before the transaction leaves bytes that nothing refers to: they are cut off on resume, and the leases
+expire. A crash after it leaves nothing to do. There is no third case.
 
 A fleet's store has no transaction over all its shards. There the links come first, then each settlement with
 its items in one step: a crash in between adds the links once more, which changes nothing.
 
-Many pages share one commit: it starts `GATHER` seconds after the first of them, or when there are `MOST`.
+Many pages share one commit: it starts `GATHER_S` seconds after the first of them, or when there are
+`COMMIT_BATCH`.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from shoal.engine.outputs import Ended, OutputCommit
 from shoal.model.outcome import Acknowledgement, Fetched, Lease, Settlement
 from shoal.model.page import ParseResult
 
-GATHER = 0.010
-MOST = 64
+GATHER_S = 0.010
+COMMIT_BATCH = 64
 
 
 class Store(Protocol):
@@ -38,29 +39,40 @@ class Store(Protocol):
     ) -> object: ...
 
 
-Acknowledged = Callable[[Sequence[Acknowledgement]], Awaitable[None]]
+class SentLinks(Protocol):
+    """What parse children remember of the links that they have sent."""
+
+    def forget_sent_links(self) -> None:
+        """Make them send links again: some were dropped with a page whose lease has expired."""
+
+
+class PageBus(Protocol):
+    """Where pages that other workers have fetched come from."""
+
+    async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> None:
+        """Take pages off the bus: the store has recorded their end."""
 
 
 class Committer:
-    """Collects what became of requests and makes it durable in groups."""
+    """Collects what became of requests and makes it durable in groups; `wake` is set after each commit."""
 
     def __init__(
         self,
         store: Store,
-        outlet: OutputCommit,
+        outputs: OutputCommit,
         *,
-        on_commit: Callable[[], None],
-        on_stale: Callable[[], None],
-        on_acknowledged: Acknowledged | None = None,
+        wake: asyncio.Event,
+        sent_links: SentLinks,
+        bus: PageBus | None = None,
     ) -> None:
         self._store = store
-        self._outlet = outlet
-        self._on_acknowledged = on_acknowledged
-        self._on_commit = on_commit
-        self._on_stale = on_stale
+        self._outputs = outputs
+        self._wake = wake
+        self._sent_links = sent_links
+        self._bus = bus
         self._settlements: list[tuple[Settlement, ParseResult | None]] = []
         self._acknowledgements: list[tuple[Acknowledgement, ParseResult | None]] = []
-        self._lost: Counter[int] = Counter()  # pages settled too late whose parse is still to come
+        self._lost: Counter[int] = Counter()  # pages settled too late whose parse has not ended yet
         self._committing: list[Lease] = []
         self._acknowledging = 0
         self._first = asyncio.Event()
@@ -68,15 +80,15 @@ class Committer:
 
     def settle(self, settlement: Settlement, result: ParseResult | None = None) -> None:
         self._settlements.append((settlement, result))
-        self._note()
+        self._schedule()
 
     def acknowledge(self, acknowledgement: Acknowledgement, result: ParseResult | None = None) -> None:
         self._acknowledgements.append((acknowledgement, result))
-        self._note()
+        self._schedule()
 
-    def _note(self) -> None:
+    def _schedule(self) -> None:
         self._first.set()
-        if len(self._settlements) + len(self._acknowledgements) >= MOST:
+        if len(self._settlements) + len(self._acknowledgements) >= COMMIT_BATCH:
             self._full.set()
 
     @property
@@ -86,11 +98,11 @@ class Committer:
 
     @property
     def leases(self) -> list[Lease]:
-        """List the leases that were handed in and are not settled yet, whatever that is waiting for."""
+        """List the leases that were handed in and are not settled yet, for whatever reason."""
         return [*self._committing, *(settlement.lease for settlement, _ in self._settlements)]
 
-    def late(self, now: float) -> bool:
-        """Tell whether a lease that was handed in has run out: then this process was stopped in between."""
+    def has_expired(self, now: float) -> bool:
+        """Return whether a lease that was handed in has expired: then this process was suspended."""
         return any(settlement.lease.leased_until <= now for settlement, _ in self._settlements)
 
     async def run(self) -> None:
@@ -98,7 +110,7 @@ class Committer:
         while True:
             await self._first.wait()
             try:
-                async with asyncio.timeout(GATHER):
+                async with asyncio.timeout(GATHER_S):
                     await self._full.wait()
             except TimeoutError:
                 pass
@@ -114,38 +126,38 @@ class Committer:
             return
         self._committing = [settlement.lease for settlement, _ in settlements]
         self._acknowledging = len(acknowledgements)
-        # A lease that ran out while its page was in hand belongs to somebody else now, and so do its items.
+        # A lease that expired before its page was committed belongs to another worker, and so do its items.
         held = [entry for entry in settlements if self._store.holds(entry[0].lease)]
         if len(held) < len(settlements):
-            self._on_stale()
+            self._sent_links.forget_sent_links()
             self._lost.update(
                 settlement.lease.fingerprint
                 for settlement, _ in settlements
                 if isinstance(settlement.outcome, Fetched) and not self._store.holds(settlement.lease)
             )
         acknowledgements = [entry for entry in acknowledgements if not self._is_lost(entry[0].fingerprint)]
-        settled = [self._told(settlement, result) for settlement, result in held]
-        acknowledged = [self._told(acknowledgement, result) for acknowledgement, result in acknowledgements]
+        settled = [self._put(settlement, result) for settlement, result in held]
+        acknowledged = [self._put(acknowledgement, result) for acknowledgement, result in acknowledgements]
         try:
-            durable = await self._outlet.flush()
+            durable = await self._outputs.flush()
             await self._store.commit(settled, acknowledged, durable.checkpoints, durable.crawl_state)
         except asyncio.CancelledError:
-            # Cut off by the end of a drain, which flushes once more. What the outlet was told stays told, and
-            # what the store has done already it does not do again.
+            # Cut off by the end of a drain, which flushes once more. The outputs keep what they were given,
+            # and the store does not repeat what it has done.
             self._settlements[:0] = [(settlement, None) for settlement in settled]
             self._acknowledgements[:0] = [(acknowledgement, None) for acknowledgement in acknowledged]
             self._committing, self._acknowledging = [], 0
             raise
-        if acknowledged and self._on_acknowledged is not None:
-            await self._on_acknowledged(acknowledged)
+        if acknowledged and self._bus is not None:
+            await self._bus.acknowledge(acknowledged)
         self._committing, self._acknowledging = [], 0
-        self._on_commit()
+        self._wake.set()
 
-    def _told(self, ended: Ended, result: ParseResult | None) -> Ended:
-        return ended if result is None else self._outlet.put(ended, result)
+    def _put(self, ended: Ended, result: ParseResult | None) -> Ended:
+        return ended if result is None else self._outputs.put(ended, result)
 
     def _is_lost(self, fingerprint: int) -> bool:
-        """Tell whether this acknowledges a page whose settlement was refused: once for each of those."""
+        """Return whether this acknowledges a page whose settlement was refused; once for each of those."""
         if not self._lost[fingerprint]:
             return False
         self._lost[fingerprint] -= 1

@@ -1,4 +1,4 @@
-"""What a run has done so far, counted as it goes, and the snapshot made of it."""
+"""Counters of one run, and the snapshot made of them."""
 
 import heapq
 import math
@@ -11,12 +11,12 @@ from shoal.model.failure import FailureClass
 from shoal.model.outcome import Dead, Filtered, Outcome, Retry
 from shoal.model.page import ParseResult
 
-SPAN = 5.0  # seconds that the shown rate looks back
-SHOWN = 5  # hosts named in a snapshot
+RATE_WINDOW_S = 5.0
+MAX_HOSTS = 5  # named in a snapshot
 
 
 class Counters:
-    """Counters of one run. Plain additions: it is touched for every page."""
+    """Plain additions only: they run for every page."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -33,16 +33,16 @@ class Counters:
         self.filtered: Counter[str] = Counter()
 
     def page(self, result: ParseResult) -> None:
-        """Count a parsed page and what it brought."""
+        """Count a parsed page, its items and its dropped links."""
         self.pages += 1
-        self._brought(result)
+        self._count(result)
 
     def hook(self, result: ParseResult) -> None:
-        """Count what an `on_error` hook brought, or that it failed."""
+        """Count what an `on_error` hook yielded, or that it failed."""
         self.hook_faults += result.fault is not None
-        self._brought(result)
+        self._count(result)
 
-    def _brought(self, result: ParseResult) -> None:
+    def _count(self, result: ParseResult) -> None:
         self.items += len(result.items)
         self.rejected += len(result.rejected)
         self.withheld += result.withheld
@@ -60,10 +60,10 @@ class Counters:
                 pass
 
     def rate(self) -> float:
-        """Return pages per second over the last `SPAN` seconds; call it about once a second."""
+        """Return pages per second over the last `RATE_WINDOW_S` seconds; call it about once per second."""
         now = self._clock()
         self._marks.append((now, self.pages))
-        while len(self._marks) > 2 and now - self._marks[1][0] > SPAN:
+        while len(self._marks) > 2 and now - self._marks[1][0] > RATE_WINDOW_S:
             self._marks.popleft()
         since, pages = self._marks[0]
         return (self.pages - pages) / (now - since) if now > since else 0.0
@@ -96,7 +96,7 @@ class Counters:
             in_flight=in_flight,
             parse_backlog=parse_backlog,
             slowest=slowest(views),
-            failing=heapq.nlargest(SHOWN, (v for v in views if v.failures), key=lambda v: v.failures),
+            failing=heapq.nlargest(MAX_HOSTS, (v for v in views if v.failures), key=lambda v: v.failures),
             eta=eta,
             eta_reason=eta_reason,
             rejected=self.rejected,
@@ -107,19 +107,19 @@ class Counters:
 
 
 def drain_time(view: HostSnapshot) -> float:
-    """Return the least time that politeness alone needs for what a host has waiting."""
+    """Return the least time that the pace of a host needs for its waiting requests."""
     if view.paused and view.waiting:
         return math.inf
     return view.next_turn + max(view.waiting - 1, 0) * view.interval if view.waiting else 0.0
 
 
 def slowest(views: Iterable[HostSnapshot]) -> list[HostSnapshot]:
-    """Pick the hosts that will hold the crawl up longest."""
-    return heapq.nlargest(SHOWN, (v for v in views if v.waiting), key=drain_time)
+    """Return the hosts that will delay the crawl longest."""
+    return heapq.nlargest(MAX_HOSTS, (v for v in views if v.waiting), key=drain_time)
 
 
 def estimate(left: int, rate: float, views: Iterable[HostSnapshot]) -> tuple[float | None, str]:
-    """Say how long what is known so far will take, and what bounds it.
+    """Return how many seconds the known requests will take, and what bounds that.
 
     More workers do not make a host faster, so the slowest host's pace counts as much as our own speed.
     """
@@ -132,7 +132,7 @@ def estimate(left: int, rate: float, views: Iterable[HostSnapshot]) -> tuple[flo
         return None, f"{bound.host} is paused"
     if math.isinf(own):
         return None, ""
-    # Near its pace a host is what holds us up, although answers always take a little of each interval.
+    # A host near its pace is the bound, although each response takes a little of the interval.
     if bound is not None and polite >= 0.8 * own:
         return max(polite, own), f"the pace of {bound.host}"
     return own, "this machine"

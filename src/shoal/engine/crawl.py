@@ -1,40 +1,32 @@
 """A crawl and the loops that run it, from its first lease to its last commit."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from shoal.engine.attempts import Attempts
+from shoal.engine.attempts import Attempts, Slots
 from shoal.engine.commit import Committer
 from shoal.engine.counters import Counters
 from shoal.engine.lease_feed import LeaseFeed
 from shoal.engine.leases import Leases
-from shoal.engine.maintenance import Maintenance
 from shoal.engine.parsing import Parsing
 from shoal.engine.plan import Stop
 from shoal.engine.progress import Progress
-from shoal.engine.slots import Slots
-from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary
+from shoal.engine.snapshot import CrawlStats, Ending, Opening, Snapshot, Summary
 from shoal.engine.stations import Stations
 from shoal.engine.traps.traps import Traps
-from shoal.engine.worker_stats import CrawlStats
 from shoal.frontier.finished import is_finished
 
 
 class Crawl:
-    """`part`: how many requests it may have in hand, where several crawls share a worker."""
-
-    def __init__(self, stations: Stations, part: Callable[[], int] | None = None) -> None:
+    def __init__(self, stations: Stations) -> None:
         self._stations = stations
         self._settings = stations.settings.crawl
-        self._wake = asyncio.Event()  # something happened that may free work
-        self._tally = Counters()
+        self._wake = asyncio.Event()  # set when something happened that may free work
+        self._counters = Counters()
+        share, scope, spider = stations.share, stations.scope, stations.parser.description
         self._committer = Committer(
-            stations.frontier,
-            stations.outlet,
-            on_commit=self._wake.set,
-            on_stale=stations.border.renew,
-            on_acknowledged=stations.on_acknowledged,
+            stations.frontier, stations.outputs, wake=self._wake, sent_links=scope, bus=share.bus
         )
         self._leases = Leases(
             stations.frontier,
@@ -43,62 +35,65 @@ class Crawl:
             crawl=stations.crawl,
             holder=stations.holder,
             ttl=self._settings.lease,
-            on_lost=stations.border.renew,
+            pools=share.pools,
+            sent_links=scope,
         )
         self._parsing = Parsing(
             stations.crawl,
             stations.parser,
             stations.pages,
             self._leases,
-            self._tally,
-            traps=Traps(stations.settings.links, stations.totals, stations.border),
-            hooks=stations.parser.description.hooks,
-            elsewhere=not stations.parses,
+            self._counters,
+            traps=Traps(stations.settings.links, stations.totals, scope),
+            pools=share.pools,
+            spider=spider.name,
+            hooks=spider.hooks,
+            archive_only=not share.parses,
             max_crashes=self._settings.max_crashes,
             version=stations.version,
         )
-        attempts = Attempts(stations, self._leases, self._parsing, self._tally)
+        attempts = Attempts(stations, self._leases, self._parsing, self._counters)
         self._slots = Slots(self._settings.concurrency, attempts.make, self._wake)
-        self._feed = LeaseFeed(stations, self._leases, self._slots, self._wake, part)
-        self._upkeep = Maintenance(stations, self._leases, self._parsing)
-        self._picture = Progress(stations, self._slots, self._tally)
+        self._feed = LeaseFeed(stations, self._leases, self._slots, self._wake)
+        self._maintenance = Maintenance(stations, self._leases, self._parsing)
+        self._progress = Progress(stations, self._slots, self._counters)
 
     async def run(self, stop: Stop, watch: Callable[[Snapshot], None] | None) -> Ending:
-        """Crawl until nothing is left or `stop` is set; what is in hand then is finished or given back."""
-        await self._picture.begin()
+        """Crawl until nothing is left or `stop` is set; then finish or release what is in progress."""
+        await self._progress.begin()
         with suppress(TimeoutError):
             async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as group:
                 chores = [
                     group.create_task(self._committer.run(), name="commit"),
                     group.create_task(self._stations.parser.watch(), name="parser"),
-                    group.create_task(self._upkeep.run(), name="upkeep"),
+                    group.create_task(self._maintenance.run(), name="maintenance"),
                     group.create_task(self._enforce(stop, deadline), name="deadline"),
                 ]
                 if watch is not None:
-                    chores.append(group.create_task(self._picture.show(watch, stop), name="show"))
+                    chores.append(group.create_task(self._progress.show(watch, stop), name="show"))
                 await self._work(stop)
                 for chore in chores:
                     chore.cancel()
-        await self._wind_up()
+        await self._close()
         return await self._ending()
 
     async def _work(self, stop: Stop) -> None:
         async with asyncio.TaskGroup() as group:
-            taking_up = group.create_task(self._take_up(), name="take-up")
-            if self._stations.fetches:
+            archived = group.create_task(self._take_archived(), name="parsing.archived")
+            if self._stations.share.fetches:
                 self._slots.open(group)
                 await self._feed.run(stop)
             else:
-                await self._feed.attend(stop)
-            taking_up.cancel()
-        await self._parsing.until_empty()
+                await self._feed.wait_until_finished(stop)
+            archived.cancel()
+        await self._parsing.wait_until_empty()
 
-    async def _take_up(self) -> None:
+    async def _take_archived(self) -> None:
         if self._stations.unparsed is not None:
-            await self._parsing.take_up(self._stations.unparsed)
+            await self._parsing.take_archived(self._stations.unparsed)
 
     async def _enforce(self, stop: Stop, deadline: asyncio.Timeout) -> None:
-        """Give what is in hand its grace after the first request to stop, and none after the second."""
+        """Allow `grace` seconds after the first request to stop, and none after the second."""
         loop = asyncio.get_running_loop()
         await stop.drain.wait()
         self._wake.set()
@@ -106,35 +101,34 @@ class Crawl:
         await stop.now.wait()
         deadline.reschedule(loop.time())
 
-    async def _wind_up(self) -> None:
-        """Keep or hand back whatever the deadline cut off, so that it costs nobody an attempt or a crash."""
-        self._parsing.settle_slow(patience=self._stations.ownership.last_patience)
+    async def _close(self) -> None:
+        """Settle or release what the deadline cut off, so that it counts as no attempt and no crash."""
+        stations = self._stations
+        self._parsing.settle_slow(after=stations.ownership.settle_after_stop)
         for lease in self._leases:
             self._leases.give_back(lease)
         await self._committer.flush()
-        await self._upkeep.save()
-        await self._stations.frontier.commit(checkpoints=self._stations.outlet.finish().checkpoints)
-        if self._stations.allowance is not None:
-            await self._stations.allowance.leave()
+        await self._maintenance.save()
+        await stations.frontier.commit(checkpoints=stations.outputs.finish().checkpoints)
+        if stations.quota is not None:
+            await stations.quota.leave()
 
     async def _ending(self) -> Ending:
         frontier, crawl = self._stations.frontier, self._stations.crawl
-        if await is_finished(frontier, crawl):
+        if await is_finished(frontier.reader, crawl):
             return Ending.FINISHED
-        counts = await frontier.counts(crawl)
+        counts = await frontier.reader.counts(crawl)
         if self._settings.max_pages and counts.done >= self._settings.max_pages:
             return Ending.LIMITED
         return Ending.INTERRUPTED
 
-    # --- what it tells of itself -----------------------------------------------------------------
+    # --- what it reports -------------------------------------------------------------------------
 
     async def opening(self) -> Opening:
-        """Say what the crawl starts from."""
-        return await self._picture.opening()
+        return await self._progress.opening()
 
     async def summary(self, ending: Ending) -> Summary:
-        """Say what has become of the crawl."""
-        return await self._picture.summary(ending)
+        return await self._progress.summary(ending)
 
     @property
     def in_flight(self) -> int:
@@ -142,26 +136,59 @@ class Crawl:
 
     @property
     def fetches(self) -> bool:
-        """Whether it asks for pages itself; if not, it takes them from a bus."""
-        return self._stations.fetches
+        """Whether it fetches pages; if not, a bus delivers them."""
+        return self._stations.share.fetches
 
     @property
     def parsing(self) -> int:
-        """Pages that are with the parse processes."""
+        """Pages in the parse processes."""
         return self._stations.parser.backlog.pages
 
     @property
     def pages(self) -> int:
-        return self._tally.pages
+        return self._counters.pages
 
     @property
     def done(self) -> CrawlStats:
         """What this run has done so far."""
-        tally = self._tally
-        done = tally.pages - tally.handed_on
-        return CrawlStats(done, tally.items, tally.bytes, dict(tally.failures), handed_on=tally.handed_on)
+        counters = self._counters
+        return CrawlStats(
+            counters.pages - counters.handed_on,
+            counters.items,
+            counters.bytes,
+            dict(counters.failures),
+            handed_on=counters.handed_on,
+        )
 
     @property
     def rate(self) -> float:
-        """Pages per second, lately."""
-        return self._tally.rate()
+        """Pages per second over the last seconds."""
+        return self._counters.rate()
+
+
+class Maintenance:
+    """What happens periodically while a crawl runs."""
+
+    def __init__(self, stations: Stations, leases: Leases, parsing: Parsing) -> None:
+        self._crawl = stations.crawl
+        self._frontier = stations.frontier
+        self._ownership = stations.ownership
+        self._every = min(stations.settings.crawl.lease / 4, stations.ownership.settle_after / 2)
+        self._leases = leases
+        self._parsing = parsing
+        self._saved: Mapping[str, bytes] = {}
+
+    async def run(self) -> None:
+        """Extend leases, settle pages whose parse takes long, and save the crawl's state, until cancelled."""
+        while True:
+            await asyncio.sleep(self._every)
+            await self._leases.extend()
+            self._parsing.settle_slow(after=self._ownership.settle_after)
+            await self.save()
+
+    async def save(self) -> None:
+        """Save what else a resumed crawl should find, if it has changed."""
+        state = self._ownership.state()
+        if state != self._saved:
+            await self._frontier.commit(crawl_state={self._crawl: state})
+            self._saved = state

@@ -1,11 +1,18 @@
-"""The terms on which a frontier opens a crawl, as its settings say them, blocks [hosts."name"] included."""
+"""Settings of a crawl, turned into what the stations take."""
 
+import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypedDict
 
+import msgspec
+
+from shoal.archive.writer import WriteRules
 from shoal.model.adaptive_delay import SlowdownRules
+from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
 from shoal.model.settings import CrawlSettings, Settings
+from shoal.spider.source import SpiderDescription
 
 
 class FrontierOptions(TypedDict):
@@ -19,7 +26,6 @@ class FrontierOptions(TypedDict):
 
 
 def frontier_options(settings: Settings) -> FrontierOptions:
-    """Gather the terms that settings make."""
     return FrontierOptions(
         pace=pace_of(settings.crawl),
         max_crashes=settings.crawl.max_crashes,
@@ -35,7 +41,7 @@ def pace_of(settings: CrawlSettings) -> Pace:
 
 
 def host_paces(settings: Settings) -> dict[str, Pace]:
-    """Give the pace of every host whose block speaks of it; what the block leaves open is as in the crawl."""
+    """Return the pace of every host whose block [hosts."name"] sets one; the crawl's applies to the rest."""
     usual = pace_of(settings.crawl)
     paces = {}
     for host, block in settings.hosts.items():
@@ -46,3 +52,28 @@ def host_paces(settings: Settings) -> dict[str, Pace]:
                 usual.concurrency if block.per_host is None else block.per_host,
             )
     return paces
+
+
+def with_spider_options(settings: Settings, spider: SpiderDescription, overrides: frozenset[str]) -> Settings:
+    """Apply the options of a spider, except those in `overrides`, which the user has set."""
+    options = {key: value for key, value in spider.options.items() if key not in overrides}
+    try:
+        crawl = msgspec.convert({**msgspec.to_builtins(settings.crawl), **options}, CrawlSettings)
+    except msgspec.ValidationError as error:
+        raise Misconfigured(f"spider {spider.name!r}: {error}") from None
+    return replace(settings, crawl=crawl)
+
+
+def parse_processes(settings: CrawlSettings) -> int:
+    return settings.procs or max(1, (os.cpu_count() or 2) - 1)
+
+
+def write_rules(crawl: str, settings: Settings, *, writer: str = "") -> WriteRules:
+    """Return how pages are archived; `writer` keeps the segments of several processes apart."""
+    return WriteRules(
+        crawl,
+        writer=writer,
+        robots=settings.crawl.robots,
+        segment_bytes=settings.archive.segment_bytes,
+        fsync=settings.crawl.fsync,
+    )

@@ -1,11 +1,72 @@
-"""`shoal crawl` on a folder: one process that owns the store runs a crawl from its seeds to its outputs."""
+"""A crawl that one process runs, on a store folder that it owns.
 
-from collections.abc import Callable
+- Deadlines of leases are on the clock of this process.
+- A page whose parse takes long is settled early, so that its lease does not expire.
+- When no lease is held, everything that is left is in the store: it can be counted at any time.
+- Cookies, and the hosts that seeds redirect to, belong to the crawl and are saved with it.
+- This process serves every pool that it has a fetcher for; a request of another pool is refused at once.
+"""
 
-from shoal.engine import Crawl
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from shoal.archive.names import file_name
+from shoal.archive.registry import choose_location
+from shoal.archive.writer import ArchiveWriter
+from shoal.engine.crawl import Crawl
+from shoal.engine.crawl_options import frontier_options, with_spider_options
+from shoal.engine.fetchers import Pools
+from shoal.engine.outputs import (
+    EmbeddedOutputs,
+    OutputCommit,
+    archive_key,
+    rejects_file,
+    rejects_key,
+    sinks_key,
+)
 from shoal.engine.plan import CrawlPlan, Stop
-from shoal.engine.session import open_stations
+from shoal.engine.scope_state import ScopeState
+from shoal.engine.seeding import (
+    add_given,
+    add_listed,
+    depends_on_origins,
+    start_cookies,
+    start_requests,
+    warn_without_contact,
+)
+from shoal.engine.session import OpenCrawl, SinkFiles, open_session
 from shoal.engine.snapshot import Opening, Snapshot, Summary
+from shoal.engine.stations import WorkShare
+from shoal.fetch.cookies import CookieJar
+from shoal.fetch.given_cookies import cookies_for_seeds
+from shoal.fetch.registry import fetcher_factories
+from shoal.frontier import Counts
+from shoal.frontier.sqlite import SqliteFrontier
+from shoal.model import crawl_totals
+from shoal.model.errors import Misconfigured
+from shoal.model.outcome import Lease
+from shoal.model.request import Request
+from shoal.model.scope import Scope
+from shoal.model.settings import Settings
+from shoal.model.spider_versions import KEY as VERSIONS
+from shoal.model.spider_versions import SpiderVersions
+from shoal.model.url import host_key
+from shoal.sinks import MultiSink
+from shoal.spider.source import SpiderDescription, SpiderSource
+from shoal.stores.folder.control_socket import steerable
+from shoal.stores.folder.store import StoreFolder
+
+log = logging.getLogger(__name__)
+
+SETTLE_AFTER_S = 2.0  # a page is settled then although its parse has not ended
+EXPIRY_MARGIN_S = 1.0  # a lease counts as expired that much before its deadline: nothing reclaims it sooner
 
 
 async def crawl(
@@ -15,12 +76,202 @@ async def crawl(
     opened: Callable[[Opening], None] | None = None,
     watch: Callable[[Snapshot], None] | None = None,
 ) -> Summary:
-    """Run a crawl to its end, or until `stop` asks it to end earlier; the same call goes on from there.
+    """Run a crawl until it is finished, or `stop` asks it to end; the same call resumes it.
 
-    `opened` is told once what the crawl starts from, `watch` four times a second how it goes.
+    `opened` is called once with what the crawl starts from, `watch` four times per second with a snapshot.
     """
-    async with open_stations(plan, stop) as stations:
+    async with open_session(Embedded(plan, stop)) as stations:
         running = Crawl(stations)
         if opened is not None:
             opened(await running.opening())
         return await running.summary(await running.run(stop, watch))
+
+
+class Embedded:
+    """Opens a planned crawl. A list of start URLs may take long to read; `stop` ends that with
+    `Interrupted`.
+    """
+
+    def __init__(self, plan: CrawlPlan, stop: Stop) -> None:
+        self._plan = plan
+        self._stop = stop
+        self._seeds: list[Request] = []
+        self.holder = f"{os.uname().nodename}-{os.getpid()}"
+        self.share = WorkShare(pools=Pools(fetcher_factories(), exclusive=True))
+
+    @contextmanager
+    def spider_source(self) -> Iterator[SpiderSource]:
+        yield self._plan.source
+
+    def parse_settings(self) -> Settings:
+        return self._plan.settings
+
+    def prepare(self, spider: SpiderDescription) -> Settings:
+        settings = with_spider_options(self._plan.settings, spider, self._plan.overrides)
+        self._seeds = start_requests(self._plan, spider)
+        if reason := self.share.pools.refusal(seed.pool for seed in self._seeds):
+            raise Misconfigured(f"spider {spider.name!r}: start: {reason}")
+        name = self._plan.name or spider.name
+        warn_without_contact(name, settings.crawl, self._seeds, self._plan.listed)
+        return settings
+
+    @asynccontextmanager
+    async def open_crawl(self, spider: SpiderDescription, settings: Settings) -> AsyncIterator[OpenCrawl]:
+        plan, name = self._plan, self._plan.name or spider.name
+        cookies = start_cookies(settings.crawl, self._seeds)
+        with StoreFolder(Path(settings.store)).owned() as store:
+            async with SqliteFrontier.open(store.database, fsync=settings.crawl.fsync) as frontier:
+                if plan.fresh:
+                    await frontier.crawls.delete(name, checkpoints=[sinks_key(name), rejects_key(name)])
+                    rejects_file(store, name).unlink(missing_ok=True)  # this run may reject nothing
+                opened = await frontier.crawls.open(name, **frontier_options(settings))
+                versions = SpiderVersions.load(await frontier.reader.value(name, VERSIONS))
+                version = versions.number(spider.version, time.time())
+                totals = crawl_totals.CrawlTotals.load(await frontier.reader.value(name, crawl_totals.KEY))
+                totals.reopen(
+                    per_pattern=settings.links.per_pattern,
+                    near_duplicates=settings.links.lookalikes,  # vocabulary: ok
+                )
+                jar = CookieJar.load(await frontier.reader.value(name, "cookies") or b"[]")
+                jar.put(cookies, time.time())
+                limit = settings.crawl.max_pages
+                outputs = plan.outputs or (str(store.items / f"{file_name(name)}.jsonl"),)
+                rejects = rejects_file(store, name)
+                yield OpenCrawl(
+                    name=name,
+                    frontier=frontier,
+                    store=str(store.path),
+                    resumed=opened.resumed,
+                    version=version,
+                    totals=totals,
+                    jar=jar,
+                    scope=await self._scope(frontier, name, spider, settings, totals),
+                    outputs=outputs,
+                    sinks=SinkFiles(outputs, await frontier.reader.checkpoint(sinks_key(name)), plan.fresh),
+                    rejects=SinkFiles(
+                        [str(rejects)] if spider.models else [],
+                        await frontier.reader.checkpoint(rejects_key(name)),
+                        plan.fresh,
+                    ),
+                    rejects_file=rejects,
+                    segments=choose_location(
+                        store.archive / file_name(name), settings.archive.location, name
+                    ),
+                    archived=await frontier.reader.checkpoint(archive_key(name)),
+                    quota=EmbeddedPageQuota(frontier.reader, name, limit) if limit else None,
+                    unparsed=frontier.parsing(name),
+                    initial_state={crawl_totals.KEY: totals.dump(), VERSIONS: versions.dump()},
+                    keep_days=settings.archive.keep_days,
+                )
+
+    async def _scope(
+        self,
+        frontier: SqliteFrontier,
+        name: str,
+        spider: SpiderDescription,
+        settings: Settings,
+        totals: crawl_totals.CrawlTotals,
+    ) -> Scope:
+        saved = msgspec.json.decode(await frontier.reader.value(name, "hosts") or b"[]", type=list[str])
+        urls = [seed.url for seed in self._seeds]
+        scope = Scope.of(settings.crawl, urls, hosts=spider.hosts, limits=settings.links)
+        return msgspec.structs.replace(
+            scope,
+            hosts=None if scope.hosts is None else scope.hosts.union(saved),
+            watched_patterns=frozenset(totals.near_duplicates),
+        )
+
+    async def open_outputs(
+        self, crawl: OpenCrawl, sinks: MultiSink, rejects: MultiSink, archive: ArchiveWriter
+    ) -> OutputCommit:
+        # From here on the outputs belong to this crawl: after a kill before the first page, the next run must
+        # not take them for those of another crawl.
+        await crawl.frontier.commit(
+            checkpoints={
+                sinks_key(crawl.name): sinks.flush(),
+                rejects_key(crawl.name): rejects.flush(),
+                archive_key(crawl.name): archive.checkpoint(),
+            },
+            crawl_state={crawl.name: crawl.initial_state},
+        )
+        return EmbeddedOutputs(crawl.name, archive, sinks, rejects, crawl.totals)
+
+    def ownership(self, crawl: OpenCrawl, scope: ScopeState) -> "EmbeddedOwnership":
+        return EmbeddedOwnership(crawl.jar, scope)
+
+    @asynccontextmanager
+    async def start(
+        self, crawl: OpenCrawl, spider: SpiderDescription, settings: Settings, scope: ScopeState
+    ) -> AsyncIterator[None]:
+        frontier, name = crawl.frontier, crawl.name
+        assert isinstance(frontier, SqliteFrontier)
+        await add_given(frontier, name, self._seeds)
+        if self._plan.listed is not None:
+            gather = depends_on_origins(settings.crawl, spider)
+            origins = await add_listed(frontier, name, self._plan.listed, self._stop, gather=gather)
+            crawl.jar.put(cookies_for_seeds(settings.crawl.cookies, origins), time.time())
+            if not spider.hosts:
+                scope.admit(*map(host_key, origins))
+        await self._check_pools(frontier, name)
+        if await frontier.reader.paused(name):
+            log.warning("crawl.paused", extra={"crawl": name, "resume_with": f"shoal resume {name}"})
+        async with steerable(Path(crawl.store), frontier):
+            yield
+
+    async def _check_pools(self, frontier: SqliteFrontier, name: str) -> None:
+        """Raise if the crawl has requests that no fetcher of this machine serves; they would wait forever."""
+        waiting = await frontier.reader.waiting_by_pool(name)
+        if reason := self.share.pools.refusal(waiting):
+            raise Misconfigured(
+                f"crawl {name!r}: {reason}. Install the fetcher of that pool, or start again with --fresh"
+            )
+
+
+class EmbeddedOwnership:
+    """One process runs the crawl, and no other has the store open."""
+
+    settle_after = SETTLE_AFTER_S
+    settle_after_stop = 0.0  # fetched pages are archived, and parsed by the next run
+
+    def __init__(self, jar: CookieJar, scope: ScopeState, clock: Callable[[], float] = time.time) -> None:
+        self._jar = jar
+        self._scope = scope
+        self._clock = clock
+
+    def record_lease(self, lease: Lease) -> None:
+        pass  # this process has queued every request under its scope
+
+    def extend_before(self, ttl: float) -> float:
+        return self._clock() + ttl / 2
+
+    def expired_by(self) -> float:
+        return self._clock() + EXPIRY_MARGIN_S
+
+    def may_be_finished(self, wait: float) -> bool:
+        return True
+
+    def state(self) -> Mapping[str, bytes]:
+        state = {"cookies": self._jar.dump()}
+        if self._scope.hosts is not None:  # those that seeds redirect to included
+            state["hosts"] = msgspec.json.encode(sorted(self._scope.hosts))
+        return state
+
+
+class PageCounter(Protocol):
+    async def counts(self, crawl: str) -> Counts: ...
+
+
+class EmbeddedPageQuota:
+    """The page limit of a crawl that one process runs; workers share theirs (`stores.redis.page_quota`)."""
+
+    def __init__(self, reader: PageCounter, crawl: str, limit: int) -> None:
+        self._reader = reader
+        self._crawl = crawl
+        self._limit = limit
+
+    async def take(self, held: int, wanted: int) -> int:
+        counts = await self._reader.counts(self._crawl)
+        return min(wanted, self._limit - counts.done - counts.parsing - counts.leased)
+
+    async def leave(self) -> None:
+        pass  # no other process

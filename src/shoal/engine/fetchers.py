@@ -1,12 +1,14 @@
-"""What fetches, put together: guard, name servers, client, robots.txt and headers, as the settings say."""
+"""The fetchers of a crawl: guard, name servers, client, robots.txt and headers as the settings say, and one
+fetcher per pool on top of them (`shoal.fetch.registry`)."""
 
+import logging
 import ssl
 import time
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
-from shoal.engine.scope_state import ScopeState
-from shoal.fetch.contract import Gate
+from shoal.fetch.contract import Attempt, Fetcher, Gate
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.fetcher import HttpFetcher, Refuse
 from shoal.fetch.gate import SendGate
@@ -15,89 +17,197 @@ from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import DnsResolver, is_nameserver
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
-from shoal.fetch.robots import LIFETIME_S, Load, RobotsPolicy, Save
+from shoal.fetch.registry import HTTP, FetcherContext, FetcherFactory, fetcher_factories, find_factory
+from shoal.fetch.robots import LIFETIME_S, RobotsPolicy
 from shoal.frontier import StoredRobots
 from shoal.model.errors import Misconfigured
+from shoal.model.outcome import Lease
+from shoal.model.request import Link
 from shoal.model.settings import CrawlSettings, Settings
+
+log = logging.getLogger(__name__)
 
 USER_AGENT_TOKEN = "Shoal"  # noqa: S105 - the product token that robots.txt files know us by
 
 
 class RobotsCache(Protocol):
-    """The part of a frontier that keeps robots.txt files."""
+    """The part of a frontier that stores robots.txt files."""
 
-    async def robots_get(self, host: str) -> StoredRobots | None: ...
-    async def robots_set(self, host: str, *, expires: float, status: int, body: bytes) -> None: ...
+    async def get_robots(self, host: str) -> StoredRobots | None: ...
+    async def set_robots(self, host: str, *, expires: float, status: int, body: bytes) -> None: ...
 
 
-async def open_crawl_fetcher(
-    stack: AsyncExitStack,
+class Pools:
+    """The pools whose requests this process takes.
+
+    A process that runs a crawl alone serves every pool it can (`exclusive`), user-made `http-...` pools
+    included, and a request of any other pool would wait without limit: `refusal` names it. In a fleet another
+    worker may serve such a pool, so nothing is refused.
+    """
+
+    def __init__(self, names: Iterable[str] = (HTTP,), *, exclusive: bool = False) -> None:
+        self._names = dict.fromkeys(names)
+        self.exclusive = exclusive
+        self._leased_from = tuple(self._names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The pools to lease from."""
+        return self._leased_from
+
+    def remove(self, pool: str) -> None:
+        """Serve a pool no longer: its fetcher cannot be opened here."""
+        del self._names[pool]
+        self._leased_from = tuple(self._names)
+
+    def refusal(self, pools: Iterable[str]) -> str | None:
+        """Return why one of these pools cannot be served; None: all can."""
+        for pool in pools:
+            if pool in self._names or not self.exclusive:
+                continue
+            if not pool.startswith(HTTP):
+                return (
+                    f"no fetcher on this machine serves the pool {pool!r};"
+                    f" known pools: {', '.join(self._names)}"
+                )
+            self._names[pool] = None
+            self._leased_from = tuple(self._names)
+        return None
+
+    def refused_link(self, links: Sequence[Link]) -> str | None:
+        """Return why one of the links cannot be served; None: all can."""
+        if not self.exclusive:
+            return None
+        names = self._names
+        # One look per link and no list: this runs for every page.
+        for link in links:
+            if link.pool not in names and (reason := self.refusal((link.pool,))):
+                return reason
+        return None
+
+
+class PoolFetchers:
+    """Attempts each request with the fetcher of its pool."""
+
+    def __init__(self, fetchers: Mapping[str, Fetcher]) -> None:
+        self._fetchers = fetchers
+        self._http = fetchers.get(HTTP)
+
+    async def attempt(self, lease: Lease, *, etag: str = "", modified: str = "") -> Attempt:
+        fetcher = self._fetchers.get(lease.request.pool) or self._http
+        assert fetcher is not None, lease.request.pool  # the frontier leases only from the pools asked for
+        return await fetcher.attempt(lease, etag=etag, modified=modified)
+
+
+@asynccontextmanager
+async def open_fetchers(
     settings: Settings,
-    frontier: RobotsCache,
-    jar: CookieJar,
-    border: ScopeState,
+    pools: Pools,
     *,
+    robots_cache: RobotsCache,
+    jar: CookieJar,
+    refuse: Refuse | None = None,
     gate: Gate | None = None,
-) -> HttpFetcher:
-    """Open what fetches for a crawl, with robots.txt files kept in its frontier; no gate: one of its own."""
+) -> AsyncIterator[Fetcher]:
+    """Open a fetcher for every pool; robots.txt files are stored in the frontier. No gate: a new one.
 
-    async def load(origin: str) -> bytes | None:
-        known = await frontier.robots_get(origin)
-        return known.body if known else None
+    Where this process serves every pool it can, a fetcher that cannot be opened takes its pool out.
+    """
+    async with (
+        open_fetcher_context(
+            settings, jar=jar, gate=gate, refuse=refuse, robots_cache=robots_cache
+        ) as context,
+        AsyncExitStack() as opened,
+    ):
+        factories = fetcher_factories()
+        fetchers = {}
+        for pool in pools.names:
+            try:
+                fetchers[pool] = await opened.enter_async_context(_factory(factories, pool)(context))
+            except Misconfigured as error:
+                if not pools.exclusive or pool == HTTP:
+                    raise
+                pools.remove(pool)
+                log.warning("pool.unavailable", extra={"pool": pool, "why": str(error)})
+        if list(fetchers) == [HTTP]:  # nothing to choose
+            yield fetchers[HTTP]
+        else:
+            yield PoolFetchers(fetchers)
 
-    async def save(origin: str, record: bytes) -> None:
-        await frontier.robots_set(origin, expires=time.time() + LIFETIME_S, status=0, body=record)
 
-    return await open_fetcher(stack, settings, jar=jar, gate=gate, refuse=border.refuse, load=load, save=save)
+def _factory(factories: Mapping[str, FetcherFactory], pool: str) -> FetcherFactory:
+    if (factory := find_factory(factories, pool)) is None:
+        raise Misconfigured(
+            f"no fetcher on this machine serves the pool {pool!r}; known pools: {', '.join(factories)}"
+        )
+    return factory
 
 
-async def open_fetcher(
-    stack: AsyncExitStack,
+@asynccontextmanager
+async def open_fetcher(settings: Settings, *, jar: CookieJar) -> AsyncIterator[HttpFetcher]:
+    """Open the `http` fetcher alone, for one page: without a store, robots.txt files are not kept."""
+    async with open_fetcher_context(settings, jar=jar) as context:
+        yield context.fetcher(context.client)
+
+
+@asynccontextmanager
+async def open_fetcher_context(
     settings: Settings,
     *,
     jar: CookieJar,
     gate: Gate | None = None,
     refuse: Refuse | None = None,
-    load: Load | None = None,
-    save: Save | None = None,
-) -> HttpFetcher:
-    """Open what fetches, guard and robots.txt included; `load` and `save` keep robots.txt files."""
+    robots_cache: RobotsCache | None = None,
+) -> AsyncIterator[FetcherContext]:
+    """Open what the fetchers of all pools share."""
     guard = Guard(allow_private=settings.crawl.allow_private)
-    resolver = await stack.enter_async_context(
-        DnsResolver(nameservers=nameservers_of(settings.crawl), timeout=settings.fetch.connect)
-    )
-    client = await stack.enter_async_context(HttpClient(resolver, guard, ca_file=ca_file_of(settings.crawl)))
-    redirects = RedirectRules(guard, settings.fetch.redirects, settings.links.url_bytes)
-    headers = CrawlHeaders(
-        settings.crawl.user_agent,
-        settings.crawl.headers,
-        hosts={host: block.headers for host, block in settings.hosts.items()},
-    )
+    servers = nameservers_of(settings.crawl)
+    async with (
+        DnsResolver(nameservers=servers, timeout=settings.fetch.connect) as resolver,
+        HttpClient(resolver, guard, ca_file=ca_file_of(settings.crawl)) as client,
+    ):
+        redirects = RedirectRules(guard, settings.fetch.redirects, settings.links.url_bytes)
+        headers = CrawlHeaders(
+            settings.crawl.sent_user_agent,
+            settings.crawl.headers,
+            hosts={host: block.headers for host, block in settings.hosts.items()},
+        )
+        robots = (
+            _robots(settings, client, redirects, headers, robots_cache) if settings.crawl.robots else None
+        )
+        yield FetcherContext(
+            settings, guard, client, gate or SendGate(), headers, redirects, jar, robots, refuse
+        )
 
-    robots = RobotsPolicy(
+
+def _robots(
+    settings: Settings,
+    client: HttpClient,
+    redirects: RedirectRules,
+    headers: CrawlHeaders,
+    cache: RobotsCache | None,
+) -> RobotsPolicy:
+    async def load(origin: str) -> bytes | None:
+        known = await cache.get_robots(origin) if cache is not None else None
+        return known.body if known else None
+
+    async def save(origin: str, record: bytes) -> None:
+        if cache is not None:
+            await cache.set_robots(origin, expires=time.time() + LIFETIME_S, status=0, body=record)
+
+    return RobotsPolicy(
         client,
         redirects,
-        token=settings.crawl.user_agent.partition("/")[0] or USER_AGENT_TOKEN,
+        token=settings.crawl.sent_user_agent.partition("/")[0] or USER_AGENT_TOKEN,
         headers=headers.public,
         limits=settings.fetch,
-        load=load,
-        save=save,
-    )
-    return HttpFetcher(
-        client,
-        gate or SendGate(),
-        redirects,
-        headers,
-        robots=robots if settings.crawl.robots else None,
-        jar=jar,
-        refuse=refuse,
-        limits=settings.fetch,
-        retry=settings.retry,
+        load=load if cache is not None else None,
+        save=save if cache is not None else None,
     )
 
 
 def nameservers_of(settings: CrawlSettings) -> list[str]:
-    """List the name servers to ask; none: those of the system."""
+    """Return the name servers to ask; empty: those of the system."""
     servers = [server.strip() for server in (settings.nameservers or "").split(",") if server.strip()]
     for server in servers:
         # A name here would have to be looked up first.
@@ -107,7 +217,7 @@ def nameservers_of(settings: CrawlSettings) -> list[str]:
 
 
 def ca_file_of(settings: CrawlSettings) -> str | None:
-    """Name the file of additional authorities, once it is known to hold some."""
+    """Return the file of additional authorities, after checking that it holds some."""
     if settings.ca_file is not None:
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(settings.ca_file)

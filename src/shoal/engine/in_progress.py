@@ -1,96 +1,100 @@
-"""What is in hand between an answer and the commit that makes it count."""
+"""A request in progress: between its answer and the commit that makes it count.
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
+    NewPage ────────────────────▶ parsed ──▶ settled
+       │ its parse takes long
+       ▼
+    ArchivedPage ───────────────▶ parsed ──▶ acknowledged
+    NoPage ──▶ on_error hook ──────────────▶ settled
+
+Any of them that fails for good may wait for the spider's on_error hook: then `failure` is set.
+"""
+
+from dataclasses import dataclass, replace
 
 from shoal.archive.reader import StoredPage
 from shoal.fetch.contract import Attempt
+from shoal.frontier.results import Unparsed
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Gone, Lease, Outcome, Settlement
 from shoal.model.page import FinalFailure, PageRecord, ParseTask, Response
 from shoal.model.request import Request
 
 
-class LeasedRequest(ABC):
-    """Something in hand whose lease is not settled yet."""
-
-    __slots__ = ()
-
-    @property
-    @abstractmethod
-    def lease(self) -> Lease: ...
-
-    @property
-    def fingerprint(self) -> int:
-        return self.lease.fingerprint
-
-    @property
-    def request(self) -> Request:
-        return self.lease.request
-
-
-@dataclass(slots=True)
-class Arrived(LeasedRequest):
-    """A page that only we have: fetched, not archived, its lease not settled."""
+@dataclass(frozen=True, slots=True)
+class NewPage:
+    """A page that exists only here: fetched, not archived, its lease not settled."""
 
     attempt: Attempt
     response: Response
     earlier: StoredPage | None
     since: float
 
-    @property
-    def lease(self) -> Lease:
-        return self.attempt.lease
 
-    @property
-    def status(self) -> int:
-        return self.response.status
-
-
-@dataclass(slots=True)
-class Archived:
+@dataclass(frozen=True, slots=True)
+class ArchivedPage:
     """A page that is settled as fetched; its links and items are still to come."""
 
-    fingerprint: int
-    request: Request
     page: PageRecord
-    attempts: int = 0  # 0: an earlier run made them
-    consumer: str = ""  # whom a bus gave it to
-
-    @property
-    def status(self) -> int:
-        return self.page.status
+    consumer: str = ""  # the consumer to which a bus delivered it
 
 
-@dataclass(slots=True)
-class Barren(LeasedRequest):
+@dataclass(frozen=True, slots=True)
+class NoPage:
     """A request that brought no page; its settlement is ready."""
 
     settlement: Settlement
 
-    @property
-    def lease(self) -> Lease:
-        return self.settlement.lease
 
+@dataclass(frozen=True, slots=True)
+class InProgress:
+    fingerprint: int
+    request: Request
+    lease: Lease | None  # None: it is settled already
+    attempts: int  # 0: an earlier run made them
+    status: int
+    stage: NewPage | ArchivedPage | NoPage
+    failure: Failure | None = None  # it has failed for good, and its hook runs
 
-@dataclass(slots=True)
-class FailedParse:
-    """Something in hand that has failed for good; its end waits for the spider's hook."""
+    @classmethod
+    def fetched(
+        cls, attempt: Attempt, response: Response, earlier: StoredPage | None, since: float
+    ) -> "InProgress":
+        lease = attempt.lease
+        stage = NewPage(attempt, response, earlier, since)
+        return cls(lease.fingerprint, lease.request, lease, lease.attempt, response.status, stage)
 
-    what: Arrived | Archived | Barren
-    failure: Failure
+    @classmethod
+    def delivered(cls, unparsed: Unparsed) -> "InProgress":
+        """Return a page that an earlier run, or another worker, has archived."""
+        page = unparsed.page
+        stage = ArchivedPage(page, unparsed.consumer)
+        return cls(unparsed.fingerprint, unparsed.request, None, 0, page.status, stage)
 
-    def task(self, id: int) -> ParseTask:
-        """Make what a parse child is given to run the hook."""
-        what, failure = self.what, self.failure
-        attempts = what.lease.attempt if isinstance(what, LeasedRequest) else what.attempts
-        end = FinalFailure(failure.failure_class, failure.reason, attempts)
-        url = what.request.url
-        return ParseTask(id, what.fingerprint, what.request, url, failure.status, (), b"", 0.0, end)
+    @classmethod
+    def failed(cls, settlement: Settlement, failure: Failure) -> "InProgress":
+        lease = settlement.lease
+        stage = NoPage(settlement)
+        return cls(
+            lease.fingerprint, lease.request, lease, lease.attempt, failure.status, stage, failure=failure
+        )
+
+    def archived(self, page: PageRecord) -> "InProgress":
+        """Return the same after its page was archived and settled as fetched."""
+        return replace(self, lease=None, stage=ArchivedPage(page))
+
+    def with_failure(self, failure: Failure) -> "InProgress":
+        return replace(self, failure=failure)
+
+    def hook_task(self, id: int) -> ParseTask:
+        """Return the task with which a parse child runs the on_error hook."""
+        assert self.failure is not None
+        failure, url = self.failure, self.request.url
+        end = FinalFailure(failure.failure_class, failure.reason, self.attempts)
+        return ParseTask(id, self.fingerprint, self.request, url, failure.status, (), b"", 0.0, end)
 
 
 def failure_of(outcome: Outcome) -> Failure | None:
-    """Say why an outcome ends its request for good; None: it does not, or not by a failure."""
+    """Return why an outcome ends its request for good; None: it does not, or not by a failure."""
     match outcome:
         case Dead(failure=failure):
             return failure

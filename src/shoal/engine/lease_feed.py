@@ -1,49 +1,40 @@
-"""The feed: keeps the slots supplied with leases while there is room, and notices when nothing is left.
+"""The lease feed: supplies the slots with leases while there is capacity, and notices when nothing is left.
 
-It is the only part of a crawl that waits for others, and they wake it: a commit that may have freed work, a
-slot that has few leases left before it, a request to stop.
+It is the only part of a crawl that waits. `wake` ends the wait: a commit that may have freed work, a slot
+with few leases queued, a request to stop.
 """
 
 import asyncio
 import math
-from collections.abc import Callable
 from contextlib import suppress
 
-from shoal.engine.commit import MOST
+from shoal.engine.attempts import Slots
+from shoal.engine.commit import COMMIT_BATCH
 from shoal.engine.leases import Leases
 from shoal.engine.plan import Stop
-from shoal.engine.slots import Slots
 from shoal.engine.stations import Stations
 from shoal.frontier.finished import is_finished
 
 LEASE_BATCH = 32
 PARSE_BACKLOG = 512  # pages in the parse stage at which fetching pauses
 PARSE_BACKLOG_BYTES = 64 << 20
-IDLE = 1.0  # longest sleep between two looks at the frontier
+IDLE_S = 1.0  # longest sleep between two calls to the frontier
 
 
 class LeaseFeed:
-    """`part`: how many requests the crawl may have in hand, where several share a worker."""
-
-    def __init__(
-        self,
-        stations: Stations,
-        leases: Leases,
-        slots: Slots,
-        wake: asyncio.Event,
-        part: Callable[[], int] | None = None,
-    ) -> None:
+    def __init__(self, stations: Stations, leases: Leases, slots: Slots, wake: asyncio.Event) -> None:
         self._stations = stations
         self._settings = stations.settings.crawl
         self._leases = leases
         self._slots = slots
         self._wake = wake
-        self._part = part
 
     async def run(self, stop: Stop) -> None:
-        """Supply the slots until nothing is left or `stop` is set, then send them home."""
+        """Supply the slots until nothing is left or `stop` is set; then close them, and return unused
+        leases.
+        """
         while not stop.drain.is_set():
-            wait = IDLE
+            wait = IDLE_S
             room = await self._room()
             if room > 0:
                 grant = await self._leases.take(room)
@@ -55,45 +46,47 @@ class LeaseFeed:
             if await self._finished(wait):
                 break
             await self._sleep(wait, stop)
-        for unbegun in self._slots.close():
-            self._leases.give_back(unbegun)
+        for unused in self._slots.close():
+            self._leases.give_back(unused)
 
-    async def attend(self, stop: Stop) -> None:
-        """Let pages come that others have fetched, until the crawl has come to its end."""
+    async def wait_until_finished(self, stop: Stop) -> None:
+        """Lease nothing, and return when the crawl is finished: this worker parses what others fetch."""
         while not stop.drain.is_set() and not await self._finished(math.inf):
-            await self._sleep(IDLE, stop)
+            await self._sleep(IDLE_S, stop)
 
     async def _room(self) -> int:
-        """Say how many more leases may be taken now, in one go."""
-        held = self._leases.owed
-        room = max(0, min(self._space(held), LEASE_BATCH))
-        if self._stations.allowance is None:
+        """Return how many more leases may be taken now, in one call."""
+        held = self._leases.at_risk
+        room = max(0, min(self._capacity(held), LEASE_BATCH))
+        if self._stations.quota is None:
             return room
-        return await self._stations.allowance.take(held, room)
+        return await self._stations.quota.take(held, room)
 
-    def _space(self, held: int) -> int:
-        if self._stations.crowded is not None and self._stations.crowded():
+    def _capacity(self, held: int) -> int:
+        capacity = self._stations.share.capacity
+        if capacity is not None and capacity.later_stages_full:
             return 0
         backlog = self._stations.parser.backlog
         if backlog.pages >= PARSE_BACKLOG or backlog.bytes >= PARSE_BACKLOG_BYTES:
             return 0
-        # A store that takes its time must not let more pile up than a kill may cost.
-        part = self._settings.concurrency if self._part is None else self._part()
-        return min(self._settings.concurrency + MOST - held, part + MOST - held, self._slots.room)
+        # A slow store must not let more pile up than a kill may cost.
+        concurrency = self._settings.concurrency
+        share = concurrency if capacity is None else min(concurrency, capacity.max_requests)
+        return min(share + COMMIT_BATCH - held, self._slots.room)
 
     async def _finished(self, wait: float) -> bool:
         if self._leases:
             return False
         frontier, crawl, limit = self._stations.frontier, self._stations.crawl, self._settings.max_pages
-        if limit and (await frontier.counts(crawl)).done >= limit:
+        if limit and (await frontier.reader.counts(crawl)).done >= limit:
             return True
-        return self._stations.ownership.may_be_finished(wait) and await is_finished(frontier, crawl)
+        return self._stations.ownership.may_be_finished(wait) and await is_finished(frontier.reader, crawl)
 
     async def _sleep(self, seconds: float, stop: Stop) -> None:
-        """Sleep until something happened that may free work, at most `seconds`."""
+        """Sleep until `wake` is set, at most `seconds`."""
         self._wake.clear()
         if stop.drain.is_set():
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(max(seconds, 0.001), IDLE)):
+            async with asyncio.timeout(min(max(seconds, 0.001), IDLE_S)):
                 await self._wake.wait()

@@ -1,10 +1,10 @@
-"""The leases that are out: granted to this process, and their outcome not handed in yet."""
+"""The leases that this process holds: granted, and their outcome not handed in yet."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from shoal.engine.commit import Committer
-from shoal.engine.ownership import Ownership
+from shoal.engine.commit import Committer, SentLinks
+from shoal.engine.fetchers import Pools
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Released, Settlement
 from shoal.model.page import ParseResult
 
@@ -13,17 +13,47 @@ class Lessor(Protocol):
     """The part of a frontier that grants leases."""
 
     async def lease(
-        self, *, holder: str, limit: int, ttl: float, crawls: Sequence[str] | None = None
+        self,
+        *,
+        holder: str,
+        limit: int,
+        ttl: float,
+        crawls: Sequence[str] | None = None,
+        pools: Sequence[str] = ("http",),
     ) -> Grant: ...
     def holds(self, lease: Lease) -> bool: ...
     async def extend(self, leases: Sequence[Lease], ttl: float) -> Sequence[Lease]: ...
 
 
-class Leases:
-    """Stands between the loops of a crawl and its frontier: every lease comes and goes through here.
+class Ownership(Protocol):
+    """How a crawl is run by one process alone (`embedded`), or by the workers of a fleet (`shared`)."""
 
-    `on_lost` is called when one turns out to have run out while its page was in hand.
-    """
+    @property
+    def settle_after(self) -> float:
+        """Seconds after which a page is settled as fetched while its parse continues; inf: never."""
+
+    @property
+    def settle_after_stop(self) -> float:
+        """The same for a crawl that is being stopped."""
+
+    def record_lease(self, lease: Lease) -> None:
+        """Take note of a lease that was granted."""
+
+    def extend_before(self, ttl: float) -> float:
+        """Return the deadline before which leases are extended now; `ttl` is how long a lease lasts."""
+
+    def expired_by(self) -> float:
+        """Return the deadline up to which a lease counts as expired: our next call may reclaim it."""
+
+    def may_be_finished(self, wait: float) -> bool:
+        """Return whether to count what is left, if the frontier has nothing for us for `wait` seconds."""
+
+    def state(self) -> Mapping[str, bytes]:
+        """Return what a resumed crawl should find again, by name."""
+
+
+class Leases:
+    """The leases of one crawl: every lease is granted and settled through here."""
 
     def __init__(
         self,
@@ -34,7 +64,8 @@ class Leases:
         crawl: str,
         holder: str,
         ttl: float,
-        on_lost: Callable[[], None],
+        pools: Pools,
+        sent_links: SentLinks,
     ) -> None:
         self._frontier = frontier
         self._committer = committer
@@ -42,48 +73,53 @@ class Leases:
         self._crawl = crawl
         self._holder = holder
         self._ttl = ttl
-        self._on_lost = on_lost
-        self._out: dict[int, Lease] = {}  # by fingerprint
+        self._pools = pools
+        self._sent_links = sent_links
+        self._held: dict[int, Lease] = {}  # by fingerprint
 
     def __len__(self) -> int:
-        return len(self._out)
+        return len(self._held)
 
     def __iter__(self) -> Iterator[Lease]:
-        return iter(list(self._out.values()))
+        return iter(list(self._held.values()))
 
     @property
-    def owed(self) -> int:
-        """Count what a kill would cost now: what is out, and what was handed in and is not durable yet."""
-        return len(self._out) + self._committer.pending
+    def at_risk(self) -> int:
+        """Count what a kill would cost now: leases held, and outcomes that are not durable yet."""
+        return len(self._held) + self._committer.pending
 
     async def take(self, limit: int) -> Grant:
-        """Ask for up to `limit` more; those that are granted count as out."""
-        await self._commit_late()
+        """Ask the frontier for up to `limit` more leases, and hold what it grants."""
+        await self._commit_expired()
         grant = await self._frontier.lease(
-            holder=self._holder, limit=limit, ttl=self._ttl, crawls=(self._crawl,)
+            holder=self._holder,
+            limit=limit,
+            ttl=self._ttl,
+            crawls=(self._crawl,),
+            pools=self._pools.names,
         )
         for lease in grant.leases:
-            self._ownership.took(lease)
-            self._out[lease.fingerprint] = lease
+            self._ownership.record_lease(lease)
+            self._held[lease.fingerprint] = lease
         return grant
 
     async def extend(self) -> None:
-        """Move the deadlines that come near: what is out is still being worked on.
+        """Extend the leases whose deadline is near.
 
-        So is what was handed in, as long as an archive that does not answer keeps it from being settled.
+        Outcomes that were handed in count as well, as long as an unavailable archive delays their commit.
         """
         before = self._ownership.extend_before(self._ttl)
         held = [*self, *self._committer.leases]
         if not (near := [lease for lease in held if lease.leased_until < before]):
             return
-        await self._commit_late()
+        await self._commit_expired()
         for renewed in await self._frontier.extend(near, self._ttl):
-            if self._is_out(renewed):
-                self._out[renewed.fingerprint] = renewed
+            if self._is_held(renewed):
+                self._held[renewed.fingerprint] = renewed
 
     def settle(self, settlement: Settlement, result: ParseResult | None = None) -> None:
-        """Hand an outcome in; from then on the lease no longer counts as out."""
-        self._let_go(settlement.lease)
+        """Hand an outcome in; the lease is no longer held."""
+        self._remove(settlement.lease)
         self._committer.settle(settlement, result)
 
     def acknowledge(self, acknowledgement: Acknowledgement, result: ParseResult | None = None) -> None:
@@ -91,27 +127,27 @@ class Leases:
         self._committer.acknowledge(acknowledgement, result)
 
     def give_back(self, lease: Lease) -> None:
-        """Settle a lease of which nothing came, so that it costs nobody an attempt, a crash or a turn."""
+        """Settle a lease that was not used, so that it counts as no attempt, crash or turn."""
         self.settle(Settlement(lease, Released(), sent=False))
 
-    def gave_up(self, lease: Lease) -> bool:
-        """Tell whether a lease has run out while it was in hand; what it brought is dropped then."""
+    def lease_lost(self, lease: Lease) -> bool:
+        """Return whether the lease has expired; its result must be discarded then."""
         if self._frontier.holds(lease):
             return False
-        self._let_go(lease)
-        self._on_lost()
+        self._remove(lease)
+        self._sent_links.forget_sent_links()
         return True
 
-    async def _commit_late(self) -> None:
-        """Commit before leases are reclaimed whose pages are archived: they would be archived again."""
-        if self._committer.late(self._ownership.run_out_by()):
+    async def _commit_expired(self) -> None:
+        """Commit archived pages before their leases are reclaimed: they would be archived again."""
+        if self._committer.has_expired(self._ownership.expired_by()):
             await self._committer.flush()
 
-    def _let_go(self, lease: Lease) -> None:
-        if self._is_out(lease):
-            del self._out[lease.fingerprint]
+    def _remove(self, lease: Lease) -> None:
+        if self._is_held(lease):
+            del self._held[lease.fingerprint]
 
-    def _is_out(self, lease: Lease) -> bool:
+    def _is_held(self, lease: Lease) -> bool:
         # By token: the request may have been leased to us again since.
-        out = self._out.get(lease.fingerprint)
-        return out is not None and out.token == lease.token
+        held = self._held.get(lease.fingerprint)
+        return held is not None and held.token == lease.token

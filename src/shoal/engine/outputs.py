@@ -1,8 +1,8 @@
-"""The way out of a crawl: where the items of a page go, and with them the page itself.
+"""Where the items of a page go when it is committed.
 
-Embedded, the crawl writes its own outputs. They are flushed before the store hears of the pages, and how far
-they reach is part of the store's transaction. In a fleet many workers run one crawl, and an output has one
-writer: the items travel with the settlement of their page, and the store passes them on in the same step.
+An embedded crawl writes its outputs itself: they are flushed before the pages are settled, and their lengths
+are part of the store's transaction. In a fleet many workers run one crawl, and an output has one writer: the
+items travel with the settlement of their page, and the store passes them on in the same step.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from shoal.stores.folder.store import StoreFolder
 
 log = logging.getLogger(__name__)
 
-AGAIN = 1.0  # seconds after which an archive that could not be written is tried again
+ARCHIVE_RETRY_S = 1.0  # before an unavailable archive is written again
 
 Ended = TypeVar("Ended", Settlement, Acknowledgement)
 
@@ -37,7 +37,7 @@ class Durable(NamedTuple):
 
 class Archive(Protocol):
     def flush(self) -> None: ...
-    async def flush_aside(self) -> None: ...
+    async def flush_async(self) -> None: ...
     def checkpoint(self) -> bytes: ...
 
 
@@ -49,13 +49,13 @@ class ItemWriter(Protocol):
 
 class OutputCommit(Protocol):
     def put(self, ended: Ended, result: ParseResult) -> Ended:
-        """Take what a page brought, and say how the store is told of its end."""
+        """Take the items of a page, and return its end as the store should commit it."""
 
     async def flush(self) -> Durable:
-        """Make durable what was put and archived so far."""
+        """Make durable what was put and archived so far, and return what the store has to record with it."""
 
     def finish(self) -> Durable:
-        """Complete the outputs: nothing more will come in this run."""
+        """Complete the outputs at the end of the run."""
 
 
 class EmbeddedOutputs:
@@ -80,7 +80,7 @@ class EmbeddedOutputs:
         return ended
 
     async def flush(self) -> Durable:
-        # In one go: what the checkpoints say has to be true of archive and outputs alike.
+        # Without an await: the checkpoints have to be true of archive and outputs alike.
         self._write(self._sinks, self._items)
         self._archive.flush()
         checkpoints = {
@@ -103,10 +103,10 @@ class EmbeddedOutputs:
 
 
 class StreamedOutputs:
-    """Items travel with their page through the store, to whoever writes the outputs.
+    """Items travel with their page through the store to the worker that writes the outputs.
 
-    An archive that cannot be written is waited for, like the store: a worker that ended instead would leave
-    what it has in hand to others, who can archive it no better. `patience` says for how many seconds.
+    Writing is retried while the archive is unavailable, for up to `patience` seconds: a worker that ended
+    instead would leave its pages to others, which cannot archive them either.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class StreamedOutputs:
         patience: Callable[[], float],
     ) -> None:
         self._archive = archive
-        self._rejects = rejects  # this worker's own: they are for people, and need not be exact
+        self._rejects = rejects  # a file per worker: for people, not exactly-once
         self._totals = totals
         self._patience = patience
 
@@ -131,14 +131,14 @@ class StreamedOutputs:
         began = time.monotonic()
         while True:
             try:
-                await self._archive.flush_aside()
+                await self._archive.flush_async()
                 self._rejects.flush()
                 return Durable()
             except Unavailable as error:
                 if time.monotonic() - began > self._patience():
                     raise
-                log.warning("archive.waits", extra={"why": str(error)})
-            await asyncio.sleep(AGAIN)
+                log.warning("archive.unavailable", extra={"why": str(error)})
+            await asyncio.sleep(ARCHIVE_RETRY_S)
 
     def finish(self) -> Durable:
         self._rejects.finish()
@@ -146,20 +146,20 @@ class StreamedOutputs:
 
 
 def archive_key(crawl: str) -> str:
-    """Name the archive's checkpoint."""
+    """Return the name of the archive's checkpoint."""
     return f"{crawl}/archive"
 
 
 def sinks_key(crawl: str) -> str:
-    """Name the sinks' checkpoint."""
+    """Return the name of the checkpoint of the outputs."""
     return f"{crawl}/sinks"
 
 
 def rejects_key(crawl: str) -> str:
-    """Name the checkpoint of the rejected items."""
+    """Return the name of the checkpoint of the rejected items."""
     return f"{crawl}/rejects"
 
 
 def rejects_file(store: StoreFolder, crawl: str) -> Path:
-    """Say where the items go that do not fit their model."""
+    """Return the file of the items that do not fit their model."""
     return store.items / f"{file_name(crawl)}.rejected.jsonl"

@@ -1,4 +1,4 @@
-"""Pages at rest: into the archive when they are settled, out of it when they are parsed without a fetch."""
+"""Pages and the archive: written when they are settled, read when they are parsed without a fetch."""
 
 import asyncio
 import logging
@@ -14,11 +14,11 @@ from shoal.model.errors import Unavailable
 from shoal.model.page import PageRecord, PageRef, Response
 from shoal.model.request import Request
 
-VALIDATOR_BYTES = 1024  # of an ETag or a date: a longer one is neither kept for every page nor sent back
+VALIDATOR_BYTES = 1024  # longest ETag or date that is stored for a page and sent back
 
 log = logging.getLogger(__name__)
 
-AGAIN = 1.0  # seconds after which an archive is asked again
+RETRY_S = 1.0  # before an unavailable archive is read again
 _NOT_MODIFIED = 304
 
 Headers = Sequence[tuple[str, str]]
@@ -33,38 +33,38 @@ class Pages:
         self._missing: set[str] = set()  # segments
 
     def earlier(self, ref: PageRef) -> StoredPage | None:
-        """Read a page that the crawl's previous generation kept; None: it can be had no more.
+        """Return a page that the crawl's previous generation archived; None: it cannot be read any more.
 
-        Read before the request goes out: a server must not be asked whether a copy is current that we
-        turn out not to have.
+        It is read before the request is sent: a conditional request for a copy that turns out to be missing
+        would be answered with 304 and no body.
         """
         try:
             return self._reader.read(ref)
         except PageUnreadable:
             return None
 
-    async def recall(self, ref: PageRef) -> StoredPage:
-        """Read a page of this crawl; raise `PageUnreadable` if it cannot be trusted.
+    async def read(self, ref: PageRef) -> StoredPage:
+        """Return a page of this crawl; raise `PageUnreadable` if it is missing or damaged.
 
-        An archive that does not answer is waited for: the page is none the worse for it.
+        Reading is retried while the archive is unavailable: the page itself is fine.
         """
         while True:
             try:
-                return await self._reader.read_aside(ref)
+                return await self._reader.read_async(ref)
             except PageMissing:
-                # Once, and not for each page: most likely it is the archive of a worker on another machine.
+                # Logged once per segment: most likely it is the archive of a worker on another machine.
                 if ref.segment not in self._missing:
                     self._missing.add(ref.segment)
                     log.warning(
-                        "archive.missing", extra={"segment": ref.segment, "place": self._reader.place}
+                        "archive.missing", extra={"segment": ref.segment, "place": self._reader.location}
                     )
                 raise
             except Unavailable as error:
-                log.warning("archive.waits", extra={"why": str(error)})
-            await asyncio.sleep(AGAIN)
+                log.warning("archive.unavailable", extra={"why": str(error)})
+            await asyncio.sleep(RETRY_S)
 
-    def shown(self, response: Response, earlier: StoredPage | None) -> Response | StoredPage:
-        """Say what a spider gets to see: after a 304, the page as it was archived."""
+    def visible_page(self, response: Response, earlier: StoredPage | None) -> Response | StoredPage:
+        """Return what the spider sees: after a 304, the page as it was archived."""
         return earlier if earlier is not None and response.status == _NOT_MODIFIED else response
 
     def keep(
@@ -72,8 +72,8 @@ class Pages:
     ) -> PageRecord:
         """Archive a response and return its record.
 
-        A page that has not changed since the crawl's previous generation is kept as a revisit; its record
-        leads straight to the body.
+        A page that has not changed since the crawl's previous generation is archived as a revisit; its record
+        refers to the body of the earlier one.
         """
         if earlier is not None:
             before = _record_of(earlier)
@@ -85,7 +85,7 @@ class Pages:
                     fetched_at=response.fetched_at,
                     elapsed=response.elapsed,
                     wire_bytes=len(response.wire),
-                    # A 304 repeats validators only if it likes.
+                    # A 304 need not repeat the validators.
                     etag=_validator(response, "etag") or before.etag,
                     modified=_validator(response, "last-modified") or before.modified,
                 )

@@ -1,4 +1,4 @@
-"""What a crawl is told to do, before anything is opened."""
+"""What a crawl should do, before anything is opened."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -10,14 +10,15 @@ from shoal.spider.source import SpiderSource
 
 
 class SeedList(Protocol):
-    """Start URLs that come in pieces, because there may be more than memory holds."""
+    """Start URLs that are read in pieces, because there may be more than fit into memory."""
 
+    first: str  # the first start URL
     new: int  # that the crawl did not know
     known: int
-    bad: int  # lines that are no start URLs
+    bad: int  # lines that are not start URLs
 
     def pieces(self) -> AsyncGenerator[Sequence[str], None]:
-        """Give canonical URLs; asking for a piece means that the one before is in the frontier."""
+        """Yield canonical URLs; the next piece is asked for when the previous one is in the frontier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +27,11 @@ class CrawlPlan:
     settings: Settings
     name: str = ""  # empty: the spider's
     seeds: tuple[str, ...] = ()  # empty, and nothing listed: the spider's
-    listed: SeedList | None = None  # more of them
+    listed: SeedList | None = None  # more seeds
     sitemaps: tuple[str, ...] = ()  # sitemaps and feeds to start from as well
     outputs: tuple[str, ...] = ()  # empty: items.jsonl in the store
-    fresh: bool = False  # forget what this crawl has done before
-    overrides: frozenset[str] = (
-        frozenset()
-    )  # settings of [crawl] given by the user: they beat the spider's own
+    fresh: bool = False  # delete what this crawl has done before
+    overrides: frozenset[str] = frozenset()  # settings of [crawl] that the user set: they beat the spider's
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class Stop:
     now: asyncio.Event = field(default_factory=asyncio.Event)
 
     def ask(self) -> None:
-        """Ask once for draining, twice for stopping at once."""
+        """Ask for a drain; the second call asks to stop at once."""
         if self.drain.is_set():
             self.now.set()
         self.drain.set()

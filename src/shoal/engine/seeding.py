@@ -1,23 +1,33 @@
-"""Start URLs into the frontier, piece by piece: a list of them may be longer than memory is large.
+"""Where a crawl starts: its first requests, the cookies given to it, and how both get into the store.
 
-Adding is idempotent, and a list that was cut short needs no mark of where: the next run reads it from its
-beginning, and what the crawl knows is not added again.
+A list of start URLs may be longer than memory is large, so it is added piece by piece. Adding is idempotent,
+so an interrupted list needs no mark of where it stopped: the next run reads it from the beginning, and the
+frontier ignores what the crawl already knows.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
-from shoal.engine.plan import SeedList, Stop
+import msgspec
+
+from shoal.engine.plan import CrawlPlan, SeedList, Stop
+from shoal.fetch.cookies import Cookie
+from shoal.fetch.given_cookies import cookies_for_seeds, read_cookie_file
 from shoal.frontier import Added
-from shoal.model.errors import Interrupted, Unavailable
+from shoal.model.contact import contact_missing
+from shoal.model.errors import Interrupted, Misconfigured, Rejected, Unavailable
 from shoal.model.request import Link, Request
 from shoal.model.settings import CrawlSettings
 from shoal.model.url import origin_of
 from shoal.spider.source import SpiderDescription
+from shoal.spider.spider import listing_request
 
-AT_ONCE = 10_000
+log = logging.getLogger(__name__)
+
+SEED_BATCH = 10_000
 
 
 class SeedFrontier(Protocol):
@@ -26,17 +36,58 @@ class SeedFrontier(Protocol):
     async def add(self, crawl: str, links: Sequence[Link]) -> Added: ...
 
 
+def start_requests(plan: CrawlPlan, spider: SpiderDescription) -> list[Request]:
+    """Return the requests to start from: those of the command line, else the spider's.
+
+    A list of start URLs is read later, when everything else is open.
+    """
+    requests = [Request(url=url) for url in plan.seeds]
+    if not requests and plan.listed is None:
+        requests += spider.start
+    requests += [listing_request(url) for url in plan.sitemaps]
+    if not requests and plan.listed is None:
+        raise Misconfigured(f"spider {spider.name!r} has nowhere to start: give it start=[...] or a URL")
+    seeds = []
+    for request in requests:
+        try:
+            url = msgspec.msgpack.decode(Link.to(request).packed, type=Request).url
+        except Rejected as error:
+            raise Misconfigured(f"start: {error}") from None
+        if not url.startswith(("http://", "https://")):
+            raise Misconfigured(f"start: only http and https can be crawled: {url}")
+        seeds.append(msgspec.structs.replace(request, url=url))
+    return seeds
+
+
+def start_cookies(settings: CrawlSettings, seeds: Sequence[Request]) -> list[Cookie]:
+    """Return the cookies that the user gives to the crawl."""
+    listed = [] if settings.cookie_file is None else read_cookie_file(settings.cookie_file)
+    return [*listed, *cookies_for_seeds(settings.cookies, [seed.url for seed in seeds])]
+
+
 async def add_given(frontier: SeedFrontier, crawl: str, seeds: Sequence[Request]) -> int:
-    """Add seeds that are at hand; returns how many were new."""
+    """Add seeds that are in memory; return how many were new."""
     new = 0
-    for begin in range(0, len(seeds), AT_ONCE):
-        piece = seeds[begin : begin + AT_ONCE]
+    for begin in range(0, len(seeds), SEED_BATCH):
+        piece = seeds[begin : begin + SEED_BATCH]
         new += (await frontier.add(crawl, [Link.to(seed) for seed in piece])).new
     return new
 
 
-def origins_matter(settings: CrawlSettings, spider: SpiderDescription) -> bool:
-    """Say whether a crawl depends on where its seeds are: its scope, or who gets the cookies it was given."""
+def warn_without_contact(
+    crawl: str, settings: CrawlSettings, seeds: Sequence[Request], listed: SeedList | None
+) -> None:
+    """Log a warning if the crawl leaves this network and does not name its operator."""
+    urls = [seed.url for seed in seeds] + ([] if listed is None else [listed.first])
+    if contact_missing(urls, settings):
+        log.warning(
+            "crawl.no_contact",
+            extra={"crawl": crawl, "setting": "crawl.contact", "flag": "--contact URL|E-MAIL"},
+        )
+
+
+def depends_on_origins(settings: CrawlSettings, spider: SpiderDescription) -> bool:
+    """Return whether scope or cookies of a crawl depend on the hosts of its seeds."""
     return bool(settings.cookies) or (settings.same_host and not spider.hosts)
 
 
@@ -49,9 +100,9 @@ async def add_listed(
     gather: bool,
     on_added: Callable[[], Awaitable[None]] | None = None,
 ) -> set[str]:
-    """Add seeds as they are read; returns their origins if they are to be gathered: a name for each host.
+    """Add seeds as they are read; return their origins if `gather` is set.
 
-    Raises `Interrupted` when `stop` asks to drain, even while whoever writes the list is silent.
+    Raises `Interrupted` when `stop` asks to drain, even while the program that writes the list is idle.
     """
     origins: set[str] = set()
     async with aclosing(listed.pieces()) as pieces:
@@ -72,11 +123,11 @@ async def add_listed(
 
 
 def _so_far(listed: SeedList) -> str:
-    return f"the start URLs that were added ({listed.new:,}) stay, and the same command goes on"
+    return f"the start URLs that were added ({listed.new:,}) are kept; run the same command to resume"
 
 
 async def _next(pieces: AsyncGenerator[Sequence[str], None], stop: Stop) -> Sequence[str] | None:
-    """Wait for a piece, and no longer when `stop` asks to drain: then there is none, as at the end."""
+    """Wait for a piece until `stop` asks to drain; None: that, or the end of the list."""
 
     async def read() -> Sequence[str] | None:
         return await anext(pieces, None)
@@ -86,5 +137,5 @@ async def _next(pieces: AsyncGenerator[Sequence[str], None], stop: Stop) -> Sequ
         asked = group.create_task(stop.drain.wait(), name="seeds.stop")
         await asyncio.wait((piece, asked), return_when=asyncio.FIRST_COMPLETED)
         asked.cancel()
-        piece.cancel()  # of no effect where it is done
+        piece.cancel()  # no effect if it is done
     return None if piece.cancelled() else piece.result()

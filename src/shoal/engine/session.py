@@ -1,209 +1,205 @@
-"""The stations, joined: what `shoal crawl` opens, in order, and closes again in reverse.
+"""The wiring: opens every station of a crawl, in order, and closes them in reverse.
 
-    spider ─ parse children ─┐
-    store folder ─ frontier ─┼─▶ Stations
-    archive, sinks ──────────┤
-    guard ─ client ─ fetcher ┘
+    spider source ──▶ parse children ──▶ spider's description
+    strategy ───────▶ store, frontier, crawl, saved state
+    crawl ──────────▶ sinks ──▶ archive ──▶ outputs
+    crawl ──────────▶ scope ──▶ fetchers (one per pool) ──▶ first requests
+    all of them ────▶ Stations
 
-User code is loaded first and in a child, so that a spider with a mistake in it touches nothing. Then the
-store is owned, and only then is anything written.
+The order is the same for a process that owns its store (`Embedded`) and for a worker of a fleet (`Shared`);
+what differs is in the strategy. User code is loaded first and in a child, so that a spider with a mistake in
+it touches nothing. Then the store is opened, and only then is anything written.
 """
 
-import logging
-import os
-import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, closing
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
-import msgspec
-
-from shoal.archive.names import file_name
+from shoal.archive.contract import Segments
 from shoal.archive.reader import ArchiveReader
-from shoal.archive.registry import place_segments
 from shoal.archive.retention import expire
-from shoal.archive.writer import ArchiveWriter, WriteRules
-from shoal.engine.crawl_options import frontier_options
-from shoal.engine.fetchers import open_crawl_fetcher
-from shoal.engine.outputs import EmbeddedOutputs, archive_key, rejects_file, rejects_key, sinks_key
-from shoal.engine.ownership import Owned
-from shoal.engine.page_quota import EmbeddedPageQuota
+from shoal.archive.writer import ArchiveWriter
+from shoal.engine.crawl_options import parse_processes, write_rules
+from shoal.engine.fetchers import open_fetchers
+from shoal.engine.leases import Ownership
+from shoal.engine.outputs import OutputCommit
 from shoal.engine.pages import Pages
-from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.scope_state import ScopeState
-from shoal.engine.seeding import add_given, add_listed, origins_matter
-from shoal.engine.stations import Stations
-from shoal.fetch.cookies import Cookie, CookieJar
-from shoal.fetch.given_cookies import cookies_for_seeds, read_cookie_file
+from shoal.engine.stations import CrawlFrontier, Locations, PageQuota, Stations, WorkShare
+from shoal.fetch.contract import Gate
+from shoal.fetch.cookies import CookieJar
 from shoal.fetch.http.decode import decode_archived
-from shoal.frontier.sqlite import SqliteFrontier
-from shoal.model import crawl_totals as sums
-from shoal.model.errors import Misconfigured, Rejected
-from shoal.model.request import Link, Request
+from shoal.frontier import Unparsed
+from shoal.model.crawl_totals import CrawlTotals
 from shoal.model.scope import Scope
-from shoal.model.settings import CrawlSettings, Settings
-from shoal.model.spider_versions import KEY as VERSIONS
-from shoal.model.spider_versions import SpiderVersions
-from shoal.model.url import host_key
+from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
 from shoal.sinks import MultiSink
-from shoal.sinks.names import shown
-from shoal.spider.source import SpiderDescription
-from shoal.spider.spider import listing_request
-from shoal.stores.folder.control_socket import steerable
-from shoal.stores.folder.store import StoreFolder
+from shoal.sinks.names import public_name
+from shoal.spider.source import SpiderDescription, SpiderSource
 
-log = logging.getLogger(__name__)
+
+@dataclass(frozen=True, slots=True)
+class SinkFiles:
+    """Where items go, and how far an earlier run has written."""
+
+    outputs: Sequence[str]
+    checkpoint: bytes | None = None
+    overwrite: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCrawl:
+    """A crawl, opened in its store: what a strategy knows about it."""
+
+    name: str
+    frontier: CrawlFrontier
+    store: str  # for people
+    resumed: bool
+    version: int = 0  # of the spider
+    totals: CrawlTotals
+    jar: CookieJar
+    scope: Scope
+    outputs: Sequence[str]  # of the crawl; in a fleet an elected worker writes them
+    sinks: SinkFiles = SinkFiles(())  # those that this process writes
+    rejects: SinkFiles
+    rejects_file: Path
+    segments: Segments
+    archived: bytes | None = None  # checkpoint of the archive
+    keep_days: int = 0  # older segments are deleted; 0: none
+    segment_writer: str = ""  # keeps the segments of several processes apart
+    gate: Gate | None = None  # None: one for this process
+    quota: PageQuota | None = None
+    unparsed: AsyncIterator[Unparsed] | None = None
+    initial_state: Mapping[str, bytes] = field(default_factory=dict)  # to be saved before the first page
+
+
+class Strategy(Protocol):
+    """How a crawl is opened and shared: by one process alone, or by the workers of a fleet."""
+
+    holder: str  # the name under which this process leases
+    share: WorkShare
+
+    def spider_source(self) -> AbstractContextManager[SpiderSource]:
+        """Provide the spider's source while the block runs."""
+
+    def parse_settings(self) -> Settings:
+        """Return the settings that are known before the spider is loaded."""
+
+    def prepare(self, spider: SpiderDescription) -> Settings:
+        """Return the settings of the crawl; raise `Misconfigured` if it cannot work. Nothing is open yet."""
+
+    def open_crawl(
+        self, spider: SpiderDescription, settings: Settings
+    ) -> AbstractAsyncContextManager[OpenCrawl]:
+        """Open the store, and the crawl in it."""
+
+    async def open_outputs(
+        self, crawl: OpenCrawl, sinks: MultiSink, rejects: MultiSink, archive: ArchiveWriter
+    ) -> OutputCommit:
+        """Return what commits the items of a page; record that the outputs belong to this crawl."""
+
+    def ownership(self, crawl: OpenCrawl, scope: ScopeState) -> Ownership: ...
+
+    def start(
+        self, crawl: OpenCrawl, spider: SpiderDescription, settings: Settings, scope: ScopeState
+    ) -> AbstractAsyncContextManager[None]:
+        """Add the first requests; while the block runs, the crawl may be controlled from outside."""
 
 
 @asynccontextmanager
-async def open_stations(plan: CrawlPlan, stop: Stop) -> AsyncIterator[Stations]:
-    """Open every station for a crawl. Raises before anything is written if the plan cannot work.
+async def open_session(strategy: Strategy, parser: ParsePool | None = None) -> AsyncIterator[Stations]:
+    """Open every station of a crawl; raise before anything is written if it cannot work.
 
-    A list of start URLs may take long to read; `stop` ends that with `Interrupted`.
+    `parser`: one that may have the spider loaded already; then no other one is started.
     """
-    async with AsyncExitStack() as stack:
-        parser = await stack.enter_async_context(
-            ParsePool.open(plan.source, procs=procs_of(plan.settings.crawl), limits=plan.settings.parse)
-        )
-        spider = parser.description
-        settings = with_wishes(plan.settings, spider, plan.overrides)
-        name = plan.name or spider.name
-        seeds = seeds_of(plan, spider)
-        cookies = cookies_of(settings.crawl, seeds)
-        store = stack.enter_context(StoreFolder(Path(settings.store)).owned())
-        frontier = await stack.enter_async_context(
-            SqliteFrontier.open(store.database, fsync=settings.crawl.fsync)
-        )
-        if plan.fresh:
-            await frontier.drop_crawl(name, forget=[sinks_key(name), rejects_key(name)])
-            rejects_file(store, name).unlink(missing_ok=True)  # this run may have none to replace it by
-        opened = await frontier.open_crawl(name, **frontier_options(settings))
-        outputs = plan.outputs or (str(store.items / f"{file_name(name)}.jsonl"),)
-        sinks = MultiSink(outputs, fsync=settings.crawl.fsync, overwrite=plan.fresh)
-        stack.callback(sinks.close)
-        sinks.restore(await frontier.checkpoint(sinks_key(name)))
-        rejected = [str(rejects_file(store, name))] if spider.models else []
-        rejects = MultiSink(rejected, fsync=settings.crawl.fsync, overwrite=plan.fresh)
-        stack.callback(rejects.close)
-        rejects.restore(await frontier.checkpoint(rejects_key(name)))
-        segments = place_segments(store.archive / file_name(name), settings.archive.location, name)
-        if settings.archive.keep_days:
-            expire(segments, keep_days=settings.archive.keep_days, today=datetime.now(UTC).date())
-        rules = write_rules(name, settings)
-        archive = ArchiveWriter.open(segments, await frontier.checkpoint(archive_key(name)), rules)
-        stack.callback(archive.close)
-        versions = SpiderVersions.load(await frontier.crawl_get(name, VERSIONS))
-        version = versions.number(spider.version, time.time())
-        totals = sums.CrawlTotals.load(await frontier.crawl_get(name, sums.KEY))
-        totals.reopen(per_pattern=settings.links.per_pattern, near_duplicates=settings.links.lookalikes)
-        # From here on the outputs count as this crawl's own: a kill before the first page must not make the
-        # next run take them for somebody else's.
-        await frontier.commit(
-            checkpoints={
-                sinks_key(name): sinks.flush(),
-                rejects_key(name): rejects.flush(),
-                archive_key(name): archive.checkpoint(),
-            },
-            crawl_state={name: {sums.KEY: totals.dump(), VERSIONS: versions.dump()}},
-        )
-        jar = CookieJar.load(await frontier.crawl_get(name, "cookies") or b"[]")
-        jar.put(cookies, time.time())
-        hosts = msgspec.json.decode(await frontier.crawl_get(name, "hosts") or b"[]", type=list[str])
-        urls = [seed.url for seed in seeds]
-        scope = Scope.of(settings.crawl, urls, hosts=spider.hosts, limits=settings.links)
-        if scope.hosts is not None:
-            scope = msgspec.structs.replace(scope, hosts=scope.hosts.union(hosts))
-        scope = msgspec.structs.replace(scope, watched_patterns=frozenset(totals.near_duplicates))
-        border = ScopeState(scope, parser)
-        fetcher = await open_crawl_fetcher(stack, settings, frontier, jar, border)
-        await add_given(frontier, name, seeds)
-        if plan.listed is not None:
-            gather = origins_matter(settings.crawl, spider)
-            origins = await add_listed(frontier, name, plan.listed, stop, gather=gather)
-            jar.put(cookies_for_seeds(settings.crawl.cookies, origins), time.time())
-            if not spider.hosts:
-                border.admit(*map(host_key, origins))
-        if await frontier.paused(name):
-            log.warning("crawl.paused", extra={"crawl": name, "go_on_with": f"shoal resume {name}"})
-        await stack.enter_async_context(steerable(store.path, frontier))
-        yield Stations(
-            crawl=name,
-            settings=settings,
-            holder=f"{os.uname().nodename}-{os.getpid()}",
-            resumed=opened.resumed,
-            ownership=Owned(jar, border),
-            frontier=frontier,
-            fetcher=fetcher,
-            outlet=EmbeddedOutputs(name, archive, sinks, rejects, totals),
-            pages=Pages(archive, ArchiveReader(segments, decode_archived, limits=settings.fetch)),
-            parser=parser,
-            totals=totals,
-            version=version,
-            border=border,
-            outputs=tuple(map(shown, outputs)),
-            store=str(store.path),
-            archive=segments.path,
-            rejects=rejects_file(store, name),
-            unparsed=frontier.parsing(name),
-            allowance=EmbeddedPageQuota(frontier, name, limit)
-            if (limit := settings.crawl.max_pages)
-            else None,
-        )
+    async with open_spider(strategy, parser) as children:
+        spider = children.description
+        settings = strategy.prepare(spider)
+        async with (
+            strategy.open_crawl(spider, settings) as crawl,
+            open_outputs(strategy, crawl, settings) as (outputs, pages),
+        ):
+            scope = ScopeState(crawl.scope, children)
+            async with (
+                open_fetchers(
+                    settings,
+                    strategy.share.pools,
+                    robots_cache=crawl.frontier.hosts,
+                    jar=crawl.jar,
+                    refuse=scope.refuse,
+                    gate=crawl.gate,
+                ) as fetcher,
+                strategy.start(crawl, spider, settings, scope),
+            ):
+                yield Stations(
+                    crawl=crawl.name,
+                    holder=strategy.holder,
+                    settings=settings,
+                    version=crawl.version,
+                    resumed=crawl.resumed,
+                    locations=Locations(
+                        crawl.store,
+                        str(crawl.segments.path),
+                        tuple(map(public_name, crawl.outputs)),
+                        crawl.rejects_file,
+                    ),
+                    frontier=crawl.frontier,
+                    fetcher=fetcher,
+                    pages=pages,
+                    parser=children,
+                    outputs=outputs,
+                    unparsed=crawl.unparsed,
+                    ownership=strategy.ownership(crawl, scope),
+                    scope=scope,
+                    totals=crawl.totals,
+                    quota=crawl.quota,
+                    share=strategy.share,
+                )
 
 
-def write_rules(crawl: str, settings: Settings, *, writer: str = "") -> WriteRules:
-    """Say how pages are archived; `writer` tells the segments of several processes apart."""
-    return WriteRules(
-        crawl,
-        writer=writer,
-        robots=settings.crawl.robots,
-        segment_bytes=settings.archive.segment_bytes,
-        fsync=settings.crawl.fsync,
-    )
+@asynccontextmanager
+async def open_spider(strategy: Strategy, parser: ParsePool | None) -> AsyncIterator[ParsePool]:
+    """Start the parse children, unless `parser` has the same spider loaded."""
+    settings = strategy.parse_settings()
+    procs, limits = parse_processes(settings.crawl), settings.parse
+    with strategy.spider_source() as source:
+        if parser is not None and parser.serves(source, procs=procs, limits=limits):
+            yield parser
+            return
+        async with ParsePool.open(source, procs=procs, limits=limits) as opened:
+            yield opened
 
 
-def cookies_of(settings: CrawlSettings, seeds: Sequence[Request]) -> list[Cookie]:
-    """Gather the cookies that the user gives to the crawl."""
-    listed = [] if settings.cookie_file is None else read_cookie_file(settings.cookie_file)
-    return [*listed, *cookies_for_seeds(settings.cookies, [seed.url for seed in seeds])]
+@asynccontextmanager
+async def open_outputs(
+    strategy: Strategy, crawl: OpenCrawl, settings: Settings
+) -> AsyncIterator[tuple[OutputCommit, Pages]]:
+    """Open the sinks, then the archive: an output that cannot be written leaves the archive untouched."""
+    with (
+        open_sink(crawl.sinks, fsync=settings.crawl.fsync) as sinks,
+        open_sink(crawl.rejects, fsync=settings.crawl.fsync) as rejects,
+        open_archive(crawl, settings) as archive,
+    ):
+        reader = ArchiveReader(crawl.segments, decode_archived, limits=settings.fetch)
+        yield await strategy.open_outputs(crawl, sinks, rejects, archive), Pages(archive, reader)
 
 
-def with_wishes(settings: Settings, spider: SpiderDescription, given: frozenset[str]) -> Settings:
-    """Let the spider's own options apply where the user has not said otherwise."""
-    wishes = {key: value for key, value in spider.options.items() if key not in given}
+def open_sink(files: SinkFiles, *, fsync: bool) -> AbstractContextManager[MultiSink]:
+    sink = MultiSink(files.outputs, fsync=fsync, overwrite=files.overwrite)
     try:
-        crawl = msgspec.convert({**msgspec.to_builtins(settings.crawl), **wishes}, CrawlSettings)
-    except msgspec.ValidationError as error:
-        raise Misconfigured(f"spider {spider.name!r}: {error}") from None
-    return replace(settings, crawl=crawl)
+        sink.restore(files.checkpoint)
+    except BaseException:
+        sink.close()
+        raise
+    return closing(sink)
 
 
-def seeds_of(plan: CrawlPlan, spider: SpiderDescription) -> list[Request]:
-    """Give the requests to start from: those of the command line, else the spider's own.
-
-    A list of them is read when all else is open.
-    """
-    requests = [Request(url=url) for url in plan.seeds]
-    if not requests and plan.listed is None:
-        requests += spider.start
-    requests += [listing_request(url) for url in plan.sitemaps]
-    if not requests and plan.listed is None:
-        raise Misconfigured(f"spider {spider.name!r} has nowhere to start: give it start=[...] or a URL")
-    seeds = []
-    for request in requests:
-        try:
-            url = msgspec.msgpack.decode(Link.to(request).packed, type=Request).url
-        except Rejected as error:
-            raise Misconfigured(f"start: {error}") from None
-        if not url.startswith(("http://", "https://")):
-            raise Misconfigured(f"start: only http and https can be crawled: {url}")
-        seeds.append(msgspec.structs.replace(request, url=url))
-    return seeds
-
-
-def procs_of(settings: CrawlSettings) -> int:
-    """Say how many processes parse."""
-    return settings.procs or max(1, (os.cpu_count() or 2) - 1)
+def open_archive(crawl: OpenCrawl, settings: Settings) -> AbstractContextManager[ArchiveWriter]:
+    if crawl.keep_days:
+        expire(crawl.segments, keep_days=crawl.keep_days, today=datetime.now(UTC).date())
+    rules = write_rules(crawl.name, settings, writer=crawl.segment_writer)
+    return closing(ArchiveWriter.open(crawl.segments, crawl.archived, rules))

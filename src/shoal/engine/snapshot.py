@@ -1,5 +1,6 @@
-"""What can be seen of a crawl while it runs, and what is left to say when it ends."""
+"""What a crawl and a worker report of themselves: while they run, and at the end."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,13 +10,13 @@ from shoal.model.crawl_totals import ClosedPattern
 
 class Ending(StrEnum):
     FINISHED = "finished"  # nothing left to do
-    INTERRUPTED = "interrupted"  # stopped by a signal; the same command goes on
-    LIMITED = "limited"  # --max-pages reached; more is waiting
+    INTERRUPTED = "interrupted"  # stopped by a signal; the same command resumes it
+    LIMITED = "limited"  # --max-pages reached; more requests are waiting
 
 
 @dataclass(frozen=True, slots=True)
 class HostSnapshot:
-    """One host, as far as it holds the crawl up."""
+    """One host, as far as it slows the crawl down."""
 
     host: str
     waiting: int
@@ -29,10 +30,10 @@ class HostSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A crawl at one instant. Everything here is O(hosts) to make at worst, and made once a second."""
+    """A crawl at one instant. Making one is O(hosts) at worst, and happens at most four times per second."""
 
     crawl: str
-    elapsed: float  # seconds this run has taken
+    elapsed: float  # seconds of this run
     pages: int  # done in this run
     items: int
     bytes: int  # received in this run
@@ -44,17 +45,17 @@ class Snapshot:
     parse_backlog: int
     slowest: Sequence[HostSnapshot] = ()
     failing: Sequence[HostSnapshot] = ()
-    eta: float | None = None  # seconds; None: cannot be said yet
+    eta: float | None = None  # seconds; None: unknown
     eta_reason: str = ""  # what bounds it: "politeness of shop.example" or "this machine"
     rejected: int = 0  # items that did not fit their model, this run
-    withheld: int = 0  # items of pages that call another address their own, this run
+    withheld: int = 0  # items of pages whose canonical address is another one, this run
     hook_faults: int = 0  # `on_error` hooks that raised or hung, this run
     draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The start of a run: what was found, and where things will be."""
+    """The start of a run: what the crawl had, and where its files are."""
 
     crawl: str
     resumed: bool
@@ -72,10 +73,38 @@ class Summary:
     snapshot: Snapshot
     resumed: bool
     outputs: Sequence[str] = ()
-    rejects: str = ""  # where the rejected items of all runs are; empty: there are none
+    rejects: str = ""  # where the rejected items of all runs are; empty: nothing was rejected
     archive: str = ""
     store: str = ""
     dead_by_class: Mapping[str, int] = field(default_factory=dict)
     max_dead_exceeded: bool = False
     quarantined: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by pattern, of all runs
-    lookalikes: Mapping[str, ClosedPattern] = field(default_factory=dict)
+    near_duplicates: Mapping[str, ClosedPattern] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlStats:
+    """What a worker has done for one crawl."""
+
+    pages: int = 0
+    items: int = 0
+    bytes: int = 0
+    failures: Mapping[str, int] = field(default_factory=dict)  # attempts, by class
+    handed_on: int = 0  # pages fetched here and parsed by another worker, which counts them
+
+    def __add__(self, other: "CrawlStats") -> "CrawlStats":
+        return CrawlStats(
+            self.pages + other.pages,
+            self.items + other.items,
+            self.bytes + other.bytes,
+            Counter(self.failures) + Counter(other.failures),
+            self.handed_on + other.handed_on,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStats:
+    slots: int  # 0: this worker does not fetch
+    busy: int
+    draining: bool
+    done: Mapping[str, CrawlStats]  # by crawl

@@ -1,59 +1,106 @@
-"""What a running crawl talks to, wherever its state lives."""
+"""What a running crawl talks to, wherever its state is stored."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from shoal.engine.commit import Acknowledged, Store
-from shoal.engine.leases import Lessor
+from shoal.engine.commit import PageBus, Store
+from shoal.engine.fetchers import Pools
+from shoal.engine.leases import Lessor, Ownership
 from shoal.engine.outputs import OutputCommit
-from shoal.engine.ownership import Ownership
-from shoal.engine.page_quota import PageQuota
 from shoal.engine.pages import Pages
 from shoal.engine.scope_state import ScopeState
 from shoal.fetch.contract import Fetcher
-from shoal.frontier import Counts, HostView, Unparsed, Validator
-from shoal.model import crawl_totals as sums
+from shoal.frontier import Unparsed, Validator
+from shoal.frontier.contract import FrontierHosts
+from shoal.frontier.finished import CountsReader
+from shoal.model.crawl_totals import CrawlTotals
 from shoal.model.outcome import Lease
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
 
 
 class CrawlFrontier(Lessor, Store, Protocol):
-    """The part of a frontier that running a crawl needs: leasing, committing, and looking."""
+    """The part of a frontier that running a crawl needs: leasing, committing, reading."""
 
     def landed(self, leases: Sequence[Lease]) -> None: ...
-    async def counts(self, crawl: str) -> Counts: ...
     async def validators(self, crawl: str, fingerprints: Sequence[int]) -> Mapping[int, Validator]: ...
-    async def host_set(self, host: str, *, crawl_delay: float | None = None) -> object: ...
-    async def hosts(self) -> Sequence[HostView]: ...
+    @property
+    def hosts(self) -> FrontierHosts: ...
+    @property
+    def reader(self) -> CountsReader: ...
 
 
-@dataclass(slots=True)
+class PageQuota(Protocol):
+    """`--max-pages`: how many requests may be in progress without exceeding the limit.
+
+    A request that ends without a page frees its place, so the limit is met exactly.
+    """
+
+    async def take(self, held: int, wanted: int) -> int:
+        """Return how many of the `wanted` leases may be taken, where `held` are in progress."""
+
+    async def leave(self) -> None:
+        """Release what this process holds: it takes no more."""
+
+
+class Capacity(Protocol):
+    """What limits a crawl that shares its worker with others, and its fleet with later stages."""
+
+    @property
+    def max_requests(self) -> int:
+        """The requests that the crawl may have in progress here."""
+
+    @property
+    def later_stages_full(self) -> bool:
+        """Whether enough pages wait to be parsed, or items to be written: fetching pauses."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkShare:
+    """The part of a crawl's work that this process does. Default: all of it."""
+
+    fetches: bool = True
+    parses: bool = True
+    pools: Pools = field(default_factory=Pools)
+    capacity: Capacity | None = None  # None: limited by its concurrency alone
+    bus: PageBus | None = None  # None: no other process fetches
+
+
+@dataclass(frozen=True, slots=True)
+class Locations:
+    """Where things are, for people: no secrets."""
+
+    store: str
+    archive: str
+    outputs: Sequence[str]
+    rejects: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stations:
     """Everything a running crawl talks to."""
 
+    # what runs
     crawl: str
+    holder: str  # the name under which this process leases
     settings: Settings
-    holder: str
-    resumed: bool
-    ownership: Ownership
+    version: int = 0  # of the spider, as the crawl counts them
+    resumed: bool = False
+    locations: Locations
+
+    # what it reads and writes
     frontier: CrawlFrontier
     fetcher: Fetcher
-    outlet: OutputCommit
     pages: Pages
     parser: ParsePool
-    totals: sums.CrawlTotals
-    border: ScopeState
-    outputs: Sequence[str]
-    store: str  # for people
-    archive: Path | str
-    rejects: Path
-    fetches: bool = True  # False: this worker only parses
-    parses: bool = True  # False: this worker only fetches
-    unparsed: AsyncIterator[Unparsed] | None = None  # pages that others, or earlier runs, have fetched
-    on_acknowledged: Acknowledged | None = None
-    crowded: Callable[[], bool] | None = None  # whether the stages after fetching have enough to do
-    allowance: PageQuota | None = None  # of pages; None: as many as there are
-    version: int = 0  # of the spider, by the crawl's own count
+    outputs: OutputCommit
+    unparsed: AsyncIterator[Unparsed] | None = None  # pages that earlier runs or other workers have fetched
+
+    # what it may do
+    ownership: Ownership
+    scope: ScopeState
+    totals: CrawlTotals
+    quota: PageQuota | None = None  # None: no limit
+    share: WorkShare = WorkShare()

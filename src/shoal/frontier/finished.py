@@ -1,13 +1,13 @@
-"""Whether a crawl has come to its end, asked of a frontier that others change meanwhile.
+"""Is a crawl finished? Works on a frontier that other processes change at the same time.
 
-A frontier in shards cannot be counted at one instant. Adding up what is open while workers go on can miss a
-request: its page is still leased in a shard that is read last, its links are added to one that was read
-before. So what has ended is summed up first, and what was accepted afterwards. Both sums only grow. If the
-later one is no larger than the earlier one, then at every instant between the two nothing was open; and
-because links are added before the page that brought them is settled, nothing was on its way either.
+A sharded frontier cannot be counted at one instant. Summing the open requests while workers run can miss
+one: its page is still leased in a shard that is read last, and its links are added to a shard that was read
+before. So this sums the ended requests first and the accepted ones afterwards. Both sums only grow. If the
+second is not larger than the first, nothing was open at any instant between the two. Because links are added
+before their page is settled, no link was on its way either.
 
-A replay takes requests back from their end, and can come between the two sums; then the crawl had come to its
-end before it was replayed.
+A replay reopens ended requests and can come between the two sums. In that case the crawl was finished before
+the replay.
 """
 
 from typing import Protocol
@@ -19,10 +19,10 @@ class CountsReader(Protocol):
     async def counts(self, crawl: str) -> Counts: ...
 
 
-async def is_finished(frontier: CountsReader, crawl: str) -> bool:
-    """Tell whether everything that a crawl has accepted has ended."""
-    before = await frontier.counts(crawl)
+async def is_finished(reader: CountsReader, crawl: str) -> bool:
+    """Return True if every request that a crawl has accepted has ended."""
+    before = await reader.counts(crawl)
     if before.open:
         return False
-    after = await frontier.counts(crawl)
+    after = await reader.counts(crawl)
     return after.accepted == before.ended

@@ -1,4 +1,4 @@
-"""What a frontier answers: values, the same from every backend."""
+"""The values that a frontier returns, the same from every backend."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from shoal.model.request import Request, trace_id
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A crawl that may now be added to and leased from."""
+    """A crawl that is now open: `add` and `lease` accept it."""
 
     crawl: str
     resumed: bool  # False: it did not exist before
@@ -29,12 +29,12 @@ class Added:
 class Committed:
     new: int  # links accepted
     duplicate: int
-    stale: Sequence[Lease] = ()  # leases whose settlement was refused: drop their results
-    refused: Sequence[Acknowledgement] = ()  # pages that were not being parsed
+    stale: Sequence[Lease] = ()  # leases whose settlement was rejected: discard their results
+    refused: Sequence[Acknowledgement] = ()  # acknowledgements of pages that were not being parsed
 
 
 class Counts(msgspec.Struct, kw_only=True):
-    """The requests of a crawl, by state, and a few sums over its life."""
+    """The requests of a crawl by state, and totals over its whole life."""
 
     accepted: int = 0
     waiting: int = 0
@@ -45,11 +45,11 @@ class Counts(msgspec.Struct, kw_only=True):
     gone: int = 0
     dead: int = 0
     filtered: int = 0
-    duplicate: int = 0  # links that had been seen before
-    over_budget: int = 0  # links not accepted because their host had brought enough
-    retries: int = 0  # attempts that ended in another one
-    crashes: int = 0  # leases that ran out, and parses that took their process along
-    mistaken: float = 0.0  # share of new links that are taken for seen ones; 0: the crawl remembers exactly
+    duplicate: int = 0  # links that were seen before
+    over_budget: int = 0  # links not accepted because the budget of their host was used up
+    retries: int = 0  # attempts that were followed by another one
+    crashes: int = 0  # leases that expired, and parses during which the process died
+    mistaken: float = 0.0  # probability that a new link is taken for a seen one; 0: the seen-set is exact
     dead_by_class: dict[str, int] = {}
     filtered_by_rule: dict[str, int] = {}
 
@@ -58,23 +58,23 @@ class Counts(msgspec.Struct, kw_only=True):
 
     @property
     def open(self) -> int:
-        """Count what has not come to its end yet."""
+        """The number of requests that have not ended."""
         return self.waiting + self.delayed + self.leased + self.parsing
 
     @property
     def ended(self) -> int:
-        """Count what has come to its end."""
+        """The number of requests that have ended."""
         return self.done + self.gone + self.dead + self.filtered
 
-    def die(self, kind: FailureClass) -> None:
+    def die(self, failure_class: FailureClass) -> None:
         self.dead += 1
-        self.dead_by_class[kind.value] = self.dead_by_class.get(kind.value, 0) + 1
+        self.dead_by_class[failure_class.value] = self.dead_by_class.get(failure_class.value, 0) + 1
 
-    def revive(self, kind: FailureClass) -> None:
+    def revive(self, failure_class: FailureClass) -> None:
         self.dead -= 1
-        self.dead_by_class[kind.value] -= 1
-        if not self.dead_by_class[kind.value]:
-            del self.dead_by_class[kind.value]
+        self.dead_by_class[failure_class.value] -= 1
+        if not self.dead_by_class[failure_class.value]:
+            del self.dead_by_class[failure_class.value]
 
     def filter(self, rule: FailureClass) -> None:
         self.filtered += 1
@@ -90,36 +90,36 @@ STATES = ("waiting", "delayed", "leased", "parsing", "done", "gone", "dead", "fi
 
 
 class HostView(msgspec.Struct, frozen=True, kw_only=True):
-    """One host: its pace as of now, and what is going on there."""
+    """One host: its current pace, and its requests."""
 
     host: str
     waiting: int
     inflight: int  # requests on the wire
-    interval: float  # seconds between requests, every slow-down included; 0: unlimited
+    interval: float  # seconds between requests, with every slow-down applied; 0: unlimited
     burst: int
     concurrency: int
     next_turn: float  # epoch seconds of the next possible request; in the past: now
-    crawl_delay: float  # asked for by robots.txt
+    crawl_delay: float  # from robots.txt
     rest_until: float  # epoch seconds
     slow: float  # 1.0: not slowed down
     paused: bool
-    failures: int  # failed attempts since this process began
+    failures: int  # failed attempts since this process started
 
 
 @dataclass(frozen=True, slots=True)
 class Unparsed:
-    """A page that was fetched and archived, and whose links and items are still to come."""
+    """A page that was fetched and archived, but not parsed yet."""
 
     fingerprint: int
     request: Request
     page: PageRecord
     strikes: int  # times a process died while parsing it
-    consumer: str = ""  # whom a bus gave it to
+    consumer: str = ""  # the consumer to which a bus delivered it
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A request that was given up, with all that is known about why."""
+    """A request that was given up, with everything that is known about the reason."""
 
     crawl: str
     fingerprint: int
@@ -132,7 +132,7 @@ class DeadLetter:
     crashes: int
     first_at: float  # when it was first leased
     died_at: float
-    holder: str  # who had it last
+    holder: str  # the last holder
     page: PageRecord | None
 
     @property
@@ -142,7 +142,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """An attempt that brought no page."""
+    """An attempt that ended without a page."""
 
     at: float  # when it ended
     elapsed: float
@@ -153,23 +153,23 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class RequestHistory:
-    """One accepted request, and what has become of it."""
+    """One accepted request and what happened to it."""
 
     crawl: str
     fingerprint: int
     state: str
     tried: Sequence[Tried]
-    request: Request | None = None  # None: it has come to its end, and was forgotten
+    request: Request | None = None  # None: it has ended and its record was deleted
     page: PageRecord | None = None
-    found_on: int | None = None  # 0: a seed; None: only its archived page knows
+    found_on: int | None = None  # 0: a seed; None: only the archived page has it
     ended_at: float | None = None
     status: int = 0
-    elapsed: float = 0.0  # of the attempt that ended it
-    rule: str = ""  # failure class of a dead one, rule of a filtered one
+    elapsed: float = 0.0  # of the last attempt
+    rule: str = ""  # failure class of a dead request, rule of a filtered one
     reason: str = ""
     due: float | None = None  # epoch seconds before which it may not be leased
-    holder: str = ""  # who has it, or had it last
-    leased_at: float | None = None  # when the lease that is out was granted
+    holder: str = ""  # the current or the last holder
+    leased_at: float | None = None  # when the current lease was granted
 
     @property
     def trace(self) -> str:
@@ -178,7 +178,7 @@ class RequestHistory:
 
 @dataclass(frozen=True, slots=True)
 class HostQueue:
-    """What is left to do on one host, and the pace that applies there."""
+    """The queue of one host, and the pace that applies there."""
 
     host: str
     queued: int
@@ -186,24 +186,24 @@ class HostQueue:
     concurrency: int
     paused: bool
     rest_until: float = 0.0  # epoch seconds
-    crawl_delay: float = 0.0  # asked for by robots.txt
+    crawl_delay: float = 0.0  # from robots.txt
     slow: float = 1.0  # 1.0: not slowed down
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What the latest pages of a crawl were like, and what is left."""
+class CrawlStats:
+    """Averages over the latest pages of a crawl, and its queue by host."""
 
-    pages: int  # that were measured
-    latency: float  # seconds a page took, on average
-    wire_bytes: float  # of a body, on average
-    span: float  # seconds from the first of them to the last
+    pages: int  # that the averages cover
+    latency: float  # mean seconds per page
+    wire_bytes: float  # mean size of a body
+    span: float  # seconds from the first of these pages to the last
     hosts: Sequence[HostQueue]
 
 
 @dataclass(frozen=True, slots=True)
 class Validator:
-    """What a conditional request for a page of the crawl's previous generation needs."""
+    """The data for a conditional request: from a page of the crawl's previous generation."""
 
     etag: str
     modified: str
@@ -213,7 +213,7 @@ class Validator:
 
 @dataclass(frozen=True, slots=True)
 class StoredRobots:
-    """A robots.txt, as it was last answered."""
+    """A robots.txt response that is cached in the store."""
 
     expires: float  # epoch seconds
     status: int
@@ -222,7 +222,7 @@ class StoredRobots:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Every set of a crawl, counted again from the data."""
+    """The requests of a crawl by state, recounted from the data."""
 
     counts: Mapping[str, int]
-    problems: Sequence[str]  # one line each; none: everything is accounted for
+    problems: Sequence[str]  # one line per problem; empty: counters and data agree

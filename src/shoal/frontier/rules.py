@@ -1,4 +1,4 @@
-"""Decisions that every backend makes alike: values in, values out."""
+"""Decisions that all backends share: pure functions of values."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Done, Fetched, Gone, Retry, Settlement
 from shoal.model.pace import Pace
 
-LINE, STEPS, FIRST_STEP_AT = 1 << 49, 1 << 18, 1_577_836_800  # steps of 4 µs, from 2020 on
-LOWEST_BAND = 15  # ten priorities, and as many classes below as a request can lose with the usual retries
+LINE, STEPS, FIRST_STEP_AT = 1 << 49, 1 << 18, 1_577_836_800  # steps of 4 µs since 2020
+LOWEST_BAND = 15  # ten priorities, and as many lower classes as a request can lose with the default retries
 
 _USUAL_PACE = Pace()
 
 
 @dataclass(slots=True)
 class HostRecord:
-    """What is known of a host and survives a restart."""
+    """The part of a host's state that survives a restart."""
 
-    interval: float | None = None  # set by hand, as are the next two; None: what the crawls say
+    interval: float | None = None  # set by the operator, as are the next two; None: the crawls' pace applies
     burst: int | None = None
     concurrency: int | None = None
     crawl_delay: float = 0.0
@@ -28,31 +28,31 @@ class HostRecord:
 
 
 def band(priority: int, attempts: int) -> int:
-    """Return the priority class in which a request waits: one lower for every attempt it has cost."""
+    """Return the priority class in which a request waits: one lower for each attempt that was charged."""
     return min(max(priority, 0) + attempts, LOWEST_BAND)
 
 
 def place_in_line(band: int, ready: float, moment: float) -> float:
-    """Return where a lane stands in line: the best band first, then by when it is due.
+    """Return the sort key of a lane: best band first, then by when the lane became due.
 
-    That is when its host is, and not before the moment, a step of its own, at which it was last served or
-    ceased to be empty. Of lanes that could go now, the one goes first that could have gone for longest. In
-    steps, because one number has to hold both.
+    A lane is due when its host is, but not before its `moment`: the unique step at which it was last served
+    or last became non-empty. Of the lanes that are due now, the one that has been due for longest goes first.
+    Time is in steps because one number has to hold band and time.
     """
     due = max((ready - FIRST_STEP_AT) * STEPS // 1, moment)
     return band * LINE + min(due, LINE - 1)
 
 
 def next_moment(moment: float, now: float) -> float:
-    """Return the moment after `moment`: later than whatever is due now."""
+    """Return a moment after `moment` that is later than everything that is due now."""
     return max(moment, (now - FIRST_STEP_AT) * STEPS // 1) + 1
 
 
 def applied_pace(record: HostRecord, crawls: Iterable[Pace], rules: SlowdownRules) -> Pace:
-    """Return the pace that applies to a host: the slowest of all that have a say.
+    """Return the pace that applies to a host: the slowest of its crawls' paces, its record and its slow-down.
 
-    No burst survives a Crawl-delay or a slow-down: stretching the interval would stretch the credit too, and
-    a host that asks for less would first get more.
+    A Crawl-delay or a slow-down reduces the burst to 1. Otherwise a longer interval would mean more credit,
+    and a host that asks for fewer requests would first get more.
     """
     slowest, *others = list(crawls) or [_USUAL_PACE]
     for pace in others:
@@ -63,16 +63,16 @@ def applied_pace(record: HostRecord, crawls: Iterable[Pace], rules: SlowdownRule
         )
     interval = slowest.interval if record.interval is None else record.interval
     burst = slowest.burst if record.burst is None else record.burst
-    at_once = slowest.concurrency if record.concurrency is None else record.concurrency
+    concurrency = slowest.concurrency if record.concurrency is None else record.concurrency
     if record.crawl_delay > interval:
         interval, burst = record.crawl_delay, 1
     if record.slow > 1.0:
         interval, burst = stretch_interval(interval, record.slow, rules), 1
-    return Pace(interval, burst, at_once)
+    return Pace(interval, burst, concurrency)
 
 
-def answered(settlement: Settlement) -> bool:
-    """Say whether the host answered at all; silence says nothing about being pushed back."""
+def host_responded(settlement: Settlement) -> bool:
+    """Return True if the host sent a response: only then does the attempt count for adaptive slow-down."""
     if not settlement.sent:
         return False
     match settlement.outcome:
@@ -84,10 +84,10 @@ def answered(settlement: Settlement) -> bool:
             return settlement.blocked
 
 
-def slowed(window: ResponseWindow, blocked: bool, slow: float) -> float:
-    """Return a host's slow factor after one more answer."""
+def next_slow_factor(window: ResponseWindow, blocked: bool, slow: float) -> float:
+    """Return a host's slow factor after one more response."""
     factor = window.note(blocked)
-    # A new window says nothing yet: after a restart the factor that was found before it goes on.
+    # A new window has too few responses: after a restart the factor from before applies until it has enough.
     return round(factor, 3) if window.is_significant else slow
 
 
@@ -103,6 +103,6 @@ def struck_out(strikes: int) -> Failure:
     return Failure(FailureClass.POISON, f"the process died {strikes} times while parsing it")
 
 
-def parsed_again(kind: FailureClass, *, kept: bool) -> bool:
-    """Say whether a replayed dead letter is parsed again, not fetched: its page is there, and at fault."""
-    return kept and kind in (FailureClass.PARSE_ERROR, FailureClass.POISON)
+def parsed_again(failure_class: FailureClass, *, archived: bool) -> bool:
+    """Return True if a replay parses the archived page again, because the page was at fault."""
+    return archived and failure_class in (FailureClass.PARSE_ERROR, FailureClass.POISON)

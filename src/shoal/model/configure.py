@@ -65,6 +65,11 @@ _ABOVE_ZERO = frozenset(
 )
 
 
+_MAY_BE_EMPTY = frozenset({"crawl.follow", "crawl.user_agent", "crawl.contact"})
+# Printable ASCII without what would end the comment of a User-Agent header.
+_CONTACT = re.compile(r"(?:https?://|[!-'*-?A-\[\]-~]+@)[!-'*-\[\]-~]+")
+
+
 def from_tree(tree: Mapping[str, object], origin: str) -> Iterator[SettingValue]:
     """Yield the values of a parsed `shoal.toml`. Raises `Misconfigured` for an unknown key."""
     for name, value in tree.items():
@@ -172,7 +177,7 @@ def _number(given: SettingValue, type_: type[int] | type[float]) -> int | float:
 
 def _text(given: SettingValue) -> str:
     text = given.value
-    _require(isinstance(text, str) and (text or given.key == "crawl.follow"), given, "a non-empty string")
+    _require(isinstance(text, str) and (text or given.key in _MAY_BE_EMPTY), given, "a non-empty string")
     assert isinstance(text, str)
     if given.key == "crawl.follow":
         try:
@@ -181,6 +186,8 @@ def _text(given: SettingValue) -> str:
             raise Misconfigured(f"{given.origin}: not a regular expression: {error}: {text!r}") from None
     if given.key == "crawl.user_agent":
         _require(text.isprintable() and text.isascii(), given, "one line of plain ASCII")
+    if given.key == "crawl.contact" and text:
+        _require(_CONTACT.fullmatch(text), given, "a URL (https://...) or an e-mail address")
     return text
 
 

@@ -12,7 +12,7 @@ from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.limits import FetchLimits, LinkLimits, ParseLimits
 from shoal.model.outcome import RetryRules
 
-USER_AGENT = f"Shoal/{__version__} (+https://shoal.example/bot)"
+USER_AGENT = f"Shoal/{__version__}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,12 @@ class CrawlSettings:
     ] = False
     robots: Annotated[bool, "Obey robots.txt."] = True
     allow_private: Annotated[bool, "Allow loopback and private addresses."] = False
-    user_agent: Annotated[str, "The User-Agent header; it should say how to contact you."] = USER_AGENT
+    user_agent: Annotated[
+        str, "User-Agent header of every request; empty: Shoal, its version and crawl.contact."
+    ] = ""
+    contact: Annotated[
+        str, "URL or e-mail address for site owners; part of the default User-Agent header."
+    ] = ""
     ca_file: Annotated[
         str | None,
         "Certificate authorities (PEM) to trust besides the system's; checks cannot be turned off.",
@@ -62,6 +67,11 @@ class CrawlSettings:
     fsync: Annotated[bool, "Survive power loss, not only process crashes."] = False
     lease: Annotated[float, "Seconds that a worker may hold a request without a heartbeat."] = 120.0
     grace: Annotated[float, "Seconds to finish the requests in progress after the first Ctrl-C."] = 30.0
+
+    @property
+    def sent_user_agent(self) -> str:
+        """The User-Agent header: `user_agent` if it is set, else Shoal with the contact."""
+        return self.user_agent or (f"{USER_AGENT} (+{self.contact})" if self.contact else USER_AGENT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
 """One connection to one server, shared by any number of callers.
 
-Calls are written at once and answered in order, so that a hundred callers cost one connection and no waiting
-for one another. A caller that is cancelled leaves its place in the row: its answer is read and dropped, and
-nobody gets the answer to somebody else's question.
+Commands are written at once and answered in order, so a hundred callers need one connection and do not wait
+for one another. The reply to a cancelled caller is read and dropped, so replies stay matched to their
+commands.
 
-The protocol is pinned to RESP2, the one every server speaks from the first byte. A client library stands
-in the way here: it repeats calls by rules of its own, follows ASK, and lends connections, while WAIT
-speaks only of what its own connection has written.
+The protocol is pinned to RESP2, which every server speaks from the first byte. A client library does not fit
+here: it repeats calls by its own rules, follows ASK, and hands out connections from a pool, while WAIT covers
+only what its own connection has written.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from typing import Any, cast
 
 from shoal.model.errors import Misconfigured
 from shoal.redis_client.dsn import Address, Login
-from shoal.redis_client.errors import LOST, NO_REDIS, TIMEOUT, CallFailed, refused
-from shoal.redis_client.tls import failed, untrusted
+from shoal.redis_client.errors import LOST, NO_REDIS, TIMEOUT, CallFailed, parse_error_reply
+from shoal.redis_client.tls import handshake_failure, untrusted_certificate
 
 try:
     import hiredis
@@ -33,21 +33,21 @@ _NOTHING = object()
 
 
 class ErrorReply(Exception):
-    """An error that a server answered with, as text; it stays inside this package."""
+    """An error reply, as text; never leaves this package."""
 
 
 class RedisConnection(asyncio.Protocol):
-    """Made by `RedisConnection.open`, and of no use once it is not `alive` any more."""
+    """Use `RedisConnection.open`. Once it is no longer `alive`, every call fails."""
 
     def __init__(self, address: Address, timeout: float) -> None:
         self.address = address
         self.alive = False
-        self._heard = False  # a word that was Redis
+        self._got_reply = False  # anything that was valid RESP
         self._secure = False  # over TLS, or a socket of this machine
-        self._why = CallFailed(LOST, str(address))  # a link is lost in general, and sometimes for a reason
+        self._close_reason = CallFailed(LOST, str(address))  # replaced where a better one is known
         self._timeout = timeout
         self._reader = hiredis.Reader(replyError=ErrorReply, notEnoughData=_NOTHING)
-        self._answers: deque[asyncio.Future[Any]] = deque()
+        self._replies: deque[asyncio.Future[Any]] = deque()
         self._transport: asyncio.Transport | None = None
 
     @classmethod
@@ -61,31 +61,31 @@ class RedisConnection(asyncio.Protocol):
         timeout: float,
     ) -> "RedisConnection":
         """Connect and log in; raise `CallFailed` if either is impossible."""
-        link = cls(address, timeout)
+        connection = cls(address, timeout)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):
                 if address.port:
-                    await loop.create_connection(lambda: link, address.host, address.port, ssl=tls)
+                    await loop.create_connection(lambda: connection, address.host, address.port, ssl=tls)
                 else:
-                    await loop.create_unix_connection(lambda: link, address.host)
+                    await loop.create_unix_connection(lambda: connection, address.host)
         except ssl.SSLCertVerificationError as error:
-            raise untrusted(address, error) from error
+            raise untrusted_certificate(address, error) from error
         except ssl.SSLError as error:
-            raise failed(address, error) from error
+            raise handshake_failure(address, error) from error
         except TimeoutError as error:
-            detail = "over TLS: is the port one for it?" if tls else ""
+            detail = "over TLS: is this a TLS port?" if tls else ""
             raise CallFailed(TIMEOUT, str(address), detail=detail) from error
         except OSError as error:
             raise CallFailed(LOST, str(address), detail=_reason(error)) from error
         try:
-            await link._greet(login, database)
+            await connection._log_in(login, database)
         except BaseException:
-            link.close()
+            connection.close()
             raise
-        return link
+        return connection
 
-    async def _greet(self, login: Login, database: int) -> None:
+    async def _log_in(self, login: Login, database: int) -> None:
         if password := login.secret():
             name = (login.user,) if login.user else ()
             await self.call("AUTH", *name, password)
@@ -93,42 +93,42 @@ class RedisConnection(asyncio.Protocol):
             await self.call("SELECT", database)
 
     async def call(self, *command: Argument) -> Any:
-        """Send one command and return its answer; errors of the server are raised."""
-        [answer] = await self.calls([command])
-        return self.checked(answer)
+        """Send one command and return its reply; raise error replies."""
+        [answer] = await self.call_many([command])
+        return self.check(answer)
 
-    def checked(self, answer: Any) -> Any:
-        """Return an answer of `calls`, or raise the error that it is."""
+    def check(self, answer: Any) -> Any:
+        """Return a reply of `call_many`, or raise it if it is an error."""
         if isinstance(answer, ErrorReply):
-            raise refused(str(answer), str(self.address))
+            raise parse_error_reply(str(answer), str(self.address))
         return answer
 
-    async def calls(self, commands: Sequence[Sequence[Argument]], *, extra: float = 0.0) -> list[Any]:
-        """Send commands in one piece and return their answers; errors of the server are among them.
+    async def call_many(self, commands: Sequence[Sequence[Argument]], *, extra: float = 0.0) -> list[Any]:
+        """Send commands in one write and return their replies, error replies included.
 
-        `extra`: seconds that the server may take on purpose.
+        `extra`: seconds that the server may block on purpose, in addition to the timeout.
         """
         transport = self._transport
         if transport is None or not self.alive:
-            raise self._why.again()
+            raise self._close_reason.copy()
         loop = asyncio.get_running_loop()
         answers = [loop.create_future() for _ in commands]
-        self._answers.extend(answers)
-        transport.write(b"".join(map(_packed, commands)))
+        self._replies.extend(answers)
+        transport.write(b"".join(map(_pack, commands)))
         try:
             async with asyncio.timeout(self._timeout + extra):
                 return [await answer for answer in answers]
         except TimeoutError as error:
-            # Answers come in order: behind one that is missing, nothing can be told apart any more.
-            why = CallFailed(TIMEOUT, str(self.address))
-            self._end(why)
-            raise why from error
+            # Replies come in order: after a missing one, none can be matched to its command any more.
+            reason = CallFailed(TIMEOUT, str(self.address))
+            self._abort(reason)
+            raise reason from error
 
     def close(self) -> None:
-        self._end(self._why)
+        self._abort(self._close_reason)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop has its own classes
+        self._transport = cast("asyncio.Transport", transport)  # uvloop has other classes
         self.alive = True
         raw = transport.get_extra_info("socket")
         self._secure = transport.get_extra_info("ssl_object") is not None or not self.address.port
@@ -139,54 +139,54 @@ class RedisConnection(asyncio.Protocol):
         try:
             self._reader.feed(data)
             while (answer := self._reader.gets()) is not _NOTHING:
-                self._heard = True
-                self._hand_over(answer)
+                self._got_reply = True
+                self._deliver(answer)
         except hiredis.ProtocolError:
-            self._end(CallFailed(LOST if self._heard else NO_REDIS, str(self.address)))
+            self._abort(CallFailed(LOST if self._got_reply else NO_REDIS, str(self.address)))
 
-    def _hand_over(self, answer: Any) -> None:
-        if self._answers:
-            waiting = self._answers.popleft()
+    def _deliver(self, answer: Any) -> None:
+        if self._replies:
+            waiting = self._replies.popleft()
             if not waiting.done():
                 waiting.set_result(answer)
             return
-        # Said before anything was asked: why we are shown the door.
+        # An unsolicited error: the reason why the server closes the connection.
         if isinstance(answer, ErrorReply) and isinstance(
-            why := refused(str(answer), str(self.address)), CallFailed
+            reason := parse_error_reply(str(answer), str(self.address)), CallFailed
         ):
-            self._why = why
-        self._end(self._why)
+            self._close_reason = reason
+        self._abort(self._close_reason)
 
     def connection_lost(self, error: Exception | None) -> None:
         if isinstance(error, ssl.SSLError):
-            # Where TLS is new enough, a server refuses a certificate after it has seemed to be content.
-            self._end(failed(self.address, error))
-        elif self.alive and not self._heard and not self._secure:
-            detail = "without a word: a port for TLS takes rediss://"
-            self._end(CallFailed(LOST, str(self.address), detail=detail))
+            # With TLS 1.3 a server rejects a certificate after the handshake seemed complete.
+            self._abort(handshake_failure(self.address, error))
+        elif self.alive and not self._got_reply and not self._secure:
+            detail = "without a reply: a port for TLS takes rediss://"
+            self._abort(CallFailed(LOST, str(self.address), detail=detail))
         else:
-            self._end(self._why)
+            self._abort(self._close_reason)
 
-    def _end(self, why: CallFailed) -> None:
+    def _abort(self, reason: CallFailed) -> None:
         self.alive = False
-        self._why = why
+        self._close_reason = reason
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
-        while self._answers:
-            waiting = self._answers.popleft()
+        while self._replies:
+            waiting = self._replies.popleft()
             if not waiting.done():
-                waiting.set_exception(why.again())
-                waiting.exception()  # its caller may have been cancelled: nobody else would look
+                waiting.set_exception(reason.copy())
+                waiting.exception()  # mark it as retrieved: its caller may have been cancelled
 
 
 def _reason(error: OSError) -> str:
-    """Say why no connection could be made, without the address, which a message names already."""
+    """Return why no connection could be made, without the address, which the message has already."""
     if isinstance(error, socket.gaierror) or error.errno is None:
         return error.strerror or ""
     return os.strerror(error.errno)
 
 
-def _packed(command: Sequence[Argument]) -> bytes:
-    packed: bytes = hiredis.pack_command(tuple(command))  # type: ignore[arg-type]  # its stub says: one element
+def _pack(command: Sequence[Argument]) -> bytes:
+    packed: bytes = hiredis.pack_command(tuple(command))  # type: ignore[arg-type]  # its stub wants one element
     return packed

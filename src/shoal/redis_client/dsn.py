@@ -1,4 +1,4 @@
-"""Where a Redis store is, as one line of text.
+"""The DSN of a Redis store.
 
     redis://[user[:password]@]host[:port][/database]
     rediss://...                             the same, over TLS
@@ -6,15 +6,15 @@
     redis+sentinel://[user[:password]@]host[:port][,host[:port]...]/service
     redis+cluster://[user[:password]@]host[:port][,host[:port]...]
 
-`?` brings options: `namespace` (what our keys begin with), `tls=1`, `ca_file` (an authority to trust),
-`cert_file` and `key_file` (a certificate to show, and its key if that is not in the same file),
-`password_file` (that holds the password, as containers are handed secrets), `patience_s` (how long a call may
-wait for a store that does not answer), `replicas` (how many have to hold what was promised), `sentinel_user`
-and `sentinel_password`, `bus` (what brings pages to those who parse them, such as `nats://host:4222`; a fleet
-has one store and one bus, so they have one address).
+Options after `?`: `namespace` (prefix of all keys), `tls=1`, `ca_file` (a certificate authority to trust),
+`cert_file` and `key_file` (client certificate, and its key if that is in another file), `password_file` (a
+file with the password, as containers receive secrets), `patience_s` (how long a call retries an unavailable
+store), `replicas` (how many have to confirm a replicated write), `sentinel_user` and `sentinel_password`,
+`bus` (what carries pages to the workers that parse them, such as `nats://host:4222`; a fleet has one store
+and one bus, so they share one DSN).
 
-A DSN may carry a password, so it is never shown: `Dsn` has no text but one without secrets, and complaints
-name the part that is wrong and not its value.
+A DSN may hold a password, so it is never printed: the text of a `Dsn` has no secrets, and errors name the
+part that is wrong, not its value.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from shoal.model.errors import Misconfigured
-from shoal.stores.address import REDIS
+from shoal.model.schemes import REDIS_SCHEMES
 
 OPTIONS = (
     "namespace",
@@ -60,16 +60,16 @@ class Address:
 class Login:
     user: str = ""
     password: str = field(default="", repr=False)
-    password_file: str = ""  # that holds it instead
+    password_file: str = ""  # holds the password instead
 
     def secret(self) -> str:
-        """Give the password, as its file has it now: it may be replaced while a worker runs."""
+        """Return the password; a file is read each time, since it may be replaced while a worker runs."""
         if not self.password_file:
             return self.password
         try:
             return Path(self.password_file).read_text().rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is no text"
+            why = getattr(error, "strerror", None) or "it is not text"
             raise Misconfigured(f"store: password_file {self.password_file} cannot be read: {why}") from None
 
 
@@ -83,15 +83,15 @@ class Dsn:
     sentinel_login: Login = Login()
     tls: bool = False
     ca_file: str | None = None
-    cert_file: str | None = None  # what we show to servers that ask who we are
-    key_file: str | None = None  # None: it is in the same file
+    cert_file: str | None = None  # client certificate
+    key_file: str | None = None  # None: the key is in cert_file
     namespace: str = "shoal"
     patience: float = 30.0
     replicas: int = 1
-    bus: str = field(default="", repr=False)  # where pages go to be parsed, if not through the store
+    bus: str = field(default="", repr=False)  # DSN of the bus; empty: Redis Streams of the store
 
     def __str__(self) -> str:
-        """Name the store for people and logs, without secrets."""
+        """Return the address for messages and logs, without secrets."""
         where = ",".join(map(str, self.addresses))
         return f"{self.scheme}://{where}{f'/{self.service}' if self.service else ''}"
 
@@ -101,7 +101,7 @@ class Dsn:
 
 
 def parse(text: str) -> Dsn:
-    """Read a DSN; `Misconfigured` says which part is wrong, never its text."""
+    """Parse a DSN; raise `Misconfigured` that names the wrong part, never its value."""
     try:
         parts = urlsplit(text)
         options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
@@ -109,9 +109,9 @@ def parse(text: str) -> Dsn:
         raise Misconfigured("store: the DSN cannot be read") from None
     scheme = parts.scheme
     if not scheme:
-        raise Misconfigured("store: a fleet shares a server: name it by --store redis://HOST, or SHOAL_STORE")
-    if scheme not in REDIS:
-        raise Misconfigured(f"store: no backend for {scheme!r}; known: a folder, {', '.join(REDIS)}")
+        raise Misconfigured("store: a fleet needs a server: pass --store redis://HOST, or set SHOAL_STORE")
+    if scheme not in REDIS_SCHEMES:
+        raise Misconfigured(f"store: no backend for {scheme!r}; known: a folder, {', '.join(REDIS_SCHEMES)}")
     if unknown := options.keys() - set(OPTIONS):
         raise Misconfigured(f"store: unknown option {min(unknown)!r}; known: {', '.join(OPTIONS)}")
     login, _, hosts = parts.netloc.rpartition("@")
@@ -137,17 +137,17 @@ def parse(text: str) -> Dsn:
 def _login(text: str, password_file: str) -> Login:
     user, _, password = text.partition(":")
     if password and password_file:
-        raise Misconfigured("store: the DSN has a password and a password_file; one of them is enough")
+        raise Misconfigured("store: the DSN has a password and a password_file; use one of them")
     return Login(unquote(user), unquote(password), password_file)
 
 
 def _tls(scheme: str, options: Mapping[str, str]) -> bool:
-    asked = scheme == "rediss" or options.get("tls", "0").lower() in ("1", "true", "yes")
-    if not asked and (useless := options.keys() & {"ca_file", "cert_file", "key_file"}):
+    enabled = scheme == "rediss" or options.get("tls", "0").lower() in ("1", "true", "yes")
+    if not enabled and (useless := options.keys() & {"ca_file", "cert_file", "key_file"}):
         raise Misconfigured(f"store: {min(useless)} is for TLS: use rediss://, or add tls=1")
     if "key_file" in options and "cert_file" not in options:
-        raise Misconfigured("store: key_file belongs to a certificate: name it by cert_file")
-    return asked
+        raise Misconfigured("store: key_file needs cert_file, the certificate of the key")
+    return enabled
 
 
 def _addresses(scheme: str, hosts: str, path: str) -> tuple[Address, ...]:
@@ -156,7 +156,7 @@ def _addresses(scheme: str, hosts: str, path: str) -> tuple[Address, ...]:
             raise Misconfigured("store: redis+unix:// needs the path of a socket")
         return (Address(path),)
     port = SENTINEL_PORT if scheme == "redis+sentinel" else PORT
-    addresses = tuple(_address(one, port) for one in hosts.split(","))
+    addresses = tuple(_address(text, port) for text in hosts.split(","))
     if len(addresses) > 1 and scheme in ("redis", "rediss"):
         raise Misconfigured(
             f"store: {scheme}:// has one server; several: redis+cluster:// or redis+sentinel://"
@@ -183,14 +183,14 @@ def _database(scheme: str, path: str, options: Mapping[str, str]) -> int:
 
 def _service(path: str) -> str:
     if not (service := path.strip("/")):
-        raise Misconfigured("store: redis+sentinel:// ends in the name of the master, as in /mymaster")
+        raise Misconfigured("store: redis+sentinel:// must end with the name of the master, as in /mymaster")
     return service
 
 
 def _namespace(text: str) -> str:
-    # Braces would move the hash tag, and with it the slot that a cluster looks for the key in.
+    # Braces would change the hash tag, and with it the slot of the key in a cluster.
     if not text or set(text) & set("{}: \r\n"):
-        raise Misconfigured("store: namespace is a word without braces, colons and blanks")
+        raise Misconfigured("store: namespace must be a word without braces, colons and spaces")
     return text
 
 

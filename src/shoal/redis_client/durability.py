@@ -1,17 +1,17 @@
-"""What servers have on disk: whether they keep a log, and waiting until the log is there.
+"""Durability: whether servers keep an append-only file (AOF), and waiting until it is on disk.
 
-With `appendfsync everysec` a server confirms what its machine forgets in a power cut, for about a second; and
-while it syncs, what it forgets itself if it is killed. WAITAOF answers when the log is on disk, on the master
-and on as many replicas as are asked for. Like WAIT, it speaks of what its own connection has written, and of
-all that the server had confirmed before.
+With `appendfsync everysec` a server confirms writes that a power cut within about a second loses; and while
+it syncs, writes that it loses if it is killed. WAITAOF replies once the AOF is on disk, on the master and on
+as many replicas as requested. Like WAIT, it covers what its own connection has written, and everything that
+the server confirmed before.
 
-Replicas count, for one of them may be the master after a power cut that hits all of them. One without a log
-would be waited for in vain, and only the replica itself can say whether it has one: so it is asked.
+Replicas count, because one of them may be the master after a power cut that hits all of them. Waiting for a
+replica without an AOF would never end, and only the replica itself knows whether it has one: so it is asked.
 
-Servers that call themselves older than Redis 8, every Valkey among them, answer too early: when the log is in
-the hands of the operating system, and no sync is going on (redis/redis#13793). A second after a write the
-next sync has begun, by the rule that the setting is named after; if none is going on then, it has ended. So
-these are asked again after that second, about another write.
+Servers that report a version below Redis 8, which includes every Valkey, reply too early: when the AOF has
+been handed to the operating system and no sync is running (redis/redis#13793). One second after a write the
+next sync has begun, by the rule that `everysec` is named after; if none is running then, it has ended. So
+these servers are asked again after that second, about another write.
 """
 
 import asyncio
@@ -23,56 +23,58 @@ from shoal.redis_client import health
 from shoal.redis_client.connection import RedisConnection
 from shoal.redis_client.errors import LOST, UNSYNCED, CallFailed, ScriptFault
 
-WAIT_MS = 3_000  # with sound disks it takes a second, and another until a replica says so
-SECOND = 1.05  # and something for clocks that are looked at once in a while
-SINCE = (7, 2)  # what servers have WAITAOF
+WAIT_MS = 3_000  # with healthy disks it takes a second, and another until a replica reports it
+SYNC_INTERVAL_S = 1.05  # `everysec`, and a margin for clocks that servers read only now and then
+WAITAOF_SINCE = (7, 2)
 _EXACT_SINCE = (8, 0)
 
 
-class Log(Enum):
-    NONE = "there is none, or it cannot be waited for"
-    HASTY = "the server says too early that it is on disk"
-    EXACT = "the server says when it is on disk"
+class Aof(Enum):
+    """What WAITAOF is worth on a server."""
+
+    NONE = "no AOF, or one that WAITAOF does not cover"
+    EARLY = "the server replies before the AOF is on disk"
+    EXACT = "the server replies when the AOF is on disk"
 
 
 @dataclass(frozen=True, slots=True)
-class Logs:
-    """What can be waited for, of a master and its replicas."""
+class Aofs:
+    """The AOFs of a master and its replicas."""
 
-    master: Log
-    replicas: tuple[Log, ...] = ()
+    master: Aof
+    replicas: tuple[Aof, ...] = ()
 
     @property
-    def hasty(self) -> bool:
-        return Log.HASTY in (self.master, *self.replicas)
+    def early(self) -> bool:
+        return Aof.EARLY in (self.master, *self.replicas)
 
-    def wanted(self, replicas: int) -> tuple[int, int]:
-        """Say how many logs to wait for, here and on so many replicas at most."""
-        kept = sum(log is not Log.NONE for log in self.replicas)
-        return int(self.master is not Log.NONE), min(replicas, kept)
-
-
-def log_of(told: Mapping[str, str], policy: str | None) -> Log:
-    """Judge how a server keeps its log; `policy`: its appendfsync, None if it does not tell."""
-    # Left to the operating system, a log is never known to be on disk: that would be waiting for ever.
-    if told.get("aof_enabled") != "1" or policy == "no" or health.version(told) < SINCE:
-        return Log.NONE
-    exact = policy == "always" or health.version(told) >= _EXACT_SINCE
-    return Log.EXACT if exact else Log.HASTY
+    def to_wait_for(self, replicas: int) -> tuple[int, int]:
+        """Return how many AOFs to wait for, on the master and on at most that many replicas."""
+        kept = sum(aof is not Aof.NONE for aof in self.replicas)
+        return int(self.master is not Aof.NONE), min(replicas, kept)
 
 
-async def ask(link: RedisConnection) -> Log:
-    """Find out how a server keeps its log."""
-    told = health.facts(await link.call("INFO", "server", "persistence"))
-    return log_of(told, await health.config(link, "appendfsync"))
+def classify_aof(info: Mapping[str, str], policy: str | None) -> Aof:
+    """Return what WAITAOF is worth on a server; `policy`: its appendfsync, None if unknown."""
+    # With `appendfsync no` the server never knows that the AOF is on disk: WAITAOF would not return.
+    if info.get("aof_enabled") != "1" or policy == "no" or health.version(info) < WAITAOF_SINCE:
+        return Aof.NONE
+    exact = policy == "always" or health.version(info) >= _EXACT_SINCE
+    return Aof.EXACT if exact else Aof.EARLY
 
 
-async def refusal(link: RedisConnection) -> str | None:
-    """Ask a master to wait for nothing; return why even that is refused."""
+async def inspect_aof(connection: RedisConnection) -> Aof:
+    """Ask a server what WAITAOF is worth there."""
+    info = health.parse_info(await connection.call("INFO", "server", "persistence"))
+    return classify_aof(info, await health.config(connection, "appendfsync"))
+
+
+async def waitaof_error(connection: RedisConnection) -> str | None:
+    """Try WAITAOF on a master without waiting; return the kind of the error if it is rejected."""
     try:
-        await link.call("WAITAOF", 0, 0, 1)
+        await connection.call("WAITAOF", 0, 0, 1)
     except CallFailed as failure:
-        if not link.alive:
+        if not connection.alive:
             raise
         return failure.kind
     except ScriptFault:
@@ -80,58 +82,58 @@ async def refusal(link: RedisConnection) -> str | None:
     return None
 
 
-async def advice(link: RedisConnection, told: Mapping[str, str]) -> list[str]:
-    """Say what keeps a master that has a log from telling how far it is on disk."""
-    policy = await health.config(link, "appendfsync")
+async def advice(connection: RedisConnection, info: Mapping[str, str]) -> list[str]:
+    """Return what keeps a master with an AOF from reporting when it is on disk."""
+    policy = await health.config(connection, "appendfsync")
     if policy == "always":
-        return []  # what it has confirmed is on disk: there is nothing to wait for
+        return []  # confirmed writes are on disk: there is nothing to wait for
     if policy == "no":
-        return [f"set  appendfsync everysec: nobody knows when the log is on disk, and {_SO}"]
-    match await refusal(link):
+        return [f"set  appendfsync everysec: it is unknown when the AOF is on disk, so {_CONSEQUENCE}"]
+    match await waitaof_error(connection):
         case None:
             return []
         case "NOPERM":
-            return [f"let this user run WAITAOF (ACL SETUSER ... +waitaof): without, {_SO}"]
+            return [f"allow this user to run WAITAOF (ACL SETUSER ... +waitaof): without it {_CONSEQUENCE}"]
         case _:
             return [
-                f"the server (Redis {told.get('redis_version', '?')}) cannot tell what is on its disk, and"
-                f" {_SO}: Redis 7.2 and Valkey can (WAITAOF)"
+                f"the server (Redis {info.get('redis_version', '?')}) cannot tell what is on its disk, so"
+                f" {_CONSEQUENCE}: Redis 7.2 and Valkey can (WAITAOF)"
             ]
 
 
-def advice_on_replica(where: str, log: Log | None) -> list[str]:
-    """Say what a replica cannot be relied on for; None: it could not be asked."""
-    if log is None:
-        return [f"its replica {where} cannot be asked whether it keeps a log: {_IF_IT_TAKES_OVER}"]
-    if log is Log.NONE:
-        return [f"its replica {where} keeps no log that can be waited for: {_IF_IT_TAKES_OVER}"]
+def advice_on_replica(where: str, aof: Aof | None) -> list[str]:
+    """Return what a replica cannot be relied on for; None: it could not be asked."""
+    if aof is None:
+        return [f"its replica {where} cannot be asked whether it keeps an AOF: {_CONSEQUENCE_OF_FAILOVER}"]
+    if aof is Aof.NONE:
+        return [f"its replica {where} keeps no AOF that WAITAOF covers: {_CONSEQUENCE_OF_FAILOVER}"]
     return []
 
 
-_SO = "a file may have items twice after a crash of the server"
-_IF_IT_TAKES_OVER = "if all lose power and it takes over, a file may have items twice"
+_CONSEQUENCE = "a file may have items twice after a crash of the server"
+_CONSEQUENCE_OF_FAILOVER = "if all servers lose power and it takes over, a file may have items twice"
 
 
 async def sync(
-    link: RedisConnection, logs: Logs, write: Callable[[], Awaitable[object]], *, replicas: int
+    connection: RedisConnection, aofs: Aofs, write: Callable[[], Awaitable[object]], *, replicas: int
 ) -> None:
-    """Return when all that `link` has written is on disk; `write` writes something once more."""
-    wanted = logs.wanted(replicas)
+    """Return once everything that `connection` has written is on disk; `write` writes something again."""
+    wanted = aofs.to_wait_for(replicas)
     if wanted == (0, 0):
         return
-    await _wait(link, wanted)
-    if logs.hasty:
-        await asyncio.sleep(SECOND)
+    await _wait(connection, wanted)
+    if aofs.early:
+        await asyncio.sleep(SYNC_INTERVAL_S)
         await write()
-        await _wait(link, wanted)
+        await _wait(connection, wanted)
 
 
-async def _wait(link: RedisConnection, wanted: tuple[int, int]) -> None:
+async def _wait(connection: RedisConnection, wanted: tuple[int, int]) -> None:
     try:
-        [answer] = await link.calls([("WAITAOF", *wanted, WAIT_MS)], extra=WAIT_MS / 1000)
-        here, replicas = link.checked(answer)
-    except ScriptFault as fault:  # the log was switched off: on another link it is looked at anew
-        link.close()
-        raise CallFailed(LOST, str(link.address)) from fault
+        [answer] = await connection.call_many([("WAITAOF", *wanted, WAIT_MS)], extra=WAIT_MS / 1000)
+        here, replicas = connection.check(answer)
+    except ScriptFault as fault:  # the AOF was switched off: a new connection reads the settings again
+        connection.close()
+        raise CallFailed(LOST, str(connection.address)) from fault
     if here < wanted[0] or replicas < wanted[1]:
-        raise CallFailed(UNSYNCED, str(link.address))
+        raise CallFailed(UNSYNCED, str(connection.address))

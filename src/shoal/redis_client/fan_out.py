@@ -1,4 +1,4 @@
-"""Several shards asked at once."""
+"""Several calls at once, as to all shards of a store."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable
@@ -7,10 +7,13 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Make several calls at once; if some fail, end the others and raise what the first of them said."""
+async def fan_out(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Make several calls at once and return their results in order.
+
+    If one fails, the others are cancelled and the first failure is raised.
+    """
     several = list(calls)
-    if len(several) == 1:  # as always where a crawl is of one host: no task is needed
+    if len(several) == 1:  # the usual case for a crawl of one host: no task is needed
         return [await several[0]]
     try:
         async with asyncio.TaskGroup() as group:

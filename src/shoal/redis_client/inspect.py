@@ -1,4 +1,4 @@
-"""The servers of a store, looked over without changing anything: for people who ask what is wrong."""
+"""A read-only description of the servers of a store, for diagnosis."""
 
 import time
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from shoal.redis_client.dsn import Dsn
 from shoal.redis_client.errors import CallFailed
 from shoal.redis_client.servers import Servers
 
-TIMEOUT = 5.0
+TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,27 +17,28 @@ class ServerReport:
     """One master, as it describes itself."""
 
     where: str
-    took: float  # seconds from asking to the answer
+    took: float  # seconds from the command to the reply
     facts: Mapping[str, str] = field(default_factory=dict)  # INFO
-    save: str | None = None  # when it takes snapshots; None: it does not tell
+    save: str | None = None  # when it takes snapshots; None: unknown
 
 
-async def survey(dsn: Dsn) -> list[ServerReport]:
-    """Ask every master of a store once; raises what stands in the way as an error of ours."""
-    servers = Servers(dsn, timeout=TIMEOUT)
+async def inspect_servers(dsn: Dsn) -> list[ServerReport]:
+    """Query every master of a store once, without retries; raise a `ShoalError` if one cannot be reached."""
+    servers = Servers(dsn, timeout=TIMEOUT_S)
     found = []
     try:
         for address in await servers.masters():
-            link = await servers.dial(address)
+            connection = await servers.dial(address)
             try:
-                begun = time.monotonic()
-                told = health.facts(await link.call("INFO", "everything"))
-                took = time.monotonic() - begun
-                found.append(ServerReport(str(address), took, told, await health.config(link, "save")))
+                began = time.monotonic()
+                info = health.parse_info(await connection.call("INFO", "everything"))
+                took = time.monotonic() - began
+                save = await health.config(connection, "save")
+                found.append(ServerReport(str(address), took, info, save))
             finally:
-                link.close()
+                connection.close()
     except CallFailed as failure:
-        raise failure.error(TIMEOUT) from failure
+        raise failure.error(TIMEOUT_S) from failure
     finally:
         servers.close()
     return found

@@ -1,4 +1,4 @@
-"""What is logged of a store that does not answer: soon, then once a minute, however many calls wait."""
+"""Logs of an outage: after about a second, then once a minute, however many calls are waiting."""
 
 import logging
 import time
@@ -7,31 +7,31 @@ from shoal.redis_client.errors import CallFailed
 
 log = logging.getLogger(__name__)
 
-PATIENT_REPEATS = 4  # about a second of them; short interruptions are nobody's business
-TELL_EVERY = 60.0  # seconds
+QUIET_ATTEMPTS = 4  # failed attempts that are not logged, about a second: short interruptions are normal
+LOG_EVERY_S = 60.0
 
 
 class OutageLog:
     def __init__(self, store: str) -> None:
         self._store = store
-        self._since: float | None = None  # monotonic
-        self._told_at = 0.0
+        self._since: float | None = None  # monotonic; None: no outage was logged
+        self._logged_at = 0.0
 
-    def goes_on(self, failure: CallFailed, *, since: float, attempts: int) -> None:
-        """Hear of a call that has failed again."""
+    def record_failure(self, failure: CallFailed, *, since: float, attempts: int) -> None:
+        """Record that an attempt of a call failed; `since`: when the call began, `attempts`: earlier ones."""
         now = time.monotonic()
-        if attempts < PATIENT_REPEATS or (self._since is not None and now - self._told_at < TELL_EVERY):
+        if attempts < QUIET_ATTEMPTS or (self._since is not None and now - self._logged_at < LOG_EVERY_S):
             return
         if self._since is None:
             self._since = since
-        self._told_at = now
+        self._logged_at = now
         about = {"why": failure.kind, "where": failure.where, "seconds": round(now - self._since)}
-        log.warning("store.waits", extra=about)
+        log.warning("store.unavailable", extra=about)
 
-    def is_over(self, *, attempts: int) -> None:
-        """Hear of a call that was answered; one that never had to wait may have asked another server."""
-        if self._since is None or attempts < PATIENT_REPEATS:
+    def record_success(self, *, attempts: int) -> None:
+        """Record that a call succeeded; one that failed only briefly may have asked another server."""
+        if self._since is None or attempts < QUIET_ATTEMPTS:
             return
         seconds = round(time.monotonic() - self._since)
-        log.info("store.answers", extra={"store": self._store, "seconds": seconds})
+        log.info("store.recovered", extra={"store": self._store, "seconds": seconds})
         self._since = None

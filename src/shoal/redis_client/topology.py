@@ -1,6 +1,6 @@
-"""Who the master of a key is: one server, what the sentinels say, or a cluster's slots.
+"""The master of a key: one fixed server, the one that Sentinel names, or the owner of a cluster slot.
 
-What was learnt is kept until `forget`, which the table of failures asks for when a master is gone.
+Results are cached until `clear`, which is called when the error table asks to rediscover the master.
 """
 
 import binascii
@@ -20,10 +20,10 @@ Dial = Callable[[Address], Awaitable[RedisConnection]]
 class Topology(Protocol):
     async def master(self, tag: str) -> Address: ...
     async def masters(self) -> Sequence[Address]: ...
-    def forget(self) -> None: ...
+    def clear(self) -> None: ...
 
 
-def topology(dsn: Dsn, *, dial: Dial, dial_sentinel: Dial) -> Topology:
+def open_topology(dsn: Dsn, *, dial: Dial, dial_sentinel: Dial) -> Topology:
     match dsn.scheme:
         case "redis+sentinel":
             return Sentinels(dsn.addresses, dsn.service, dial_sentinel)
@@ -34,8 +34,8 @@ def topology(dsn: Dsn, *, dial: Dial, dial_sentinel: Dial) -> Topology:
 
 
 def slot_of(tag: str) -> int:
-    """Say where a cluster keeps the keys of a hash tag, given with its braces."""
-    return binascii.crc_hqx(tag.strip("{}").encode(), 0) % SLOTS  # CRC-16/XMODEM, as the protocol says
+    """Return the cluster slot of a hash tag, which includes its braces."""
+    return binascii.crc_hqx(tag.strip("{}").encode(), 0) % SLOTS  # CRC-16/XMODEM
 
 
 class OneServer:
@@ -48,8 +48,8 @@ class OneServer:
     async def masters(self) -> Sequence[Address]:
         return [self._address]
 
-    def forget(self) -> None:
-        """Have nothing to forget: the address stays, whoever answers there."""
+    def clear(self) -> None:
+        """Keep the address: it is fixed, even if another process listens there."""
 
 
 class Sentinels:
@@ -61,44 +61,44 @@ class Sentinels:
 
     async def master(self, tag: str) -> Address:
         if self._master is None:
-            self._master = await self._ask()
+            self._master = await self._query()
         return self._master
 
     async def masters(self) -> Sequence[Address]:
         return [await self.master("")]
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         self._master = None
 
-    async def _ask(self) -> Address:
+    async def _query(self) -> Address:
         failure = CallFailed(LOST, "every sentinel")
         for address in list(self._addresses):
             try:
-                link = await self._dial(address)
+                connection = await self._dial(address)
             except CallFailed as error:
-                failure = _of_sentinel(error)
+                failure = _sentinel_failure(error)
                 continue
             try:
-                answer = await link.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
+                answer = await connection.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
             except CallFailed as error:
-                failure = _of_sentinel(error)
+                failure = _sentinel_failure(error)
                 continue
             finally:
-                link.close()
+                connection.close()
             if answer is None:
                 raise CallFailed("ERR", str(address), "ERR No such master with that name")
-            # The one that answered is asked first the next time: the others may be what is down.
+            # Ask the sentinel that answered first the next time: the others may be down.
             self._addresses.remove(address)
             self._addresses.insert(0, address)
             return Address(answer[0].decode(), int(answer[1]))
         raise failure
 
 
-def _of_sentinel(failure: CallFailed) -> CallFailed:
-    """Have a sentinel that lets nobody in say so; one that is away may be stood in for by the next."""
+def _sentinel_failure(failure: CallFailed) -> CallFailed:
+    """Raise `Misconfigured` if a sentinel rejects our login; otherwise the next sentinel may answer."""
     if failure.kind in ("NOAUTH", "WRONGPASS", "NOPERM"):
         raise Misconfigured(
-            f"store: the sentinel {failure.where} does not let us ask: ?sentinel_user= and"
+            f"store: the sentinel {failure.where} rejects our login: ?sentinel_user= and"
             " ?sentinel_password= are for sentinels"
         ) from failure
     return failure
@@ -113,39 +113,39 @@ class Cluster:
 
     async def master(self, tag: str) -> Address:
         if not self._slots:
-            await self._ask()
+            await self._query()
         if (address := self._slots[slot_of(tag)]) is None:
-            self.forget()
+            self.clear()
             raise CallFailed("CLUSTERDOWN", "the cluster")
         return address
 
     async def masters(self) -> Sequence[Address]:
         if not self._slots:
-            await self._ask()
+            await self._query()
         return sorted({address for address in self._slots if address is not None}, key=str)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         self._slots = []
 
-    async def _ask(self) -> None:
+    async def _query(self) -> None:
         failure = CallFailed(LOST, "every server of the cluster")
         for address in [*self._known, *self._seeds]:
             try:
-                link = await self._dial(address)
+                connection = await self._dial(address)
             except CallFailed as error:
                 failure = error
                 continue
             try:
-                self._learn(await link.call("CLUSTER", "SLOTS"), asked=address)
+                self._fill(await connection.call("CLUSTER", "SLOTS"), asked=address)
             except CallFailed as error:
                 failure = error
             else:
                 return
             finally:
-                link.close()
+                connection.close()
         raise failure
 
-    def _learn(self, ranges: Sequence[Sequence[object]], *, asked: Address) -> None:
+    def _fill(self, ranges: Sequence[Sequence[object]], *, asked: Address) -> None:
         """Fill the table from rows of first slot, last slot, and [host, port, ...] of master and replicas."""
         slots: list[Address | None] = [None] * SLOTS
         known: dict[Address, None] = {}
@@ -161,4 +161,4 @@ class Cluster:
 def _server(row: object, asked: Address) -> Address:
     assert isinstance(row, list)
     host = row[0].decode() if row[0] else ""
-    return Address(host or asked.host, int(row[1]))  # no host: the one that was asked
+    return Address(host or asked.host, int(row[1]))  # no host: that of the server that was asked

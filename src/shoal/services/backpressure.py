@@ -1,8 +1,8 @@
-"""Waiting for room in a store that is full.
+"""Waiting for space in a store that is full.
 
-A full store takes no new crawls and start URLs; what it holds is worked off all the same, which makes room.
-So whoever submits waits, as long as there is work whose end would help. Where there is none, waiting has no
-end: that is said at once.
+A full store takes no new crawls and start URLs. Workers still process what it holds, which frees space. So a
+submission waits as long as there is work that frees space when it is done. Without such work, waiting would
+not end, and the submission fails at once.
 """
 
 import asyncio
@@ -21,25 +21,25 @@ from shoal.redis_client import Full, RedisClient
 from shoal.stores.redis.crawls import Crawls
 from shoal.stores.redis.workers import Workers
 
-AGAIN = 1.0  # seconds between two tries
-REMIND = 30.0  # seconds between two lines about it
+RETRY_S = 1.0
+REMIND_S = 30.0  # between two messages
 
 T = TypeVar("T")
 
 
 class Backpressure:
-    """Makes calls that need room, again and again until there is some. `say` is told how it stands.
+    """Retries calls until the store has space; `say` is called with a message for the operator.
 
-    Without `say`, nothing is waited for: `Full` goes to the caller.
+    Without `say`, `Full` is raised at once.
     """
 
     def __init__(self, store: RedisClient, stop: Stop, say: Callable[[str], None] | None) -> None:
         self._store = store
         self._stop = stop
         self._say = say
-        self._remind_at: float | None = None  # monotonic; None: nothing was waited for yet
+        self._remind_at: float | None = None  # monotonic; None: the store was never full
 
-    async def when_there(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def retry(self, call: Callable[[], Awaitable[T]]) -> T:
         while True:
             try:
                 return await call()
@@ -49,48 +49,48 @@ class Backpressure:
                 await self._wait(error, self._say)
 
     async def _wait(self, error: Full, say: Callable[[str], None]) -> None:
-        if not await self._can_help():
+        if not await self._work_left():
             raise Full(
-                f"{error.what}, and no crawl has work left whose end would make room",
-                "raise maxmemory; or, if this is a long list of start URLs, let workers begin before its end:"
+                f"{error.what}, and no crawl has work left that would free space",
+                "raise maxmemory; or, for a long list of start URLs, let workers start before its end:"
                 " --any-host",
             ) from None
         now = time.monotonic()
         if self._remind_at is None or now >= self._remind_at:
-            say(await self._how_it_stands(error, first=self._remind_at is None))
-            self._remind_at = now + REMIND
+            say(await self._message(error, first=self._remind_at is None))
+            self._remind_at = now + REMIND_S
         with suppress(TimeoutError):
-            async with asyncio.timeout(AGAIN):
+            async with asyncio.timeout(RETRY_S):
                 await self._stop.drain.wait()
         if self._stop.drain.is_set():
-            raise Interrupted("interrupted: what was added stays, and the same command goes on")
+            raise Interrupted("interrupted: what was added is kept; run the same command to resume")
 
-    async def _can_help(self) -> bool:
-        """Tell whether workers know of a crawl that has something to do."""
+    async def _work_left(self) -> bool:
+        """Return whether a crawl of the store has requests left."""
         frontier = RedisFrontier(self._store)
         for record in await Crawls(self._store).all():
-            with suppress(Misconfigured):  # it was dropped
-                if not await is_finished(frontier, record.name):
+            with suppress(Misconfigured):  # it was deleted
+                if not await is_finished(frontier.reader, record.name):
                     return True
         return False
 
-    async def _how_it_stands(self, error: Full, *, first: bool) -> str:
+    async def _message(self, error: Full, *, first: bool) -> str:
         workers = len(await Workers(self._store).all())
         if not workers:
-            who = "no worker is there: shoal worker makes room"
+            who = "no worker is running: start shoal worker to free space"
         else:
-            who = f"{workers} {'worker makes' if workers == 1 else 'workers make'} room"
+            who = f"{workers} {'worker is' if workers == 1 else 'workers are'} freeing space"
         if first:
-            return f"{error.what}: waiting, {who}. Ctrl-C stops; the same command goes on"
+            return f"{error.what}: waiting, {who}. Ctrl-C stops; the same command resumes"
         return f"{error.what}: still waiting, {who}"
 
 
 class BackpressuredFrontier:
-    """A frontier that start URLs go to when there is room for them."""
+    """A frontier that takes start URLs as soon as the store has space for them."""
 
-    def __init__(self, frontier: RedisFrontier, room: Backpressure) -> None:
+    def __init__(self, frontier: RedisFrontier, backpressure: Backpressure) -> None:
         self._frontier = frontier
-        self._room = room
+        self._backpressure = backpressure
 
     async def add(self, crawl: str, links: Sequence[Link]) -> Added:
-        return await self._room.when_there(lambda: self._frontier.add(crawl, links))
+        return await self._backpressure.retry(lambda: self._frontier.add(crawl, links))

@@ -1,8 +1,8 @@
-"""A fleet on this machine: a store, a number of workers beside it, and one crawl that they do together.
+"""A fleet on this machine: a store, several workers, and one crawl that they run together.
 
-The workers are the same processes that `shoal worker` runs. They end by themselves when nothing is left to
-do; asked to stop, they finish what is in hand; one that dies is replaced (`crew.py`); and none of them
-outlives this process.
+The workers are the processes that `shoal worker` runs. They end when nothing is left to do. Asked to stop,
+they finish what is in progress. One that dies is restarted (`worker.supervisor`), and none of them outlives
+this process.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from pathlib import Path
 from shoal.child_process import ChildProcess, run_child
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary
+from shoal.fetch.registry import fetcher_factories
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.redis_client import RedisClient
@@ -32,7 +33,7 @@ from shoal.stores.redis.private_server import private_store
 from shoal.stores.redis.submitted import FOLDER
 from shoal.worker.supervisor import Supervisor, WorkerEnd
 
-LOOK_EVERY = 1.0
+LOOK_EVERY_S = 1.0
 
 
 async def run_fleet(
@@ -54,20 +55,20 @@ async def run_fleet(
         store = await stack.enter_async_context(RedisClient.open(dsn))
         submitted = await submit(store, plan, stop)
         before = await _crawl(store, submitted.crawl)
-        items = await RedisFrontier(store).items(submitted.crawl)
+        items = await RedisFrontier(store).reader.items(submitted.crawl)
         outputs, archive = submitted.outputs, f"{FOLDER}/archive"
         opened(
             Opening(submitted.crawl, submitted.resumed, before.counts, outputs, archive, shown_store(kept))
         )
-        crew = Supervisor(partial(_worker, plan, dsn), stop, say)
-        overseer = StoreMonitor(RedisFrontier(store), partial(look_at, store, shown_store(kept)))
-        ends = await _run_and_show(crew, workers, overseer, watch)
+        supervisor = Supervisor(partial(_worker, plan, dsn), stop, say)
+        monitor = StoreMonitor(RedisFrontier(store).reader, partial(look_at, store, shown_store(kept)))
+        ends = await _run_and_show(supervisor, workers, monitor, watch)
         after = await _crawl(store, submitted.crawl)
-        items = await RedisFrontier(store).items(submitted.crawl) - items
+        items = await RedisFrontier(store).reader.items(submitted.crawl) - items
         unwritten = await on_their_way(store, submitted.crawl)
     elapsed = time.monotonic() - began
     pages = after.counts["done"] - before.counts["done"]
-    most = plan.settings.crawl.max_dead
+    max_dead = plan.settings.crawl.max_dead
     return Summary(
         ending=_ending(plan, stop, after, unwritten, ends),
         snapshot=Snapshot(
@@ -75,7 +76,7 @@ async def run_fleet(
             elapsed=elapsed,
             pages=pages,
             items=items,
-            bytes=0,  # workers do not tell
+            bytes=0,  # workers do not report it
             rate=pages / elapsed,
             counts=after.counts,
             failures={},
@@ -92,35 +93,37 @@ async def run_fleet(
         archive=archive,
         store=shown_store(kept),
         dead_by_class=after.dead_by_class,
-        max_dead_exceeded=most is not None and after.counts["dead"] > most,
+        max_dead_exceeded=max_dead is not None and after.counts["dead"] > max_dead,
         quarantined=after.quarantined,
-        lookalikes=after.lookalikes,
+        near_duplicates=after.lookalikes,  # vocabulary: ok
     )
 
 
 def _worker(plan: CrawlPlan, dsn: str, number: int) -> AbstractAsyncContextManager[ChildProcess]:
     concurrency = str(plan.settings.crawl.concurrency)
+    pools = ",".join(fetcher_factories())
     command = [sys.executable, "-m", "shoal", "worker", "--until-done", "--concurrency", concurrency]
+    command += ["--pools", pools]
     logs = Path(FOLDER) / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    # By the environment: a DSN may carry a password, and everybody can read arguments.
+    # In the environment: a DSN may contain a password, and every user can read arguments.
     return run_child(command, log=logs / f"worker-{number + 1}.log", env={**os.environ, "SHOAL_STORE": dsn})
 
 
 async def _run_and_show(
-    crew: Supervisor, workers: int, overseer: StoreMonitor, watch: Callable[[Overview], None]
+    supervisor: Supervisor, workers: int, monitor: StoreMonitor, watch: Callable[[Overview], None]
 ) -> list[WorkerEnd]:
     async with asyncio.TaskGroup() as group:
-        show = group.create_task(_show(overseer, watch), name="fleet.watch")
-        ends = await crew.run(workers)
+        show = group.create_task(_show(monitor, watch), name="fleet.watch")
+        ends = await supervisor.run(workers)
         show.cancel()
     return ends
 
 
-async def _show(overseer: StoreMonitor, watch: Callable[[Overview], None]) -> None:
+async def _show(monitor: StoreMonitor, watch: Callable[[Overview], None]) -> None:
     while True:
-        watch(await overseer.look())
-        await asyncio.sleep(LOOK_EVERY)
+        watch(await monitor.look())
+        await asyncio.sleep(LOOK_EVERY_S)
 
 
 async def _crawl(store: RedisClient, name: str) -> CrawlStatus:
@@ -139,12 +142,12 @@ def _ending(
     left = sum(after.counts[state] for state in ("waiting", "delayed", "leased", "parsing"))
     if not left and not unwritten:
         return Ending.FINISHED
-    most = plan.settings.crawl.max_pages
-    if most and after.counts["done"] >= most and not unwritten:
+    max_pages = plan.settings.crawl.max_pages
+    if max_pages and after.counts["done"] >= max_pages and not unwritten:
         return Ending.LIMITED
     worst = max(ends, key=lambda end: (end.given_up, abs(end.code)))
-    what = "workers die again and again" if worst.given_up else "every worker has ended"
+    what = "a worker died too often" if worst.given_up else "every worker has ended"
     lacks = f"{left} requests are left" if left else f"items of {unwritten} pages are in no output"
-    # Where a person has to change something, a worker has said so with that code.
+    # Exit code 1: a person has to change something.
     family = Misconfigured if worst.code == 1 else Unavailable
-    raise family(f"{what}, and {lacks}: {worst.log} says why")
+    raise family(f"{what}, and {lacks}: see {worst.log}")

@@ -1,10 +1,11 @@
-"""Submitting a crawl to a fleet: everything that its workers need goes into the store.
+"""Submit a crawl to a fleet: everything that its workers need goes into the store.
 
 Submitting twice is harmless: seeds that are known are not added again, and the record is replaced.
 """
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,26 +13,29 @@ from pathlib import Path
 import msgspec
 
 from shoal.archive.names import file_name
-from shoal.engine.crawl_options import frontier_options
+from shoal.engine.crawl_options import with_spider_options
 from shoal.engine.plan import CrawlPlan, SeedList, Stop
-from shoal.engine.seeding import add_given, add_listed, origins_matter
-from shoal.engine.session import cookies_of, seeds_of, with_wishes
+from shoal.engine.seeding import (
+    add_given,
+    add_listed,
+    depends_on_origins,
+    start_cookies,
+    start_requests,
+    warn_without_contact,
+)
+from shoal.engine.shared import open_shared_crawl
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.given_cookies import cookies_for_seeds
-from shoal.frontier import Opened
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.chunks import open_chunks
 from shoal.frontier.redis.scripts import SCRIPTS
-from shoal.frontier.redis.seen import Approximate
 from shoal.frontier.redis.spill import Spilling
-from shoal.model.errors import Misconfigured
 from shoal.model.scope import Scope
-from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, parse
 from shoal.services.backpressure import Backpressure, BackpressuredFrontier
-from shoal.sinks.names import STDOUT, is_database, shown
-from shoal.sinks.registry import check
+from shoal.sinks.fleet.checkpointed import check_fleet_output
+from shoal.sinks.names import public_name
 from shoal.spider.source import SpiderDescription, SpiderFile, SpiderSource
 from shoal.stores.redis.crawls import CrawlRecord, Crawls
 from shoal.stores.redis.submitted import FOLDER
@@ -41,22 +45,42 @@ from shoal.stores.redis.submitted import FOLDER
 class Submitted:
     crawl: str
     resumed: bool  # False: it did not exist before
-    changed: bool  # False: it had been submitted exactly like this
+    changed: bool  # False: the same had been submitted before
     added: int  # seeds that were new
     known: int  # seeds that were not
     outputs: tuple[str, ...]  # without secrets
     version: str  # of the spider's code
 
 
+async def submit_plan(
+    plan: CrawlPlan,
+    stop: Stop,
+    *,
+    full: Callable[[str], None],
+    during: AbstractContextManager[object],
+) -> Submitted:
+    """Submit a crawl to the store of its settings, and return once the store has it on disk.
+
+    `during` is entered after the store has answered and left when the last start URL was submitted.
+    """
+    async with RedisClient.open(parse(plan.settings.store)) as store:
+        with during:
+            submitted = await submit(store, plan, stop, full=full)
+        await store.sync()
+        return submitted
+
+
 async def submit(
     store: RedisClient, plan: CrawlPlan, stop: Stop, *, full: Callable[[str], None] | None = None
 ) -> Submitted:
-    """Put a crawl into the store; raises before anything is written if the plan cannot work.
+    """Put a crawl into the store; raise before anything is written if the plan cannot work.
 
-    A list of start URLs may take long to read; `stop` ends that with `Interrupted`. Workers hear of a new
-    crawl when the last one is in, or, where nothing depends on what else is listed, when the first are.
+    A list of start URLs may take long to read; `stop` ends that with `Interrupted`. Workers start with a new
+    crawl when the list is complete, or, where nothing depends on the rest of the list, after its first
+    piece.
 
-    A store that is full is waited for, and `full` is told; without it, `Full` is raised.
+    If the store is full, `submit` waits for space and calls `full` with messages; without `full` it raises
+    `Full`.
     """
     async with ParsePool.open(plan.source, procs=1, limits=plan.settings.parse) as parser:
         spider = parser.description
@@ -71,39 +95,42 @@ async def submit_known(
     *,
     full: Callable[[str], None] | None = None,
 ) -> Submitted:
-    """Do what `submit` does, where the plan's spider has been loaded already."""
+    """Do what `submit` does, with a spider that is loaded already."""
     return await _Submission(store, plan, spider, Backpressure(store, stop, full)).make(stop)
 
 
 class _Submission:
-    """One crawl on its way into the store."""
+    """One crawl that is being submitted."""
 
     def __init__(
-        self, store: RedisClient, plan: CrawlPlan, spider: SpiderDescription, room: Backpressure
+        self, store: RedisClient, plan: CrawlPlan, spider: SpiderDescription, backpressure: Backpressure
     ) -> None:
         self._plan = plan
-        self._room = room
+        self._backpressure = backpressure
         self._spider = spider
-        self._settings = with_wishes(plan.settings, spider, plan.overrides)
+        self._settings = with_spider_options(plan.settings, spider, plan.overrides)
         self._name = plan.name or spider.name
-        self._seeds = seeds_of(plan, spider)
+        self._seeds = start_requests(plan, spider)
+        warn_without_contact(self._name, self._settings.crawl, self._seeds, plan.listed)
         self._origins: set[str] = set()  # of listed seeds
         self._jar = CookieJar()
-        self._jar.put(cookies_of(self._settings.crawl, self._seeds), time.time())
+        self._jar.put(start_cookies(self._settings.crawl, self._seeds), time.time())
         outputs = plan.outputs or (f"{FOLDER}/items/{file_name(self._name)}.jsonl",)
-        self._outputs = tuple(map(_output, outputs))
+        self._outputs = tuple(map(check_fleet_output, outputs))
         self._crawls = Crawls(store)
-        # The tail of a long list goes where workers put theirs.
+        # The tail of a long list is spilled to the place that workers use.
         spilling = Spilling(store, SCRIPTS, open_chunks(self._settings.archive.location))
         self._frontier = RedisFrontier(store, spilling=spilling)
-        self._roomy = BackpressuredFrontier(self._frontier, room)
+        self._seeding = BackpressuredFrontier(self._frontier, backpressure)
         self._changed = False
 
     async def make(self, stop: Stop) -> Submitted:
         if self._plan.fresh:
-            await self._frontier.drop_crawl(self._name)
-        opened = await self._room.when_there(lambda: open_in(self._frontier, self._name, self._settings))
-        new = await add_given(self._roomy, self._name, self._seeds)
+            await self._frontier.crawls.delete(self._name)
+        opened = await self._backpressure.retry(
+            lambda: open_shared_crawl(self._frontier, self._name, self._settings)
+        )
+        new = await add_given(self._seeding, self._name, self._seeds)
         known = len(self._seeds) - new
         if (listed := self._plan.listed) is not None:
             await self._read(listed, stop)
@@ -115,13 +142,13 @@ class _Submission:
             self._changed,
             new,
             known,
-            tuple(map(shown, self._outputs)),
+            tuple(map(public_name, self._outputs)),
             self._spider.version,
         )
 
     async def _read(self, listed: SeedList, stop: Stop) -> None:
-        add = partial(add_listed, self._roomy, self._name, listed, stop)
-        if origins_matter(self._settings.crawl, self._spider):
+        add = partial(add_listed, self._seeding, self._name, listed, stop)
+        if depends_on_origins(self._settings.crawl, self._spider):
             self._origins = await add(gather=True)
             cookies = cookies_for_seeds(self._settings.crawl.cookies, sorted(self._origins))
             self._jar.put(cookies, time.time())
@@ -129,10 +156,10 @@ class _Submission:
             await add(gather=False, on_added=self._announce)
 
     async def _announce(self) -> None:
-        """Have workers take the crawl up, or look at it again."""
+        """Write the record, so that workers start with the crawl or check it again."""
         record = CrawlRecord(
             name=self._name,
-            number=await self._frontier.number(self._name),
+            number=await self._frontier.reader.number(self._name),
             source=_portable(self._plan),
             text=_text(self._plan),
             version=self._spider.version,
@@ -143,10 +170,10 @@ class _Submission:
             overwrite=self._plan.fresh,
             submitted_at=time.time(),
         )
-        self._changed |= await self._room.when_there(lambda: self._crawls.submit(record))
+        self._changed |= await self._backpressure.retry(lambda: self._crawls.submit(record))
 
     async def _hosts(self) -> tuple[str, ...] | None:
-        """Name the hosts in scope, also those of earlier seeds: what is there is still queued."""
+        """Return the hosts in scope, including those of earlier seeds: their requests are still queued."""
         urls = [*(seed.url for seed in self._seeds), *self._origins]
         limits, named = self._settings.links, self._spider.hosts
         hosts = Scope.of(self._settings.crawl, urls, hosts=named, limits=limits).hosts
@@ -154,20 +181,6 @@ class _Submission:
             return None
         before = None if self._plan.fresh else await self._crawls.get(self._name)
         return tuple(sorted(hosts.union((before and before.hosts) or ())))
-
-
-async def open_in(
-    frontier: RedisFrontier, name: str, settings: Settings, *, may_be_new: bool = True
-) -> Opened:
-    """Begin a crawl in a store, or take it up, on the terms of its settings."""
-    return await frontier.open_crawl(
-        name,
-        may_be_new=may_be_new,
-        **frontier_options(settings),
-        approximate=Approximate(settings.crawl.approximate_links)
-        if settings.crawl.approximate_links
-        else None,
-    )
 
 
 def _portable(plan: CrawlPlan) -> SpiderSource:
@@ -178,11 +191,3 @@ def _portable(plan: CrawlPlan) -> SpiderSource:
 
 def _text(plan: CrawlPlan) -> bytes:
     return Path(plan.source.path).read_bytes() if isinstance(plan.source, SpiderFile) else b""
-
-
-def _output(output: str) -> str:
-    """Spell a file so that it is the same one from every folder."""
-    if output == STDOUT:
-        raise Misconfigured("output -: a fleet has no standard output; name a file or a database")
-    check(output)
-    return output if is_database(output) else str(Path(output).absolute())

@@ -1,31 +1,40 @@
-"""Sinks: where items go, each of them once.
+"""Sinks write the items of a crawl to its outputs, each item once.
 
-The contract that every sink keeps; `tests/contract/test_sinks.py` runs it.
+Every sink keeps this contract; `shoal.testing.contracts.sink` checks it:
 
-restore(checkpoint) opens the output and takes it back to exactly what it held when `flush` returned that
-checkpoint, whatever was written since and however that ended. None means that this crawl has written
-nothing yet: an output that already holds something is then refused, because it is somebody else's, unless
-the sink was opened to overwrite. Commit the checkpoint of a `flush` right after `restore(None)`: from then
-on the output counts as this crawl's own.
+`restore(checkpoint)` opens the output and takes it back to exactly what it held when `flush` returned that
+checkpoint, whatever was written since and however the process ended. None means that this crawl has written
+nothing yet: `restore` then raises `Misconfigured` if the output already holds something, because another
+crawl or program has written it, unless the sink was opened to overwrite. Commit the checkpoint of a `flush`
+right after `restore(None)`: from then on the output belongs to this crawl.
 
-write(items) takes items in and does nothing that can fail. flush() hands everything written to the
-operating system (to the disk, with `fsync`) and returns the checkpoint, which the store commits in the
-transaction that settles the items' pages. If it raises `Unavailable` (the disk is full) nothing is lost:
-call it again. finish() is the last flush of a run: it also brings the output into the form in which it is
-meant to be read. close() lets go of the files and drops what was not flushed.
+`write(items)` buffers items and never fails. `flush()` passes everything buffered to the operating system
+(to the disk, with `fsync`) and returns the checkpoint. The store commits it in the transaction that settles
+the pages of the items. If `flush` raises `Unavailable` (the disk is full), the items stay buffered: call it
+again. `finish()` is the last flush of a run; it also brings the output into its final form. `close()`
+closes the files and drops what was not flushed.
 
-Between a flush and the store's commit a kill leaves the output ahead of the store. The next `restore` cuts
-it back, the pages are parsed again, and the items come again: each one is there once, and no half line
-ever stays.
+A kill between a flush and the store's commit leaves the output ahead of the store. The next `restore` cuts
+it back, the pages are parsed again and their items are written again: each item is there once, and no
+partial line remains.
 
-Standard output cannot be cut back: after a kill it may repeat items (at least once instead of once).
+Standard output cannot be cut back: after a kill it may repeat items (at least once instead of exactly once).
 
-What each format does with fields is told where it is written: `csv.py`, `sqlite.py`, `parquet.py`,
-`postgres.py`. In a fleet, where items come by way of the store, `writer.py` feeds an output; what it promises
-is run by `tests/contract/test_item_streams.py`.
+How each format stores fields is documented in its module: `csv`, `sqlite`, `parquet`, `postgres.sink`. In a
+fleet, items reach the outputs through the store: see `fleet.writer`; `tests/contract/test_item_streams.py`
+checks what it guarantees.
 """
 
+from shoal.sinks.contract import CheckpointedSink, LastFlush, Sink, SinkCapabilities, SinkFactory
 from shoal.sinks.multi import MultiSink
-from shoal.sinks.registry import Sink, open_sink
+from shoal.sinks.registry import open_sink
 
-__all__ = ["MultiSink", "Sink", "open_sink"]
+__all__ = [
+    "CheckpointedSink",
+    "LastFlush",
+    "MultiSink",
+    "Sink",
+    "SinkCapabilities",
+    "SinkFactory",
+    "open_sink",
+]

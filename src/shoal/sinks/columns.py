@@ -1,7 +1,7 @@
-"""Which fields get a column in formats that have columns, and what it is called.
+"""Columns for the fields of items, in formats that have columns.
 
-Field names can come from a page. However many different ones there are, a table stays a table: beyond
-`MOST` columns, fields share the column `_more` as one JSON object.
+Field names can come from a page. A table stays usable however many different ones there are: beyond
+`MAX_COLUMNS`, all other fields share the column `_more` as one JSON object.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-MOST = 1000  # SQLite stops at 2000 columns
+MAX_COLUMNS = 1000  # SQLite allows 2000
 MORE = "_more"
 
 Record = dict[str, Any]
@@ -19,35 +19,35 @@ _encode = msgspec.json.Encoder().encode
 
 
 def decode_item(item: bytes) -> Record:
-    """Read an item's fields."""
+    """Return the fields of an item."""
     return _decode(item)
 
 
-def spell_json(value: Any) -> str:
-    """Spell a value as JSON, for a format that has no such type."""
+def encode_json(value: Any) -> str:
+    """Return a value as JSON text, for a format that has no type for it."""
     return _encode(value).decode()
 
 
 class Columns:
-    """The fields that have a column, in the order in which they were met."""
+    """The fields that have a column, in the order of their first appearance."""
 
     def __init__(self, fields: Iterable[str] = (), *, closed: bool = False) -> None:
         self.fields = list(fields)
-        self.closed = closed  # no column will be added: there is one for the rest
+        self.closed = closed  # no columns are added any more; `_more` holds all other fields
         self._known = frozenset(self.fields)
 
     def hold(self, record: Record) -> bool:
-        """Say whether every field of `record` has its place."""
+        """Return whether every field of `record` has a column, or `_more`."""
         return self.closed or record.keys() <= self._known
 
-    def widened(self, record: Record, *, close: bool = False) -> "Columns":
-        """Return columns that hold `record`; `close`: by a column for the rest, now and from now on."""
+    def widen(self, record: Record, *, close: bool = False) -> "Columns":
+        """Return columns that hold `record`; `close`: add `_more` instead of new columns, now and later."""
         new = [field for field in record if field not in self._known]
-        room = 0 if close else MOST - len(self.fields)
+        room = 0 if close else MAX_COLUMNS - len(self.fields)
         return Columns([*self.fields, *new[:room]], closed=self.closed or close or len(new) > room)
 
     def row(self, record: Record) -> list[Any]:
-        """Return the values in the order of the columns, the one for the rest last."""
+        """Return the values in the order of the columns, `_more` last."""
         values = [record.get(field) for field in self.fields]
         if self.closed:
             rest = {field: value for field, value in record.items() if field not in self._known}
@@ -61,7 +61,7 @@ class Columns:
         fold: Callable[[str], str] = str,
         taken: Iterable[str] = (),
     ) -> list[str]:
-        """Spell the columns' names; those that would be the same (after `fold`) are numbered."""
+        """Return the column names, made by `spell`; names that are equal after `fold` are numbered."""
         used = {fold(name) for name in taken}
         names = []
         for field in [*self.fields, MORE] if self.closed else self.fields:

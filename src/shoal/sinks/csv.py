@@ -1,9 +1,9 @@
 """CSV as in RFC 4180, safe to open in a spreadsheet.
 
-The first item's fields are the header. An item with a field that has no column starts the next file,
+The fields of the first item are the header. An item with a field that has no column starts the next file,
 `name-2.csv`, whose header is wider; rows are never shifted, and a missing field is an empty cell. Lists and
-objects are cells of JSON. In the last of `MOST_FILES` files, and beyond the limit of columns, the column
-`_more` takes the rest.
+objects are cells of JSON. In the last of `MAX_FILES` files, and beyond the limit of columns, the column
+`_more` holds all other fields.
 """
 
 import csv
@@ -13,39 +13,41 @@ from pathlib import Path
 
 import msgspec
 
+from shoal.model.errors import Rejected
 from shoal.model.page import Item
 from shoal.sinks.columns import Columns, decode_item
-from shoal.sinks.csv_safety import cell, harmless
-from shoal.sinks.files import AppendFile, refuse, translated
+from shoal.sinks.contract import SinkFactory
+from shoal.sinks.csv_safety import escape_formulas, format_cell
+from shoal.sinks.files import AppendFile, foreign_output, read_chunks, translate_errors
 
-MOST_FILES = 50
+MAX_FILES = 50
 
 
 class CsvCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     file: int = 1
     length: int = 0
-    fields: list[str] | None = None  # None: not even a header was written
+    fields: list[str] | None = None  # None: no header was written yet
     closed: bool = False
 
 
 class CsvSink:
-    """Rows in one file after another; the checkpoint is the last one's number, length and columns."""
+    """Rows in one file after another; the checkpoint is number, length and columns of the last file."""
 
-    def __init__(self, path: Path, *, fsync: bool, overwrite: bool) -> None:
-        self._path = path
+    def __init__(self, path: Path | str, *, fsync: bool, overwrite: bool) -> None:
+        self._path = Path(path)
         self._fsync = fsync
         self._overwrite = overwrite
         self._file: AppendFile | None = None
-        self._number = 1  # of that file
+        self._number = 1  # number of that file
         self._pending: list[tuple[int, io.StringIO]] = []  # file number and rows
-        self._last = 1  # file that the last row taken in belongs to
-        self._columns: Columns | None = None  # of that file
+        self._last = 1  # number of the file that the last buffered row goes to
+        self._columns: Columns | None = None  # columns of that file
 
     def restore(self, checkpoint: bytes | None) -> None:
-        """Cut the checkpoint's file back, and remove those that came after it."""
+        """Cut back the file of the checkpoint, and delete the files after it."""
         if checkpoint is None:
             if not self._overwrite and (found := self._files_after(1)):
-                raise refuse(found[0])
+                raise foreign_output(found[0])
             self._open(1, length=None, overwrite=self._overwrite)
         else:
             state = msgspec.msgpack.decode(checkpoint, type=CsvCheckpoint)
@@ -54,25 +56,25 @@ class CsvSink:
                 self._columns = Columns(state.fields, closed=state.closed)
         self._last = self._number
         for path in self._files_after(self._number):
-            with translated(path):
+            with translate_errors(path):
                 path.unlink()
 
     def write(self, items: Sequence[Item]) -> None:
-        """Take items in."""
+        """Buffer items as rows."""
         if items and self._columns and not self._pending:
             self._pending.append((self._last, io.StringIO(newline="")))
         for item in items:
             record = decode_item(item.json)
             columns = self._columns
             if columns is None:
-                columns = self._begin(Columns().widened(record))
+                columns = self._begin(Columns().widen(record))
             elif not columns.hold(record):
                 self._last += 1
-                columns = self._begin(columns.widened(record, close=self._last >= MOST_FILES))
-            self._put([cell(value) for value in columns.row(record)])
+                columns = self._begin(columns.widen(record, close=self._last >= MAX_FILES))
+            self._put([format_cell(value) for value in columns.row(record)])
 
     def flush(self) -> bytes:
-        """Append the rows that were taken in, each to its file."""
+        """Append the buffered rows, each to its file."""
         assert self._file is not None, "restore first"
         while self._pending:
             number, rows = self._pending[0]
@@ -85,7 +87,7 @@ class CsvSink:
         return msgspec.msgpack.encode(CsvCheckpoint(self._number, self._file.length, fields, closed))
 
     def finish(self) -> bytes:
-        """Flush for the last time, and see that the file is still there."""
+        """Flush for the last time, and check that the file is still at its path."""
         checkpoint = self.flush()
         assert self._file is not None
         self._file.check()
@@ -99,7 +101,7 @@ class CsvSink:
     def _begin(self, columns: Columns) -> Columns:
         self._columns = columns
         self._pending.append((self._last, io.StringIO(newline="")))
-        self._put(columns.names(spell=harmless))
+        self._put(columns.names(spell=escape_formulas))
         return columns
 
     def _put(self, cells: list[str]) -> None:
@@ -107,14 +109,39 @@ class CsvSink:
         csv.writer(self._pending[-1][1]).writerow(cells or [""])
 
     def _open(self, number: int, *, length: int | None, overwrite: bool = False) -> None:
-        self._file = AppendFile(self._name(number), length=length, fsync=self._fsync, overwrite=overwrite)
+        path = _file_path(self._path, number)
+        self._file = AppendFile(path, length=length, fsync=self._fsync, overwrite=overwrite)
         self._number = number
 
-    def _name(self, number: int) -> Path:
-        return self._path if number == 1 else self._path.with_stem(f"{self._path.stem}-{number}")
-
     def _files_after(self, number: int) -> list[Path]:
-        with translated(self._path):
-            return [
-                path for later in range(number + 1, MOST_FILES + 1) if (path := self._name(later)).exists()
-            ]
+        with translate_errors(self._path):
+            later = [_file_path(self._path, other) for other in range(number + 1, MAX_FILES + 1)]
+            return [path for path in later if path.exists()]
+
+
+def _file_path(path: Path, number: int) -> Path:
+    return path if number == 1 else path.with_stem(f"{path.stem}-{number}")
+
+
+def _recount(output: str, checkpoint: bytes) -> int:
+    """Count the rows of all files; each has a header, except the first while it is empty."""
+    state, count = msgspec.msgpack.decode(checkpoint, type=CsvCheckpoint), 0
+    for number in range(1, state.file + 1):
+        length = state.length if number == state.file else None
+        count += _count_unquoted_lines(_file_path(Path(output), number), length)
+    return count - (state.file if state.fields is not None else 0)
+
+
+def _count_unquoted_lines(path: Path, length: int | None) -> int:
+    count, quoted = 0, False
+    for chunk in read_chunks(path, length):
+        for part in chunk.split(b'"'):
+            count += 0 if quoted else part.count(b"\n")
+            quoted = not quoted
+        quoted = not quoted  # the end of a chunk is not a quote
+    if quoted:
+        raise Rejected(f"output {path} ends within an item")
+    return count
+
+
+FACTORY = SinkFactory(open=CsvSink, recount=_recount)

@@ -1,4 +1,4 @@
-"""Output files: opened with care for what is there, appended to, and never left half written for good."""
+"""Output files: opened without destroying what is there, appended to, and cut back after a crash."""
 
 import errno
 import fcntl
@@ -8,55 +8,56 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shoal.model.errors import Misconfigured, Unavailable
+from shoal.model.errors import Misconfigured, Rejected, Unavailable
+from shoal.model.limits import MIB
 
-# What waiting can mend; anything else takes a human.
-_PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE}
+# Errors that can pass without a change by the operator.
+_TEMPORARY = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE}
 
 
 @contextmanager
-def translated(path: Path | str) -> Iterator[None]:
-    """Turn an `OSError` into one line that names the output."""
+def translate_errors(path: Path | str) -> Iterator[None]:
+    """Turn an `OSError` into `Unavailable` or `Misconfigured`, with one line that names the output."""
     try:
         yield
     except OSError as error:
-        family = Unavailable if error.errno in _PASSING else Misconfigured
+        family = Unavailable if error.errno in _TEMPORARY else Misconfigured
         raise family(f"output {path}: {error.strerror or error}") from error
 
 
-def refuse(path: Path | str) -> Misconfigured:
-    """Say why an output that this crawl has not written is left alone."""
+def foreign_output(path: Path | str) -> Misconfigured:
+    """Return the error for an output that holds something that this crawl has not written."""
     return Misconfigured(
-        f"output {path}: there is something already that this crawl has not written;"
+        f"output {path}: it already exists and was not written by this crawl;"
         " move it away, name another output, or overwrite it with --fresh"
     )
 
 
-def refuse_changed(path: Path | str) -> Misconfigured:
-    """Say that an output cannot be taken back to what this crawl had written."""
+def changed_output(path: Path | str) -> Misconfigured:
+    """Return the error for an output that cannot be taken back to what this crawl had written."""
     return Misconfigured(
-        f"output {path}: not as this crawl has left it (gone, shorter, or another one);"
-        " put it back as it was, or start again with --fresh"
+        f"output {path}: not as this crawl has left it (missing, shorter, or replaced);"
+        " restore it, or start again with --fresh"
     )
 
 
 class AppendFile:
-    """A file that one process appends to, from a length that is known."""
+    """A file that one process appends to, starting at a known length."""
 
     def __init__(self, path: Path, *, length: int | None, fsync: bool, overwrite: bool = False) -> None:
-        """Open a file and cut it to `length`; None: empty or new, unless it may be overwritten."""
+        """Open a file and cut it to `length`; None: it must be empty or new, unless `overwrite` is set."""
         self.path = path
         self._fsync = fsync
-        with translated(path):
+        with translate_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Non-blocking: opening a pipe that nobody reads would wait for ever.
+            # Non-blocking: opening a pipe without a reader would block without limit.
             flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if length else os.O_CREAT)
             try:
                 self._descriptor = os.open(path, flags, 0o666)
             except FileNotFoundError:
-                raise refuse_changed(path) from None
+                raise changed_output(path) from None
         try:
-            with translated(path):
+            with translate_errors(path):
                 self._claim(length, overwrite=overwrite)
         except BaseException:
             self.close()
@@ -66,7 +67,7 @@ class AppendFile:
     def append(self, data: bytes) -> None:
         """Write `data` at the end; if it raises, repeat the call."""
         self.check()
-        with translated(self.path):
+        with translate_errors(self.path):
             view, offset = memoryview(data), self.length
             while view:
                 written = os.pwrite(self._descriptor, view, offset)
@@ -76,19 +77,20 @@ class AppendFile:
         self.length = offset
 
     def check(self) -> None:
-        """See that the file is still where it was, with all that was written; what else it has is cut off.
+        """Raise if the path no longer leads to this file or bytes are missing; cut off what others appended.
 
-        A file that was deleted or moved can be written to as long as it is open, and nobody would see it.
+        A file that was deleted or moved can still be written to while it is open, but its items would be
+        lost.
         """
-        with translated(self.path):
+        with translate_errors(self.path):
             found = os.fstat(self._descriptor)
             if found.st_size < self.length or identity(self.path) != (found.st_dev, found.st_ino):
-                raise refuse_changed(self.path)
+                raise changed_output(self.path)
             if found.st_size > self.length:
                 os.ftruncate(self._descriptor, self.length)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file, which also releases its lock."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -99,9 +101,9 @@ class AppendFile:
             raise Misconfigured(f"output {self.path}: not a regular file (use - for standard output)")
         lock(self._descriptor, self.path)
         if length is None and found.st_size and not overwrite:
-            raise refuse(self.path)
+            raise foreign_output(self.path)
         if length is not None and found.st_size < length:
-            raise refuse_changed(self.path)
+            raise changed_output(self.path)
         os.ftruncate(self._descriptor, length or 0)
         if self._fsync:
             os.fsync(self._descriptor)
@@ -109,7 +111,7 @@ class AppendFile:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Tell which file a path leads to; None: to none."""
+    """Return device and inode of the file at a path; None: there is no file."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -118,7 +120,7 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def lock(descriptor: int, path: Path) -> None:
-    """Keep other crawls out of an output while this one writes it."""
+    """Lock an output against other crawls, or raise `Misconfigured` if another crawl has locked it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -132,3 +134,29 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_chunks(path: Path, length: int | None) -> Iterator[bytes]:
+    """Yield the first `length` bytes of a file (None: all); raise `Rejected` if there are fewer."""
+    try:
+        with path.open("rb") as file:
+            left = path.stat().st_size if length is None else length
+            while left:
+                chunk = file.read(min(left, MIB))
+                if not chunk:
+                    raise Rejected(f"output {path} is shorter than this crawl has left it")
+                left -= len(chunk)
+                yield chunk
+    except OSError as error:
+        raise Rejected(f"output {path} cannot be read: {error.strerror or error}") from None
+
+
+def count_lines(path: Path, length: int) -> int:
+    """Count the lines in the first `length` bytes; raise `Rejected` if the last one is incomplete."""
+    count, last = 0, b"\n"
+    for chunk in read_chunks(path, length):
+        count += chunk.count(b"\n")
+        last = chunk[-1:]
+    if last != b"\n":
+        raise Rejected(f"output {path} ends within an item")
+    return count

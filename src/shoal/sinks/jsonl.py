@@ -1,4 +1,4 @@
-"""One JSON object a line, byte for byte as it was encoded where the item was made."""
+"""One JSON object per line, byte for byte as the parse stage encoded the item."""
 
 import os
 import select
@@ -9,14 +9,15 @@ from pathlib import Path
 import msgspec
 
 from shoal.model.page import Item
-from shoal.sinks.files import AppendFile, translated
+from shoal.sinks.contract import SinkFactory
+from shoal.sinks.files import AppendFile, count_lines, translate_errors
 
 
 class JsonlSink:
-    """Lines in a file; the checkpoint is the file's length."""
+    """Lines in a file; the checkpoint is the length of the file."""
 
-    def __init__(self, path: Path, *, fsync: bool, overwrite: bool) -> None:
-        self._path = path
+    def __init__(self, path: Path | str, *, fsync: bool, overwrite: bool) -> None:
+        self._path = Path(path)
         self._fsync = fsync
         self._overwrite = overwrite
         self._file: AppendFile | None = None
@@ -28,11 +29,11 @@ class JsonlSink:
         self._file = AppendFile(self._path, length=length, fsync=self._fsync, overwrite=self._overwrite)
 
     def write(self, items: Sequence[Item]) -> None:
-        """Take items in."""
+        """Buffer items."""
         self._pending += [item.json for item in items]
 
     def flush(self) -> bytes:
-        """Append what was taken in, in one write."""
+        """Append the buffered items in one write."""
         assert self._file is not None, "restore first"
         if self._pending:
             self._file.append(b"\n".join(self._pending) + b"\n")
@@ -40,7 +41,7 @@ class JsonlSink:
         return msgspec.msgpack.encode(self._file.length)
 
     def finish(self) -> bytes:
-        """Flush for the last time, and see that the file is still there."""
+        """Flush for the last time, and check that the file is still at its path."""
         checkpoint = self.flush()
         assert self._file is not None
         self._file.check()
@@ -53,36 +54,46 @@ class JsonlSink:
 
 
 class StdoutSink:
-    """Lines on standard output. They cannot be taken back, so a resumed crawl may repeat some."""
+    """Lines on standard output. They cannot be cut back, so a resumed crawl may repeat some."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
 
     def restore(self, checkpoint: bytes | None) -> None:
-        """Start where the stream is."""
+        """Do nothing: the stream cannot be cut back."""
 
     def write(self, items: Sequence[Item]) -> None:
-        """Take items in."""
+        """Buffer items."""
         for item in items:
             self._pending += item.json
             self._pending += b"\n"
 
     def flush(self) -> bytes:
-        """Write what was taken in, waiting for whoever reads it."""
-        with translated("-"):
+        """Write the buffered items, blocking while the pipe is full."""
+        with translate_errors("-"):
             descriptor = sys.stdout.fileno()
             while self._pending:
                 try:
                     del self._pending[: os.write(descriptor, self._pending)]
-                except (
-                    BlockingIOError
-                ):  # somebody made the stream non-blocking; to us a full pipe is no error
+                except BlockingIOError:  # another process has set the stream to non-blocking
                     select.select([], [descriptor], [])
         return b""
 
     def finish(self) -> bytes:
-        """Nothing is left to do after the last flush."""
+        """Flush; nothing else is left to do."""
         return self.flush()
 
     def close(self) -> None:
-        """Leave standard output to whoever it belongs to."""
+        """Leave standard output open."""
+
+
+def _recount(output: str, checkpoint: bytes) -> int:
+    return count_lines(Path(output), msgspec.msgpack.decode(checkpoint, type=int))
+
+
+def _open_stdout(_output: str, *, fsync: bool, overwrite: bool) -> StdoutSink:
+    return StdoutSink()
+
+
+FACTORY = SinkFactory(open=JsonlSink, recount=_recount)
+STDOUT_FACTORY = SinkFactory(open=_open_stdout)

@@ -7,24 +7,25 @@ import msgspec
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
-from shoal.sinks.names import name_of
-from shoal.sinks.registry import Sink, open_sink
+from shoal.sinks.contract import Sink
+from shoal.sinks.names import canonical_name
+from shoal.sinks.registry import open_sink
 
 
 class MultiSink:
-    """A sink made of sinks; every item goes to all of them.
+    """Writes every item to several outputs.
 
-    An output that joins a crawl later gets what is extracted from then on. One that is left out for a run is
-    remembered, and can go on where it stopped.
+    An output that is added to a crawl later gets the items that are extracted from then on. One that is
+    left out for a run keeps its part of the checkpoint, and continues from there when it is used again.
     """
 
-    def __init__(self, paths: Iterable[str], *, fsync: bool = False, overwrite: bool = False) -> None:
+    def __init__(self, outputs: Iterable[str], *, fsync: bool = False, overwrite: bool = False) -> None:
         self._sinks: dict[str, Sink] = {}
-        for path in paths:
-            name = name_of(path)
+        for output in outputs:
+            name = canonical_name(output)
             if name in self._sinks:
                 raise Misconfigured(f"output {name!r} is given twice")
-            self._sinks[name] = open_sink(path, fsync=fsync, overwrite=overwrite)
+            self._sinks[name] = open_sink(output, fsync=fsync, overwrite=overwrite)
         self._checkpoints: dict[str, bytes] = {}
 
     def restore(self, checkpoint: bytes | None) -> None:
@@ -35,12 +36,12 @@ class MultiSink:
             sink.restore(known.get(name))
 
     def write(self, items: Sequence[Item]) -> None:
-        """Hand items to every sink."""
+        """Write items to every sink."""
         for sink in self._sinks.values():
             sink.write(items)
 
     def flush(self) -> bytes:
-        """Flush every sink. One that raises keeps its items; the others have nothing left to flush then."""
+        """Flush every sink. If one raises, its items stay buffered, and the next call flushes them."""
         for name, sink in self._sinks.items():
             self._checkpoints[name] = sink.flush()
         return msgspec.msgpack.encode(self._checkpoints)
@@ -52,7 +53,7 @@ class MultiSink:
         return msgspec.msgpack.encode(self._checkpoints)
 
     def close(self) -> None:
-        """Close every sink, even if one of them fails at it."""
+        """Close every sink, even if closing one of them raises."""
         with ExitStack() as stack:
             for sink in self._sinks.values():
                 stack.callback(sink.close)

@@ -1,33 +1,37 @@
-"""What outputs are called: in checkpoints, in messages, to one another."""
+"""Names of outputs: in checkpoints, in the store and in messages, never with a password."""
 
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 STDOUT = "-"
-_DATABASES = ("postgres", "postgresql")
-_WHICH = ("host", "port", "dbname", "table")  # options that say which output it is, and not how to get there
+_ALIASES = {"postgres": "postgresql"}
+# The options of an address that say which output it is. All others say how to reach it and may be secret.
+_POSTGRES_OPTIONS = frozenset({"host", "port", "dbname", "table"})
+_OPTIONS = _POSTGRES_OPTIONS | {"bucket", "collection", "database", "index", "prefix", "schema", "topic"}
 
 
-def is_database(output: str) -> bool:
-    """Say whether an output is a database server's and no file of this machine."""
-    return output.partition("://")[0] in _DATABASES and "://" in output
+def is_address(output: str) -> bool:
+    """Return whether an output is an address (`scheme://...`) and not a path."""
+    return "://" in output
 
 
-def shown(output: str) -> str:
-    """Spell an output as it was given, but for a password."""
-    return name_of(output) if is_database(output) else output
+def public_name(output: str) -> str:
+    """Return an output as the operator spelled it, without passwords and connection options."""
+    return canonical_name(output) if is_address(output) else output
 
 
-def name_of(output: str) -> str:
-    """Name an output: the same for the same one, however it was spelled, and never with a password in it."""
+def canonical_name(output: str) -> str:
+    """Return the name of an output: the same for every spelling of it, and without passwords."""
     if output == STDOUT:
         return output
-    if not is_database(output):
+    if not is_address(output):
         return str(Path(output).absolute().resolve())
     address = urlsplit(output)
+    scheme = _ALIASES.get(address.scheme, address.scheme)
+    kept = _POSTGRES_OPTIONS if scheme == "postgresql" else _OPTIONS
     user, _, place = address.netloc.rpartition("@")
     user = user.partition(":")[0]
-    options = [(key, value) for key, value in parse_qsl(address.query) if key in _WHICH]
+    options = [(key, value) for key, value in parse_qsl(address.query) if key in kept]
     netloc = f"{user}@{place}" if user else place
-    named = f"postgresql://{netloc}{address.path}"
+    named = f"{scheme}://{netloc}{address.path}"
     return f"{named}?{urlencode(options, safe='/,.')}" if options else named

@@ -1,15 +1,16 @@
-"""Items as a folder of Parquet files, `part-00000.parquet` and on, that reads as one table.
+"""Items as a folder of Parquet files, `part-00000.parquet` and so on, that reads as one table.
 
 Rows first go to a hidden file of JSON lines. When there are enough of them, and when a run ends, they become
-a part: written under another name, renamed, and only then is the hidden file removed. A kill at any instant
-leaves whole parts only.
+a part: written under another name and renamed; only then is the hidden file deleted. A kill at any instant
+leaves complete parts only.
 
-A column has the narrowest type that holds all its values: bool, int64, double, or string, in which whatever
-is not text is JSON. Lists and objects are JSON. Until a run ends, a part knows only what came before it;
-`finish` rewrites the parts that have become too narrow, so that in the end all have the same schema.
+A column has the narrowest type that holds all its values: bool, int64, double, or string. In a string column,
+values that are not text are JSON; so are lists and objects. During a run, the schema of a part covers its own
+rows and those of earlier parts; `finish` rewrites the parts that are too narrow, so that all have the same
+schema.
 
-The checkpoint is a part's number and how much of it there is, in bytes and in rows, and the rows of all parts
-before it. If the part has been completed since, `restore` shortens it to those rows.
+The checkpoint is the number of a part, the bytes and rows written for it, and the rows of all parts before
+it. If that part has been completed since, `restore` shortens it to those rows.
 """
 
 import os
@@ -25,8 +26,18 @@ from shoal.model.errors import Rejected
 from shoal.model.limits import MIB
 from shoal.model.page import Item
 from shoal.sinks.columns import decode_item
-from shoal.sinks.files import AppendFile, identity, lock, refuse, refuse_changed, sync_folder, translated
-from shoal.sinks.tables import Column, columns_of, fitted, merged, schema_of, table_of
+from shoal.sinks.contract import SinkFactory
+from shoal.sinks.files import (
+    AppendFile,
+    changed_output,
+    count_lines,
+    foreign_output,
+    identity,
+    lock,
+    sync_folder,
+    translate_errors,
+)
+from shoal.sinks.tables import Column, columns_of, merge_columns, schema_of, table_of, widen_table
 
 PART_ROWS = 50_000  # rows and bytes of JSON that make a part: about half a second of work
 PART_BYTES = 32 * MIB
@@ -47,35 +58,35 @@ class ParquetSink:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | str,
         *,
         fsync: bool,
         overwrite: bool,
         part_rows: int = PART_ROWS,
         part_bytes: int = PART_BYTES,
     ) -> None:
-        self._path = path
+        self._path = Path(path)
         self._fsync = fsync
         self._overwrite = overwrite
         self._part_rows = part_rows
         self._part_bytes = part_bytes
         self._folder = -1  # a descriptor, for the lock
-        self._next = 0  # number of the part to come
-        self._waiting: AppendFile | None = None  # its rows
-        self._rows = 0  # how many
-        self._before = 0  # rows in the parts there are
-        self._parts: list[dict[str, Column]] = []  # the columns of each part there is
+        self._next = 0  # number of the next part
+        self._waiting: AppendFile | None = None  # the hidden file with its rows
+        self._rows = 0  # number of its rows
+        self._before = 0  # rows in the completed parts
+        self._parts: list[dict[str, Column]] = []  # the columns of each completed part
         self._pending: list[bytes] = []
 
     def restore(self, checkpoint: bytes | None) -> None:
-        """Remove the parts that came after the checkpoint, and shorten its own."""
+        """Delete the parts after the checkpoint, and shorten the part of the checkpoint."""
         state = (
             ParquetCheckpoint()
             if checkpoint is None
             else msgspec.msgpack.decode(checkpoint, type=ParquetCheckpoint)
         )
         try:
-            with translated(self._path):
+            with translate_errors(self._path):
                 self._path.mkdir(parents=True, exist_ok=True)
                 self._folder = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
                 lock(self._folder, self._path)
@@ -88,13 +99,13 @@ class ParquetSink:
             raise
 
     def write(self, items: Sequence[Item]) -> None:
-        """Take items in."""
+        """Buffer items."""
         self._pending += [item.json for item in items]
 
     def flush(self) -> bytes:
-        """Put what was taken in with the rows that wait, and make a part of them if they are enough."""
+        """Append the buffered items to the hidden file, and make a part of its rows if there are enough."""
         if self._pending:
-            self._check()
+            self._check_folder()
             if self._waiting is None:
                 self._waiting = AppendFile(rows_path(self._path, self._next), length=0, fsync=self._fsync)
             self._waiting.append(b"\n".join(self._pending) + b"\n")
@@ -107,26 +118,23 @@ class ParquetSink:
         return msgspec.msgpack.encode(ParquetCheckpoint(self._next, length, self._rows, self._before))
 
     def finish(self) -> bytes:
-        """Make a part of the rows that wait, and give all parts the same schema."""
+        """Make a part of the remaining rows, and rewrite parts so that all have the same schema."""
         self.flush()
         if self._rows:
             self._complete()
         for number in range(self._next):
             if not part_path(self._path, number).exists():
-                raise refuse_changed(part_path(self._path, number))
-        columns = merged(self._parts)
+                raise changed_output(part_path(self._path, number))
+        columns = merge_columns(self._parts)
         for number, part in enumerate(self._parts):
             if schema_of(part) != schema_of(columns):
-                with translated(part_path(self._path, number)):
-                    self._save(
-                        number,
-                        fitted(pq.read_table(part_path(self._path, number), partitioning=None), columns),
-                    )
+                with translate_errors(path := part_path(self._path, number)):
+                    self._save(number, widen_table(pq.read_table(path, partitioning=None), columns))
                 self._parts[number] = columns
         return self.flush()
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files, and release the lock of the folder."""
         if self._waiting:
             self._waiting.close()
         if self._folder >= 0:
@@ -134,18 +142,18 @@ class ParquetSink:
             self._folder = -1
 
     def _check_free(self) -> None:
-        """Make sure that nothing is in the folder, or nothing but what may be overwritten."""
+        """Raise unless the folder is empty, or holds only files of this sink and may be overwritten."""
         names = os.listdir(self._path)
         ours = [name for name in names if _PART.fullmatch(name) or _HIDDEN.fullmatch(name)]
         if names and (not self._overwrite or len(ours) < len(names)):
-            raise refuse(self._path)
+            raise foreign_output(self._path)
 
-    def _check(self) -> None:
-        """See that the folder is still where it was: another one would be made in its place."""
-        with translated(self._path):
+    def _check_folder(self) -> None:
+        """Raise if the folder was moved or deleted: opening the next file would create another one."""
+        with translate_errors(self._path):
             found = os.fstat(self._folder)
             if identity(self._path) != (found.st_dev, found.st_ino):
-                raise refuse_changed(self._path)
+                raise changed_output(self._path)
 
     def _cut(self, state: ParquetCheckpoint) -> None:
         rows_file, part = rows_path(self._path, state.part), part_path(self._path, state.part)
@@ -160,7 +168,7 @@ class ParquetSink:
         if completed:
             table = pq.read_table(part, partitioning=None)
             if table.num_rows < state.rows:
-                raise refuse_changed(part)
+                raise changed_output(part)
             if table.num_rows > state.rows:
                 self._save(state.part, table.slice(0, state.rows))
             self._next, self._rows, self._before = state.part + 1, 0, state.before + state.rows
@@ -168,18 +176,18 @@ class ParquetSink:
             self._waiting = AppendFile(rows_file, length=state.length, fsync=self._fsync)
 
     def _complete(self) -> None:
-        """Turn the rows that wait into a part."""
+        """Make a part of the rows in the hidden file."""
         assert self._waiting is not None
         waiting = self._waiting
-        with translated(waiting.path):
+        with translate_errors(waiting.path):
             lines = waiting.path.read_bytes()[: waiting.length].split(b"\n")[:-1]
-            table, columns = table_of([decode_item(line) for line in lines], merged(self._parts))
+            table, columns = table_of([decode_item(line) for line in lines], merge_columns(self._parts))
             self._save(self._next, table)
         self._parts.append(columns)
         self._before += self._rows
         self._next, self._rows, self._waiting = self._next + 1, 0, None
         waiting.close()
-        with translated(waiting.path):
+        with translate_errors(waiting.path):
             waiting.path.unlink()
 
     def _save(self, number: int, table: pa.Table) -> None:
@@ -197,26 +205,56 @@ class ParquetSink:
         path = part_path(self._path, number)
         try:
             return columns_of(pq.read_schema(path))
-        except (OSError, ValueError):  # not there, not Parquet, or somebody else's
-            raise refuse_changed(path) from None
+        except (OSError, ValueError):  # missing, not Parquet, or not written by Shoal
+            raise changed_output(path) from None
 
 
 def part_path(folder: Path, number: int) -> Path:
-    """Say where a part lies."""
     return folder / f"part-{number:05d}.parquet"
 
 
 def rows_path(folder: Path, number: int) -> Path:
-    """Say where the rows lie that are to become a part."""
+    """Return the path of the hidden file with the rows of a part that is not complete."""
     return folder / f".rows-{number:05d}.jsonl"
 
 
-def rows_of(folder: Path, number: int) -> int:
-    """Read how many rows a part has; raise `Rejected` if it is gone or damaged."""
+def _recount(output: str, checkpoint: bytes) -> int:
+    """Count the rows of the parts, and those in the hidden file."""
+    path = Path(output)
+    if not path.exists():
+        raise Rejected(f"output {path} is missing")
+    state = msgspec.msgpack.decode(checkpoint, type=ParquetCheckpoint)
+    before = sum(_part_rows(path, number) for number in range(state.part))
+    if before != state.before:
+        raise Rejected(
+            f"output {path} holds {before} rows in its first {state.part} parts,"
+            f" but {state.before} were written there"
+        )
+    if not state.rows:
+        return before
+    # The part is written before the hidden file is deleted: while a crawl runs, one of the two exists.
+    waiting = rows_path(path, state.part)
+    found = (
+        count_lines(waiting, state.length)
+        if waiting.exists()
+        else min(_part_rows(path, state.part), state.rows)
+    )
+    if found != state.rows:
+        raise Rejected(
+            f"output {path} holds {found} rows after its last part, but {state.rows} were written there"
+        )
+    return before + found
+
+
+def _part_rows(folder: Path, number: int) -> int:
+    """Return the number of rows of a part; raise `Rejected` if it is missing or damaged."""
     path = part_path(folder, number)
     if not path.exists():
-        raise Rejected(f"output {path} is gone")
+        raise Rejected(f"output {path} is missing")
     try:
         return int(pq.read_metadata(path).num_rows)
     except (OSError, ValueError):
         raise Rejected(f"output {path} cannot be read as Parquet") from None
+
+
+FACTORY = SinkFactory(open=ParquetSink, recount=_recount)

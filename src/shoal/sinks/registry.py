@@ -1,93 +1,90 @@
-"""A sink for an output: a database by its address, a file by the path's ending."""
+"""The sink of an output: by the scheme of an address, or by the suffix of a path."""
 
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
 
+from shoal.backends import Backends, Builtin
 from shoal.model.errors import Misconfigured
-from shoal.model.page import Item
-from shoal.sinks.names import STDOUT, is_database, name_of
+from shoal.sinks.contract import Sink, SinkCapabilities, SinkFactory
+from shoal.sinks.names import STDOUT, is_address, public_name
 
-if TYPE_CHECKING:
-    from shoal.sinks.postgres.sink import PostgresSink
-
-
-class Sink(Protocol):
-    """One output. The contract is in the package's description."""
-
-    def restore(self, checkpoint: bytes | None) -> None: ...
-    def write(self, items: Sequence[Item]) -> None: ...
-    def flush(self) -> bytes: ...
-    def finish(self) -> bytes: ...
-    def close(self) -> None: ...
-
-
-def open_sink(path: str, *, fsync: bool = False, overwrite: bool = False) -> Sink:
-    """Choose the sink for `path`; nothing is touched before `restore`. `-` is standard output, as JSONL."""
-    if path == STDOUT:
-        from shoal.sinks.jsonl import StdoutSink
-
-        return StdoutSink()
-    if is_database(path):
-        return open_postgres(path, overwrite=overwrite)
-    check(path)
-    return _FORMATS[Path(path).suffix.lower()](Path(path), fsync, overwrite)
+GROUP = "shoal.sinks"
+_SINKS = Backends(
+    GROUP,
+    SinkFactory,
+    {
+        STDOUT: Builtin("shoal.sinks.jsonl:STDOUT_FACTORY"),
+        ".jsonl": Builtin("shoal.sinks.jsonl:FACTORY"),
+        ".ndjson": Builtin("shoal.sinks.jsonl:FACTORY"),
+        ".csv": Builtin("shoal.sinks.csv:FACTORY"),
+        ".sqlite": Builtin("shoal.sinks.sqlite:FACTORY"),
+        ".db": Builtin("shoal.sinks.sqlite:FACTORY"),
+        ".parquet": Builtin("shoal.sinks.parquet:FACTORY", extra="parquet"),
+        "postgresql": Builtin("shoal.sinks.postgres.factory:FACTORY"),  # names its extra itself
+        "postgres": Builtin("shoal.sinks.postgres.factory:FACTORY"),
+    },
+)
 
 
-def check(output: str) -> None:
-    """Raise `Misconfigured` for an output that no machine could write; what this one lacks does not count."""
-    if output == STDOUT or is_database(output):
-        return
-    scheme, is_address, _ = output.partition("://")
-    if is_address:  # name the scheme only: an address may carry a password
-        raise Misconfigured(f"output: nothing here writes to {scheme!r}; known: postgresql")
-    if Path(output).suffix.lower() not in _FORMATS:
-        known = ", ".join(_FORMATS)
-        raise Misconfigured(
-            f"output {output!r}: the ending chooses the format; known: {known}, and - for stdout"
+@dataclass(frozen=True, slots=True)
+class ResolvedOutput:
+    """An output with the factory of its sink."""
+
+    output: str  # as the operator spelled it; it may contain a password
+    factory: SinkFactory
+
+    @property
+    def name(self) -> str:
+        """The output as the operator spelled it, without passwords."""
+        return public_name(self.output)
+
+    @property
+    def capabilities(self) -> SinkCapabilities:
+        is_file = self.output != STDOUT and not is_address(self.output)
+        return SinkCapabilities(
+            is_file=is_file,
+            shared=self.factory.shared and not is_file,
+            keeps_checkpoint=self.factory.open_checkpointed is not None,
+            countable=self.factory.recount is not None,
         )
 
 
-def open_postgres(dsn: str, *, overwrite: bool = False) -> "PostgresSink":
-    """Make the sink for a PostgreSQL table, if its driver is installed."""
-    try:
-        from shoal.sinks.postgres.sink import PostgresSink
-    except ImportError as error:
-        raise Misconfigured(f"output {name_of(dsn)!r}: run  pip install 'shoal[postgres]'  first") from error
-    return PostgresSink(dsn, overwrite=overwrite)
+def resolve(output: str) -> ResolvedOutput:
+    """Find the sink of an output, without touching the output.
+
+    Raise `Misconfigured` if no sink is known for it, or if the packages that the sink needs are not
+    installed.
+    """
+    return ResolvedOutput(output, _SINKS.load(_find(output), subject=f"output {public_name(output)!r}"))
 
 
-def _jsonl(path: Path, fsync: bool, overwrite: bool) -> Sink:
-    from shoal.sinks.jsonl import JsonlSink
-
-    return JsonlSink(path, fsync=fsync, overwrite=overwrite)
-
-
-def _csv(path: Path, fsync: bool, overwrite: bool) -> Sink:
-    from shoal.sinks.csv import CsvSink
-
-    return CsvSink(path, fsync=fsync, overwrite=overwrite)
+def open_sink(output: str, *, fsync: bool = False, overwrite: bool = False) -> Sink:
+    """Open the sink of an output; nothing is touched before `restore`. `-` is standard output, as JSONL."""
+    return resolve(output).factory.open(output, fsync=fsync, overwrite=overwrite)
 
 
-def _sqlite(path: Path, fsync: bool, overwrite: bool) -> Sink:
-    from shoal.sinks.sqlite import SqliteSink
-
-    return SqliteSink(path, fsync=fsync, overwrite=overwrite)
-
-
-def _parquet(path: Path, fsync: bool, overwrite: bool) -> Sink:
-    try:
-        from shoal.sinks.parquet import ParquetSink
-    except ImportError as error:
-        raise Misconfigured(f"output {str(path)!r}: run  pip install 'shoal[parquet]'  first") from error
-    return ParquetSink(path, fsync=fsync, overwrite=overwrite)
+def is_known_file(output: str) -> bool:
+    """Return whether an output is a path, without importing its sink; raise if no sink is known."""
+    _find(output)
+    return output != STDOUT and not is_address(output)
 
 
-_FORMATS: dict[str, Callable[[Path, bool, bool], Sink]] = {
-    ".jsonl": _jsonl,
-    ".ndjson": _jsonl,
-    ".csv": _csv,
-    ".sqlite": _sqlite,
-    ".db": _sqlite,
-    ".parquet": _parquet,
-}
+def _find(output: str) -> str:
+    """Return the name under which the sink of an output is registered."""
+    if output == STDOUT:
+        return STDOUT
+    if is_address(output):
+        scheme = output.partition("://")[0].lower()
+        if scheme.startswith(".") or (found := _SINKS.find(scheme)) is None:
+            # Name the scheme only: an address may contain a password.
+            known = ", ".join(name for name in _SINKS.names() if name[:1] not in (".", STDOUT))
+            raise Misconfigured(f"output: no sink for the scheme {scheme!r}; known: {known}")
+        return found
+    suffixes = [suffix.lower() for suffix in Path(output).suffixes]
+    tails = ["".join(suffixes[start:]) for start in range(len(suffixes))]
+    if (found := _SINKS.find(*tails)) is None:
+        known = ", ".join(name for name in _SINKS.names() if name.startswith("."))
+        raise Misconfigured(
+            f"output {output!r}: the suffix chooses the format; known: {known}, and - for standard output"
+        )
+    return found

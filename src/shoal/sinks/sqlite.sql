@@ -1,4 +1,4 @@
--- The tables of an SQLite output. Columns of `items` are added as fields are met.
+-- The tables of an SQLite output. The sink adds a column to `items` for each new field.
 
 CREATE TABLE items (
     _id INTEGER PRIMARY KEY,    -- order of arrival
@@ -8,21 +8,21 @@ CREATE TABLE items (
 CREATE TABLE _shoal_columns (
     position INTEGER PRIMARY KEY,
     name TEXT NOT NULL,
-    field TEXT                  -- null: the column for the rest
+    field TEXT                  -- null: the column for all other fields
 );
 
-CREATE TABLE _shoal_output (    -- one row, which tells this database from another one under the same name
+CREATE TABLE _shoal_output (    -- one row: distinguishes this database from another one under the same name
     id BLOB NOT NULL
 );
 INSERT INTO _shoal_output VALUES (randomblob(16));
 
 CREATE TABLE _shoal_flushes (   -- the last few
     number INTEGER PRIMARY KEY,
-    last_id INTEGER NOT NULL    -- of the items, before it
+    last_id INTEGER NOT NULL    -- largest _id before the flush
 );
 INSERT INTO _shoal_flushes VALUES (0, 0);
 
-CREATE TABLE _shoal_undo (      -- the rows that they replaced, as they were
+CREATE TABLE _shoal_undo (      -- the rows that these flushes replaced
     flush INTEGER NOT NULL,
     _id INTEGER NOT NULL,
     item BLOB NOT NULL,

@@ -1,4 +1,4 @@
-"""Arrow tables out of items: the type a column gets, and how a narrower table is made to fit a wider one."""
+"""Arrow tables of items: the types of columns, and converting a table to a wider schema."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -6,25 +6,25 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from shoal.sinks.columns import Columns, Record, spell_json
+from shoal.sinks.columns import Columns, Record, encode_json
 
-_NOTE = b"shoal"  # key of what a part remembers about each of its columns
-_EXACT = 1 << 53  # integers up to here fit a double
+_METADATA_KEY = b"shoal"  # of the metadata of each column in a part
+_MAX_EXACT_INT = 1 << 53  # a double holds all integers up to this one
 
 
 class Column(msgspec.Struct, frozen=True):
-    """What is known of a column, over all parts."""
+    """A column of all parts together."""
 
-    field: str | None  # None: the rest
-    kinds: frozenset[str] = frozenset()  # of the values met: bool, int, long, float, text
+    field: str | None  # None: the column for all other fields
+    kinds: frozenset[str] = frozenset()  # kinds of the values seen: bool, int, long, float, text
 
 
 def kind_of(value: Any) -> str:
-    """Sort a JSON value into one of the kinds that decide a column's type."""
+    """Return the kind of a JSON value, which decides the type of its column."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
-        if abs(value) <= _EXACT:
+        if abs(value) <= _MAX_EXACT_INT:
             return "int"
         return "long" if -(1 << 63) <= value < 1 << 63 else "text"
     return "float" if isinstance(value, float) else "text"
@@ -42,23 +42,25 @@ def type_for(kinds: frozenset[str]) -> pa.DataType:
 
 
 def schema_of(columns: Mapping[str, Column]) -> pa.Schema:
-    """Return the schema for columns, with a note on each that `columns_of` reads."""
+    """Return the schema for columns, with the metadata that `columns_of` reads."""
     return pa.schema(
-        pa.field(name, type_for(column.kinds), metadata={_NOTE: msgspec.json.encode(column)})
+        pa.field(name, type_for(column.kinds), metadata={_METADATA_KEY: msgspec.json.encode(column)})
         for name, column in columns.items()
     )
 
 
 def columns_of(schema: pa.Schema) -> dict[str, Column]:
-    """Undo `schema_of`; raise `ValueError` for a schema that is not ours."""
+    """Return the columns of a schema; raise `ValueError` for one that Shoal has not written."""
     try:
-        return {field.name: msgspec.json.decode(field.metadata[_NOTE], type=Column) for field in schema}
+        return {
+            field.name: msgspec.json.decode(field.metadata[_METADATA_KEY], type=Column) for field in schema
+        }
     except (KeyError, TypeError, msgspec.DecodeError):
-        raise ValueError("not a part of ours") from None
+        raise ValueError("not written by Shoal") from None
 
 
-def merged(schemas: Iterable[Mapping[str, Column]]) -> dict[str, Column]:
-    """Join what several parts know, in the order in which columns were met."""
+def merge_columns(schemas: Iterable[Mapping[str, Column]]) -> dict[str, Column]:
+    """Return the columns of several parts together, in the order of their first appearance."""
     known: dict[str, Column] = {}
     for columns in schemas:
         for name, column in columns.items():
@@ -68,14 +70,14 @@ def merged(schemas: Iterable[Mapping[str, Column]]) -> dict[str, Column]:
 
 
 def table_of(records: Sequence[Record], known: Mapping[str, Column]) -> tuple[pa.Table, dict[str, Column]]:
-    """Make a table that holds `records`, as wide as all that is `known`; return it and its columns."""
+    """Return a table of `records` that has all `known` columns and those of new fields, and its columns."""
     fields = [column.field for column in known.values() if column.field is not None]
     columns = Columns(fields, closed=len(fields) < len(known))
     for record in records:
         if not columns.hold(record):
-            columns = columns.widened(record)
+            columns = columns.widen(record)
     if not columns.names():
-        columns = Columns(["_"])  # a table without columns would have no rows either
+        columns = Columns(["_"])  # a table without columns would lose its rows
     rows = [columns.row(record) for record in records]
     fields_and_rest = [*columns.fields, None]
     described, arrays = {}, []
@@ -86,7 +88,7 @@ def table_of(records: Sequence[Record], known: Mapping[str, Column]) -> tuple[pa
     return pa.table(arrays, schema=schema_of(described)), described
 
 
-def fitted(table: pa.Table, columns: Mapping[str, Column]) -> pa.Table:
+def widen_table(table: pa.Table, columns: Mapping[str, Column]) -> pa.Table:
     """Return the same rows under wider columns."""
     schema = schema_of(columns)
     arrays = []
@@ -102,5 +104,5 @@ def fitted(table: pa.Table, columns: Mapping[str, Column]) -> pa.Table:
 
 def _array(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
     if kind == pa.string():
-        values = [value if value is None or isinstance(value, str) else spell_json(value) for value in values]
+        values = [each if each is None or isinstance(each, str) else encode_json(each) for each in values]
     return pa.array(values, kind)

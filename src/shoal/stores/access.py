@@ -10,7 +10,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Protocol
 
-from shoal.frontier.results import Audit, Counts, DeadLetter, HostQueue, HostView, Measured, RequestHistory
+from shoal.frontier.contract import FrontierCrawls, FrontierDeadLetters, FrontierHosts
+from shoal.frontier.results import Audit, Counts, CrawlStats, DeadLetter, HostQueue, HostView, RequestHistory
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite import SqliteReader as FolderReader
 from shoal.model.errors import Misconfigured
@@ -26,14 +27,14 @@ class StoreReader(Protocol):
     async def crawls(self) -> list[str]: ...
     async def counts(self, crawl: str) -> Counts: ...
     async def paused(self, crawl: str) -> bool: ...
-    async def crawl_get(self, crawl: str, key: str) -> bytes | None: ...
+    async def value(self, crawl: str, key: str) -> bytes | None: ...
     async def audit(self, crawl: str) -> Audit: ...
-    async def story(self, crawl: str, fingerprint: int) -> RequestHistory | None: ...
+    async def history(self, crawl: str, fingerprint: int) -> RequestHistory | None: ...
     async def host(self, name: str) -> HostView | None: ...
-    async def measured(self, crawl: str) -> Measured: ...
-    async def queues(self, most: int | None = None) -> list[HostQueue] | None: ...
+    async def stats(self, crawl: str) -> CrawlStats: ...
+    async def queues(self, max_hosts: int | None = None) -> list[HostQueue] | None: ...
     def dead_letters(
-        self, crawl: str, *, kinds: Collection[FailureClass] = (), host: str = "", limit: int | None = None
+        self, crawl: str, *, classes: Collection[FailureClass] = (), host: str = "", limit: int | None = None
     ) -> AsyncIterator[DeadLetter]: ...
 
 
@@ -44,34 +45,24 @@ class DeadLetterAction(Protocol):
         self,
         crawl: str,
         *,
-        kinds: Collection[FailureClass] = (),
+        classes: Collection[FailureClass] = (),
         host: str = "",
         fingerprints: Collection[int] = (),
         limit: int | None = None,
     ) -> int: ...
 
 
-class StoreWriter(StoreReader, Protocol):
+class StoreWriter(Protocol):
     """The part of a frontier that changing it from outside needs."""
 
-    async def pause(self, crawl: str) -> None: ...
-    async def resume(self, crawl: str) -> None: ...
-    async def crawl_set(self, crawl: str, key: str, value: bytes) -> None: ...
-    async def host_get(self, host: str) -> HostView | None: ...
-    async def host_set(
-        self,
-        host: str,
-        *,
-        interval: float | None = None,
-        concurrency: int | None = None,
-        rest_until: float | None = None,
-        paused: bool | None = None,
-    ) -> HostView: ...
-    async def host_clear(self, host: str) -> HostView: ...
     @property
-    def replay(self) -> DeadLetterAction: ...
+    def crawls(self) -> FrontierCrawls: ...
     @property
-    def purge(self) -> DeadLetterAction: ...
+    def hosts(self) -> FrontierHosts: ...
+    @property
+    def dead_letters(self) -> FrontierDeadLetters: ...
+    @property
+    def reader(self) -> StoreReader: ...
 
 
 @asynccontextmanager
@@ -83,7 +74,8 @@ async def open_reader(store: str) -> AsyncIterator[StoreReader]:
             from shoal.frontier.redis import RedisFrontier
             from shoal.redis_client import RedisClient
 
-            yield RedisFrontier(await stack.enter_async_context(RedisClient.open(address, advise=False)))
+            client = await stack.enter_async_context(RedisClient.open(address, advise=False))
+            yield RedisFrontier(client).reader
         else:
             yield await stack.enter_async_context(peeking(address))
 
@@ -108,14 +100,14 @@ async def open_writer(store: str, crawls: Sequence[str] = ()) -> AsyncIterator[S
             opened = await stack.enter_async_context(RedisClient.open(address, advise=False))
             shared = RedisFrontier(opened)
             for name in crawls:
-                await shared.open_crawl(name)
+                await shared.crawls.open(name)
             yield shared
             await Crawls(opened).tell_news()
             return
         folder = stack.enter_context(StoreFolder(Path(address)).owned())
         frontier = await stack.enter_async_context(SqliteFrontier.open(folder.database))
         for name in crawls:
-            await frontier.open_crawl(name)
+            await frontier.crawls.open(name)
         yield frontier
 
 

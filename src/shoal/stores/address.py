@@ -4,14 +4,13 @@ import os
 from difflib import get_close_matches
 
 from shoal.model.errors import Misconfigured
-
-REDIS = ("redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster")
+from shoal.model.schemes import REDIS_SCHEMES
 
 
 def is_redis(store: str) -> bool:
     """Tell the address of a Redis store from the path of a folder."""
     scheme, separator, _ = store.partition("://")
-    return bool(separator) and scheme.lower() in REDIS
+    return bool(separator) and scheme.lower() in REDIS_SCHEMES
 
 
 def check_store(store: str) -> None:
@@ -23,10 +22,12 @@ def check_store(store: str) -> None:
     if is_redis(store) or not colon or os.path.exists(store):
         return
     if rest.startswith("//"):
-        near = get_close_matches(scheme.lower(), REDIS, 1)
+        near = get_close_matches(scheme.lower(), REDIS_SCHEMES, 1)
         meant = f"did you mean {near[0]}://? " if near else ""
-        raise Misconfigured(f"store: no backend for {scheme!r}; {meant}known: a folder, {', '.join(REDIS)}")
-    if scheme.lower() in REDIS:
+        raise Misconfigured(
+            f"store: no backend for {scheme!r}; {meant}known: a folder, {', '.join(REDIS_SCHEMES)}"
+        )
+    if scheme.lower() in REDIS_SCHEMES:
         raise Misconfigured(f"store: {scheme}: is followed by two slashes, as in {scheme}://HOST")
     if rest.isdigit():
         raise Misconfigured(f"store: there is no folder {store}; a server is named redis://{store}")

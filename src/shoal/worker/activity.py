@@ -1,4 +1,4 @@
-"""What a worker is doing, in a word, and if that is waiting, for what."""
+"""What a worker is doing, in one word, and what it waits for."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from shoal.stores.redis.workers import OutputActivity
 
 PACE = "for the hosts' pace"
 RETRIES = "for retries that are due later"
-OTHERS = "for what others have in hand"
+OTHERS = "for requests in progress at other workers"
+OTHER_POOLS = "for workers that serve other pools"
 LATER_STAGES = "for the stages after fetching, which are behind"
 PAUSED = "for a crawl that is paused"
 PAGES = "for pages to parse"
@@ -17,30 +18,31 @@ OUTPUT = "for an output that it cannot write"
 
 @dataclass(frozen=True, slots=True)
 class CrawlWork:
-    """One crawl that a worker runs the loop of."""
+    """One crawl whose loop runs at a worker."""
 
-    in_hand: int  # requests that are out, and pages that are being parsed
-    rate: float  # pages a second, lately
+    in_progress: int  # requests in flight, and pages that are being parsed
+    rate: float  # pages per second over the last seconds
     fetches: bool
-    waiting: int = 1  # requests of the whole fleet: that could go
+    waiting: int = 1  # requests of the whole fleet that could be sent
     delayed: int = 0  # and later
-    crowded: bool = False
+    later_stages_full: bool = False
     paused: bool = False
+    only_other_pools: bool = False  # no waiting request is in a pool of this worker
 
 
-def doing(
+def describe_activity(
     crawls: Sequence[CrawlWork], outputs: Sequence[OutputActivity], *, draining: bool
 ) -> tuple[str, str]:
-    """Say what a worker does and, if it waits, for what."""
+    """Return what a worker does and, if it waits, for what."""
     if draining:
         return "draining", ""
-    if any(crawl.in_hand or crawl.rate > 0 for crawl in crawls):
+    if any(crawl.in_progress or crawl.rate > 0 for crawl in crawls):
         return "working", ""
     if any(output.doing == "writing" for output in outputs):
         return "writing", ""
     if crawls:
         reasons = [_reason(crawl) for crawl in crawls]
-        # Of several crawls, the one whose turn comes by itself.
+        # Of several crawls, the one that resumes by itself.
         return "waiting", PACE if PACE in reasons else reasons[0]
     if any(output.doing in ("failing", "refused") for output in outputs):
         return "waiting", OUTPUT
@@ -54,8 +56,10 @@ def _reason(crawl: CrawlWork) -> str:
         return PAUSED
     if not crawl.fetches:
         return PAGES
-    if crawl.crowded:
+    if crawl.later_stages_full:
         return LATER_STAGES
+    if crawl.only_other_pools:
+        return OTHER_POOLS
     if crawl.waiting:
         return PACE
     return RETRIES if crawl.delayed else OTHERS

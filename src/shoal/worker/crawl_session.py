@@ -1,17 +1,31 @@
-"""One crawl at one worker: its loop while there is work, and its outputs until they have every item."""
+"""One crawl at one worker: its loop while there is work, and its outputs until they have every item.
+
+    UNKNOWN ──▶ RUNNING ──▶ UNKNOWN ──▶ FINISHED ──▶ COMPLETE
+                   │                        ▲
+                   ├─ page limit reached ───┘
+                   └─▶ REFUSED                      a new submission: back to UNKNOWN
+
+`next_step` decides from the state and a few facts; `CrawlSession` acts. A session that is FINISHED or
+COMPLETE checks the store again after `RECHECK_S`, or when a page arrives.
+"""
 
 import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from pathlib import Path
 
-from shoal.engine import Crawl
+from shoal.engine.crawl import Crawl
+from shoal.engine.fetchers import Pools
 from shoal.engine.plan import Stop
-from shoal.engine.snapshot import Ending, Snapshot, Summary
-from shoal.engine.worker_stats import CrawlStats
+from shoal.engine.session import open_session
+from shoal.engine.shared import Shared
+from shoal.engine.snapshot import CrawlStats, Ending, Snapshot, Summary
+from shoal.engine.stations import WorkShare
+from shoal.fetch.registry import HTTP
 from shoal.frontier.finished import is_finished
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.results import Counts
@@ -21,26 +35,122 @@ from shoal.redis_client import RedisClient
 from shoal.stores.redis.backlog import MOST_UNPARSED, MOST_UNWRITTEN, on_their_way
 from shoal.stores.redis.crawls import CrawlRecord
 from shoal.stores.redis.submitted import FOLDER
-from shoal.stores.redis.workers import CrawlActivity, OutputActivity
+from shoal.stores.redis.workers import CrawlActivity, OutputActivity, unserved_pools
 from shoal.worker.activity import CrawlWork
 from shoal.worker.deliveries import Deliveries
-from shoal.worker.open_session import join_crawl
 from shoal.worker.output_tasks import OutputTasks, are_finished
 
 log = logging.getLogger(__name__)
 
 ROLES = ("fetch", "parse", "sink")
-LOOK_AGAIN = 600.0  # seconds after which a crawl that had nothing to do is asked again without any news
+RECHECK_S = 600.0  # after which a crawl that had nothing to do is checked again without any news
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
     roles: frozenset[str] = frozenset(ROLES)
+    pools: tuple[str, ...] = (HTTP,)  # whose requests this worker takes
     concurrency: int = 64  # requests at once, over all crawls
-    deadline: float = 60.0  # seconds of silence after which others parse what this worker took from the bus
+    deadline: float = 60.0  # seconds without a heartbeat after which others parse what this worker took
     until_done: bool = False
     only: str = ""  # the one crawl to serve; empty: all
     folder: Path = Path(FOLDER)  # where this worker's files go
+
+
+# --- what to do next ---------------------------------------------------------------------------------
+
+
+class SessionState(Enum):
+    UNKNOWN = auto()  # the store has to be asked whether there is work
+    RUNNING = auto()  # the crawl's loop runs
+    FINISHED = auto()  # no request is left to do; outputs may lack items
+    COMPLETE = auto()  # and every output has every item
+    REFUSED = auto()  # this worker cannot serve the crawl
+    DELETED = auto()  # the crawl was deleted, and nothing of it is left here
+
+
+class Step(Enum):
+    CHECK = auto()  # ask the store whether requests are left
+    RUN = auto()  # start the crawl's loop
+    DRAIN = auto()  # stop the crawl's loop
+    CHECK_OUTPUTS = auto()  # find out whether every output has every item
+    WRITE = auto()  # compete for writing the outputs
+    LEAVE = auto()  # finish what this worker writes of a deleted crawl
+    WAIT = auto()  # nothing until the next round
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What `next_step` decides by."""
+
+    works: bool = True  # this worker fetches or parses
+    writes: bool = True  # this worker writes outputs
+    stopping: bool = False  # this worker is asked to stop
+    deleted: bool = False  # the crawl is not in the store any more
+    owes_summary: bool = False  # this worker runs for one crawl, and has not run it yet
+    only: bool = False  # this worker runs for one crawl
+    output_refused: bool = False  # an output cannot be written here
+    check_due: bool = True  # a finished crawl has not been checked for long
+    work_left: bool | None = None  # None: not checked in this round
+    outputs_checked: bool = False  # in this round
+    writing: bool = False  # this worker writes the outputs, or competes for that
+
+
+def next_step(state: SessionState, facts: Facts) -> Step:
+    """Return what a session does next; WAIT ends the round."""
+    if facts.deleted:
+        return Step.DRAIN if state is SessionState.RUNNING else Step.LEAVE
+    if facts.only and facts.output_refused:
+        # An operator who runs one crawl wants its items: nothing is fetched that cannot be written.
+        return Step.DRAIN
+    if _may_check(state, facts):
+        if facts.work_left is None:
+            return Step.CHECK
+        if facts.works and (facts.owes_summary or (facts.work_left and not facts.stopping)):
+            return Step.RUN
+    if facts.writes and state is not SessionState.COMPLETE:
+        if state is SessionState.FINISHED and not facts.outputs_checked:
+            return Step.CHECK_OUTPUTS
+        if not facts.writing:
+            return Step.WRITE
+    return Step.WAIT
+
+
+def _may_check(state: SessionState, facts: Facts) -> bool:
+    match state:
+        case SessionState.UNKNOWN:
+            return True
+        case SessionState.FINISHED | SessionState.COMPLETE:
+            return facts.check_due
+    return False
+
+
+def state_after_check(state: SessionState, facts: Facts) -> SessionState:
+    """Return the state of a session that has just checked for work."""
+    if facts.work_left or facts.owes_summary or state is SessionState.COMPLETE:
+        return state
+    return SessionState.FINISHED
+
+
+def state_after_run(ending: Ending | None) -> SessionState:
+    """Return the state after a run; `ending` is None if it failed and may be tried again."""
+    # After --max-pages more requests wait, and are not wanted.
+    return SessionState.FINISHED if ending is Ending.LIMITED else SessionState.UNKNOWN
+
+
+# --- doing it ----------------------------------------------------------------------------------------
+
+
+class SharedConcurrency:
+    """The concurrency of a worker, divided among the crawls that run."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self.running = 0
+
+    @property
+    def per_crawl(self) -> int:
+        return max(1, self._total // max(1, self.running))
 
 
 @dataclass(slots=True)
@@ -50,186 +160,249 @@ class WorkerContext:
     worker: str
     store: RedisClient
     plan: WorkerPlan
-    part: Callable[[], int]  # how many requests each may have in hand
-    watch: Callable[[Snapshot], None] | None = None  # told four times a second how a crawl goes
-    parser: ParsePool | None = None  # where only one is served, and its spider is loaded already
-    deliveries: Deliveries | None = None  # pages to parse, once the bus was joined
-    wake: asyncio.Event = field(default_factory=asyncio.Event)  # one of them has come to its end
+    concurrency: SharedConcurrency
+    watch: Callable[[Snapshot], None] | None = None  # called four times per second
+    parser: ParsePool | None = None  # where only one crawl is served, and its spider is loaded already
+    deliveries: Deliveries | None = None  # pages to parse, once the bus is joined
+    wake: asyncio.Event = field(default_factory=asyncio.Event)  # a session has something new to do
 
 
 class CrawlSession:
-    def __init__(self, office: WorkerContext, record: CrawlRecord) -> None:
+    def __init__(self, context: WorkerContext, record: CrawlRecord) -> None:
         self.record = record
         self.stop = Stop()
-        self.running = False
+        self.state = SessionState.UNKNOWN
         self.summary: Summary | None = None  # of its latest run, where one crawl was asked for
-        self.refused = ""  # why it cannot be served here
-        self.forgotten = False  # nobody wants it any more
-        self._office = office
-        self._outputs = OutputTasks(office.store, worker=office.worker)
+        self.refusal = ""  # why this worker cannot serve it
+        self.deleted = False
+        self._context = context
+        self._outputs = OutputTasks(context.store, worker=context.worker)
         self._crawl: Crawl | None = None  # while it runs
-        self._before = CrawlStats()  # what its earlier runs have done
-        self._asked_at = -math.inf  # monotonic: when it last turned out that there is nothing to do
-        self._written = False  # and all its items were in their outputs
-        # Of the whole fleet, a few seconds ago; until then, as if there were something to do.
+        self._done_before = CrawlStats()  # by its earlier runs
+        self._checked_at = -math.inf  # monotonic
+        # Of the whole fleet, a few seconds old; before the first measurement, as if there were work.
         self._counts = Counts(waiting=1)
-        self._paused = False  # likewise
-        self._crowded = False  # the stages after fetching have enough to do
+        self._paused = False
+        self._later_stages_full = False
+        self._waiting_by_pool: Mapping[str, int] = {}
+        self._unserved: frozenset[str] = frozenset()
 
     def update(self, record: CrawlRecord) -> None:
-        """Take note of what was submitted; a crawl that is to run otherwise from now on is begun again."""
+        """Take a new submission; a crawl that is to run differently is restarted."""
         if self.record.revision != record.revision:
             self.stop.ask()
-        self.record, self.refused = record, ""
-        self._asked_at, self._written = -math.inf, False
+        self.record, self.refusal, self.deleted = record, "", False
+        if self.state is not SessionState.RUNNING:
+            self.state = SessionState.UNKNOWN
 
-    def look_again(self) -> None:
-        """Ask the store soon whether there is something to do."""
-        if not self.running:
-            self._asked_at = -math.inf
-            self._office.wake.set()
+    def check_soon(self) -> None:
+        """Ask the store in the next round whether there is work."""
+        if self.state in (SessionState.UNKNOWN, SessionState.FINISHED, SessionState.COMPLETE):
+            self.state = SessionState.UNKNOWN
+            self._context.wake.set()
 
-    # --- serving it ------------------------------------------------------------------------------
+    # --- one round -------------------------------------------------------------------------------
 
-    async def tend(self, group: asyncio.TaskGroup, stop: Stop) -> None:
-        """Begin with what there is to do; `stop`: how the worker is asked to end."""
+    async def advance(self, group: asyncio.TaskGroup, stop: Stop) -> None:
+        """Take the steps that are due; `stop` is how the worker is asked to end."""
         try:
-            await self._tend(group, stop)
-        except Misconfigured:  # it was dropped, and whoever begins it afresh will say so
-            self._asked_at, self._written = time.monotonic(), True
+            await self._advance(group, stop)
+        except Misconfigured:  # the crawl was deleted; if it is created again, that is a new submission
+            self.state, self._checked_at = SessionState.COMPLETE, time.monotonic()
 
-    async def _tend(self, group: asyncio.TaskGroup, stop: Stop) -> None:
-        roles, only = self._office.plan.roles, self._office.plan.only
-        if only and self._outputs.refused:
-            # Whoever wants one crawl wants its items: nothing more is fetched that cannot be written.
-            self.stop.drain.set()
-            return
-        if not self.running and not self.refused and time.monotonic() - self._asked_at > LOOK_AGAIN:
-            # Whoever wants one crawl wants to hear of it, even if nothing is left to do.
-            owed = bool(only) and self.summary is None
-            if await is_finished(RedisFrontier(self._office.store), self.record.name) and not owed:
-                self._asked_at = time.monotonic()
-            elif roles & {"fetch", "parse"} and (owed or not stop.drain.is_set()):
-                self.running, self.stop = True, Stop()
-                if stop.drain.is_set():
-                    self.stop.ask()
-                group.create_task(self._run(), name=f"crawl.{self.record.name}")
-        if "sink" in roles and not self._written:
-            await self._attend(group)
+    async def _advance(self, group: asyncio.TaskGroup, stop: Stop) -> None:
+        facts = self._facts(stop)
+        while True:
+            match next_step(self.state, facts):
+                case Step.CHECK:
+                    facts = replace(
+                        facts, work_left=not await is_finished(self._frontier.reader, self.record.name)
+                    )
+                    self._checked_at = time.monotonic()
+                    self.state = state_after_check(self.state, facts)
+                case Step.RUN:
+                    self._start(group, stop)
+                case Step.CHECK_OUTPUTS:
+                    if await self._outputs_complete():
+                        self.state = SessionState.COMPLETE
+                    writing = self._outputs.is_writing(self.record)
+                    facts = replace(facts, outputs_checked=True, writing=writing)
+                case Step.WRITE:
+                    await self._outputs.start(group, self.record)
+                    facts = replace(facts, writing=True)
+                case Step.DRAIN:
+                    self.stop.drain.set()
+                    return
+                case Step.LEAVE:
+                    self.stop.drain.set()
+                    await self._outputs.leave()
+                    self.state = SessionState.DELETED
+                    return
+                case Step.WAIT:
+                    return
 
-    async def _attend(self, group: asyncio.TaskGroup) -> None:
-        """See to the outputs, until all of them have every item and are finished."""
-        if self._ended and not await on_their_way(self._office.store, self.record.name):
-            await self._outputs.leave()
-            # Whoever wrote one may have been killed before it was finished, or be about to finish it.
-            self._written = await are_finished(self._office.store, self.record)
-        if not self._written and not self._outputs.attends(self.record):
-            await self._outputs.attend(group, self.record)
+    def _facts(self, stop: Stop) -> Facts:
+        plan = self._context.plan
+        return Facts(
+            works=bool(plan.roles & {"fetch", "parse"}),
+            writes="sink" in plan.roles,
+            stopping=stop.drain.is_set(),
+            deleted=self.deleted,
+            owes_summary=bool(plan.only) and self.summary is None,
+            only=bool(plan.only),
+            output_refused=bool(self._outputs.refusal),
+            check_due=time.monotonic() - self._checked_at > RECHECK_S,
+            writing=self._outputs.is_writing(self.record),
+        )
+
+    async def _outputs_complete(self) -> bool:
+        if await on_their_way(self._context.store, self.record.name):
+            return False
+        await self._outputs.leave()
+        # The last writer of an output may have been killed before it finished, or be about to finish.
+        return await are_finished(self._context.store, self.record)
+
+    def _start(self, group: asyncio.TaskGroup, stop: Stop) -> None:
+        self.state, self.stop = SessionState.RUNNING, Stop()
+        if stop.drain.is_set():
+            self.stop.ask()
+        self._context.concurrency.running += 1
+        group.create_task(self._run(), name=f"crawl.{self.record.name}")
+
+    # --- running it ------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Run the crawl's loop to its end, whichever that is."""
+        """Run the crawl's loop until it ends, and set the state after it."""
         about = {"crawl": self.record.name, "version": self.record.version}
-        log.info("worker.serves", extra=about)
+        log.info("crawl.started", extra=about)
+        after = SessionState.UNKNOWN
         try:
             ending = await self._serve()
-            if ending is Ending.LIMITED:  # more is waiting, and is not wanted
-                self._asked_at = time.monotonic()
-            log.info("worker.served", extra={**about, "ending": ending.value})
+            after = state_after_run(ending)
+            log.info("crawl.stopped", extra={**about, "ending": ending.value})
         except* Misconfigured as several:
-            if self.record.name not in await RedisFrontier(self._office.store).crawls():
-                log.info("worker.served", extra={**about, "ending": "dropped"})
+            if self.record.name not in await self._frontier.reader.crawls():
+                log.info("crawl.stopped", extra={**about, "ending": "deleted"})
             else:
                 # Other workers may have what this one lacks, and other crawls may lack nothing.
-                self.refused = str(_first(several))
-                log.error("worker.cannot_serve", extra={**about, "why": self.refused})
+                after, self.refusal = SessionState.REFUSED, str(_first(several))
+                log.error("crawl.refused", extra={**about, "why": self.refusal})
         except* Unavailable as several:
-            # Whoever waits for a store as long as it takes does so for an archive; it is tried again soon.
-            if math.isfinite(self._office.store.patience):
+            # A worker that waits for its store without limit waits for an archive, too; the next round
+            # retries.
+            if math.isfinite(self._context.store.patience):
                 raise
-            log.warning("archive.waits", extra={"why": str(_first(several))})
+            log.warning("archive.unavailable", extra={"why": str(_first(several))})
         finally:
-            self._before = self.done
-            self.running, self._crawl = False, None
-            self._office.wake.set()
+            self._done_before = self.done
+            self.state, self._crawl, self._checked_at = after, None, time.monotonic()
+            self._context.concurrency.running -= 1
+            self._context.wake.set()
 
     async def _serve(self) -> Ending:
-        office, plan = self._office, self._office.plan
-        async with join_crawl(
+        context, plan = self._context, self._context.plan
+        share = WorkShare(
+            fetches="fetch" in plan.roles,
+            parses="parse" in plan.roles,
+            pools=Pools(plan.pools),
+            capacity=self,
+        )
+        strategy = Shared(
             self.record,
-            office.store,
-            worker=office.worker,
+            context.store,
+            worker=context.worker,
             folder=plan.folder,
             concurrency=plan.concurrency,
-            parser=office.parser,
-        ) as stations:
-            stations.fetches = "fetch" in plan.roles
-            stations.parses = "parse" in plan.roles
-            stations.crowded = lambda: self._crowded
-            if office.deliveries is not None:
-                stations.unparsed = office.deliveries.of(self.record.name)
-                stations.on_acknowledged = office.deliveries.done
-            self._crawl = Crawl(stations, office.part)
-            ending = await self._crawl.run(self.stop, office.watch)
+            share=share,
+            bus=context.deliveries,
+        )
+        async with open_session(strategy, context.parser) as stations:
+            self._crawl = Crawl(stations)
+            ending = await self._crawl.run(self.stop, context.watch)
             if plan.only:
                 self.summary = await self._crawl.summary(ending)
         return ending
 
     async def leave(self) -> None:
-        """Complete what this worker writes, and let others go on."""
+        """Complete what this worker writes, so that others can continue."""
         await self._outputs.leave()
 
-    # --- how it stands ---------------------------------------------------------------------------
-
-    async def measure(self) -> None:
-        """Look how much lies before the stages after fetching: beyond a bound, nothing more is fetched."""
-        frontier = RedisFrontier(self._office.store)
-        self._counts = await frontier.counts(self.record.name)
-        self._paused = await frontier.paused(self.record.name)
-        items = await on_their_way(self._office.store, self.record.name)
-        self._crowded = self._counts.parsing > MOST_UNPARSED or items > MOST_UNWRITTEN
+    @property
+    def max_requests(self) -> int:
+        return self._context.concurrency.per_crawl
 
     @property
-    def hindrance(self) -> str:
-        """Why this worker cannot bring the crawl to its end; others may be able to."""
-        if self.refused or self.running or self._written:
-            return self.refused
-        return self._outputs.refused
+    def later_stages_full(self) -> bool:
+        return self._later_stages_full
+
+    # --- measuring and reporting -----------------------------------------------------------------
+
+    async def measure(self, served: Collection[str]) -> None:
+        """Read the fleet's figures of the crawl; `served` are the pools that running workers serve."""
+        frontier, name = self._frontier, self.record.name
+        self._counts = await frontier.reader.counts(name)
+        self._paused = await frontier.reader.paused(name)
+        items = await on_their_way(self._context.store, name)
+        self._later_stages_full = self._counts.parsing > MOST_UNPARSED or items > MOST_UNWRITTEN
+        self._waiting_by_pool = await frontier.reader.waiting_by_pool(name)
+        self._warn_of_unserved(unserved_pools(self._waiting_by_pool, served))
+
+    def _warn_of_unserved(self, unserved: Mapping[str, int]) -> None:
+        """Log each pool once, and again after it was served in between."""
+        for pool in sorted(unserved.keys() - self._unserved):
+            facts = {"crawl": self.record.name, "pool": pool, "waiting": unserved[pool]}
+            log.warning("pool.unserved", extra={**facts, "start_with": f"shoal worker --pools {pool}"})
+        self._unserved = frozenset(unserved)
+
+    @property
+    def blocked_reason(self) -> str:
+        """Why this worker cannot complete the crawl; others may be able to. Empty: it can."""
+        match self.state:
+            case SessionState.REFUSED:
+                return self.refusal
+            case SessionState.RUNNING | SessionState.COMPLETE:
+                return ""
+        return self._outputs.refusal
+
+    @property
+    def is_running(self) -> bool:
+        return self.state is SessionState.RUNNING
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to do here."""
-        return self._ended and (self._written or "sink" not in self._office.plan.roles)
-
-    @property
-    def _ended(self) -> bool:
-        return not self.running and self._asked_at > -math.inf
+        if self.state is SessionState.FINISHED:
+            return "sink" not in self._context.plan.roles
+        return self.state is SessionState.COMPLETE
 
     @property
     def done(self) -> CrawlStats:
-        return self._before if self._crawl is None else self._before + self._crawl.done
+        return self._done_before if self._crawl is None else self._done_before + self._crawl.done
 
     @property
     def in_flight(self) -> int:
         return 0 if self._crawl is None else self._crawl.in_flight
 
     @property
-    def at_work(self) -> CrawlWork | None:
-        """What can keep the crawl from going on here; None: it does not run."""
+    def work(self) -> CrawlWork | None:
+        """What may delay the crawl here; None: it does not run."""
         if (crawl := self._crawl) is None:
             return None
+        pools = self._context.plan.pools
         return CrawlWork(
-            in_hand=crawl.in_flight + crawl.parsing,
+            in_progress=crawl.in_flight + crawl.parsing,
             rate=crawl.rate,
             fetches=crawl.fetches,
             waiting=self._counts.waiting,
             delayed=self._counts.delayed,
-            crowded=self._crowded,
+            later_stages_full=self._later_stages_full,
             paused=self._paused,
+            only_other_pools=bool(self._waiting_by_pool) and not self._waiting_by_pool.keys() & set(pools),
         )
 
     @property
-    def crawl_at(self) -> CrawlActivity | None:
-        """What this worker tells others of the crawl, while it runs."""
+    def activity(self) -> CrawlActivity | None:
+        """What this worker's heartbeat says of the crawl, while it runs."""
         if (crawl := self._crawl) is None:
             return None
         return CrawlActivity(
@@ -237,12 +410,15 @@ class CrawlSession:
         )
 
     @property
-    def outputs_at(self) -> list[OutputActivity]:
-        """What this worker is to each output."""
-        return self._outputs.at(self.record.name)
+    def output_activity(self) -> list[OutputActivity]:
+        return self._outputs.activity(self.record.name)
+
+    @property
+    def _frontier(self) -> RedisFrontier:
+        return RedisFrontier(self._context.store)
 
 
 def _first(errors: BaseExceptionGroup[ShoalError]) -> BaseException:
-    """Find the error that task groups have wrapped up, the first of several."""
+    """Return the first error inside nested exception groups."""
     first = errors.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first

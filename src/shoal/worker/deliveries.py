@@ -1,8 +1,8 @@
-"""Pages that other workers have fetched, as one worker takes them from the bus and shares them out.
+"""Pages that other workers have fetched: taken from the bus and passed to the crawls of this worker.
 
-The bus brings pages of every crawl. Each waits here until the loop of its crawl takes it, and stays in hand
-until the store has answered to its acknowledgement; meanwhile the bus hears that it is still worked at. What
-is in hand when the worker stops goes back.
+The bus brings pages of every crawl. Each page waits here until the loop of its crawl takes it, and counts as
+in progress until the store has confirmed its acknowledgement; until then its delivery is extended. What is
+in progress when the worker stops goes back to the bus.
 """
 
 import asyncio
@@ -16,19 +16,19 @@ from shoal.model.outcome import Acknowledgement
 from shoal.redis_client import RedisClient
 
 BATCH = 32
-MOST = 128  # pages in hand, over all crawls, at which no more are taken
-WAIT = 5.0  # seconds for one look, at the longest
+MAX_IN_PROGRESS = 128  # pages, over all crawls, at which no more are taken
+MAX_WAIT_S = 5.0  # for one call to the bus
 
 
 class Deliveries:
-    """`arrived` is told the crawl of every page that comes."""
+    """`arrived` is called with the crawl of every page that arrives."""
 
     def __init__(self, bus: Bus, deadline: float, arrived: Callable[[str], None]) -> None:
         self._bus = bus
         self._deadline = deadline
         self._arrived = arrived
         self._queues: dict[str, asyncio.Queue[Delivery]] = {}
-        self._in_hand: dict[tuple[str, int], Delivery] = {}
+        self._in_progress: dict[tuple[str, int], Delivery] = {}
         self._fewer = asyncio.Event()
 
     @classmethod
@@ -36,7 +36,7 @@ class Deliveries:
     async def open(
         cls, store: RedisClient, *, consumer: str, deadline: float, arrived: Callable[[str], None]
     ) -> AsyncIterator["Deliveries"]:
-        """Join the store's bus, for as long as the block runs."""
+        """Join the store's bus while the block runs."""
         async with open_bus(
             store.dsn.bus,
             store,
@@ -46,7 +46,7 @@ class Deliveries:
         ) as bus:
             deliveries = cls(bus, deadline, arrived)
             yield deliveries
-            # Only where all is well: a store that has just failed would be waited for once more.
+            # Only after a normal end: a store that has just failed would be retried once more.
             await deliveries.give_back()
 
     async def run(self) -> None:
@@ -55,51 +55,51 @@ class Deliveries:
             group.create_task(self._extend(), name="deliveries.extend")
             group.create_task(self._bus.relay(), name="deliveries.relay")
             while True:
-                while len(self._in_hand) >= MOST:
+                while len(self._in_progress) >= MAX_IN_PROGRESS:
                     self._fewer.clear()
                     await self._fewer.wait()
-                for delivery in await self._bus.deliver(limit=BATCH, wait=WAIT):
-                    self._in_hand[delivery.crawl, delivery.fingerprint] = delivery
+                for delivery in await self._bus.deliver(limit=BATCH, wait=MAX_WAIT_S):
+                    self._in_progress[delivery.crawl, delivery.fingerprint] = delivery
                     self._queue(delivery.crawl).put_nowait(delivery)
                     self._arrived(delivery.crawl)
 
-    async def of(self, crawl: str) -> AsyncIterator[Unparsed]:
-        """Give the pages of a crawl, as they come."""
+    async def pages_of(self, crawl: str) -> AsyncIterator[Unparsed]:
+        """Yield the pages of a crawl as they arrive."""
         while True:
             delivery = await self._queue(crawl).get()
             yield Unparsed(
                 delivery.fingerprint,
                 delivery.request,
                 delivery.page,
-                strikes=delivery.number - 1,  # whoever had it before has not been heard of since
+                strikes=delivery.number - 1,  # the workers that had it before have died or lost it
                 consumer=delivery.consumer,
             )
 
-    async def done(self, acknowledgements: Iterable[Acknowledgement]) -> None:
-        """Take pages off the bus that the store has answered for."""
-        ended = [self._in_hand.pop((one.crawl, one.fingerprint), None) for one in acknowledgements]
+    async def acknowledge(self, acknowledgements: Iterable[Acknowledgement]) -> None:
+        """Take pages off the bus whose end the store has recorded."""
+        ended = [self._in_progress.pop((one.crawl, one.fingerprint), None) for one in acknowledgements]
         self._fewer.set()
         await self._bus.done([delivery for delivery in ended if delivery is not None])
 
     async def keep_only(self, crawls: Collection[str]) -> None:
-        """Take pages off the bus that nobody will want: those of crawls that there are no more."""
-        unwanted = [delivery for delivery in self._in_hand.values() if delivery.crawl not in crawls]
+        """Take the pages of all other crawls off the bus: those crawls were deleted."""
+        unwanted = [delivery for delivery in self._in_progress.values() if delivery.crawl not in crawls]
         for delivery in unwanted:
-            del self._in_hand[delivery.crawl, delivery.fingerprint]
+            del self._in_progress[delivery.crawl, delivery.fingerprint]
             self._queues.pop(delivery.crawl, None)
         self._fewer.set()
         await self._bus.done(unwanted)
 
     async def give_back(self) -> None:
-        """Let others have what is in hand."""
-        left = list(self._in_hand.values())
-        self._in_hand.clear()
+        """Release what is in progress to other workers."""
+        left = list(self._in_progress.values())
+        self._in_progress.clear()
         await self._bus.release(left)
 
     async def _extend(self) -> None:
         while True:
             await asyncio.sleep(self._deadline / 4)
-            await self._bus.extend(list(self._in_hand.values()))
+            await self._bus.extend(list(self._in_progress.values()))
 
     def _queue(self, crawl: str) -> asyncio.Queue[Delivery]:
         return self._queues.setdefault(crawl, asyncio.Queue())

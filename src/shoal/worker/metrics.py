@@ -1,15 +1,15 @@
-"""What a worker tells Prometheus.
+"""Metrics of a worker, for Prometheus.
 
-Its own figures are counters that begin with the process. Those of the whole fleet are asked of the store, and
-are the same from every worker: take their `max`, not their sum.
+The figures of the worker are counters that start with the process. Those of the whole fleet are read from
+the store and are the same from every worker: take their `max`, not their sum.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
-from shoal.engine.worker_stats import WorkerStats
+from shoal.engine.snapshot import WorkerStats
 from shoal.model.errors import Misconfigured
-from shoal.services.inspect.status import StoreStatus
 
 try:
     from prometheus_client import CollectorRegistry, generate_latest
@@ -18,8 +18,43 @@ except ImportError as error:
     raise Misconfigured("--metrics: run  pip install 'shoal[metrics]'  first") from error
 
 
-def exposition(own: WorkerStats, fleet: StoreStatus | None) -> bytes:
-    """Put figures as Prometheus reads them; without `fleet` the store could not be asked."""
+class StageView(Protocol):
+    @property
+    def waiting(self) -> int: ...
+
+
+class CrawlView(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def paused(self) -> bool: ...
+    @property
+    def counts(self) -> Mapping[str, int]: ...
+
+
+class WorkerView(Protocol):
+    @property
+    def roles(self) -> Sequence[str]: ...
+
+
+class FleetView(Protocol):
+    @property
+    def workers(self) -> Sequence[WorkerView]: ...
+    @property
+    def stages(self) -> Mapping[str, Mapping[str, StageView]]: ...
+
+
+class StoreView(Protocol):
+    """The part of a store's status that becomes metrics."""
+
+    @property
+    def crawls(self) -> Sequence[CrawlView]: ...
+    @property
+    def fleet(self) -> FleetView | None: ...
+
+
+def exposition(own: WorkerStats, fleet: StoreView | None) -> bytes:
+    """Return the metrics in Prometheus' text format; `fleet` is None if the store is unavailable."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected([*_own(own), *_of_fleet(fleet)]))
     return generate_latest(registry)
@@ -27,10 +62,10 @@ def exposition(own: WorkerStats, fleet: StoreStatus | None) -> bytes:
 
 def _own(own: WorkerStats) -> Iterable[Metric]:
     if own.slots:  # an average over workers must not count those that do not fetch
-        yield _gauge("shoal_worker_slots", "Requests that this worker may have out at once.", own.slots)
-        yield _gauge("shoal_worker_busy", "Requests that this worker has out.", own.busy)
+        yield _gauge("shoal_worker_slots", "Requests that this worker may have in flight.", own.slots)
+        yield _gauge("shoal_worker_busy", "Requests that this worker has in flight.", own.busy)
         yield _gauge("shoal_worker_busy_ratio", "Share of this worker's slots in use.", own.busy / own.slots)
-    pages = CounterMetricFamily("shoal_pages", "Pages that this worker was done with.", labels=["crawl"])
+    pages = CounterMetricFamily("shoal_pages", "Pages that this worker has finished.", labels=["crawl"])
     handed_on = CounterMetricFamily(
         "shoal_pages_handed_on", "Pages fetched by this worker for others to parse.", labels=["crawl"]
     )
@@ -44,29 +79,29 @@ def _own(own: WorkerStats) -> Iterable[Metric]:
         handed_on.add_metric([crawl], done.handed_on)
         items.add_metric([crawl], done.items)
         received.add_metric([crawl], done.bytes)
-        # From the start, since a counter that begins with its first failure never rises to it.
+        # Always present: a counter that first appears with its first failure never shows the increase.
         for kind, count in {"internal": 0, **done.failures}.items():
             failures.add_metric([crawl, kind], count)
     yield from (pages, handed_on, items, received, failures)
 
 
-def _of_fleet(fleet: StoreStatus | None) -> Iterable[Metric]:
+def _of_fleet(fleet: StoreView | None) -> Iterable[Metric]:
     yield _gauge("shoal_store_up", "Whether the store answers this worker.", fleet is not None)
     if fleet is None or fleet.fleet is None:
         return
     requests = GaugeMetricFamily(
         "shoal_requests", "Requests of a crawl, by state.", labels=["crawl", "state"]
     )
-    paused = GaugeMetricFamily("shoal_paused", "Whether somebody has paused a crawl.", labels=["crawl"])
+    paused = GaugeMetricFamily("shoal_paused", "Whether a crawl is paused.", labels=["crawl"])
     for crawl in fleet.crawls:
         paused.add_metric([crawl.name], crawl.paused)
         for state, count in crawl.counts.items():
             requests.add_metric([crawl.name, state], count)
-    lag = GaugeMetricFamily("shoal_stage_lag", "What lies before a stage.", labels=["crawl", "stage"])
+    lag = GaugeMetricFamily("shoal_stage_lag", "What waits for a stage.", labels=["crawl", "stage"])
     for name, stages in fleet.fleet.stages.items():
         for stage, view in stages.items():
             lag.add_metric([name, stage], view.waiting)
-    workers = GaugeMetricFamily("shoal_workers", "Workers that are there, by role.", labels=["role"])
+    workers = GaugeMetricFamily("shoal_workers", "Running workers, by role.", labels=["role"])
     for role, count in Counter(role for worker in fleet.fleet.workers for role in worker.roles).items():
         workers.add_metric([role], count)
     yield from (requests, paused, lag, workers)

@@ -1,9 +1,9 @@
-"""The workers of a fleet on one machine: processes that are started again when they die.
+"""The workers of a fleet on one machine: processes that are restarted when they die.
 
-A worker that dies loses nothing, but what it had in hand waits for its lease to run out, and the others have
-its work to do. So it is started again: soon the first time, later and later if it dies soon each time. One
-that does so again and again is not started any more, since something is wrong that a start does not mend.
-A page that kills whoever takes it is given up before (`crawl.max_crashes`).
+A worker that dies loses nothing, but its requests wait until their leases expire, and the others have to do
+its work. So it is restarted: soon the first time, and after longer pauses if it dies soon after each start.
+After `MAX_DEATHS` deaths in a row it is given up, because another start will not help. A page that kills
+every worker that takes it is given up before that (`crawl.max_crashes`).
 """
 
 import asyncio
@@ -17,32 +17,32 @@ from pathlib import Path
 from shoal.child_process import ChildProcess
 from shoal.engine.plan import Stop
 
-FIRST_PAUSE = 0.5  # seconds
-SOON = 10.0  # seconds after its start: a worker that dies before has hardly begun
-MOST = 5  # deaths in a row, each soon after the start
-LAST_WORDS = 5.0  # seconds between the second request to stop and the end
-# Nothing is left to do; a person has to change something; somebody has asked it to stop.
-LEFT = frozenset({0, 1, 3})
+FIRST_PAUSE_S = 0.5
+EARLY_DEATH_S = 10.0  # after its start
+MAX_DEATHS = 5  # early ones in a row
+KILL_AFTER_S = 5.0  # after the second request to stop
+# Exit codes of a worker that is not restarted: nothing is left; a person has to change something;
+# interrupted.
+FINAL_CODES = frozenset({0, 1, 3})
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerEnd:
-    """How a worker has ended for good."""
+    """The end of a worker that is not restarted."""
 
     code: int  # negative for a signal
     log: Path
-    given_up: bool = False  # it died again and again
+    given_up: bool = False  # it died too often
 
 
 def pause_before(deaths: int) -> float | None:
-    """Say how long to wait before the next start, after so many deaths soon after a start; None: for ever."""
-    if deaths >= MOST:
+    """Return the seconds before the next start, after `deaths` early deaths in a row; None: give up."""
+    if deaths >= MAX_DEATHS:
         return None
-    return FIRST_PAUSE * float(2**deaths)
+    return FIRST_PAUSE_S * float(2**deaths)
 
 
-def told(code: int) -> str:
-    """Say how a process ended."""
+def format_exit(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
     try:
@@ -52,7 +52,7 @@ def told(code: int) -> str:
 
 
 class Supervisor:
-    """`start` runs the worker of a place; what people should know is said to `say`."""
+    """`start` runs the worker of a number; `say` prints a line for the operator."""
 
     def __init__(
         self,
@@ -63,60 +63,59 @@ class Supervisor:
         self._start = start
         self._stop = stop
         self._say = say
-        self._at_work: dict[int, ChildProcess] = {}
+        self._running: dict[int, ChildProcess] = {}
 
-    async def run(self, places: int) -> list[WorkerEnd]:
-        """Keep every place filled until its worker has ended in good order, or is given up."""
+    async def run(self, workers: int) -> list[WorkerEnd]:
+        """Keep the workers running until each has ended normally, or is given up."""
         async with asyncio.TaskGroup() as group:
-            heed = group.create_task(self._heed(), name="fleet.stop")
-            posts = [
-                group.create_task(self._keep(place), name=f"fleet.worker.{place}") for place in range(places)
+            stopping = group.create_task(self._forward_stop(), name="fleet.stop")
+            kept = [
+                group.create_task(self._keep(number), name=f"fleet.worker.{number}")
+                for number in range(workers)
             ]
-            await asyncio.wait(posts)
-            heed.cancel()
-        return [post.result() for post in posts]
+            await asyncio.wait(kept)
+            stopping.cancel()
+        return [task.result() for task in kept]
 
-    async def _keep(self, place: int) -> WorkerEnd:
+    async def _keep(self, number: int) -> WorkerEnd:
         deaths = 0
         while True:
             began = time.monotonic()
-            async with self._start(place) as worker:
-                self._at_work[place] = worker
-                if self._stop.drain.is_set():  # it was asked while this one was being started
+            async with self._start(number) as worker:
+                self._running[number] = worker
+                if self._stop.drain.is_set():  # asked while this one was being started
                     worker.signal(signal.SIGTERM)
                 code = await worker.ended()
-            del self._at_work[place]
-            if code in LEFT or self._stop.drain.is_set():
+            del self._running[number]
+            if code in FINAL_CODES or self._stop.drain.is_set():
                 return WorkerEnd(code, worker.log)
-            deaths = deaths + 1 if time.monotonic() - began < SOON else 0
-            what = f"worker {place + 1} {told(code)}"
+            deaths = deaths + 1 if time.monotonic() - began < EARLY_DEATH_S else 0
+            what = f"worker {number + 1} {format_exit(code)}"
             if (pause := pause_before(deaths)) is None:
                 self._say(
-                    f"{what}, {deaths} times in a row soon after its start: it is not started again;"
-                    f" {worker.log} says why"
+                    f"{what}, {deaths} times in a row soon after its start: it is not restarted;"
+                    f" see {worker.log}"
                 )
                 return WorkerEnd(code, worker.log, given_up=True)
-            self._say(
-                f"{what}; starting another one in {pause:g} s. What it had is done by others; {worker.log}"
-            )
-            await self._rest(pause)
+            self._say(f"{what}; restarting it in {pause:g} s. Other workers take over; see {worker.log}")
+            await self._pause(pause)
             if self._stop.drain.is_set():
                 return WorkerEnd(code, worker.log)
 
-    async def _rest(self, seconds: float) -> None:
+    async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stop.drain.wait()
 
-    async def _heed(self) -> None:
-        """Pass requests to stop on: the first lets workers finish what they have, the second does not."""
+    async def _forward_stop(self) -> None:
+        """Send SIGTERM to the workers at the first and second request to stop, and SIGKILL after that."""
         await self._stop.drain.wait()
         self._signal(signal.SIGTERM)
         await self._stop.now.wait()
         self._signal(signal.SIGTERM)
-        await asyncio.sleep(LAST_WORDS)
+        await asyncio.sleep(KILL_AFTER_S)
         self._signal(signal.SIGKILL)
 
-    def _signal(self, number: signal.Signals) -> None:
-        for worker in self._at_work.values():
-            worker.signal(number)
+    def _signal(self, signum: signal.Signals) -> None:
+        for worker in self._running.values():
+            worker.signal(signum)

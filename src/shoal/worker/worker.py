@@ -1,15 +1,15 @@
-"""A worker of a fleet: serves every crawl of a store, next to any number of others.
+"""A worker of a fleet: serves every crawl of a store, next to any number of other workers.
 
-Each crawl that has work gets a loop of its own, the same that runs an embedded crawl, and the worker's
-concurrency is shared out among them. The loop of a crawl that has come to its end is closed, and opened again
-when there is news. Outputs are written by whichever worker was elected.
+Each crawl that has work gets a session, with the same loop that runs an embedded crawl; the worker's
+concurrency is divided among them. The loop of a finished crawl ends, and starts again when there is news.
+Outputs are written by the worker that was elected for each.
 
-Nothing here recovers anything. A worker that dies leaves leases that run out, and outputs whose next writer
-goes on from the note beside them.
+Nothing here recovers anything. A worker that dies leaves leases that expire, and outputs whose next writer
+continues from the checkpoint beside them.
 
-A store that is gone is waited for, as long as it takes: no request leaves meanwhile, and a worker that ended
-instead would have to be started again by somebody. Only one that has an end of its own (`until_done`) gives
-up when the store's patience has run out, and one that is asked to stop.
+Calls to an unavailable store are retried without limit: no request is sent in the meantime, and a worker
+that ended instead would have to be restarted. Only a worker with an end (`until_done`), and one that is
+asked to stop, gives up after the store's patience.
 """
 
 import asyncio
@@ -18,35 +18,42 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 
 from shoal import __version__
 from shoal.engine.plan import Stop
-from shoal.engine.snapshot import Snapshot, Summary
-from shoal.engine.worker_stats import WorkerStats
+from shoal.engine.snapshot import Snapshot, Summary, WorkerStats
+from shoal.fetch.registry import check_pools
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured
 from shoal.parse.pool import ParsePool
 from shoal.redis_client import RedisClient
 from shoal.stores.redis.crawls import CrawlRecord, Crawls
-from shoal.stores.redis.workers import EVERY, Heartbeat, Workers
-from shoal.worker.activity import doing
-from shoal.worker.crawl_session import ROLES, CrawlSession, WorkerContext, WorkerPlan
+from shoal.stores.redis.workers import EVERY, Heartbeat, Workers, served_pools
+from shoal.worker.activity import describe_activity
+from shoal.worker.crawl_session import (
+    ROLES,
+    CrawlSession,
+    SessionState,
+    SharedConcurrency,
+    WorkerContext,
+    WorkerPlan,
+)
 from shoal.worker.deliveries import Deliveries
 
 __all__ = ["ROLES", "Worker", "WorkerPlan"]
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = 2.0  # seconds between two looks at what was submitted
-MEASURE_EVERY = 5.0
-NOTICE = 1.0  # seconds in which others hear that work has begun or ended
-ALMOST = 0.3  # seconds between two looks when all that is missing is the end
+ROUND_S = 2.0  # between two looks at what was submitted
+MEASURE_EVERY_S = 5.0
+ACTIVITY_EVERY_S = 1.0  # after which a change of activity is reported
+FINAL_ROUND_S = 0.3  # the same as ROUND_S, when only the end is missing
 
 
 class Worker:
-    """`watch` is told four times a second how a crawl goes; `parser` may have its spider loaded already."""
+    """`watch` is called four times per second; `parser` may have the spider loaded already."""
 
     def __init__(
         self,
@@ -56,37 +63,39 @@ class Worker:
         watch: Callable[[Snapshot], None] | None = None,
         parser: ParsePool | None = None,
     ) -> None:
+        if "fetch" in plan.roles:
+            check_pools(plan.pools)
         self.id = f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(2)}"
         self._store = store
         self._plan = plan
         self._stop = stop
-        self._office = WorkerContext(self.id, store, plan, self._part, watch, parser)
-        self._desks: dict[str, CrawlSession] = {}
+        self._concurrency = SharedConcurrency(plan.concurrency)
+        self._context = WorkerContext(self.id, store, plan, self._concurrency, watch, parser)
+        self._sessions: dict[str, CrawlSession] = {}
         self._news = -1
         self._started_at = time.time()
         self._roles = tuple(role for role in ROLES if role in plan.roles)
+        self._pools = plan.pools if "fetch" in plan.roles else ()
 
     async def run(self) -> None:
         """Serve until asked to stop, or, with `until_done`, until no crawl has work left."""
         workers = Workers(self._store)
         if not self._plan.until_done:
             self._store.patience = math.inf
-        async with AsyncExitStack() as stack:
-            deliveries: Deliveries | None = None
-            if "parse" in self._plan.roles:
-                deliveries = await stack.enter_async_context(
-                    Deliveries.open(
-                        self._store, consumer=self.id, deadline=self._plan.deadline, arrived=self._arrived
-                    )
-                )
-                self._office.deliveries = deliveries
-            joined = {"worker": self.id, "store": str(self._store.dsn), "roles": ",".join(self._roles)}
+        async with self._deliveries() as deliveries:
+            self._context.deliveries = deliveries
+            joined = {
+                "worker": self.id,
+                "store": str(self._store.dsn),
+                "roles": ",".join(self._roles),
+                "pools": ",".join(self._pools),
+            }
             log.info("worker.joined", extra=joined)
             async with asyncio.TaskGroup() as group:
                 chores = [
-                    group.create_task(self._beat(workers), name="heartbeat"),
-                    group.create_task(self._heed(self._stop), name="stop"),
-                    group.create_task(self._measure(), name="lag"),
+                    group.create_task(self._send_heartbeats(workers), name="heartbeat"),
+                    group.create_task(self._forward_stop(self._stop), name="stop"),
+                    group.create_task(self._measure(workers), name="measure"),
                 ]
                 if deliveries is not None:
                     chores.append(group.create_task(deliveries.run(), name="deliveries"))
@@ -96,19 +105,29 @@ class Worker:
                     chore.cancel()
         await workers.leave(self.id)
 
-    def summary(self, crawl: str) -> Summary:
-        """Say what has become of the one crawl that was to be served."""
-        desk = self._desks.get(crawl)
-        if desk is None or desk.summary is None:
-            raise Misconfigured(f"crawl {crawl!r} was forgotten, or begun afresh, by somebody else meanwhile")
-        return desk.summary
+    @asynccontextmanager
+    async def _deliveries(self) -> AsyncIterator[Deliveries | None]:
+        if "parse" not in self._plan.roles:
+            yield None
+            return
+        async with Deliveries.open(
+            self._store, consumer=self.id, deadline=self._plan.deadline, arrived=self._page_arrived
+        ) as deliveries:
+            yield deliveries
 
-    def _arrived(self, crawl: str) -> None:
-        """Begin with a crawl that had nothing to do before this page came."""
-        if (desk := self._desks.get(crawl)) is not None:
-            desk.look_again()
+    def summary(self, crawl: str) -> Summary:
+        """Return the summary of the one crawl that was served."""
+        session = self._sessions.get(crawl)
+        if session is None or session.summary is None:
+            raise Misconfigured(f"crawl {crawl!r} was deleted or restarted by another command while it ran")
+        return session.summary
+
+    def _page_arrived(self, crawl: str) -> None:
+        """Start a crawl that had nothing to do before this page arrived."""
+        if (session := self._sessions.get(crawl)) is not None:
+            session.check_soon()
         elif not self._plan.only:
-            self._news = -1  # it is new, or was forgotten: look which
+            self._news = -1  # the crawl is new, or was deleted: read the records again
 
     # --- crawls ----------------------------------------------------------------------------------
 
@@ -118,124 +137,111 @@ class Worker:
             if (news := await crawls.news()) != self._news:
                 self._news = news
                 await self._update(await crawls.all())
-            for desk in list(self._desks.values()):
-                if desk.forgotten:
-                    await self._let_go(desk)
-                else:
-                    await desk.tend(group, self._stop)
+            for name, session in list(self._sessions.items()):
+                await session.advance(group, self._stop)
+                if session.state is SessionState.DELETED:
+                    del self._sessions[name]
             if self._stop.drain.is_set() or (self._plan.until_done and self._is_done()):
                 return
-            await self._sleep(ALMOST if self._plan.until_done and not self._busy else LOOK_EVERY)
+            idle = self._plan.until_done and not self._concurrency.running
+            await self._sleep(FINAL_ROUND_S if idle else ROUND_S)
 
     async def _update(self, records: list[CrawlRecord]) -> None:
         names = {record.name for record in records}
-        for name, desk in self._desks.items():
-            desk.forgotten = name not in names
-        if self._office.deliveries is not None:
-            left = await RedisFrontier(
-                self._store
-            ).crawls()  # until its last step, one that is being forgotten
-            await self._office.deliveries.keep_only(names.union(left))
+        for name, session in self._sessions.items():
+            session.deleted = name not in names
+        if self._context.deliveries is not None:
+            # A crawl that is being deleted is in the frontier until the last step.
+            left = await RedisFrontier(self._store).reader.crawls()
+            await self._context.deliveries.keep_only(names.union(left))
         for record in records:
             if self._plan.only not in ("", record.name):
                 continue
-            if (known := self._desks.get(record.name)) is not None:
+            if (known := self._sessions.get(record.name)) is not None:
                 known.update(record)
             else:
-                self._desks[record.name] = CrawlSession(self._office, record)
-
-    async def _let_go(self, desk: CrawlSession) -> None:
-        """Finish what is in hand of a crawl that was forgotten, and have nothing more to do with it."""
-        desk.stop.drain.set()
-        if not desk.running:
-            await desk.leave()
-            del self._desks[desk.record.name]
-
-    @property
-    def _busy(self) -> int:
-        return sum(desk.running for desk in self._desks.values())
-
-    def _part(self) -> int:
-        """Say how many requests each crawl may have in hand."""
-        return max(1, self._plan.concurrency // max(1, self._busy))
+                self._sessions[record.name] = CrawlSession(self._context, record)
 
     def _is_done(self) -> bool:
-        desks = self._desks.values()
-        if hindrances := [desk.hindrance for desk in desks if desk.hindrance]:
-            raise Misconfigured(hindrances[0])
-        return all(desk.is_done for desk in desks)
+        sessions = self._sessions.values()
+        if reasons := [session.blocked_reason for session in sessions if session.blocked_reason]:
+            raise Misconfigured(reasons[0])
+        return all(session.is_done for session in sessions)
 
-    async def _measure(self) -> None:
+    async def _measure(self, workers: Workers) -> None:
         while True:
-            for desk in [desk for desk in self._desks.values() if desk.running]:
-                with suppress(Misconfigured):  # it was dropped
-                    await desk.measure()
-            await asyncio.sleep(MEASURE_EVERY)
+            if running := [session for session in self._sessions.values() if session.is_running]:
+                served = served_pools(await workers.all()).union(self._pools)
+                for session in running:
+                    with suppress(Misconfigured):  # it was deleted
+                        await session.measure(served)
+            await asyncio.sleep(MEASURE_EVERY_S)
 
     # --- ending ----------------------------------------------------------------------------------
 
     async def _close(self) -> None:
-        """Wait for the loops, then complete what this worker writes."""
-        while self._busy:
-            await self._sleep(LOOK_EVERY)
-        for desk in self._desks.values():
-            await desk.leave()
+        """Wait for the loops to end, then complete what this worker writes."""
+        while self._concurrency.running:
+            await self._sleep(ROUND_S)
+        for session in self._sessions.values():
+            await session.leave()
 
-    async def _heed(self, stop: Stop) -> None:
-        """Pass requests to stop on to every crawl, those that begin meanwhile included."""
+    async def _forward_stop(self, stop: Stop) -> None:
+        """Pass requests to stop to every crawl, including those that start later."""
         await stop.drain.wait()
-        self._office.wake.set()
+        self._context.wake.set()
         self._store.patience = self._store.dsn.patience
-        for desk in self._desks.values():
-            desk.stop.drain.set()
+        for session in self._sessions.values():
+            session.stop.drain.set()
         await stop.now.wait()
         self._store.patience = 0.0
-        for desk in self._desks.values():
-            desk.stop.now.set()
+        for session in self._sessions.values():
+            session.stop.now.set()
 
     async def _sleep(self, seconds: float) -> None:
-        self._office.wake.clear()
+        self._context.wake.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._office.wake.wait()
+                await self._context.wake.wait()
 
-    # --- signs of life ---------------------------------------------------------------------------
+    # --- heartbeats ------------------------------------------------------------------------------
 
-    def figures(self) -> WorkerStats:
-        """Say what this worker has done and does."""
+    def stats(self) -> WorkerStats:
+        """Return what this worker has done and does."""
         return WorkerStats(
             slots=self._plan.concurrency if "fetch" in self._plan.roles else 0,
-            busy=sum(desk.in_flight for desk in self._desks.values()),
+            busy=sum(session.in_flight for session in self._sessions.values()),
             draining=self._stop.drain.is_set(),
-            done={name: desk.done for name, desk in self._desks.items()},
+            done={name: session.done for name, session in self._sessions.items()},
         )
 
-    async def _beat(self, workers: Workers) -> None:
-        """Give a sign of life every `EVERY` seconds, and soon after work has begun or ended."""
-        told, due = ("", ""), 0.0
+    async def _send_heartbeats(self, workers: Workers) -> None:
+        """Send a heartbeat every `EVERY` seconds, and soon after the activity has changed."""
+        reported, due = ("", ""), 0.0
         while True:
             beat = self._heartbeat()
-            if (beat.doing, beat.why) != told or time.monotonic() >= due:
+            if (beat.doing, beat.why) != reported or time.monotonic() >= due:
                 await workers.beat(beat)
-                told, due = (beat.doing, beat.why), time.monotonic() + EVERY
-            await asyncio.sleep(NOTICE)
+                reported, due = (beat.doing, beat.why), time.monotonic() + EVERY
+            await asyncio.sleep(ACTIVITY_EVERY_S)
 
     def _heartbeat(self) -> Heartbeat:
-        desks = self._desks.values()
-        outputs = [at for desk in desks for at in desk.outputs_at]
-        at_work = [at for desk in desks if (at := desk.at_work) is not None]
-        word, why = doing(at_work, outputs, draining=self._stop.drain.is_set())
+        sessions = self._sessions.values()
+        outputs = [output for session in sessions for output in session.output_activity]
+        work = [work for session in sessions if (work := session.work) is not None]
+        doing, why = describe_activity(work, outputs, draining=self._stop.drain.is_set())
         return Heartbeat(
             worker=self.id,
             host=os.uname().nodename,
             pid=os.getpid(),
             roles=self._roles,
+            pools=self._pools,
             shoal=__version__,
             started_at=self._started_at,
             beaten_at=time.time(),
-            doing=word,
+            doing=doing,
             why=why,
-            crawls=tuple(crawl for desk in desks if (crawl := desk.crawl_at) is not None),
+            crawls=tuple(activity for session in sessions if (activity := session.activity) is not None),
             outputs=tuple(outputs),
-            refused={name: desk.refused for name, desk in self._desks.items() if desk.refused},
+            refused={name: session.refusal for name, session in self._sessions.items() if session.refusal},
         )

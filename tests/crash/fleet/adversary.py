@@ -1,4 +1,4 @@
-"""Whoever wants a fleet to fail: kills workers, stops them for longer than a lease, and kills what they share.
+"""An adversary of a fleet: it kills workers, stops them for longer than a lease, and kills what they share.
 
 What it does, and in which order, comes from a seed. When it does it is up to the machine, so a seed that once
 failed need not fail again; it fails more often than others.
@@ -16,8 +16,8 @@ from enum import Enum
 
 from tests.fleet_crawl import Fleet
 
-LONGEST_REST = 900.0  # seconds until a crawl that is left alone has to be over
-MOST_STOPPED = 2  # workers at once, so that somebody is left to go on without them
+MAX_REST_S = 900.0  # until a crawl that is left alone has to be finished
+MAX_STOPPED = 2  # workers at once, so that others continue the crawl
 
 
 class Deed(Enum):
@@ -47,11 +47,11 @@ class Malice:
 
 @dataclass(slots=True)
 class Adversary:
-    """`crew`: the options of each worker, which those that replace it get as well."""
+    """`roles`: the options of each worker; its replacement gets the same."""
 
     fleet: Fleet
     rng: random.Random
-    crew: Sequence[tuple[str, ...]]
+    roles: Sequence[tuple[str, ...]]
     strike: Callable[[], Awaitable[None]]
     kills: int = 0
     stops: int = 0
@@ -64,8 +64,8 @@ class Adversary:
         return self.kills, self.stops, self.strikes
 
     async def torment(self, malice: Malice) -> list[int]:
-        """Run the crew, do everything that is planned, then leave it alone; return how its workers ended."""
-        self._posts = [self._start(number) for number in range(len(self.crew))]
+        """Run the workers, do everything that is planned, then wait; return the exit codes of the workers."""
+        self._posts = [self._start(number) for number in range(len(self.roles))]
         for deed in malice.plan(self.rng):
             await asyncio.sleep(self.rng.uniform(*malice.pauses))
             # One that has ended by itself is done, and the crawl with it, or has failed: the caller sees which.
@@ -73,7 +73,7 @@ class Adversary:
                 break
             await self._do(deed)
         await asyncio.gather(*self._stopped.values())
-        return [await self.fleet.ended(worker, within=LONGEST_REST) for worker in self._posts]
+        return [await self.fleet.ended(worker, within=MAX_REST_S) for worker in self._posts]
 
     async def _do(self, deed: Deed) -> None:
         match deed:
@@ -83,7 +83,7 @@ class Adversary:
                 self._posts[number] = self._start(number)
                 self.kills += 1
             case Deed.STOP:
-                while len(self._stopped) >= MOST_STOPPED:
+                while len(self._stopped) >= MAX_STOPPED:
                     await asyncio.wait(self._stopped.values(), return_when=asyncio.FIRST_COMPLETED)
                 number = self._pick()
                 for_s = self.fleet.lease * self.rng.uniform(1.1, 2.0)
@@ -97,7 +97,7 @@ class Adversary:
         return self.rng.choice([number for number in range(len(self._posts)) if number not in self._stopped])
 
     def _start(self, number: int) -> subprocess.Popen[bytes]:
-        return self.fleet.start("--until-done", *self.crew[number])
+        return self.fleet.start("--until-done", *self.roles[number])
 
     async def _stop(self, number: int, for_s: float) -> None:
         group = self._posts[number].pid

@@ -14,7 +14,7 @@ from shoal.sinks.parquet import ParquetSink
 
 def die(sink: ParquetSink) -> Never:
     os.killpg(0, signal.SIGKILL)
-    raise AssertionError("nobody outlives that")
+    raise AssertionError("SIGKILL ends the process")
 
 
 if __name__ == "__main__":

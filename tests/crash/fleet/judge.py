@@ -33,7 +33,7 @@ def assert_items(
 
 
 def assert_counted(counts: Mapping[str, int], expected: Expected) -> None:
-    """Every request has come to the end that it has to come to."""
+    """Every request has the final state that it must have."""
     ends = {
         "accepted": len(expected.fetched) + len(expected.disallowed),
         "done": len(expected.pages) + len(expected.redirects),
@@ -46,7 +46,7 @@ def assert_counted(counts: Mapping[str, int], expected: Expected) -> None:
 
 
 def assert_paced(hits: Iterable[Hit], rate: float) -> None:
-    """No window of any length holds more requests to one host than the rate allows, whoever sent them."""
+    """No window of any length holds more requests to one host than the rate allows, over all workers."""
     for host, several in by_host(hits).items():
         found = violations([hit.arrived for hit in several], rate=rate, slack_s=CLOCK_SLACK)
         assert not found, f"{host}: {len(found)} windows, such as {found[:3]}"

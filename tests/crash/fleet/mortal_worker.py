@@ -1,4 +1,4 @@
-"""A worker that dies of one page, with all that it has in hand: `mortal_worker.py fetch|parse URL worker ...`.
+"""A worker that dies of one page, with all pages that it holds: `mortal_worker.py fetch|parse URL worker ...`.
 
 No page is known that does so. This changes the product from outside: when the page is to be fetched, or to be
 parsed, the whole process group is killed.
@@ -18,7 +18,7 @@ from shoal.parse.pool import ParsePool
 
 
 def mortal(deed: str, poison: str) -> None:
-    """Let this process die of a page when it does the deed to it."""
+    """Kill this process when it fetches or parses the poison page."""
     attempt, submit = HttpFetcher.attempt, ParsePool.submit
 
     async def attempt_or_die(fetcher: HttpFetcher, lease: Lease, **known: Any) -> Attempt:

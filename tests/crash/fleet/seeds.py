@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SIZE = float(os.environ.get("CHAOS_SIZE", "0.05"))  # 1: what `make chaos` does
-KEPT = Path(__file__).parents[3] / ".cache" / "chaos"  # one file for each scenario, one seed a line
+FAILED_SEEDS = Path(__file__).parents[3] / ".cache" / "chaos"  # one file per scenario, one seed per line
 
 
 def seeds(scenario: str) -> list[int | None]:
-    """Give what to run a scenario with: `CHAOS_SEED`, or what has failed before, then a new one (None)."""
+    """Return the seeds of a scenario: `CHAOS_SEED`, or those that failed before, then a new one (None)."""
     if "CHAOS_SEED" in os.environ:
         return [int(os.environ["CHAOS_SEED"])]
-    kept = KEPT / scenario
+    kept = FAILED_SEEDS / scenario
     return [*map(int, kept.read_text().split() if kept.exists() else ()), None]
 
 
@@ -36,7 +36,7 @@ def kept_if_it_fails(scenario: str, seed: int) -> Iterator[None]:
 
 
 def _keep(scenario: str, more: set[int], *, but: set[int]) -> None:
-    kept = KEPT / scenario
+    kept = FAILED_SEEDS / scenario
     failed = set(map(int, kept.read_text().split())) if kept.exists() else set()
-    KEPT.mkdir(parents=True, exist_ok=True)
+    FAILED_SEEDS.mkdir(parents=True, exist_ok=True)
     kept.write_text("".join(f"{seed}\n" for seed in sorted((failed | more) - but)))

@@ -18,15 +18,15 @@ from tests.crash.fleet.seeds import SIZE, drawn, kept_if_it_fails, seeds
 from tests.e2e.command import records
 from tests.fleet_crawl import CONCURRENCY, Fleet
 from tests.graph_crawl import serving_graph
-from tests.servers.postgres import postgres
 from tests.servers.power import Power
 from tests.servers.redis import cluster, sentinels, valkey
+from tests.servers.shared import shared_database
 from tests.site.graph import Shape
 
 RATE = 1.0  # requests per second and host: no crawl is over before its largest host is
 LEASE = 4.0
 ALL: tuple[str, ...] = ()
-CREW = (ALL, ("--roles", "fetch"), ("--roles", "parse,sink"), ("--roles", "fetch,parse"))
+ROLES = (ALL, ("--roles", "fetch"), ("--roles", "parse,sink"), ("--roles", "fetch,parse"))
 
 # Where one master is lost for good, one loss is all there can be.
 FAILOVER, PAGES = Malice(kills=8, stops=2, strikes=1), 1_000
@@ -70,17 +70,17 @@ class Scenario:
 async def play(scenario: Scenario, dsn: str, folder: Path, strike: Strike) -> None:
     """Crawl a graph with an adversary about, and judge what is left."""
     rng = random.Random(scenario.seed)
-    # Innocent pages are in hand of workers that are killed more often than a page that kills them may be.
+    # Innocent pages are held by killed workers more often than `max_crashes` allows by default.
     settings = {"SHOAL_CRAWL_MAX_CRASHES": "200"}
-    with kept_if_it_fails(scenario.name, scenario.seed), postgres() as database:
-        table = f"{database.dsn}?table=chaos"
+    with kept_if_it_fails(scenario.name, scenario.seed), shared_database() as database:
+        table = f"{database}?table=chaos"
         async with serving_graph(scenario.shape) as (site, graph):
             with Fleet(dsn, folder, lease=LEASE, settings=settings) as fleet:
                 submitted = fleet.submit(graph.start, "--rate", str(RATE), "--out", table)
                 assert submitted.code == 0, submitted.err
-                adversary = Adversary(fleet, rng, CREW, lambda: strike(rng))
+                adversary = Adversary(fleet, rng, ROLES, lambda: strike(rng))
                 codes = await adversary.torment(scenario.malice)
-                assert codes == [0] * len(CREW), fleet.logs()[-20_000:]
+                assert codes == [0] * len(ROLES), fleet.logs()[-20_000:]
                 assert adversary.done == scenario.malice.deeds
 
                 hits, expected = await site.hits(), graph.expected()
@@ -112,7 +112,7 @@ async def test_workers_and_the_store_are_killed_and_started_again(
         await play(Scenario("restarts", malice, sized(20_000), drawn(seed)), server.dsn, folder, restart)
 
 
-@pytest.mark.chaos
+@pytest.mark.full_size
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", seeds("power"))
 async def test_the_store_loses_power_under_a_fleet(seed: int | None, tmp_path: Path, folder: Path) -> None:
@@ -127,7 +127,7 @@ async def test_the_store_loses_power_under_a_fleet(seed: int | None, tmp_path: P
         print(f"power: {power.lost} bytes of the log were lost")
 
 
-@pytest.mark.chaos
+@pytest.mark.full_size
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", seeds("failover"))
 async def test_sentinels_replace_the_master_under_a_fleet(
@@ -141,7 +141,7 @@ async def test_sentinels_replace_the_master_under_a_fleet(
         await play(Scenario("failover", FAILOVER, PAGES, drawn(seed)), servers.dsn, folder, lose_the_master)
 
 
-@pytest.mark.chaos
+@pytest.mark.full_size
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", seeds("cluster"))
 async def test_a_cluster_replaces_a_master_under_a_fleet(

@@ -1,4 +1,4 @@
-"""A page that kills whoever touches it: it is given up after the allowed crashes, and everything else succeeds."""
+"""A page that kills its worker: it is given up after the allowed crashes, and everything else succeeds."""
 
 import asyncio
 import sys
@@ -23,14 +23,14 @@ LEASE = 3.0  # seconds; each death costs one
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("deed", "crew"),
+    ("deed", "workers_roles"),
     [
         ("fetch", (("--roles", "fetch,parse"), ("--roles", "fetch,parse"), ("--roles", "sink"))),
         ("parse", (("--roles", "fetch,sink"), ("--roles", "parse"), ("--roles", "parse"))),
     ],
 )
 async def test_a_page_that_kills_its_worker_is_given_up_and_its_neighbours_are_not(
-    deed: str, crew: tuple[tuple[str, ...], ...], tmp_path: Path
+    deed: str, workers_roles: tuple[tuple[str, ...], ...], tmp_path: Path
 ) -> None:
     async with (
         valkey(tmp_path / "server", "--appendonly", "yes") as server,
@@ -42,13 +42,13 @@ async def test_a_page_that_kills_its_worker_is_given_up_and_its_neighbours_are_n
         with Fleet(server.dsn, tmp_path, lease=LEASE) as fleet:
             assert fleet.submit(graph.start).code == 0
             ends: Counter[int] = Counter()
-            posts = [fleet.start("--until-done", *roles, program=program) for roles in crew]
+            posts = [fleet.start("--until-done", *roles, program=program) for roles in workers_roles]
             while 0 not in ends:
                 await asyncio.sleep(0.05)
                 for number, worker in enumerate(posts):
                     if (code := worker.poll()) is not None:
                         ends[code] += 1
-                        posts[number] = fleet.start("--until-done", *crew[number], program=program)
+                        posts[number] = fleet.start("--until-done", *workers_roles[number], program=program)
             for worker in posts:
                 ends[await fleet.ended(worker)] += 1
 
@@ -61,5 +61,5 @@ async def test_a_page_that_kills_its_worker_is_given_up_and_its_neighbours_are_n
             asked = fetches(await site.hits())
             assert_same("fetched", set(asked), pages - {poison} if deed == "fetch" else pages)
         async with RedisFrontier.open(server.dsn) as frontier:
-            [letter] = [letter async for letter in frontier.dead_letters(crawl="graph")]
+            [letter] = [letter async for letter in frontier.reader.dead_letters(crawl="graph")]
             assert (letter.request.url, letter.kind.value) == (poison, "poison")

@@ -1,4 +1,4 @@
-"""What lies around a fleet fails: its archive, the files it writes, the network to its store."""
+"""Failures of what a fleet depends on: its archive, the files it writes, the network to its store."""
 
 import asyncio
 import sys
@@ -11,7 +11,8 @@ from tests.e2e.command import records
 from tests.fleet_crawl import CONCURRENCY, Fleet
 from tests.graph_crawl import serving_graph
 from tests.servers.redis import valkey
-from tests.servers.s3 import BUCKET, s3_server
+from tests.servers.s3 import BUCKET
+from tests.servers.shared import shared_s3
 from tests.servers.weather import Sky, weather
 from tests.site.graph import Shape
 
@@ -22,11 +23,11 @@ ALL, FETCH, PARSE, SINK = (), ("--roles", "fetch"), ("--roles", "parse"), ("--ro
 
 @pytest.mark.slow
 async def test_an_object_store_that_is_away_for_longer_than_leases_costs_no_page(tmp_path: Path) -> None:
-    """Workers wait, and nobody is blamed: with one crash allowed, a lease that runs out would be the end."""
+    """Workers wait, and no page is blamed: with one crash allowed, an expired lease would end the page."""
     folder = tmp_path / "work"
     folder.mkdir()
     async with valkey(tmp_path / "server") as server, serving_graph(SHAPE) as (site, graph):
-        with s3_server(tmp_path / "s3") as s3, weather(int(s3.endpoint.rpartition(":")[2])) as between:
+        with shared_s3() as s3, weather(int(s3.endpoint.rpartition(":")[2])) as between:
             settings = {
                 **s3.environment,
                 "AWS_ENDPOINT_URL": f"http://127.0.0.1:{between.port}",
@@ -80,7 +81,7 @@ async def test_a_file_that_is_deleted_under_a_fleet_ends_it_with_the_reason(tmp_
 
 
 @pytest.mark.slow
-async def test_a_store_that_is_full_is_worked_off_by_whoever_joins(tmp_path: Path) -> None:
+async def test_a_store_that_is_full_is_worked_off_by_a_worker_that_joins(tmp_path: Path) -> None:
     async with valkey(tmp_path / "server") as server, serving_graph(SHAPE) as (_, graph):
         with Fleet(server.dsn, tmp_path) as fleet:
             assert fleet.submit(graph.start).code == 0
@@ -95,11 +96,11 @@ async def test_a_store_that_is_full_is_worked_off_by_whoever_joins(tmp_path: Pat
 
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("crew", [(ALL,) * 3, (FETCH, PARSE, PARSE, SINK)], ids=["all", "apart"])
+@pytest.mark.parametrize("roles_of_workers", [(ALL,) * 3, (FETCH, PARSE, PARSE, SINK)], ids=["all", "apart"])
 async def test_a_network_that_loses_answers_of_the_store(
-    crew: tuple[tuple[str, ...], ...], tmp_path: Path
+    roles_of_workers: tuple[tuple[str, ...], ...], tmp_path: Path
 ) -> None:
-    """Whatever was asked was done, and whoever asked does not know: every call is repeated."""
+    """The store has executed each command, and the worker does not know: every call is repeated."""
     shape, rate = Shape(seed=6, pages=600, hosts=20), 4.0
     settings = {"SHOAL_CRAWL_MAX_CRASHES": "200"}
     async with valkey(tmp_path / "server", "--appendonly", "yes") as server, serving_graph(shape) as served:
@@ -108,12 +109,14 @@ async def test_a_network_that_loses_answers_of_the_store(
             dsn = f"redis://127.0.0.1:{between.port}"
             with Fleet(dsn, tmp_path, lease=LEASE, settings=settings) as fleet:
                 assert fleet.submit(graph.start, "--rate", str(rate)).code == 0
-                workers = [fleet.start("--until-done", *roles) for roles in crew]
+                workers = [fleet.start("--until-done", *roles) for roles in roles_of_workers]
                 between.become(Sky.LOSSY)
                 await fleet.until_served(site, 500)
                 between.become(Sky.FAIR)
 
-                assert [await fleet.ended(worker) for worker in workers] == [0] * len(crew), fleet.logs()
+                assert [await fleet.ended(worker) for worker in workers] == [0] * len(roles_of_workers), (
+                    fleet.logs()
+                )
                 hits, expected = await site.hits(), graph.expected()
                 assert between.losses > 50
                 judge.assert_items("JSONL", records(tmp_path / "items.jsonl"), expected.items)

@@ -22,7 +22,7 @@ def decode(wire: bytes, encodings: Sequence[str]) -> bytes:
 
 
 def text(number: int, *, size: int = 4000) -> bytes:
-    """Make a body that differs from every other and neither compresses away nor not at all."""
+    """Return a unique body that compresses partly, as real pages do."""
     rng = random.Random(number)
     return "".join(rng.choices("<a href=/>\n 0123456789abcdef", k=size)).encode()
 

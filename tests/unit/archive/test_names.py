@@ -10,12 +10,12 @@ from shoal.model.errors import Rejected
 NAME = SegmentName(date(2025, 11, 15), 7, "books")
 
 
-def test_a_name_says_crawl_day_and_number() -> None:
+def test_a_name_contains_crawl_day_and_number() -> None:
     assert str(NAME) == "books-20251115-00007.warc.gz"
     assert SegmentName.parse("books-20251115-00007.warc.gz") == NAME
 
 
-def test_numbers_start_again_with_each_day_and_never_go_back() -> None:
+def test_numbers_restart_each_day_and_never_decrease() -> None:
     assert str(NAME.following(date(2025, 11, 15))) == "books-20251115-00008.warc.gz"
     assert str(NAME.following(date(2025, 11, 16))) == "books-20251116-00001.warc.gz"
     assert str(NAME.following(date(2025, 11, 14))) == "books-20251115-00008.warc.gz"
@@ -33,7 +33,7 @@ def test_numbers_start_again_with_each_day_and_never_go_back() -> None:
         "books-２０251115-00007.warc.gz",
     ],
 )
-def test_nothing_but_a_name_is_taken_for_one(name: str) -> None:
+def test_other_strings_are_rejected(name: str) -> None:
     with pytest.raises(Rejected):
         SegmentName.parse(name)
 

@@ -24,16 +24,16 @@ def test_small_reads_in_order_become_few_large_ones(tmp_path: Path) -> None:
     text = bytes(range(250)) * 4
     (tmp_path / str(ONE)).write_bytes(text)
     (tmp_path / str(TWO)).write_bytes(text[::-1])
-    ahead = ReadAhead(folder, block=300)
+    ahead = ReadAhead(folder, block_bytes=300)
 
     for segment, content in ((ONE, text), (TWO, text[::-1])):
         assert b"".join(ahead.read(segment, at, 10) or b"" for at in range(0, 1000, 10)) == content
     assert folder.reads == 2 * 4
     assert ahead.read(ONE, 500, 700) == text[500:]  # more than a block, and more than there is
-    assert ahead.read(ONE, 20, 10) == text[20:30]  # and back
+    assert ahead.read(ONE, 20, 10) == text[20:30]  # backwards
 
 
-def test_what_is_written_meanwhile_is_found(tmp_path: Path) -> None:
+def test_a_segment_that_grows_is_read_to_its_new_end(tmp_path: Path) -> None:
     path = tmp_path / str(ONE)
     path.write_bytes(b"abc")
     ahead = ReadAhead(SegmentFolder(tmp_path))
@@ -46,11 +46,11 @@ def test_what_is_written_meanwhile_is_found(tmp_path: Path) -> None:
     assert ahead.read(ONE, 1, 2) == b"bc"
 
 
-def test_the_end_of_what_cannot_grow_is_asked_for_once(tmp_path: Path) -> None:
+def test_the_end_of_a_segment_that_cannot_grow_is_read_once(tmp_path: Path) -> None:
     folder = Counting(tmp_path)
     folder.grows = False
     (tmp_path / str(ONE)).write_bytes(b"x" * 500)
-    ahead = ReadAhead(folder, block=1000)
+    ahead = ReadAhead(folder, block_bytes=1000)
 
     assert [len(ahead.read(ONE, at, 300) or b"") for at in range(0, 700, 100)] == [300] * 3 + [200, 100, 0, 0]
-    assert folder.reads == 2  # beyond the end once more
+    assert folder.reads == 2  # one more read beyond the end

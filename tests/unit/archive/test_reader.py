@@ -30,7 +30,7 @@ from shoal.archive import (
 )
 from shoal.archive.gzip_members import pack
 from shoal.archive.names import SegmentName
-from shoal.archive.request_metadata import read_asked
+from shoal.archive.request_metadata import parse_metadata
 from shoal.model.errors import Rejected
 from shoal.model.limits import FetchLimits
 from shoal.model.page import PageRef, Response
@@ -39,7 +39,7 @@ from shoal.model.request import Request
 FIRST = "books-20251115-00001.warc.gz"
 
 
-def test_a_page_comes_back_as_it_was_fetched(tmp_path: Path) -> None:
+def test_a_page_is_read_as_it_was_fetched(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     request, response = page(text(1), headers=(("content-type", "text/html"), ("x-a", "1"), ("x-a", "2")))
     ref, digest = writer.append(request, SENT, response)
@@ -61,7 +61,7 @@ def test_a_page_comes_back_as_it_was_fetched(tmp_path: Path) -> None:
     assert stored.header("etag", "none") == "none"
 
 
-def test_an_encoded_page_is_kept_as_sent_and_read_decoded(tmp_path: Path) -> None:
+def test_an_encoded_page_is_stored_as_sent_and_read_decoded(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     request, response = page(text(1), encoded=True)
     ref, _ = writer.append(request, SENT, response)
@@ -73,7 +73,7 @@ def test_an_encoded_page_is_kept_as_sent_and_read_decoded(tmp_path: Path) -> Non
     assert stored.header("content-encoding") == "gzip"
 
 
-def test_encodings_are_handed_on_in_the_order_in_which_they_were_applied(tmp_path: Path) -> None:
+def test_the_decoder_gets_encodings_in_the_order_of_application(tmp_path: Path) -> None:
     asked: list[list[str]] = []
     headers = (("content-encoding", "identity, Deflate"), ("content-encoding", "br"))
     writer = open_writer(tmp_path)
@@ -97,7 +97,7 @@ def test_encodings_are_handed_on_in_the_order_in_which_they_were_applied(tmp_pat
         st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f"))
     ),
 )
-def test_any_answer_round_trips(
+def test_any_response_round_trips(
     tmp_path_factory: pytest.TempPathFactory, body: bytes, status: int, values: list[str]
 ) -> None:
     folder = tmp_path_factory.mktemp("archive")
@@ -145,7 +145,7 @@ def test_a_body_that_looks_like_records_is_only_a_body(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoded", [False, True])
-def test_no_flipped_bit_goes_unnoticed(tmp_path: Path, encoded: bool) -> None:
+def test_every_flipped_bit_is_detected(tmp_path: Path, encoded: bool) -> None:
     writer = open_writer(tmp_path)
     request, response = page(text(1, size=600), encoded=encoded)
     ref, _ = writer.append(request, SENT, response)
@@ -183,7 +183,7 @@ def test_a_truncated_page_is_damaged_wherever_it_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("shift", "stretch"), [(1, 0), (-1, 0), (0, 1), (0, -1), (-200, 0), (0, 400)])
-def test_a_wrong_reference_never_gives_a_page(tmp_path: Path, shift: int, stretch: int) -> None:
+def test_a_wrong_reference_never_returns_a_page(tmp_path: Path, shift: int, stretch: int) -> None:
     writer = open_writer(tmp_path)
     append(writer, text(1))
     ref = append(writer, text(2))
@@ -194,7 +194,7 @@ def test_a_wrong_reference_never_gives_a_page(tmp_path: Path, shift: int, stretc
         open_reader(tmp_path).read(PageRef(ref.segment, ref.offset + shift, ref.length + stretch))
 
 
-def test_the_reference_of_a_request_record_is_no_page(tmp_path: Path) -> None:
+def test_the_reference_of_a_request_record_is_not_a_page(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     ref = append(writer)
     writer.close()
@@ -204,7 +204,7 @@ def test_the_reference_of_a_request_record_is_no_page(tmp_path: Path) -> None:
         open_reader(tmp_path).read(PageRef(ref.segment, after, sizes(tmp_path)[FIRST] - after))
 
 
-def test_the_payload_digest_gives_a_forged_page_away_under_a_right_checksum(tmp_path: Path) -> None:
+def test_the_payload_digest_detects_a_forged_page_with_a_valid_checksum(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     ref = append(writer, b"the real page")
     writer.close()
@@ -217,7 +217,7 @@ def test_the_payload_digest_gives_a_forged_page_away_under_a_right_checksum(tmp_
         open_reader(tmp_path).read(PageRef(ref.segment, 0, len(forged)))
 
 
-def test_a_missing_segment_is_told_from_a_damaged_one(tmp_path: Path) -> None:
+def test_a_missing_segment_differs_from_a_damaged_one(tmp_path: Path) -> None:
     with pytest.raises(PageMissing):
         open_reader(tmp_path).read(PageRef(FIRST, 0, 10))
 
@@ -268,7 +268,7 @@ def test_a_304_reads_as_the_page_it_confirms_at_the_later_time(tmp_path: Path) -
     assert stored.fetched_at == pytest.approx(NOON + 60)
 
 
-def test_a_page_that_came_again_unchanged_has_its_own_headers(tmp_path: Path) -> None:
+def test_an_unchanged_page_has_its_own_headers(tmp_path: Path) -> None:
     again = page(text(1), encoded=True, headers=(("etag", '"2"'),), at=NOON + 60)
     original, ref, _ = revisit(tmp_path, again)
 
@@ -299,7 +299,7 @@ def test_a_revisit_of_a_damaged_page_is_damaged(tmp_path: Path) -> None:
         open_reader(tmp_path).read(ref)
 
 
-def test_revisits_that_refer_forward_do_not_go_round_for_ever(tmp_path: Path) -> None:
+def test_revisits_that_refer_forward_do_not_loop(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     request, response = page(b"", status=304, headers=())
     later = PageRef(FIRST, 10_000, 100)
@@ -310,7 +310,7 @@ def test_revisits_that_refer_forward_do_not_go_round_for_ever(tmp_path: Path) ->
         open_reader(tmp_path).read(ref)
 
 
-def test_a_revisit_of_itself_does_not_go_round_for_ever(tmp_path: Path) -> None:
+def test_a_revisit_of_itself_does_not_loop(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     append(writer)
     writer.flush()
@@ -344,7 +344,7 @@ def outline(found: list[StoredPage | Damage]) -> list[bytes | str]:
     ]
 
 
-def test_a_torn_tail_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_an_incomplete_end_is_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     append(writer, b"one")
     append(writer, b"two")
@@ -355,7 +355,7 @@ def test_a_torn_tail_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
     assert outline(list(open_reader(tmp_path).pages())) == [b"one", b"two", "torn"]
 
 
-def test_damage_in_the_middle_costs_only_the_page_it_hits(tmp_path: Path) -> None:
+def test_damage_affects_only_the_page_it_is_in(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     refs = [append(writer, text(n)) for n in range(5)]
     writer.close()
@@ -372,7 +372,7 @@ def test_damage_in_the_middle_costs_only_the_page_it_hits(tmp_path: Path) -> Non
     assert found[2].ref.offset == refs[2].offset
 
 
-def test_a_tail_of_zeros_as_power_loss_leaves_it_is_told(tmp_path: Path) -> None:
+def test_zeros_at_the_end_as_after_a_power_loss_are_reported(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     append(writer, b"one")
     writer.close()
@@ -422,7 +422,7 @@ def test_every_byte_of_a_segment_is_part_of_a_record_or_of_damage(tmp_path: Path
     assert at == len(data)
 
 
-def test_records_larger_than_a_chunk_are_found_too(tmp_path: Path) -> None:
+def test_records_larger_than_a_chunk_are_found(tmp_path: Path) -> None:
     big = [random.Random(n).randbytes(700_000) for n in range(3)]
     writer = open_writer(tmp_path)
     refs = [append(writer, body) for body in big]
@@ -437,7 +437,7 @@ def test_records_larger_than_a_chunk_are_found_too(tmp_path: Path) -> None:
     assert outline(list(open_reader(tmp_path).pages())) == ["hole", *big[1:]]
 
 
-def test_a_growing_segment_can_be_read_beside_its_writer(tmp_path: Path) -> None:
+def test_a_growing_segment_can_be_read(tmp_path: Path) -> None:
     writer, reader = open_writer(tmp_path), open_reader(tmp_path)
     for n in range(1, 4):
         append(writer, text(n))
@@ -446,7 +446,7 @@ def test_a_growing_segment_can_be_read_beside_its_writer(tmp_path: Path) -> None
         assert outline(list(reader.pages())) == [text(m) for m in range(1, n + 1)]
 
 
-def test_only_the_segments_asked_for_are_read(tmp_path: Path) -> None:
+def test_only_the_named_segments_are_read(tmp_path: Path) -> None:
     writer = open_writer(tmp_path, segment_bytes=1)
     refs = [append(writer, text(n)) for n in range(3)]
     writer.close()
@@ -456,14 +456,14 @@ def test_only_the_segments_asked_for_are_read(tmp_path: Path) -> None:
     assert outline(list(found)) == [text(0), text(2)]
 
 
-def test_a_file_that_is_no_segment_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_segment_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "x-20251115-00001.warc.gz.part").write_text("mine too")
 
     assert list(open_reader(tmp_path).pages()) == []
 
 
-def test_a_decoder_that_gives_up_is_damage_when_going_through(tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_decoded_is_damage_in_a_scan(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     append(writer, encoded=True)
     writer.close()
@@ -486,16 +486,14 @@ def test_a_decoder_that_gives_up_is_damage_when_going_through(tmp_path: Path) ->
         Request(url="https://books.example/s", method="POST"),
     ],
 )
-def test_what_a_handler_knows_of_a_request_is_read_back_with_its_page(
-    tmp_path: Path, request_: Request
-) -> None:
+def test_the_metadata_of_a_request_is_read_with_its_page(tmp_path: Path, request_: Request) -> None:
     writer = open_writer(tmp_path)
     ref, _ = writer.append(request_, SENT, page(url=request_.url)[1])
     writer.close()
     assert open_reader(tmp_path).read(ref).request == request_
 
 
-def test_data_beyond_what_a_header_should_hold_is_not_kept(tmp_path: Path) -> None:
+def test_data_too_long_for_a_header_is_not_stored(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     request = Request(url="https://books.example/", route="book", data={"text": "x" * 10_000})
     ref, _ = writer.append(request, SENT, page(url=request.url)[1])
@@ -503,6 +501,6 @@ def test_data_beyond_what_a_header_should_hold_is_not_kept(tmp_path: Path) -> No
     assert open_reader(tmp_path).read(ref).request == Request(url=request.url, route="book")
 
 
-def test_a_request_that_was_tampered_with_is_damage(tmp_path: Path) -> None:
+def test_invalid_request_metadata_is_damage(tmp_path: Path) -> None:
     with pytest.raises(PageDamaged, match="Shoal-Request"):
-        read_asked("https://books.example/", "bm90IG1zZ3BhY2s=")
+        parse_metadata("https://books.example/", "bm90IG1zZ3BhY2s=")

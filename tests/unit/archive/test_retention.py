@@ -6,7 +6,7 @@ from tests.unit.archive.pages import DAY, NOON, SENT, append, open_reader, open_
 
 from shoal.archive import PageExpired, PageMissing, SegmentFolder, expire
 from shoal.archive.names import SegmentName
-from shoal.archive.retention import outlived
+from shoal.archive.retention import expired_segments
 from shoal.model.errors import Misconfigured
 from shoal.model.page import PageRef
 
@@ -24,10 +24,10 @@ def segment(day: int) -> SegmentName:
 def test_a_segment_is_kept_for_that_many_whole_days(keep_days: int, going: list[int]) -> None:
     segments = [segment(day) for day in range(15, 21)]
 
-    assert outlived(segments, keep_days=keep_days, today=TODAY) == [segment(day) for day in going]
+    assert expired_segments(segments, keep_days=keep_days, today=TODAY) == [segment(day) for day in going]
 
 
-def test_an_expired_page_is_told_from_a_missing_one(tmp_path: Path) -> None:
+def test_an_expired_page_differs_from_a_missing_one(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     old, new = append(writer, b"old"), append(writer, b"new", at=NOON + 4 * DAY)
     writer.close()
@@ -45,7 +45,7 @@ def test_an_expired_page_is_told_from_a_missing_one(tmp_path: Path) -> None:
         reader.read(new)
 
 
-def test_a_revisit_outlives_its_body_as_an_expired_page(tmp_path: Path) -> None:
+def test_a_revisit_whose_body_has_expired_is_an_expired_page(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     request, response = page(b"old")
     ref, digest = writer.append(request, SENT, response)
@@ -59,7 +59,7 @@ def test_a_revisit_outlives_its_body_as_an_expired_page(tmp_path: Path) -> None:
         open_reader(tmp_path).read(ref)
 
 
-def test_a_deletion_that_was_interrupted_is_finished_by_the_next(tmp_path: Path) -> None:
+def test_the_next_call_finishes_an_interrupted_deletion(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     refs = [append(writer, at=NOON + day * DAY) for day in range(3)]
     writer.close()
@@ -71,7 +71,7 @@ def test_a_deletion_that_was_interrupted_is_finished_by_the_next(tmp_path: Path)
     assert sizes(tmp_path) == {}
 
 
-def test_a_crawl_whose_last_segment_expired_goes_on(tmp_path: Path) -> None:
+def test_a_crawl_whose_last_segment_has_expired_continues(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     append(writer, b"old")
     writer.close()
@@ -86,7 +86,7 @@ def test_a_crawl_whose_last_segment_expired_goes_on(tmp_path: Path) -> None:
     assert open_reader(tmp_path).read(ref).body == b"new"
 
 
-def test_a_broken_note_of_what_expired_is_reported(tmp_path: Path) -> None:
+def test_a_damaged_expiry_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / ".expired").write_text("yesterday")
 
     with pytest.raises(Misconfigured, match="does not hold a date"):

@@ -84,7 +84,7 @@ def test_warcio_reads_every_record_and_all_digests_are_right(tmp_path: Path) -> 
         assert record["headers"]["WARC-IP-Address"] == "192.0.2.7"
 
 
-def test_the_checker_of_warcio_finds_nothing_wrong(tmp_path: Path, capsys: Any) -> None:
+def test_the_checker_of_warcio_finds_no_error(tmp_path: Path, capsys: Any) -> None:
     class Arguments:
         verbose = True
         inputs = (str(write_some(tmp_path)),)
@@ -117,7 +117,7 @@ def test_fastwarc_reads_every_record_and_all_digests_are_right(tmp_path: Path) -
         ]
 
 
-def test_the_length_is_true_and_chunking_is_gone(tmp_path: Path) -> None:
+def test_the_length_is_corrected_and_chunking_removed(tmp_path: Path) -> None:
     responses = [record for record in warcio_records(write_some(tmp_path)) if record["type"] == "response"]
 
     chunked = responses[5]
@@ -155,7 +155,7 @@ def test_revisits_name_profile_and_original(tmp_path: Path) -> None:
         assert record["WARC-Payload-Digest"] == original["WARC-Payload-Digest"]
 
 
-def test_every_segment_opens_with_what_wrote_it_and_nothing_about_the_machine(tmp_path: Path) -> None:
+def test_every_segment_starts_with_its_software_and_nothing_about_the_machine(tmp_path: Path) -> None:
     writer = open_writer(tmp_path, segment_bytes=1)
     append(writer)
     append(writer)
@@ -204,7 +204,7 @@ def test_dates_carry_microseconds_rounded_not_cut() -> None:
     assert warc_date(1_763_208_000.000001) == b"2025-11-15T12:00:00.000001Z"
 
 
-def test_an_answer_without_an_address_names_none(tmp_path: Path) -> None:
+def test_a_response_without_an_address_has_no_address_header(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     url = "https://books.example/"
     writer.append(Request(url=url), SENT, Response(url, 200, (), b"x", b"x", NOON, 0.1))

@@ -21,7 +21,7 @@ def bodies(folder: Path) -> list[bytes]:
     return [entry.body for entry in found if isinstance(entry, StoredPage)]
 
 
-def test_the_reference_given_at_once_is_where_the_page_lies_after_the_flush(tmp_path: Path) -> None:
+def test_the_reference_of_append_is_valid_after_the_flush(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     refs = [append(writer, text(n)) for n in range(5)]
     assert sizes(tmp_path) == {}
@@ -49,7 +49,7 @@ def test_a_flush_is_a_single_write(tmp_path: Path) -> None:
     assert writes == [sizes(tmp_path)[FIRST]]
 
 
-def test_memory_for_pages_that_nobody_flushes_is_bounded(tmp_path: Path) -> None:
+def test_the_memory_for_unflushed_pages_is_bounded(tmp_path: Path) -> None:
     rules = WriteRules(crawl="books", buffer_bytes=10_000)
     writer = ArchiveWriter.open(SegmentFolder(tmp_path), None, rules)
 
@@ -58,7 +58,7 @@ def test_memory_for_pages_that_nobody_flushes_is_bounded(tmp_path: Path) -> None
     assert total - sizes(tmp_path)[FIRST] < 20_000
 
 
-def test_a_checkpoint_never_counts_what_is_not_written(tmp_path: Path) -> None:
+def test_a_checkpoint_never_contains_unwritten_pages(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     append(writer)
 
@@ -66,7 +66,7 @@ def test_a_checkpoint_never_counts_what_is_not_written(tmp_path: Path) -> None:
         writer.checkpoint()
 
 
-def test_what_was_appended_after_the_checkpoint_is_cut_off(tmp_path: Path) -> None:
+def test_pages_after_the_checkpoint_are_cut_off(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     append(writer, b"known")
     writer.flush()
@@ -81,7 +81,7 @@ def test_what_was_appended_after_the_checkpoint_is_cut_off(tmp_path: Path) -> No
     assert bodies(tmp_path) == [b"known", b"after"]
 
 
-def test_wherever_a_write_was_cut_off_the_archive_ends_at_its_checkpoint(tmp_path: Path) -> None:
+def test_an_archive_with_an_interrupted_write_is_cut_back_to_its_checkpoint(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     append(writer, b"known")
     writer.flush()
@@ -96,7 +96,7 @@ def test_wherever_a_write_was_cut_off_the_archive_ends_at_its_checkpoint(tmp_pat
         assert (tmp_path / FIRST).read_bytes() == whole[:known]
 
 
-def test_a_segment_newer_than_the_checkpoint_is_removed(tmp_path: Path) -> None:
+def test_a_segment_newer_than_the_checkpoint_is_deleted(tmp_path: Path) -> None:
     writer = open_writer(tmp_path, segment_bytes=1)
     append(writer, b"known")
     writer.flush()
@@ -123,7 +123,7 @@ def test_a_kill_before_the_first_page_was_committed_leaves_nothing(tmp_path: Pat
     assert sizes(tmp_path) == {}
 
 
-def test_a_new_archive_goes_behind_what_the_folder_holds(tmp_path: Path) -> None:
+def test_a_new_archive_continues_after_existing_segments(tmp_path: Path) -> None:
     old = open_writer(tmp_path)
     append(old, b"old")
     old.close()
@@ -149,7 +149,7 @@ def test_other_crawls_in_the_same_folder_are_left_alone(tmp_path: Path) -> None:
     assert bodies(tmp_path) == [b"other"]
 
 
-def test_an_archive_shorter_than_its_checkpoint_is_reported(tmp_path: Path) -> None:
+def test_an_archive_shorter_than_its_checkpoint_is_an_error(tmp_path: Path) -> None:
     writer = open_writer(tmp_path, segment_bytes=1)
     ref = append(writer, text(1))
     writer.flush()
@@ -208,7 +208,7 @@ def test_a_segment_ends_with_the_day_even_if_the_clock_is_set_back(tmp_path: Pat
     ]  # fmt: skip
 
 
-def test_a_resumed_crawl_goes_on_in_the_same_segment(tmp_path: Path) -> None:
+def test_a_resumed_crawl_continues_the_same_segment(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     append(writer, b"one")
     writer.close()
@@ -227,7 +227,7 @@ def test_a_full_disk_loses_nothing_that_was_appended(tmp_path: Path) -> None:
     class Disk(SegmentFolder):
         def write(self, segment: SegmentName, offset: int, data: bytes, *, sync: bool) -> None:
             if full:
-                super().write(segment, offset, data[: len(data) // 2], sync=sync)  # as far as it went
+                super().write(segment, offset, data[: len(data) // 2], sync=sync)  # until the disk was full
                 raise Unavailable("no space left on device")
             super().write(segment, offset, data, sync=sync)
 
@@ -244,7 +244,7 @@ def test_a_full_disk_loses_nothing_that_was_appended(tmp_path: Path) -> None:
     assert open_writer(tmp_path, writer.checkpoint()) is not None
 
 
-def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+def test_the_error_for_an_unwritable_folder_names_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
 
     with pytest.raises(Misconfigured, match=r"archive: .*file: Not a directory"):
@@ -274,7 +274,7 @@ def test_the_digest_is_that_of_the_payload(tmp_path: Path) -> None:
         request, response = page(body)
         digests.append(writer.append(request, SENT, response)[1])
 
-    assert digests[0] == "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"  # the well-known digest of nothing
+    assert digests[0] == "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"  # the digest of no bytes
     assert digests[1] == digests[2] != digests[3]
 
 
@@ -282,7 +282,7 @@ def segment(number: int) -> SegmentName:
     return SegmentName(date(2025, 11, 15), number, "books")
 
 
-def test_cutting_is_planned_without_touching_anything() -> None:
+def test_planning_a_cut_changes_nothing() -> None:
     here = {segment(1): 100, segment(2): 50, segment(3): 10}
 
     assert plan_cut(here, ArchiveCheckpoint(str(segment(2)), 30)) == Cut(

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from shoal.engine.snapshot import Ending, HostSnapshot, Snapshot, Summary
+from shoal.services.crawl import Ending, HostSnapshot, Snapshot, Summary
 
 BUSY = Snapshot(
     crawl="shop.example",

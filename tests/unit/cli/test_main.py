@@ -1,4 +1,4 @@
-"""Whatever happens becomes one line and an exit code."""
+"""Every error becomes one line and an exit code."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def test_an_error_raised_on_purpose_is_one_line(
     assert capsys.readouterr() == ("", "shoal: store: bad\n")
 
 
-def test_a_bug_is_called_one_and_its_traceback_is_kept(
+def test_a_bug_is_reported_and_its_traceback_is_written_to_a_file(
     failing: object, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert failing(ZeroDivisionError("division by zero")) == 70  # type: ignore[operator]
@@ -63,7 +63,7 @@ def test_a_bug_beside_an_error_is_still_a_bug(failing: object) -> None:
     assert failing(both) == 70  # type: ignore[operator]
 
 
-def test_debugging_shows_the_traceback(
+def test_shoal_debug_prints_the_traceback(
     failing: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SHOAL_DEBUG", "1")
@@ -83,7 +83,7 @@ def test_ctrl_c_is_an_interruption(failing: object) -> None:
             "no such option: --rat; did you mean --rate? (see shoal crawl --help)",
         ),
         (["crwl"], "no such command 'crwl'. Did you mean 'crawl'? (see shoal --help)"),
-        (["crawl"], "nothing to crawl: give a URL, a spider (books.py, module:name), or --seeds FILE"),
+        (["crawl"], "nothing to crawl: name a URL, a spider (books.py, module:name), or --seeds FILE"),
         (["crawl", "--rate"], "option '--rate' requires an argument"),
         (["crawl", "https://a.test/", "--proxy", "x"], "no such option: --proxy; did you mean --procs?"),
         (["dlq", "list", "--limit", "0"], "invalid value for '--limit'"),

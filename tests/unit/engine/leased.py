@@ -1,4 +1,4 @@
-"""Leases as a frontier would grant them, and what stands around them in a crawl."""
+"""Leases as a frontier would grant them, and fakes of what surrounds them in a crawl."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,8 +14,8 @@ def lease(number: int, *, token: int = 1, until: float = 60.0, host: str = "a.te
     return Lease("c", number, token, host, Request(url=f"http://{host}/{number}"), 1, 0, 0, until, 0.0, 1)
 
 
-class ToldFrontier:
-    """Grants what it is told to, and notes in which order it is called."""
+class ScriptedFrontier:
+    """Grants what a test has queued, and records its calls."""
 
     def __init__(self) -> None:
         self.grants: list[list[Lease]] = []
@@ -23,11 +23,19 @@ class ToldFrontier:
         self.settled: list[Settlement] = []
         self.lost: set[int] = set()  # tokens
         self.extended: list[int] = []  # fingerprints
+        self.pools: tuple[str, ...] = ()  # of the latest call
 
     async def lease(
-        self, *, holder: str, limit: int, ttl: float, crawls: Sequence[str] | None = None
+        self,
+        *,
+        holder: str,
+        limit: int,
+        ttl: float,
+        crawls: Sequence[str] | None = None,
+        pools: Sequence[str] = ("http",),
     ) -> Grant:
         self.calls.append("lease")
+        self.pools = tuple(pools)
         return Grant(self.grants.pop(0)[:limit] if self.grants else [], 1.0)
 
     def holds(self, lease: Lease) -> bool:
@@ -49,8 +57,8 @@ class ToldFrontier:
         self.settled += settlements
 
 
-class Nowhere:
-    """The way out of a crawl that keeps nothing."""
+class NoOutputs:
+    """Outputs that keep nothing."""
 
     def put(self, ended: Ended, result: ParseResult) -> Ended:
         return ended
@@ -63,17 +71,17 @@ class Nowhere:
 
 
 class AtHundred:
-    """An owner at the instant 100 of a clock."""
+    """The ownership of one process whose clock shows 100."""
 
-    patience = last_patience = 2.0
+    settle_after = settle_after_stop = 2.0
 
-    def took(self, lease: Lease) -> None:
+    def record_lease(self, lease: Lease) -> None:
         pass
 
     def extend_before(self, ttl: float) -> float:
         return 100.0 + ttl / 2
 
-    def run_out_by(self) -> float:
+    def expired_by(self) -> float:
         return 100.0
 
     def may_be_finished(self, wait: float) -> bool:
@@ -81,3 +89,13 @@ class AtHundred:
 
     def state(self) -> Mapping[str, bytes]:
         return {}
+
+
+class SentLinksCounter:
+    """Counts how often parse children were asked to send their links again."""
+
+    def __init__(self) -> None:
+        self.forgotten = 0
+
+    def forget_sent_links(self) -> None:
+        self.forgotten += 1

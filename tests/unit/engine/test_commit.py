@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 import pytest
+from tests.unit.engine.leased import SentLinksCounter
 
-from shoal.engine import outputs as outlet
-from shoal.engine.commit import MOST, Committer
+from shoal.engine import outputs as output_module
+from shoal.engine.commit import COMMIT_BATCH, Committer
 from shoal.engine.outputs import EmbeddedOutputs, StreamedOutputs
 from shoal.model.crawl_totals import KEY, CrawlTotals
 from shoal.model.errors import Unavailable
@@ -73,7 +74,7 @@ class Witness:
             raise OSError("disk full")
         self.calls.append("archive")
 
-    async def flush_aside(self) -> None:
+    async def flush_async(self) -> None:
         self.flush()
 
     def checkpoint(self) -> bytes:
@@ -99,10 +100,10 @@ class SinkWitness:
 class AbsentArchive(Witness):
     times: int = 0  # that it does not answer
 
-    async def flush_aside(self) -> None:
+    async def flush_async(self) -> None:
         if self.times:
             self.times -= 1
-            raise Unavailable("archive: nobody is there")
+            raise Unavailable("archive: no response")
         self.flush()
 
 
@@ -139,6 +140,14 @@ class RejectsWitness:
         return self.flush()
 
 
+@dataclass
+class StaleWitness:
+    witness: Witness
+
+    def forget_sent_links(self) -> None:
+        self.witness.calls.append("stale")
+
+
 def committer(witness: Witness, totals: CrawlTotals | None = None) -> Committer:
     outputs = EmbeddedOutputs(
         "c", witness, SinkWitness(witness), RejectsWitness(witness), totals or CrawlTotals()
@@ -146,8 +155,8 @@ def committer(witness: Witness, totals: CrawlTotals | None = None) -> Committer:
     return Committer(
         witness,
         outputs,
-        on_commit=lambda: None,
-        on_stale=lambda: witness.calls.append("stale"),
+        wake=asyncio.Event(),
+        sent_links=StaleWitness(witness),
     )
 
 
@@ -257,8 +266,8 @@ async def test_in_a_fleet_items_travel_with_their_page_once_it_is_archived() -> 
     work = Committer(
         witness,
         StreamedOutputs(witness, RejectsWitness(witness), CrawlTotals(), patience=lambda: 0.0),
-        on_commit=lambda: None,
-        on_stale=lambda: None,
+        wake=asyncio.Event(),
+        sent_links=SentLinksCounter(),
     )
     for number in (1, 2):
         work.settle(settlement(number), brought(str(number), rejected=(Item(f"bad {number}", b"{}"),)))
@@ -272,13 +281,13 @@ async def test_in_a_fleet_items_travel_with_their_page_once_it_is_archived() -> 
     assert witness.checkpoints == {}
 
 
-async def test_in_a_fleet_an_archive_that_does_not_answer_is_waited_for(
+async def test_in_a_fleet_writing_is_retried_until_the_archive_is_available(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outlet, "AGAIN", 0.0)
+    monkeypatch.setattr(output_module, "ARCHIVE_RETRY_S", 0.0)
     witness = AbsentArchive(times=3)
     streamed = StreamedOutputs(witness, RejectsWitness(witness), CrawlTotals(), patience=lambda: math.inf)
-    work = Committer(witness, streamed, on_commit=lambda: None, on_stale=lambda: None)
+    work = Committer(witness, streamed, wake=asyncio.Event(), sent_links=SentLinksCounter())
     work.settle(settlement(1), brought("k"))
 
     await work.flush()
@@ -295,7 +304,7 @@ async def test_a_commit_that_is_cut_off_is_made_again_with_every_item_once(own: 
         if own
         else StreamedOutputs(witness, RejectsWitness(witness), CrawlTotals(), patience=lambda: 0.0)
     )
-    work = Committer(witness, outputs, on_commit=lambda: None, on_stale=lambda: None)
+    work = Committer(witness, outputs, wake=asyncio.Event(), sent_links=SentLinksCounter())
     work.settle(settlement(1), brought("one"))
     work.acknowledge(Acknowledgement("c", 9, Done(PageRecord(PageRef("s", 0, 1), 200, 0.0))), brought("nine"))
     cut_off = asyncio.ensure_future(work.flush())
@@ -313,7 +322,7 @@ async def test_a_commit_that_is_cut_off_is_made_again_with_every_item_once(own: 
     assert work.pending == 0
 
 
-async def test_nobody_waits_for_an_archive_longer_than_for_the_store() -> None:
+async def test_an_archive_is_retried_no_longer_than_the_store() -> None:
     witness = AbsentArchive(times=3)
     streamed = StreamedOutputs(witness, RejectsWitness(witness), CrawlTotals(), patience=lambda: -1.0)
 
@@ -321,7 +330,7 @@ async def test_nobody_waits_for_an_archive_longer_than_for_the_store() -> None:
         await streamed.flush()
 
 
-async def test_nothing_in_hand_costs_no_transaction() -> None:
+async def test_an_empty_commit_makes_no_transaction() -> None:
     witness = Witness()
 
     await committer(witness).flush()
@@ -333,14 +342,14 @@ async def test_a_full_group_does_not_wait_for_the_clock() -> None:
     witness = Witness()
     work = committer(witness)
     running = asyncio.ensure_future(work.run())
-    for number in range(MOST):
+    for number in range(COMMIT_BATCH):
         work.settle(settlement(number))
 
     for _ in range(10):  # turns of the loop, no time
         await asyncio.sleep(0)
     running.cancel()
 
-    assert len(witness.settled) == MOST
+    assert len(witness.settled) == COMMIT_BATCH
 
 
 async def test_a_failing_archive_stops_the_commit_before_the_store() -> None:

@@ -13,13 +13,15 @@ Paces = dict[str, tuple[float, int, int]]
 async def paces_under(path: Path, settings: Settings, *, by_hand: float | None = None) -> Paces:
     """Open a crawl under these settings, then perhaps give a.test a pace by hand."""
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.open_crawl("c", pace=pace_of(settings.crawl), hosts=host_paces(settings))
+        await frontier.crawls.open("c", pace=pace_of(settings.crawl), hosts=host_paces(settings))
         await frontier.add("c", [Link.to(Request(url=f"http://{host}/")) for host in ("a.test", "b.test")])
         if by_hand is not None:
-            await frontier.host_set("a.test", interval=by_hand)
-        live = {view.host: (view.interval, view.burst, view.concurrency) for view in await frontier.hosts()}
+            await frontier.hosts.set("a.test", interval=by_hand)
+        live = {
+            view.host: (view.interval, view.burst, view.concurrency) for view in await frontier.hosts.all()
+        }
     async with SqliteFrontier.peek(path) as reader:
-        for host, pace in live.items():  # what is told of a store at rest is the same
+        for host, pace in live.items():  # a store that is not running reports the same
             view = await reader.host(host)
             assert view is not None
             assert (view.interval, view.burst, view.concurrency) == pace
@@ -48,7 +50,7 @@ async def test_a_pace_given_by_hand_goes_before_a_block_until_it_is_taken_back(t
     assert (await paces_under(path, settings, by_hand=9.0))["a.test"] == (9.0, 1, 1)
     assert (await paces_under(path, settings))["a.test"] == (9.0, 1, 1)
     async with SqliteFrontier.open(path) as frontier:
-        await frontier.host_clear("a.test")
+        await frontier.hosts.clear("a.test")
     assert (await paces_under(path, settings))["a.test"] == (2.0, 1, 1)
 
 

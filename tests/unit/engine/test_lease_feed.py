@@ -1,4 +1,4 @@
-"""The feed: how much is taken at most, and when it is over."""
+"""The lease feed: how much it takes, and when it ends."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -7,14 +7,15 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from tests.unit.engine.leased import AtHundred, Nowhere, ToldFrontier, lease
+from tests.unit.engine.leased import AtHundred, NoOutputs, ScriptedFrontier, SentLinksCounter, lease
 
-from shoal.engine.commit import MOST, Committer
+from shoal.engine.attempts import PREFETCH, Slots
+from shoal.engine.commit import COMMIT_BATCH, Committer
+from shoal.engine.embedded import EmbeddedPageQuota
+from shoal.engine.fetchers import Pools
 from shoal.engine.lease_feed import PARSE_BACKLOG, LeaseFeed
 from shoal.engine.leases import Leases
-from shoal.engine.page_quota import EmbeddedPageQuota
 from shoal.engine.plan import Stop
-from shoal.engine.slots import PREFETCH, Slots
 from shoal.engine.stations import Stations
 from shoal.frontier import Counts
 from shoal.model.outcome import Gone, Grant, Lease, Settlement
@@ -23,8 +24,8 @@ from shoal.model.settings import CrawlSettings, Settings
 SLOTS = 4
 
 
-class Endless(ToldFrontier):
-    """Has a request for everybody who asks, up to `left`."""
+class Endless(ScriptedFrontier):
+    """Grants as many leases as are asked for, up to `left`."""
 
     def __init__(self, left: int = 1_000_000) -> None:
         super().__init__()
@@ -32,19 +33,29 @@ class Endless(ToldFrontier):
         self.granted = 0
 
     async def lease(
-        self, *, holder: str, limit: int, ttl: float, crawls: Sequence[str] | None = None
+        self,
+        *,
+        holder: str,
+        limit: int,
+        ttl: float,
+        crawls: Sequence[str] | None = None,
+        pools: Sequence[str] = ("http",),
     ) -> Grant:
         several = [lease(self.granted + n, until=1000.0) for n in range(min(limit, self.left))]
         self.granted += len(several)
         self.left -= len(several)
         return Grant(several, 0.01)
 
+    @property
+    def reader(self) -> "Endless":
+        return self
+
     async def counts(self, crawl: str) -> Counts:
         return Counts(accepted=self.granted, gone=len(self.settled), leased=self.granted - len(self.settled))
 
 
 class Crawling:
-    """A feed on its frontier; what a slot takes stays there until `answer` is set."""
+    """A feed and its frontier; an attempt lasts until `answer` is set."""
 
     def __init__(self, frontier: Endless) -> None:
         self.frontier = frontier
@@ -52,10 +63,18 @@ class Crawling:
         self.answer = asyncio.Event()
         self.stop = Stop()
         self.backlog = SimpleNamespace(pages=0, bytes=0)
-        self.committer = Committer(frontier, Nowhere(), on_commit=self.wake.set, on_stale=lambda: None)
+        sent_links = SentLinksCounter()
+        self.committer = Committer(frontier, NoOutputs(), wake=self.wake, sent_links=sent_links)
         ownership = AtHundred()
         self.leases = Leases(
-            frontier, self.committer, ownership, crawl="c", holder="h", ttl=60.0, on_lost=lambda: None
+            frontier,
+            self.committer,
+            ownership,
+            crawl="c",
+            holder="h",
+            ttl=60.0,
+            pools=Pools(),
+            sent_links=sent_links,
         )
         self.stations = SimpleNamespace(
             crawl="c",
@@ -63,8 +82,8 @@ class Crawling:
             frontier=frontier,
             ownership=ownership,
             parser=SimpleNamespace(backlog=self.backlog),
-            crowded=None,
-            allowance=None,
+            quota=None,
+            share=SimpleNamespace(capacity=None),
         )
         self.slots = Slots(SLOTS, self._attempt, self.wake)
         self.feed = LeaseFeed(cast(Stations, self.stations), self.leases, self.slots, self.wake)
@@ -91,57 +110,57 @@ async def settled_down() -> None:
         await asyncio.sleep(0)
 
 
-async def test_slots_that_are_busy_have_a_few_leases_before_them_and_no_more() -> None:
+async def test_busy_slots_have_a_bounded_queue_of_leases() -> None:
     crawl = Crawling(Endless())
     async with crawl.running():
         assert crawl.frontier.granted == SLOTS + PREFETCH
 
 
-async def test_a_store_that_does_not_commit_stops_the_taking_of_leases() -> None:
+async def test_no_leases_are_taken_while_the_store_does_not_commit() -> None:
     crawl = Crawling(Endless())
     crawl.answer.set()
     async with crawl.running():
-        assert crawl.frontier.granted == SLOTS + MOST
+        assert crawl.frontier.granted == SLOTS + COMMIT_BATCH
         await crawl.committer.flush()
         await settled_down()
-        assert crawl.frontier.granted == 2 * (SLOTS + MOST)
+        assert crawl.frontier.granted == 2 * (SLOTS + COMMIT_BATCH)
 
 
-@pytest.mark.parametrize("why", ["parse backlog", "crowded"])
-async def test_nothing_is_taken_while_later_stages_have_enough_to_do(why: str) -> None:
+@pytest.mark.parametrize("why", ["parse backlog", "later stages"])
+async def test_no_leases_are_taken_while_later_stages_are_full(why: str) -> None:
     crawl = Crawling(Endless())
-    if why == "crowded":
-        crawl.stations.crowded = lambda: True
+    if why == "later stages":
+        crawl.stations.share.capacity = SimpleNamespace(later_stages_full=True, max_requests=SLOTS)
     else:
         crawl.backlog.pages = PARSE_BACKLOG
     async with crawl.running():
         assert crawl.frontier.granted == 0
 
 
-async def test_no_more_is_in_hand_than_the_crawl_may_still_get() -> None:
+async def test_no_more_is_in_progress_than_the_page_quota_allows() -> None:
     crawl = Crawling(Endless())
-    crawl.stations.allowance = EmbeddedPageQuota(crawl.frontier, "c", 3)
+    crawl.stations.quota = EmbeddedPageQuota(crawl.frontier.reader, "c", 3)
     async with crawl.running():
         assert crawl.frontier.granted == 3
-        crawl.answer.set()  # all of them are gone, and no pages
+        crawl.answer.set()  # all of them end as gone, without a page
         await settled_down()
         await crawl.committer.flush()
         await settled_down()
         assert crawl.frontier.granted == 6
 
 
-async def test_what_no_slot_has_begun_goes_back_when_the_crawl_is_stopped() -> None:
+async def test_leases_that_no_slot_has_started_are_released_when_the_crawl_stops() -> None:
     crawl = Crawling(Endless())
     async with crawl.running():
         pass
     await crawl.committer.flush()
 
-    given_back = [settlement for settlement in crawl.frontier.settled if not settlement.sent]
-    assert len(given_back) == PREFETCH
+    released = [settlement for settlement in crawl.frontier.settled if not settlement.sent]
+    assert len(released) == PREFETCH
     assert not crawl.leases
 
 
-async def test_it_ends_when_nothing_is_out_and_nothing_is_left() -> None:
+async def test_it_ends_when_no_lease_is_held_and_nothing_is_left() -> None:
     crawl = Crawling(Endless(left=3))
     async with asyncio.TaskGroup() as group:
         crawl.slots.open(group)
@@ -152,3 +171,11 @@ async def test_it_ends_when_nothing_is_out_and_nothing_is_left() -> None:
         await settled_down()
         await crawl.committer.flush()
     assert crawl.frontier.granted == 3
+
+
+async def test_a_crawl_that_shares_its_worker_takes_only_its_share() -> None:
+    crawl = Crawling(Endless())
+    crawl.stations.share.capacity = SimpleNamespace(later_stages_full=False, max_requests=1)
+    crawl.answer.set()
+    async with crawl.running():
+        assert crawl.frontier.granted == 1 + COMMIT_BATCH

@@ -1,19 +1,19 @@
-"""Leases that are out: what counts as owed, and what happens when one runs out."""
+"""Leases that are held: what is at risk, and what happens when one expires."""
 
 import asyncio
 
 import pytest
-from tests.unit.engine.leased import AtHundred, Nowhere, ToldFrontier, lease
+from tests.unit.engine.leased import AtHundred, NoOutputs, ScriptedFrontier, SentLinksCounter, lease
 
 from shoal.engine.commit import Committer
-from shoal.engine.leases import Leases
+from shoal.engine.fetchers import Pools
+from shoal.engine.leases import Leases, Ownership
 from shoal.engine.outputs import Durable, OutputCommit
-from shoal.engine.ownership import Ownership
 from shoal.model.outcome import Gone, Lease, Released, Settlement
 
 
-class Waiting(Nowhere):
-    """The way out of a crawl whose archive does not answer until it is `there`."""
+class Waiting(NoOutputs):
+    """Outputs whose archive is unavailable until `there` is set."""
 
     def __init__(self) -> None:
         self.asked, self.there = asyncio.Event(), asyncio.Event()
@@ -25,18 +25,23 @@ class Waiting(Nowhere):
 
 
 class Bench:
-    def __init__(self, ownership: Ownership, outlet: OutputCommit | None = None) -> None:
-        self.frontier = ToldFrontier()
-        self.renewed = 0
+    def __init__(self, ownership: Ownership, outputs: OutputCommit | None = None) -> None:
+        self.frontier = ScriptedFrontier()
+        self.sent_links = SentLinksCounter()
+        self.pools = Pools(["http"], exclusive=True)
         self.committer = Committer(
-            self.frontier, outlet or Nowhere(), on_commit=lambda: None, on_stale=lambda: None
+            self.frontier, outputs or NoOutputs(), wake=asyncio.Event(), sent_links=SentLinksCounter()
         )
         self.leases = Leases(
-            self.frontier, self.committer, ownership, crawl="c", holder="h", ttl=60.0, on_lost=self._lost
+            self.frontier,
+            self.committer,
+            ownership,
+            crawl="c",
+            holder="h",
+            ttl=60.0,
+            pools=self.pools,
+            sent_links=self.sent_links,
         )
-
-    def _lost(self) -> None:
-        self.renewed += 1
 
     async def take(self, *leases: Lease) -> None:
         self.frontier.grants.append(list(leases))
@@ -48,16 +53,16 @@ async def bench() -> Bench:
     return Bench(AtHundred())
 
 
-async def test_what_is_settled_is_owed_until_it_is_durable(bench: Bench) -> None:
+async def test_a_settled_lease_is_at_risk_until_it_is_durable(bench: Bench) -> None:
     await bench.take(lease(1), lease(2))
     bench.leases.settle(Settlement(lease(1), Gone(404)))
 
-    assert (len(bench.leases), bench.leases.owed) == (1, 2)
+    assert (len(bench.leases), bench.leases.at_risk) == (1, 2)
     await bench.committer.flush()
-    assert (len(bench.leases), bench.leases.owed) == (1, 1)
+    assert (len(bench.leases), bench.leases.at_risk) == (1, 1)
 
 
-async def test_what_is_given_back_has_cost_nothing(bench: Bench) -> None:
+async def test_a_released_lease_counts_as_no_attempt(bench: Bench) -> None:
     await bench.take(lease(1))
     bench.leases.give_back(lease(1))
     await bench.committer.flush()
@@ -66,7 +71,7 @@ async def test_what_is_given_back_has_cost_nothing(bench: Bench) -> None:
     assert not bench.leases
 
 
-async def test_only_deadlines_that_come_near_are_moved(bench: Bench) -> None:
+async def test_only_leases_with_a_near_deadline_are_extended(bench: Bench) -> None:
     await bench.take(lease(1, until=129.0), lease(2, until=131.0))
 
     await bench.leases.extend()
@@ -76,7 +81,7 @@ async def test_only_deadlines_that_come_near_are_moved(bench: Bench) -> None:
     assert bench.frontier.calls.count("extend") == 1
 
 
-async def test_what_waits_to_be_settled_is_extended_as_well() -> None:
+async def test_leases_whose_settlement_is_pending_are_extended_too() -> None:
     archive = Waiting()
     bench = Bench(AtHundred(), archive)
     await bench.take(lease(1, until=120.0), lease(2, until=120.0))
@@ -94,7 +99,7 @@ async def test_what_waits_to_be_settled_is_extended_as_well() -> None:
 
 
 @pytest.mark.parametrize("call", ["lease", "extend"])
-async def test_what_has_run_out_is_committed_before_a_call_that_reclaims(bench: Bench, call: str) -> None:
+async def test_expired_leases_are_committed_before_a_call_that_reclaims(bench: Bench, call: str) -> None:
     await bench.take(lease(1, until=99.0), lease(2, until=120.0))
     bench.leases.settle(Settlement(lease(1, until=99.0), Gone(404)))
 
@@ -103,22 +108,29 @@ async def test_what_has_run_out_is_committed_before_a_call_that_reclaims(bench: 
     assert bench.frontier.calls[1:] == ["commit", call]
 
 
-async def test_a_lease_that_ran_out_is_let_go_and_told(bench: Bench) -> None:
+async def test_an_expired_lease_is_dropped_and_its_links_are_sent_again(bench: Bench) -> None:
     await bench.take(lease(1))
-    assert not bench.leases.gave_up(lease(1))
+    assert not bench.leases.lease_lost(lease(1))
 
     bench.frontier.lost.add(1)
 
-    assert bench.leases.gave_up(lease(1))
+    assert bench.leases.lease_lost(lease(1))
     assert not bench.leases
-    assert bench.renewed == 1
+    assert bench.sent_links.forgotten == 1
 
 
-async def test_a_lease_that_ran_out_does_not_take_its_successor_along(bench: Bench) -> None:
+async def test_an_expired_lease_does_not_drop_its_successor(bench: Bench) -> None:
     await bench.take(lease(1, token=1))
     await bench.take(lease(1, token=2))
     bench.frontier.lost.add(1)
 
-    assert bench.leases.gave_up(lease(1, token=1))
+    assert bench.leases.lease_lost(lease(1, token=1))
 
     assert [out.token for out in bench.leases] == [2]
+
+
+async def test_leases_are_asked_for_in_the_pools_that_are_served(bench: Bench) -> None:
+    for pool in ("http", "http-eu"):
+        assert bench.pools.refusal([pool]) is None
+        await bench.take()
+        assert bench.frontier.pools[-1] == pool

@@ -17,7 +17,7 @@ class Writer:
 
 
 @pytest.mark.parametrize(("length", "kept"), [(VALIDATOR_BYTES, True), (VALIDATOR_BYTES + 1, False)])
-def test_a_validator_is_kept_unless_it_is_longer_than_it_can_be_worth(length: int, kept: bool) -> None:
+def test_a_validator_is_stored_unless_it_is_too_long(length: int, kept: bool) -> None:
     writer: Any = Writer()
     value = "x" * length
     headers = (("etag", value), ("last-modified", value))
@@ -28,36 +28,36 @@ def test_a_validator_is_kept_unless_it_is_longer_than_it_can_be_worth(length: in
     assert (page.etag, page.modified) == ((value, value) if kept else ("", ""))
 
 
-async def test_an_archive_that_does_not_answer_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.engine.pages.AGAIN", 0.0)
+async def test_reading_is_retried_until_the_archive_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.engine.pages.RETRY_S", 0.0)
     answers = [Unavailable("away"), Unavailable("still away"), "the page"]
 
     class Reader:
-        async def read_aside(self, ref: PageRef) -> object:
+        async def read_async(self, ref: PageRef) -> object:
             answer = answers.pop(0)
             if isinstance(answer, Exception):
                 raise answer
             return answer
 
     reader: Any = Reader()
-    found: object = await Pages(reader, reader).recall(PageRef("segment", 0, 1))
+    found: object = await Pages(reader, reader).read(PageRef("segment", 0, 1))
 
     assert found == "the page"
 
 
-async def test_a_segment_that_is_not_there_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_missing_segment_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     class Reader:
-        place = "/elsewhere"
+        location = "/elsewhere"
 
-        async def read_aside(self, ref: PageRef) -> object:
+        async def read_async(self, ref: PageRef) -> object:
             raise PageMissing("there is no such segment")
 
     reader: Any = Reader()
     pages = Pages(reader, reader)
     for segment in ("one", "one", "other"):
         with pytest.raises(PageMissing):
-            await pages.recall(PageRef(segment, 0, 1))
+            await pages.read(PageRef(segment, 0, 1))
 
-    told = [record for record in caplog.records if record.message == "archive.missing"]
-    assert [vars(record)["segment"] for record in told] == ["one", "other"]
-    assert vars(told[0])["place"] == "/elsewhere"
+    logged = [record for record in caplog.records if record.message == "archive.missing"]
+    assert [vars(record)["segment"] for record in logged] == ["one", "other"]
+    assert vars(logged[0])["place"] == "/elsewhere"

@@ -31,6 +31,7 @@ class Listed:
     """Pieces of a list; an empty one is a writer who has fallen silent."""
 
     def __init__(self, *pieces: Sequence[str]) -> None:
+        self.first = ""
         self.new = self.known = self.bad = 0
         self.silent = asyncio.Event()
         self._pieces = pieces
@@ -65,7 +66,7 @@ async def test_a_request_to_stop_does_not_wait_for_a_silent_writer() -> None:
         await listed.silent.wait()
         stop.ask()
 
-    assert "that were added (1) stay" in adding.result()
+    assert "that were added (1) are kept" in adding.result()
     assert len(frontier.seen) == 1
 
 
@@ -76,18 +77,18 @@ async def _interrupted(frontier: Known, listed: Listed, stop: Stop) -> str:
 
 
 class Leaving(Known):
-    """Goes away after the first piece."""
+    """Becomes unavailable after the first piece."""
 
     async def add(self, crawl: str, links: Sequence[Link]) -> Added:
         if self.seen:
-            raise Unavailable("nobody answers")
+            raise Unavailable("no response")
         return await super().add(crawl, links)
 
 
-async def test_a_store_that_goes_away_does_not_take_along_what_it_has() -> None:
+async def test_an_unavailable_store_keeps_the_seeds_that_it_has() -> None:
     listed = Listed(["https://a.test/1"], ["https://a.test/2"])
 
-    with pytest.raises(Unavailable, match=r"nobody answers; the start URLs that were added \(1\) stay"):
+    with pytest.raises(Unavailable, match=r"no response; the start URLs that were added \(1\) are kept"):
         await add_listed(Leaving(), "crawl", listed, Stop(), gather=True)
 
 

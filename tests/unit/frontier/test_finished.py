@@ -1,4 +1,4 @@
-"""Whether a crawl has come to its end, while others go on with it."""
+"""Is a crawl finished, while other processes change it?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from shoal.frontier.finished import is_finished
 
 
 @dataclass
-class Told:
-    """A frontier that answers one count after the other."""
+class Replies:
+    """A reader that returns one count after the other."""
 
     counts_in_turn: list[Counts]
 
@@ -30,17 +30,17 @@ TORN = Counts(accepted=1, done=1)
 
 
 @pytest.mark.parametrize(
-    ("told", "finished"),
+    ("counts", "finished"),
     [
         ([LEASED, LINKED], False),
         ([TORN, SETTLED], False),
-        ([TORN, ENDED], False),  # it has ended by now: the next question is answered with yes
+        ([TORN, ENDED], False),  # it has ended by now: the next call returns True
         ([ENDED, ENDED], True),
         ([Counts(), Counts()], True),
-        ([ENDED, msgspec.structs.replace(ENDED, accepted=3, waiting=1)], False),  # somebody added a seed
+        ([ENDED, msgspec.structs.replace(ENDED, accepted=3, waiting=1)], False),  # a seed was added
     ],
 )
 async def test_a_crawl_is_finished_when_nothing_was_open_at_one_instant(
-    told: Sequence[Counts], finished: bool
+    counts: Sequence[Counts], finished: bool
 ) -> None:
-    assert await is_finished(Told(list(told)), "c") is finished
+    assert await is_finished(Replies(list(counts)), "c") is finished

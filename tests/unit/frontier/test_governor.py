@@ -1,4 +1,4 @@
-"""The governor: a host is never asked more often than its pace allows, whatever changes meanwhile."""
+"""The governor: a host never gets more requests than its pace allows, whatever changes."""
 
 import math
 
@@ -20,7 +20,7 @@ def governed(pace: Pace, *, last: float = -math.inf) -> Governor:
 
 
 def sends(governor: Governor, now: float, wanted: int = 100) -> int:
-    """Send as many requests as may go now, each landing at once."""
+    """Send as many requests as allowed now; each lands at once. Return how many."""
     sent = 0
     while sent < wanted and governor.open and governor.ready <= now:
         governor.take(now, token=1)
@@ -29,11 +29,11 @@ def sends(governor: Governor, now: float, wanted: int = 100) -> int:
     return sent
 
 
-def test_a_host_nobody_knows_may_be_asked_at_once() -> None:
+def test_a_new_host_may_get_its_burst_at_once() -> None:
     assert sends(governed(Pace(1.0, 3, 4)), now=0.0) == 3
 
 
-def test_a_host_from_an_earlier_life_rests_one_interval() -> None:
+def test_after_a_restart_a_host_rests_one_interval() -> None:
     governor = governed(Pace(1.0, 3, 4), last=100.0)
     assert sends(governor, now=100.9) == 0
     assert sends(governor, now=101.0) == 1
@@ -62,24 +62,24 @@ def test_after_a_change_of_pace_the_next_request_is_a_whole_interval_away(
             latest = now
 
 
-def test_a_turn_is_given_back_only_by_the_batch_that_took_the_latest() -> None:
+def test_a_turn_is_returned_only_by_the_batch_that_took_the_latest() -> None:
     governor = governed(Pace(10.0, 1, 9))
     governor.take(0.0, token=1)
-    governor.give_back(1, governor.interval)
+    governor.return_turn(1, governor.interval)
     assert governor.ready <= 0.0
     governor.take(0.0, token=2)
     governor.take(10.0, token=3)
-    governor.give_back(2, governor.interval)
+    governor.return_turn(2, governor.interval)
     assert governor.ready == 20.0
 
 
-def test_a_turn_is_not_given_back_after_the_pace_has_changed() -> None:
+def test_a_turn_is_not_returned_after_the_pace_has_changed() -> None:
     governor = governed(Pace(0.5, 2, 9))
     governor.take(0.0, token=1)
     governor.take(0.0, token=1)
     governor.follow([Pace(5.0, 1, 9)], RULES)
-    governor.give_back(1, 0.5)
-    assert governor.ready == 5.0  # the other one of the two did leave
+    governor.return_turn(1, 0.5)
+    assert governor.ready == 5.0  # the other one of the two was sent
 
 
 def test_a_rest_only_gets_longer() -> None:
@@ -89,25 +89,25 @@ def test_a_rest_only_gets_longer() -> None:
     assert governor.ready == 50.0
 
 
-def test_answers_before_the_first_block_count() -> None:
-    """The window is made late, and is the same as if it had been there from the beginning."""
+def test_responses_before_the_first_block_count() -> None:
+    """The window is created late, and equals one that existed from the beginning."""
     patient, hasty = governed(Pace(1.0, 1, 9)), governed(Pace(1.0, 1, 9))
     for _ in range(20):
-        patient.hear(False)
-    assert patient.hear(True)
+        patient.record_response(False)
+    assert patient.record_response(True)
     for _ in range(2):
-        hasty.hear(False)
-    assert hasty.hear(True)
+        hasty.record_response(False)
+    assert hasty.record_response(True)
     assert 1.0 < patient.record.slow < hasty.record.slow
 
 
-def test_a_host_that_is_slow_from_an_earlier_life_stays_so_until_enough_answers_came() -> None:
+def test_after_a_restart_a_slow_down_applies_until_there_are_enough_responses() -> None:
     governor = Governor(HostRecord(slow=5.0))
-    assert [governor.hear(False) for _ in range(30)].count(True) == 1
+    assert [governor.record_response(False) for _ in range(30)].count(True) == 1
     assert governor.record.slow == 1.0
 
 
-def test_requests_out_and_pauses_close_a_host() -> None:
+def test_requests_in_flight_and_pauses_close_a_host() -> None:
     governor = governed(Pace(0.0, 1, 1))
     assert governor.open
     governor.take(0.0, token=1)

@@ -1,8 +1,8 @@
-"""What every backend decides alike."""
+"""Decisions that all backends share."""
 
 import pytest
 
-from shoal.frontier.rules import LOWEST_BAND, HostRecord, answered, applied_pace, band, parsed_again
+from shoal.frontier.rules import LOWEST_BAND, HostRecord, applied_pace, band, host_responded, parsed_again
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Done, Filtered, Gone, Lease, Outcome, Released, Retry, Settlement
@@ -15,7 +15,7 @@ FAST, SLOW = Pace(0.0, 9, 9), Pace(2.0, 3, 4)
 LEASE = Lease("c", 1, 1, "a.test", Request(url="https://a.test/"), 1, 0, 0, 0.0, 0.0, 1)
 
 
-def test_every_attempt_costs_a_class_down_to_the_last() -> None:
+def test_every_attempt_costs_a_priority_class_down_to_the_lowest() -> None:
     assert [band(5, attempts) for attempts in range(3)] == [5, 6, 7]
     assert band(10, 99) == LOWEST_BAND
     assert band(-3, 0) == 0
@@ -27,7 +27,7 @@ def test_every_attempt_costs_a_class_down_to_the_last() -> None:
         (HostRecord(), [FAST, SLOW], SLOW),
         (HostRecord(), [Pace(1.0, 1, 9), Pace(0.5, 5, 2)], Pace(1.0, 1, 2)),
         (HostRecord(interval=5.0, burst=2, concurrency=1), [FAST], Pace(5.0, 2, 1)),
-        (HostRecord(interval=0.0), [SLOW], Pace(0.0, 3, 4)),  # by hand, a host may also be asked more often
+        (HostRecord(interval=0.0), [SLOW], Pace(0.0, 3, 4)),  # the operator may also speed a host up
         (HostRecord(crawl_delay=3.0), [SLOW], Pace(3.0, 1, 4)),
         (HostRecord(crawl_delay=1.0), [SLOW], SLOW),
         (HostRecord(slow=2.0), [SLOW], Pace(4.0, 1, 4)),
@@ -35,9 +35,7 @@ def test_every_attempt_costs_a_class_down_to_the_last() -> None:
         (HostRecord(), [], Pace()),
     ],
 )
-def test_the_slowest_of_all_that_have_a_say_sets_the_pace(
-    record: HostRecord, paces: list[Pace], expected: Pace
-) -> None:
+def test_the_slowest_pace_applies(record: HostRecord, paces: list[Pace], expected: Pace) -> None:
     assert applied_pace(record, paces, RULES) == expected
 
 
@@ -55,14 +53,14 @@ def test_the_slowest_of_all_that_have_a_say_sets_the_pace(
         (Released(), False, True, False),
     ],
 )
-def test_only_an_answer_says_anything_about_push_back(
+def test_only_a_response_counts_for_slow_down(
     outcome: Outcome, blocked: bool, sent: bool, expected: bool
 ) -> None:
-    assert answered(Settlement(LEASE, outcome, blocked=blocked, sent=sent)) is expected
+    assert host_responded(Settlement(LEASE, outcome, blocked=blocked, sent=sent)) is expected
 
 
-def test_a_page_is_parsed_again_only_if_it_is_kept_and_at_fault() -> None:
-    assert parsed_again(FailureClass.PARSE_ERROR, kept=True)
-    assert parsed_again(FailureClass.POISON, kept=True)
-    assert not parsed_again(FailureClass.POISON, kept=False)
-    assert not parsed_again(FailureClass.HTTP_ERROR, kept=True)
+def test_a_page_is_parsed_again_only_if_it_is_archived_and_at_fault() -> None:
+    assert parsed_again(FailureClass.PARSE_ERROR, archived=True)
+    assert parsed_again(FailureClass.POISON, archived=True)
+    assert not parsed_again(FailureClass.POISON, archived=False)
+    assert not parsed_again(FailureClass.HTTP_ERROR, archived=True)

@@ -1,4 +1,4 @@
-"""Waiting until a server has its log on disk, also where the server says so too early."""
+"""Waiting until the AOF of a server is on disk, also where the server replies too early."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -7,12 +7,12 @@ import pytest
 
 from shoal.redis_client.connection import Argument, RedisConnection
 from shoal.redis_client.dsn import Address
-from shoal.redis_client.durability import Log, Logs, log_of, sync
+from shoal.redis_client.durability import Aof, Aofs, classify_aof, sync
 from shoal.redis_client.errors import UNSYNCED, CallFailed
 
 
-class FakeLink:
-    """A server that notes what it is asked, and gives one answer to all of it."""
+class FakeConnection:
+    """A connection that records its commands and returns one reply to all of them."""
 
     address = Address("127.0.0.1", 6379)
 
@@ -20,11 +20,11 @@ class FakeLink:
         self.asked: list[str] = []
         self._answer = [on_disk, on_replicas]
 
-    async def calls(self, commands: Sequence[Sequence[Argument]], *, extra: float) -> list[Any]:
+    async def call_many(self, commands: Sequence[Sequence[Argument]], *, extra: float) -> list[Any]:
         self.asked += [" ".join(map(str, command[:3])) for command in commands]
         return [self._answer for _ in commands]
 
-    def checked(self, answer: Any) -> Any:
+    def check(self, answer: Any) -> Any:
         return answer
 
     async def write(self) -> None:
@@ -32,55 +32,55 @@ class FakeLink:
 
 
 @pytest.fixture(autouse=True)
-def short_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.redis_client.durability.SECOND", 0.0)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.redis_client.durability.SYNC_INTERVAL_S", 0.0)
 
 
-# The first answer says that the write is out of the server's hands; a second later a sync of it has begun,
-# and the second answer, about another write, says that none is going on.
+# The first reply means that the write was handed to the operating system; a second later a sync of it has
+# begun, and the second reply, about another write, means that no sync is running.
 TWICE = "{0}; write; {0}"
 
 
 @pytest.mark.parametrize(
-    ("logs", "asked"),
+    ("aofs", "asked"),
     [
-        (Logs(Log.NONE), ""),
-        (Logs(Log.EXACT), "WAITAOF 1 0"),
-        (Logs(Log.HASTY), TWICE.format("WAITAOF 1 0")),
-        (Logs(Log.EXACT, (Log.EXACT, Log.EXACT)), "WAITAOF 1 1"),  # no more than promises ask for
-        (Logs(Log.EXACT, (Log.HASTY,)), TWICE.format("WAITAOF 1 1")),
-        (Logs(Log.EXACT, (Log.NONE,)), "WAITAOF 1 0"),  # that would be waiting for ever
-        (Logs(Log.NONE, (Log.EXACT,)), "WAITAOF 0 1"),  # some leave logs to replicas
-        (Logs(Log.NONE, (Log.NONE,)), ""),
+        (Aofs(Aof.NONE), ""),
+        (Aofs(Aof.EXACT), "WAITAOF 1 0"),
+        (Aofs(Aof.EARLY), TWICE.format("WAITAOF 1 0")),
+        (Aofs(Aof.EXACT, (Aof.EXACT, Aof.EXACT)), "WAITAOF 1 1"),  # no more replicas than requested
+        (Aofs(Aof.EXACT, (Aof.EARLY,)), TWICE.format("WAITAOF 1 1")),
+        (Aofs(Aof.EXACT, (Aof.NONE,)), "WAITAOF 1 0"),  # waiting for it would never end
+        (Aofs(Aof.NONE, (Aof.EXACT,)), "WAITAOF 0 1"),  # only the replica has an AOF
+        (Aofs(Aof.NONE, (Aof.NONE,)), ""),
     ],
 )
-async def test_servers_are_asked_as_often_as_their_answers_need(logs: Logs, asked: str) -> None:
-    link = FakeLink(on_replicas=2)
-    await sync(cast("RedisConnection", link), logs, link.write, replicas=1)
+async def test_servers_that_reply_too_early_are_asked_twice(aofs: Aofs, asked: str) -> None:
+    link = FakeConnection(on_replicas=2)
+    await sync(cast("RedisConnection", link), aofs, link.write, replicas=1)
 
     assert "; ".join(link.asked) == asked
 
 
 @pytest.mark.parametrize("answer", [(0, 1), (1, 0)])
-async def test_what_is_not_on_disk_in_time_is_waited_for_again(answer: tuple[int, int]) -> None:
-    link = FakeLink(*answer)
+async def test_a_write_that_is_not_on_disk_in_time_fails_and_is_retried(answer: tuple[int, int]) -> None:
+    link = FakeConnection(*answer)
     with pytest.raises(CallFailed, match=UNSYNCED):
-        await sync(cast("RedisConnection", link), Logs(Log.EXACT, (Log.EXACT,)), link.write, replicas=1)
+        await sync(cast("RedisConnection", link), Aofs(Aof.EXACT, (Aof.EXACT,)), link.write, replicas=1)
 
 
 @pytest.mark.parametrize(
-    ("version", "aof", "policy", "log"),
+    ("version", "aof", "policy", "expected"),
     [
-        ("7.0.15", "1", "everysec", Log.NONE),  # it has no WAITAOF
-        ("7.2.4", "1", "everysec", Log.HASTY),
-        ("7.2.4", "1", None, Log.HASTY),  # it does not tell
-        ("7.2.4", "1", "always", Log.EXACT),
-        ("7.2.4", "1", "no", Log.NONE),
-        ("8.0.1", "1", "everysec", Log.EXACT),
-        ("8.0.1", "0", "everysec", Log.NONE),
+        ("7.0.15", "1", "everysec", Aof.NONE),  # without WAITAOF
+        ("7.2.4", "1", "everysec", Aof.EARLY),
+        ("7.2.4", "1", None, Aof.EARLY),  # unknown
+        ("7.2.4", "1", "always", Aof.EXACT),
+        ("7.2.4", "1", "no", Aof.NONE),
+        ("8.0.1", "1", "everysec", Aof.EXACT),
+        ("8.0.1", "0", "everysec", Aof.NONE),
     ],
 )
-def test_a_log_is_known_by_its_servers_version_and_settings(
-    version: str, aof: str, policy: str | None, log: Log
+def test_the_aof_is_classified_by_version_and_settings(
+    version: str, aof: str, policy: str | None, expected: Aof
 ) -> None:
-    assert log_of({"redis_version": version, "aof_enabled": aof}, policy) is log
+    assert classify_aof({"redis_version": version, "aof_enabled": aof}, policy) is expected

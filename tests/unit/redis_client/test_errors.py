@@ -1,4 +1,4 @@
-"""The table of what can go wrong with Redis: each row, as a server words it."""
+"""The error table: each rule, with the text that servers send."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from shoal.redis_client.errors import (
     Full,
     Remedy,
     ScriptFault,
-    refused,
+    parse_error_reply,
 )
 
 WHERE = "10.0.0.7:6379"
@@ -25,7 +25,7 @@ WORDS = {
     "NOSCRIPT": ("NOSCRIPT No matching script. Please use EVAL.", Remedy.LOAD),
     "LOADING": ("LOADING Redis is loading the dataset in memory", Remedy.WAIT),
     "BUSY": ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or", Remedy.WAIT),
-    "FROZEN": ("FROZEN the shard is being recounted", Remedy.WAIT),  # open.lua
+    "FROZEN": ("FROZEN the shard is being repaired", Remedy.WAIT),  # reject_frozen.lua
     "ASK": ("ASK 3999 127.0.0.1:6381", Remedy.WAIT),
     "TRYAGAIN": ("TRYAGAIN Multiple keys request during rehashing of slot", Remedy.WAIT),
     "MOVED": ("MOVED 3999 127.0.0.1:6381", Remedy.REDISCOVER),
@@ -35,7 +35,7 @@ WORDS = {
     "UNBLOCKED": ("UNBLOCKED force unblock from blocking operation, instance state", Remedy.REDISCOVER),
     "NOREPLICAS": ("NOREPLICAS Not enough good replicas to write.", Remedy.WAIT),
     "MISCONF": ("MISCONF Redis is configured to save RDB snapshots, but it's", Remedy.WAIT),
-    "OOM": ("OOM command not allowed when used memory > 'maxmemory'.", Remedy.TELL),
+    "OOM": ("OOM command not allowed when used memory > 'maxmemory'.", Remedy.REPORT),
     "NOAUTH": ("NOAUTH Authentication required.", Remedy.STOP),
     "WRONGPASS": ("WRONGPASS invalid username-password pair or user is disabled.", Remedy.STOP),
     "NOPERM": ("NOPERM User crawler has no permissions to run the 'info' command", Remedy.STOP),
@@ -53,14 +53,14 @@ WORDS = {
 
 
 @pytest.mark.parametrize(("text", "remedy"), WORDS.values(), ids=WORDS)
-def test_every_refusal_has_its_remedy(text: str, remedy: Remedy) -> None:
-    failure = refused(text, WHERE)
+def test_every_error_reply_has_its_remedy(text: str, remedy: Remedy) -> None:
+    failure = parse_error_reply(text, WHERE)
 
     assert isinstance(failure, CallFailed)
-    assert failure.row.remedy is remedy
+    assert failure.rule.remedy is remedy
 
 
-def test_the_table_has_no_row_that_no_server_sends() -> None:
+def test_the_table_has_only_errors_that_servers_send() -> None:
     ours = {LOST, TIMEOUT, UNSYNCED, NO_CERTIFICATE, NO_REDIS, NO_TLS}
     assert set(TABLE) == {name for name in WORDS if " " not in name} | ours
 
@@ -76,30 +76,36 @@ def test_the_table_has_no_row_that_no_server_sends() -> None:
         ("WRONGPASS invalid username-password pair or user is disabled.", "password"),
     ],
 )
-def test_what_is_refused_is_named_and_nothing_else_is_repeated(text: str, named: str) -> None:
-    failure = refused(text, WHERE)
+def test_an_error_names_the_rejected_command_and_repeats_nothing_else(text: str, named: str) -> None:
+    failure = parse_error_reply(text, WHERE)
 
     assert isinstance(failure, CallFailed)
     assert named in str(failure.error())
-    assert named in str(failure.again().error())
+    assert named in str(failure.copy().error())
     assert "hunter2" not in str(failure.error())
 
 
 @pytest.mark.parametrize("kind", [LOST, TIMEOUT])
-def test_a_server_that_is_silent_may_have_been_replaced(kind: str) -> None:
-    assert CallFailed(kind, WHERE).row.remedy is Remedy.REDISCOVER
+def test_a_server_that_does_not_answer_may_have_been_replaced(kind: str) -> None:
+    assert CallFailed(kind, WHERE).rule.remedy is Remedy.REDISCOVER
 
 
-def test_an_error_that_nobody_expects_is_a_bug_of_ours() -> None:
-    assert isinstance(refused("ERR wrong number of arguments for 'get' command", WHERE), ScriptFault)
-    assert isinstance(refused("CROSSSLOT Keys in request don't hash to the same slot", WHERE), ScriptFault)
+def test_an_unknown_error_is_a_bug() -> None:
+    assert isinstance(
+        parse_error_reply("ERR wrong number of arguments for 'get' command", WHERE), ScriptFault
+    )
+    assert isinstance(
+        parse_error_reply("CROSSSLOT Keys in request don't hash to the same slot", WHERE), ScriptFault
+    )
 
 
 @pytest.mark.parametrize(
     ("kind", "family"),
     [("LOADING", Unavailable), ("READONLY", Unavailable), ("OOM", Full), ("NOAUTH", Misconfigured)],
 )
-def test_what_is_raised_in_the_end_says_what_the_caller_can_do(kind: str, family: type[Exception]) -> None:
+def test_the_final_error_belongs_to_the_family_that_the_caller_handles(
+    kind: str, family: type[Exception]
+) -> None:
     error = CallFailed(kind, WHERE).error(30.0)
 
     assert type(error) is family

@@ -1,41 +1,41 @@
-"""Whether a server is fit to hold a frontier, from what INFO says."""
+"""Accepting or rejecting a server by its INFO."""
 
 import pytest
 
 from shoal.model.errors import Misconfigured
-from shoal.redis_client.health import facts, persistence, refuse
+from shoal.redis_client.health import parse_info, persistence_advice, reject_unfit
 
 FIT = {"redis_version": "7.0.15", "maxmemory_policy": "noeviction", "aof_enabled": "1"}
 
 
-def test_a_server_of_the_right_age_that_keeps_everything_is_fit() -> None:
-    refuse(FIT, where="h:1")
-    refuse({**FIT, "redis_version": "7.2.4", "valkey_version": "9.1.2"}, where="h:1")
+def test_a_new_enough_server_that_evicts_nothing_is_accepted() -> None:
+    reject_unfit(FIT, where="h:1")
+    reject_unfit({**FIT, "redis_version": "7.2.4", "valkey_version": "9.1.2"}, where="h:1")
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "allkeys-random"])
-def test_a_server_that_would_throw_keys_away_is_refused_with_the_fix(policy: str) -> None:
+def test_a_server_that_would_evict_keys_is_rejected_with_the_fix(policy: str) -> None:
     with pytest.raises(Misconfigured, match="CONFIG SET maxmemory-policy noeviction"):
-        refuse({**FIT, "maxmemory_policy": policy}, where="h:1")
+        reject_unfit({**FIT, "maxmemory_policy": policy}, where="h:1")
 
 
 @pytest.mark.parametrize("version", ["6.2.14", "5.0.7"])
-def test_a_server_that_is_too_old_is_refused(version: str) -> None:
+def test_a_server_that_is_too_old_is_rejected(version: str) -> None:
     with pytest.raises(Misconfigured, match=f"Redis {version}; 7.0 or newer"):
-        refuse({**FIT, "redis_version": version}, where="h:1")
+        reject_unfit({**FIT, "redis_version": version}, where="h:1")
 
 
-def test_what_a_restart_would_cost_is_said() -> None:
+def test_the_advice_names_what_a_restart_would_lose() -> None:
     volatile = {**FIT, "aof_enabled": "0"}
 
-    assert persistence(FIT, save="") is None
-    assert "memory only" in (persistence(volatile, save="") or "")
-    assert "snapshots only" in (persistence(volatile, save="3600 1") or "")
-    assert "snapshots only" in (persistence(volatile, save=None) or "")  # the server does not tell
+    assert persistence_advice(FIT, save="") is None
+    assert "memory only" in (persistence_advice(volatile, save="") or "")
+    assert "snapshots only" in (persistence_advice(volatile, save="3600 1") or "")
+    assert "snapshots only" in (persistence_advice(volatile, save=None) or "")  # unknown
 
 
-def test_info_is_read_line_by_line() -> None:
-    assert facts(b"# Server\r\nredis_version:7.0.15\r\nos:Linux: 6\r\n\r\n") == {
+def test_info_is_parsed_by_line() -> None:
+    assert parse_info(b"# Server\r\nredis_version:7.0.15\r\nos:Linux: 6\r\n\r\n") == {
         "redis_version": "7.0.15",
         "os": "Linux: 6",
     }

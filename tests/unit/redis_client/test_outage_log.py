@@ -1,58 +1,58 @@
-"""What is logged of a store that does not answer."""
+"""The log of an outage."""
 
 import time
 
 import pytest
 
 from shoal.redis_client.errors import LOST, CallFailed
-from shoal.redis_client.outage_log import PATIENT_REPEATS, OutageLog
+from shoal.redis_client.outage_log import QUIET_ATTEMPTS, OutageLog
 
 FAILED = CallFailed(LOST, "127.0.0.1:6379")
 
 
 @pytest.fixture(autouse=True)
-def everything(caplog: pytest.LogCaptureFixture) -> None:
+def capture_info(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="shoal")
 
 
-def fail(silence: OutageLog, attempts: int = PATIENT_REPEATS) -> None:
-    silence.goes_on(FAILED, since=time.monotonic() - 7.0, attempts=attempts)
+def fail(outage: OutageLog, attempts: int = QUIET_ATTEMPTS) -> None:
+    outage.record_failure(FAILED, since=time.monotonic() - 7.0, attempts=attempts)
 
 
-def test_many_calls_that_wait_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    silence = OutageLog("redis://h")
+def test_many_waiting_calls_log_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    outage = OutageLog("redis://h")
     for _ in range(100):
-        fail(silence)
+        fail(outage)
     for _ in range(100):
-        silence.is_over(attempts=PATIENT_REPEATS)
+        outage.record_success(attempts=QUIET_ATTEMPTS)
 
-    assert caplog.messages == ["store.waits", "store.answers"]
+    assert caplog.messages == ["store.unavailable", "store.recovered"]
     assert [vars(record)["seconds"] for record in caplog.records] == [7, 7]
 
 
-def test_a_short_interruption_is_not_worth_a_line(caplog: pytest.LogCaptureFixture) -> None:
-    silence = OutageLog("redis://h")
-    fail(silence, attempts=PATIENT_REPEATS - 1)
-    silence.is_over(attempts=PATIENT_REPEATS - 1)
+def test_a_short_interruption_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    outage = OutageLog("redis://h")
+    fail(outage, attempts=QUIET_ATTEMPTS - 1)
+    outage.record_success(attempts=QUIET_ATTEMPTS - 1)
 
     assert caplog.messages == []
 
 
-def test_a_long_silence_is_told_once_in_a_while(
+def test_a_long_outage_is_logged_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.redis_client.outage_log.TELL_EVERY", 0.0)
-    silence = OutageLog("redis://h")
+    monkeypatch.setattr("shoal.redis_client.outage_log.LOG_EVERY_S", 0.0)
+    outage = OutageLog("redis://h")
     for _ in range(3):
-        fail(silence)
+        fail(outage)
 
-    assert caplog.messages == ["store.waits"] * 3
+    assert caplog.messages == ["store.unavailable"] * 3
 
 
-def test_an_answer_of_another_server_does_not_end_a_silence(caplog: pytest.LogCaptureFixture) -> None:
-    silence = OutageLog("redis+cluster://h")
-    fail(silence)
-    silence.is_over(attempts=0)
-    fail(silence)
+def test_a_reply_of_another_server_does_not_end_an_outage(caplog: pytest.LogCaptureFixture) -> None:
+    outage = OutageLog("redis+cluster://h")
+    fail(outage)
+    outage.record_success(attempts=0)
+    fail(outage)
 
-    assert caplog.messages == ["store.waits"]
+    assert caplog.messages == ["store.unavailable"]

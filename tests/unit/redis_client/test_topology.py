@@ -1,8 +1,8 @@
-"""Where the keys of a tag are."""
+"""Slots and shards of tags."""
 
 import pytest
 
-from shoal.redis_client.client import RedisClient, Script
+from shoal.redis_client import RedisClient, Script
 from shoal.redis_client.dsn import parse
 from shoal.redis_client.topology import slot_of
 
@@ -13,7 +13,7 @@ def test_slots_are_those_of_the_server(tag: str, slot: int) -> None:
     assert slot_of(tag) == slot
 
 
-def test_a_host_is_always_at_home_in_the_same_shard() -> None:
+def test_a_host_always_belongs_to_the_same_shard() -> None:
     store = RedisClient(parse("redis://h?namespace=ns"))
     store.shards = 16
 
@@ -22,5 +22,5 @@ def test_a_host_is_always_at_home_in_the_same_shard() -> None:
     assert len({store.shard_of(f"host-{number}.example") for number in range(1000)}) == 16
 
 
-def test_a_script_is_known_by_the_hash_of_its_text() -> None:
+def test_a_script_is_identified_by_the_hash_of_its_text() -> None:
     assert Script("one", "return 1").sha == "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"

@@ -17,7 +17,7 @@ async def store_with_dead(folder: StoreFolder, crawls: dict[str, Sequence[tuple[
     with folder.owned():
         async with SqliteFrontier.open(folder.database) as frontier:
             for crawl, letters in crawls.items():
-                await frontier.open_crawl(crawl, pace=NO_LIMIT)
+                await frontier.crawls.open(crawl, pace=NO_LIMIT)
                 for url, kind in letters:
                     await frontier.add(crawl, [Link.to(Request(url=url))])
                     grant = await frontier.lease(holder="test", limit=1, ttl=60.0)

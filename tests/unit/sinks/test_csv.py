@@ -6,8 +6,8 @@ import pytest
 from tests.unit.sinks.items import item, write_all
 
 from shoal.model.errors import Misconfigured
-from shoal.sinks.columns import MOST
-from shoal.sinks.csv import MOST_FILES, CsvSink
+from shoal.sinks.columns import MAX_COLUMNS
+from shoal.sinks.csv import MAX_FILES, CsvSink
 
 
 def open_csv(path: Path, *, overwrite: bool = False) -> CsvSink:
@@ -19,7 +19,7 @@ def rows(path: Path) -> list[list[str]]:
         return list(csv.reader(file, strict=True))
 
 
-def test_lines_end_as_rfc_4180_says(tmp_path: Path) -> None:
+def test_lines_end_as_in_rfc_4180(tmp_path: Path) -> None:
     write_all(open_csv(path := tmp_path / "x.csv"), {"a": 1, "b": 'say "hi"'}, {"a": -2, "b": "x,y\nz"})
 
     assert path.read_bytes() == b'a,b\r\n1,"say ""hi"""\r\n-2,"x,y\nz"\r\n'
@@ -39,7 +39,7 @@ def test_a_new_field_starts_a_file_with_a_wider_header(tmp_path: Path) -> None:
     assert rows(tmp_path / "x-3.csv") == [["a", "b", "c"], ["", "", "5"]]
 
 
-def test_a_file_begun_after_the_checkpoint_is_removed(tmp_path: Path) -> None:
+def test_a_file_started_after_the_checkpoint_is_deleted(tmp_path: Path) -> None:
     sink = open_csv(tmp_path / "x.csv")
     sink.restore(None)
     sink.write([item({"a": 1})])
@@ -74,34 +74,34 @@ def test_a_resumed_crawl_knows_the_columns_of_the_last_file(tmp_path: Path) -> N
     assert rows(tmp_path / "x-2.csv") == [["a", "b"], ["", "2"], ["3", "4"]]
 
 
-def test_endless_new_fields_do_not_make_endless_files(tmp_path: Path) -> None:
-    records = [{"id": n, f"field-{n}": n} for n in range(MOST_FILES + 20)]
+def test_the_number_of_files_is_limited(tmp_path: Path) -> None:
+    records = [{"id": n, f"field-{n}": n} for n in range(MAX_FILES + 20)]
 
     write_all(open_csv(tmp_path / "x.csv"), *records)
 
-    assert len(list(tmp_path.iterdir())) == MOST_FILES
-    last = rows(tmp_path / f"x-{MOST_FILES}.csv")
+    assert len(list(tmp_path.iterdir())) == MAX_FILES
+    last = rows(tmp_path / f"x-{MAX_FILES}.csv")
     assert last[0][-1] == "_more"
     assert [json.loads(row[-1]) for row in last[1:]] == [
-        {f"field-{n}": n} for n in range(MOST_FILES - 1, MOST_FILES + 20)
+        {f"field-{n}": n} for n in range(MAX_FILES - 1, MAX_FILES + 20)
     ]
 
 
-def test_an_item_with_endless_fields_does_not_make_endless_columns(tmp_path: Path) -> None:
-    write_all(open_csv(path := tmp_path / "x.csv"), {f"f{n}": n for n in range(MOST + 10)}, {"f0": 1})
+def test_the_number_of_columns_is_limited(tmp_path: Path) -> None:
+    write_all(open_csv(path := tmp_path / "x.csv"), {f"f{n}": n for n in range(MAX_COLUMNS + 10)}, {"f0": 1})
 
     header, first, second = rows(path)
-    assert len(header) == len(first) == len(second) == MOST + 1
+    assert len(header) == len(first) == len(second) == MAX_COLUMNS + 1
     assert len(json.loads(first[-1])) == 10
 
 
-def test_hostile_field_names_are_as_harmless_as_cells(tmp_path: Path) -> None:
+def test_formulas_in_field_names_are_escaped(tmp_path: Path) -> None:
     write_all(open_csv(path := tmp_path / "x.csv"), {"=cmd": 1, "'=cmd": 2, "a\0b": 3, "": 4, "x\n=y": 5})
 
     assert rows(path)[0] == ["'=cmd", "'=cmd_2", "a\\0b", "", "x\n'=y"]
 
 
-def test_items_without_fields_are_rows_too(tmp_path: Path) -> None:
+def test_items_without_fields_are_rows(tmp_path: Path) -> None:
     write_all(open_csv(path := tmp_path / "x.csv"), {}, {})
 
     assert rows(path) == [[""], [""], [""]]
@@ -113,7 +113,7 @@ def test_a_lone_column_without_a_value_is_still_a_row(tmp_path: Path) -> None:
     assert rows(path) == [["a"], [""], [""]]
 
 
-def test_a_later_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_a_later_file_of_another_program_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x-2.csv").write_text("mine")
 
     with pytest.raises(Misconfigured, match=r"x-2\.csv"):
@@ -122,7 +122,7 @@ def test_a_later_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["x-2.csv"]
 
 
-def test_overwriting_removes_the_later_files_as_well(tmp_path: Path) -> None:
+def test_overwriting_deletes_the_later_files(tmp_path: Path) -> None:
     write_all(open_csv(tmp_path / "x.csv"), {"a": 1}, {"b": 1})
 
     write_all(open_csv(tmp_path / "x.csv", overwrite=True), {"c": 1})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.sinks.csv_safety import cell, harmless
+from shoal.sinks.csv_safety import escape_formulas, format_cell
 
 
 @pytest.mark.parametrize(
@@ -35,11 +35,11 @@ from shoal.sinks.csv_safety import cell, harmless
     ],
 )
 def test_text_that_begins_like_a_formula_gets_an_apostrophe(text: str) -> None:
-    assert harmless(text) == "'" + text
+    assert escape_formulas(text) == "'" + text
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("a\n=1", "a\n'=1"),
         ("a\r\n+1", "a\r\n'+1"),
@@ -50,24 +50,24 @@ def test_text_that_begins_like_a_formula_gets_an_apostrophe(text: str) -> None:
         ("\n=1", "'\n'=1"),
     ],
 )
-def test_so_does_every_further_line(text: str, shown: str) -> None:
-    assert harmless(text) == shown
+def test_every_further_line_that_begins_like_a_formula_gets_an_apostrophe(text: str, expected: str) -> None:
+    assert escape_formulas(text) == expected
 
 
 @pytest.mark.parametrize(
     "text", ["", "a=b", "1-2", "a@b.example", "x\ty", "a\n b", "'=1", '"=1', "…", "a\tb\n\tc"]
 )
-def test_other_text_stays_as_it_is(text: str) -> None:
-    assert harmless(text) == text
+def test_other_text_is_unchanged(text: str) -> None:
+    assert escape_formulas(text) == text
 
 
 def test_nul_is_escaped() -> None:
-    assert harmless("a\0b") == "a\\0b"
-    assert harmless("\0=1") == "\\0=1"
+    assert escape_formulas("a\0b") == "a\\0b"
+    assert escape_formulas("\0=1") == "\\0=1"
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "expected"),
     [
         (None, ""),
         (True, "true"),
@@ -81,29 +81,29 @@ def test_nul_is_escaped() -> None:
         ({"a": None}, '{"a":null}'),
     ],
 )
-def test_values_other_than_text_are_spelled_as_json(value: Any, shown: str) -> None:
-    assert cell(value) == shown
+def test_values_other_than_text_are_written_as_json(value: Any, expected: str) -> None:
+    assert format_cell(value) == expected
 
 
 @given(st.text())
-def test_nothing_harmful_is_left_on_any_line(text: str) -> None:
-    for line in harmless(text).splitlines():
+def test_no_line_of_the_result_is_a_formula(text: str) -> None:
+    for line in escape_formulas(text).splitlines():
         seen = line.lstrip(" \t\u00a0\ufeff\u200b")
         assert not seen.startswith(("=", "+", "-", "@", "＝", "＋", "－", "＠"))
 
 
 @given(st.text())
 def test_only_apostrophes_are_added(text: str) -> None:
-    kept = iter(harmless(text))
+    kept = iter(escape_formulas(text))
 
     for letter in text.replace("\0", "\\0"):
         assert any(letter == other for other in kept)
 
 
-def test_a_hostile_text_of_megabytes_takes_no_time() -> None:
+def test_a_hostile_text_of_megabytes_takes_linear_time() -> None:
     """Time is not measured: with a quadratic rule this would run for hours and into the time limit."""
     for text in ("\n" * 500_000, " " * 500_000, "\n " * 250_000, "\u00a0" * 500_000 + "="):
-        assert len(harmless(text)) >= len(text)
+        assert len(escape_formulas(text)) >= len(text)
 
 
 @given(
@@ -111,12 +111,12 @@ def test_a_hostile_text_of_megabytes_takes_no_time() -> None:
 )
 def test_rows_of_cells_survive_a_csv_reader(rows: list[list[Any]]) -> None:
     text = io.StringIO(newline="")
-    csv.writer(text).writerows([cell(value) for value in row] for row in rows)
+    csv.writer(text).writerows([format_cell(value) for value in row] for row in rows)
 
     found = list(csv.reader(io.StringIO(text.getvalue(), newline=""), strict=True))
 
     expected = [
-        [harmless(v) if isinstance(v, str) else "" if v is None else json.dumps(v) for v in row]
+        [escape_formulas(v) if isinstance(v, str) else "" if v is None else json.dumps(v) for v in row]
         for row in rows
     ]
     assert found == expected

@@ -11,7 +11,7 @@ from shoal.model.page import Item
 from shoal.sinks import MultiSink, open_sink
 
 
-def test_lines_are_the_bytes_that_came(tmp_path: Path) -> None:
+def test_lines_are_the_bytes_of_the_items(tmp_path: Path) -> None:
     odd = [b'{"a":"=cmd|calc"}', b'{"b":"\\u0000 \xf0\x9f\x90\x9f"}', b'{"c": 1.0 }', b"{}"]
     sink = open_sink(str(tmp_path / "x.jsonl"))
     sink.restore(None)
@@ -62,7 +62,7 @@ def test_syncing_covers_the_file_and_its_name(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.csv", "x.parquet"])
-def test_a_second_crawl_is_kept_out(name: str, tmp_path: Path) -> None:
+def test_a_second_crawl_cannot_open_the_output(name: str, tmp_path: Path) -> None:
     path = str(tmp_path / name)
     first = open_sink(path)
     first.restore(None)
@@ -77,14 +77,14 @@ def test_a_second_crawl_is_kept_out(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.csv", "x.db", "x.parquet"])
-def test_a_place_that_cannot_be_written_is_named(name: str, tmp_path: Path) -> None:
+def test_the_error_for_an_unwritable_path_names_it(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
 
     with pytest.raises(Misconfigured, match=rf"output .*file/{name}: "):
         open_sink(str(tmp_path / "file" / name)).restore(None)
 
 
-def test_a_folder_or_a_pipe_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_or_a_pipe_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").mkdir()
     os.mkfifo(tmp_path / "y.jsonl")
 
@@ -97,7 +97,7 @@ def test_a_folder_or_a_pipe_is_no_file(tmp_path: Path) -> None:
 
 
 class Pipe:
-    """A pipe in the place of standard output."""
+    """Replace standard output by a pipe."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         reading, writing = os.pipe()
@@ -106,7 +106,7 @@ class Pipe:
         monkeypatch.setattr(sys, "stdout", self.stdout)
 
 
-def test_standard_output_takes_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_items_are_lines_on_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
     pipe = Pipe(monkeypatch)
     sink = open_sink("-")
     sink.restore(None)
@@ -119,7 +119,7 @@ def test_standard_output_takes_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     pipe.reader.close()
 
 
-def test_a_slow_reader_is_waited_for_even_if_the_stream_does_not_block(
+def test_flush_waits_for_a_slow_reader_of_a_non_blocking_stream(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pipe = Pipe(monkeypatch)
@@ -139,7 +139,7 @@ def test_a_slow_reader_is_waited_for_even_if_the_stream_does_not_block(
     pipe.reader.close()
 
 
-def test_a_reader_that_went_away_ends_the_crawl_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_pipe_is_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     pipe = Pipe(monkeypatch)
     pipe.reader.close()
     sink = open_sink("-")
@@ -153,7 +153,7 @@ def test_a_reader_that_went_away_ends_the_crawl_with_one_line(monkeypatch: pytes
 # Several outputs
 
 
-def test_an_output_that_joins_later_gets_what_comes_then(tmp_path: Path) -> None:
+def test_an_output_that_is_added_later_gets_later_items(tmp_path: Path) -> None:
     one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
     sinks = MultiSink([str(one)])
     sinks.restore(None)
@@ -170,7 +170,7 @@ def test_an_output_that_joins_later_gets_what_comes_then(tmp_path: Path) -> None
     assert (one.read_bytes(), two.read_bytes()) == (b"1\n2\n", b"2\n")
 
 
-def test_an_output_left_out_for_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_an_output_that_is_left_out_for_a_run_continues_where_it_stopped(tmp_path: Path) -> None:
     one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
     checkpoint = None
     for number, paths in enumerate([[one, two], [one], [one, two]]):
@@ -183,7 +183,7 @@ def test_an_output_left_out_for_a_run_goes_on_where_it_stopped(tmp_path: Path) -
     assert (one.read_bytes(), two.read_bytes()) == (b"0\n1\n2\n", b"0\n2\n")
 
 
-def test_one_full_disk_does_not_double_what_another_output_has(
+def test_a_full_disk_does_not_duplicate_items_in_another_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = [tmp_path / "one.jsonl", tmp_path / "two.jsonl"]

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.sinks.items import item, write_all
 
 from shoal.model.errors import Misconfigured
-from shoal.sinks.columns import MOST
+from shoal.sinks.columns import MAX_COLUMNS
 from shoal.sinks.parquet import ParquetSink
 from shoal.sinks.tables import kind_of, type_for
 
@@ -52,14 +52,14 @@ def test_a_column_has_the_narrowest_type_that_changes_no_value(values: list[Any]
     assert type_for(frozenset(map(kind_of, values))) == kind
 
 
-def test_values_come_back(tmp_path: Path) -> None:
+def test_values_are_read_back(tmp_path: Path) -> None:
     record = {"t": "x", "n": 5, "f": 0.5, "yes": True, "no": None, "list": [1], "big": 2**70, "nul": "a\0b"}
     write_all(open_parquet(path := tmp_path / "x.parquet"), record)
 
     assert pq.read_table(path).to_pylist() == [{**record, "list": "[1]", "big": str(2**70)}]
 
 
-def test_rows_become_parts_when_there_are_enough(tmp_path: Path) -> None:
+def test_enough_rows_become_a_part(tmp_path: Path) -> None:
     sink = open_parquet(path := tmp_path / "x.parquet", part_rows=3)
     sink.restore(None)
     for n in range(8):
@@ -84,7 +84,7 @@ def test_large_items_make_a_part_sooner(tmp_path: Path) -> None:
     assert names(path) == ["part-00000.parquet"]
 
 
-def test_in_the_end_all_parts_have_the_same_schema(tmp_path: Path) -> None:
+def test_all_finished_parts_have_the_same_schema(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     write_parts(
         path,
@@ -149,7 +149,7 @@ def test_a_part_completed_after_the_checkpoint_is_shortened(tmp_path: Path) -> N
         assert pq.read_table(path)["n"].to_pylist() == [0, 1, 2]
 
 
-def test_a_draft_that_was_never_renamed_is_removed(tmp_path: Path) -> None:
+def test_a_draft_that_was_never_renamed_is_deleted(tmp_path: Path) -> None:
     sink = open_parquet(path := tmp_path / "x.parquet")
     sink.restore(None)
     checkpoint = sink.flush()
@@ -164,7 +164,7 @@ def test_a_draft_that_was_never_renamed_is_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["missing", "foreign", "garbage"])
-def test_a_part_that_is_not_as_it_was_left_is_reported(tmp_path: Path, damage: str) -> None:
+def test_a_changed_part_is_an_error(tmp_path: Path, damage: str) -> None:
     sink = open_parquet(path := tmp_path / "x.parquet")
     sink.restore(None)
     sink.write([item({"n": 1}), item({"n": 2})])
@@ -183,7 +183,7 @@ def test_a_part_that_is_not_as_it_was_left_is_reported(tmp_path: Path, damage: s
         open_parquet(path).restore(checkpoint)
 
 
-def test_overwriting_leaves_files_alone_that_are_not_parts(tmp_path: Path) -> None:
+def test_overwriting_refuses_a_folder_with_other_files(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     path.mkdir()
     (path / "notes.txt").write_text("mine")
@@ -194,7 +194,7 @@ def test_overwriting_leaves_files_alone_that_are_not_parts(tmp_path: Path) -> No
     assert names(path) == ["notes.txt"]
 
 
-def test_a_second_crawl_is_kept_out(tmp_path: Path) -> None:
+def test_a_second_crawl_cannot_open_the_output(tmp_path: Path) -> None:
     sink = open_parquet(tmp_path / "x.parquet")
     sink.restore(None)
 
@@ -205,15 +205,15 @@ def test_a_second_crawl_is_kept_out(tmp_path: Path) -> None:
 
 def test_beyond_the_limit_fields_share_a_column(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
-    write_parts(path, [{f"f{n}": n for n in range(MOST + 1)}], [{"f0": 5, "other": 6}])
+    write_parts(path, [{f"f{n}": n for n in range(MAX_COLUMNS + 1)}], [{"f0": 5, "other": 6}])
 
     table = pq.read_table(path)
-    assert table.num_columns == MOST + 1
+    assert table.num_columns == MAX_COLUMNS + 1
     assert table["f0"].to_pylist() == [0, 5]
-    assert table["_more"].to_pylist() == [f'{{"f{MOST}":{MOST}}}', '{"other":6}']
+    assert table["_more"].to_pylist() == [f'{{"f{MAX_COLUMNS}":{MAX_COLUMNS}}}', '{"other":6}']
 
 
-def test_items_without_fields_are_rows_too(tmp_path: Path) -> None:
+def test_items_without_fields_are_rows(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     write_parts(path, [{}, {}], [{"a": 1}], [{"_": 2}])
 
@@ -223,7 +223,7 @@ def test_items_without_fields_are_rows_too(tmp_path: Path) -> None:
     assert table["_"].to_pylist() == [None, None, None, 2]
 
 
-def test_odd_field_names_are_only_names(tmp_path: Path) -> None:
+def test_odd_field_names_are_column_names(tmp_path: Path) -> None:
     record = {"": 1, "a.b": 2, "a\0b": 3, "ü\n": 4, "_more": 5, "A.B": 6}
     write_all(open_parquet(path := tmp_path / "x.parquet"), record)
 

@@ -1,4 +1,4 @@
-"""Outputs, counted again from outside."""
+"""Counting the items of outputs again."""
 
 import sqlite3
 from contextlib import closing
@@ -33,7 +33,7 @@ def written(path: Path) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["items.jsonl", "items.ndjson", "items.csv"])
-def test_every_item_is_counted_and_what_lies_beyond_the_checkpoint_is_not(tmp_path: Path, name: str) -> None:
+def test_items_are_counted_up_to_the_checkpoint(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     checkpoint = written(path)
     assert recount(path, checkpoint) == 8
@@ -45,7 +45,7 @@ def test_every_item_is_counted_and_what_lies_beyond_the_checkpoint_is_not(tmp_pa
 
 
 @pytest.mark.parametrize("name", ["items.jsonl", "items.csv"])
-def test_an_output_without_items_has_none(tmp_path: Path, name: str) -> None:
+def test_an_empty_output_has_no_items(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     sinks = MultiSink([str(path)])
     sinks.restore(None)
@@ -55,7 +55,7 @@ def test_an_output_without_items_has_none(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["items.jsonl", "items.csv"])
-def test_a_shorter_output_is_noticed(tmp_path: Path, name: str) -> None:
+def test_a_shortened_output_is_rejected(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     checkpoint = written(path)
     last = path if name == "items.jsonl" else tmp_path / "items-2.csv"
@@ -65,16 +65,16 @@ def test_a_shorter_output_is_noticed(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["items.jsonl", "items.csv", "items.sqlite"])
-def test_an_output_that_is_gone_is_noticed(tmp_path: Path, name: str) -> None:
+def test_a_missing_output_is_rejected(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     checkpoint = written(path)
     for file in tmp_path.iterdir():
         file.unlink()
-    with pytest.raises(Rejected, match=r"gone|cannot be read: No such file"):
+    with pytest.raises(Rejected, match=r"missing|cannot be read: No such file"):
         recount(path, checkpoint)
 
 
-def test_a_line_that_does_not_end_is_noticed(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "items.jsonl"
     checkpoint = written(path)
     path.write_bytes(path.read_bytes().replace(b"\n", b" "))
@@ -83,7 +83,7 @@ def test_a_line_that_does_not_end_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["items.sqlite", "items.db", "items.parquet"])
-def test_rows_are_counted_as_far_as_the_checkpoint_reaches(tmp_path: Path, name: str) -> None:
+def test_rows_are_counted_up_to_the_checkpoint(tmp_path: Path, name: str) -> None:
     sinks = MultiSink([str(path := tmp_path / name)])
     sinks.restore(None)
     assert recount(path, outputs(sinks.flush())[str(path)]) == 0
@@ -123,7 +123,7 @@ def change(path: Path, statement: str) -> None:
         ("DROP TABLE items", "cannot be read: no such table"),
     ],
 )
-def test_a_changed_database_is_noticed(tmp_path: Path, statement: str, told: str) -> None:
+def test_a_changed_database_is_rejected(tmp_path: Path, statement: str, told: str) -> None:
     path = tmp_path / "items.sqlite"
     checkpoint = written(path)
     change(path, statement)
@@ -131,7 +131,7 @@ def test_a_changed_database_is_noticed(tmp_path: Path, statement: str, told: str
         recount(path, checkpoint)
 
 
-def test_a_key_with_two_rows_is_noticed(tmp_path: Path) -> None:
+def test_a_key_with_two_rows_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "items.sqlite"
     checkpoint = written(path)
     change(path, "CREATE TABLE copy AS SELECT * FROM items")
@@ -142,7 +142,7 @@ def test_a_key_with_two_rows_is_noticed(tmp_path: Path) -> None:
         recount(path, checkpoint)
 
 
-def test_a_changed_folder_of_parts_is_noticed(tmp_path: Path) -> None:
+def test_a_changed_folder_of_parts_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "items.parquet"
     checkpoint = written(path)
     [part] = path.iterdir()
@@ -155,10 +155,10 @@ def test_a_changed_folder_of_parts_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(Rejected, match=r"part-00000.parquet cannot be read as Parquet"):
         recount(path, checkpoint)
     part.unlink()
-    with pytest.raises(Rejected, match=r"part-00000.parquet is gone"):
+    with pytest.raises(Rejected, match=r"part-00000.parquet is missing"):
         recount(path, checkpoint)
 
 
-def test_what_went_to_standard_output_cannot_be_looked_at() -> None:
+def test_standard_output_is_not_counted() -> None:
     assert outputs(msgspec.msgpack.encode({"-": b"", "/a.jsonl": b"\x00"})) == {"/a.jsonl": b"\x00"}
     assert outputs(None) == {}

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from shoal.model.errors import Misconfigured
-from shoal.sinks import MultiSink, open_sink
+from shoal.sinks import MultiSink, SinkCapabilities, open_sink
 from shoal.sinks.csv import CsvSink
 from shoal.sinks.jsonl import JsonlSink, StdoutSink
 from shoal.sinks.parquet import ParquetSink
+from shoal.sinks.registry import resolve
 from shoal.sinks.sqlite import SqliteSink
 
 
@@ -26,7 +27,7 @@ from shoal.sinks.sqlite import SqliteSink
         ("-", StdoutSink),
     ],
 )
-def test_the_ending_chooses_the_format(path: str, kind: type) -> None:
+def test_the_suffix_chooses_the_format(path: str, kind: type) -> None:
     assert isinstance(open_sink(path), kind)
 
 
@@ -38,13 +39,13 @@ def test_opening_touches_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "out", "out.json.gz", "out.xlsx", ".csv/", "jsonl"])
-def test_an_unknown_ending_names_the_known_ones(path: str) -> None:
+def test_the_error_for_an_unknown_suffix_lists_the_known_ones(path: str) -> None:
     with pytest.raises(Misconfigured, match=r"\.jsonl, \.ndjson, \.csv, \.sqlite, \.db, \.parquet, and - "):
         open_sink(path)
 
 
-def test_an_address_of_an_unknown_kind_is_not_repeated() -> None:
-    with pytest.raises(Misconfigured, match="nothing here writes to 'mysql'; known: postgresql") as caught:
+def test_the_error_for_an_unknown_scheme_does_not_contain_the_address() -> None:
+    with pytest.raises(Misconfigured, match="no sink for the scheme 'mysql'; known: postgresql") as caught:
         open_sink("mysql://me:secret@host/x.jsonl")
 
     assert "secret" not in str(caught.value)
@@ -54,7 +55,7 @@ def test_an_address_of_an_unknown_kind_is_not_repeated() -> None:
     ("output", "package", "extra"),
     [("a.parquet", "pyarrow", "parquet"), ("postgres://me:secret@host/db", "asyncpg", "postgres")],
 )
-def test_without_its_package_an_output_names_the_extra(
+def test_the_error_for_a_missing_package_names_the_extra(
     output: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     genuine = builtins.__import__
@@ -74,8 +75,29 @@ def test_without_its_package_an_output_names_the_extra(
     assert "secret" not in str(caught.value)
 
 
-def test_the_same_output_twice_is_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_output_twice_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     with pytest.raises(Misconfigured, match="twice"):
         MultiSink(["a.jsonl", str(tmp_path / "b" / ".." / "a.jsonl")])
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("a.jsonl", SinkCapabilities(is_file=True, countable=True)),
+        ("a.csv", SinkCapabilities(is_file=True, countable=True)),
+        ("a.db", SinkCapabilities(is_file=True, countable=True)),
+        ("a.parquet", SinkCapabilities(is_file=True, countable=True)),
+        ("-", SinkCapabilities()),
+        ("postgres://h/db", SinkCapabilities(shared=True, keeps_checkpoint=True, countable=True)),
+    ],
+)
+def test_the_capabilities_of_an_output_come_from_its_sink(output: str, expected: SinkCapabilities) -> None:
+    assert resolve(output).capabilities == expected
+
+
+def test_a_fleet_writes_files_and_outputs_that_store_their_checkpoint() -> None:
+    assert SinkCapabilities(is_file=True).fleet
+    assert SinkCapabilities(keeps_checkpoint=True).fleet
+    assert not SinkCapabilities(shared=True, countable=True).fleet

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.sinks.items import item, write_all
 
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.sinks.columns import MOST
+from shoal.sinks.columns import MAX_COLUMNS
 from shoal.sinks.sqlite import SqliteSink
 
 
@@ -43,7 +43,7 @@ def test_values_keep_their_types(tmp_path: Path) -> None:
     assert row == ("x", 5, 0.5, 1, None, "[1]", str(2**70), -(2**63))
 
 
-def test_columns_are_added_as_fields_are_met(tmp_path: Path) -> None:
+def test_a_new_field_adds_a_column(tmp_path: Path) -> None:
     write_all(open_sqlite(path := tmp_path / "x.db"), {"a": 1}, {"b": 2}, {"a": 3, "c": 4})
 
     assert query(path, "SELECT a, b, c FROM items ORDER BY _id") == [
@@ -65,7 +65,7 @@ def test_an_item_replaces_the_one_with_its_key(tmp_path: Path) -> None:
     assert query(path, "SELECT _id, _key, a, b FROM items") == [(1, "k1", 4, None), (2, "k2", 2, None)]
 
 
-def test_a_replaced_row_comes_back_when_its_flush_is_taken_back(tmp_path: Path) -> None:
+def test_undoing_a_flush_restores_the_rows_it_replaced(tmp_path: Path) -> None:
     sink = open_sqlite(path := tmp_path / "x.db")
     sink.restore(None)
     sink.write([item({"a": 1, "t": "nul \0"}, "k1"), item({"a": 2}, "k2")])
@@ -86,7 +86,7 @@ def test_a_replaced_row_comes_back_when_its_flush_is_taken_back(tmp_path: Path) 
     ]
 
 
-def test_hostile_field_names_are_only_names(tmp_path: Path) -> None:
+def test_hostile_field_names_are_column_names(tmp_path: Path) -> None:
     names = [
         'x"; DROP TABLE items; --',
         "x'); --",
@@ -115,7 +115,7 @@ def test_hostile_field_names_are_only_names(tmp_path: Path) -> None:
     assert query(path, "SELECT field FROM _shoal_columns ORDER BY position") == [(name,) for name in names]
 
 
-def test_a_name_clash_that_comes_later_keeps_the_earlier_columns(tmp_path: Path) -> None:
+def test_a_later_name_clash_keeps_the_earlier_columns(tmp_path: Path) -> None:
     sink = open_sqlite(path := tmp_path / "x.db")
     sink.restore(None)
     for record in ({"name": 1}, {"Name": 2}, {"NAME": 3, "name": 4}):
@@ -140,7 +140,7 @@ def test_a_name_clash_that_comes_later_keeps_the_earlier_columns(tmp_path: Path)
 def test_beyond_the_limit_fields_share_a_column(tmp_path: Path) -> None:
     sink = open_sqlite(path := tmp_path / "x.db")
     sink.restore(None)
-    sink.write([item({f"f{n}": n for n in range(MOST + 2)})])
+    sink.write([item({f"f{n}": n for n in range(MAX_COLUMNS + 2)})])
     checkpoint = sink.flush()
     sink.close()
     again = open_sqlite(path)
@@ -149,14 +149,14 @@ def test_beyond_the_limit_fields_share_a_column(tmp_path: Path) -> None:
     again.finish()
     again.close()
 
-    assert len(columns(path)) == MOST + 1
+    assert len(columns(path)) == MAX_COLUMNS + 1
     assert query(path, "SELECT f0, _more FROM items") == [
-        (0, f'{{"f{MOST}":{MOST},"f{MOST + 1}":{MOST + 1}}}'),
+        (0, f'{{"f{MAX_COLUMNS}":{MAX_COLUMNS},"f{MAX_COLUMNS + 1}":{MAX_COLUMNS + 1}}}'),
         (7, '{"other":8}'),
     ]
 
 
-def test_items_without_fields_are_rows_too(tmp_path: Path) -> None:
+def test_items_without_fields_are_rows(tmp_path: Path) -> None:
     write_all(open_sqlite(path := tmp_path / "x.db"), {}, {})
 
     assert query(path, "SELECT count(*) FROM items") == [(2,)]
@@ -185,7 +185,7 @@ def test_a_finished_output_is_one_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["x.db"]
 
 
-def test_a_second_crawl_on_the_same_database_is_noticed(tmp_path: Path) -> None:
+def test_a_second_crawl_on_the_same_database_is_an_error(tmp_path: Path) -> None:
     one, other = open_sqlite(tmp_path / "x.db"), open_sqlite(tmp_path / "x.db")
     one.restore(None)
     other.restore(None)
@@ -201,7 +201,7 @@ def test_a_second_crawl_on_the_same_database_is_noticed(tmp_path: Path) -> None:
     assert query(tmp_path / "x.db", "SELECT a FROM items") == [(1,)]
 
 
-def test_another_database_under_the_same_name_is_noticed(tmp_path: Path) -> None:
+def test_another_database_under_the_same_name_is_an_error(tmp_path: Path) -> None:
     sink = open_sqlite(path := tmp_path / "x.db")
     sink.restore(None)
     checkpoint = sink.flush()
@@ -214,7 +214,7 @@ def test_another_database_under_the_same_name_is_noticed(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("theirs", [b"not a database at all, but long enough to be one" * 100, None])
-def test_a_file_of_somebody_else_is_refused(tmp_path: Path, theirs: bytes | None) -> None:
+def test_a_file_of_another_program_is_refused(tmp_path: Path, theirs: bytes | None) -> None:
     path = tmp_path / "x.db"
     if theirs:
         path.write_bytes(theirs)
@@ -230,7 +230,7 @@ def test_a_file_of_somebody_else_is_refused(tmp_path: Path, theirs: bytes | None
 
 @contextmanager
 def full_disk(limit: int) -> Iterator[None]:
-    """Let no file of this process grow beyond `limit` bytes."""
+    """Limit the size of every file that this process writes to `limit` bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     try:
@@ -255,7 +255,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     assert query(path, "SELECT length(a) FROM items") == [(4,), (3_000_000,), (5,)]
 
 
-def test_a_place_where_no_database_can_be_is_named(tmp_path: Path) -> None:
+def test_the_error_for_an_unusable_path_names_it(tmp_path: Path) -> None:
     (tmp_path / "x.db").mkdir()
 
     with pytest.raises(Misconfigured, match=r"output .*x\.db: unable to open"):

@@ -1,4 +1,4 @@
-"""Pages from the bus, shared out among the crawls of a worker."""
+"""Pages from the bus, passed to the crawls of a worker."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from shoal.bus import Delivery, Lag
+from shoal.bus import BusBacklog, Delivery
 from shoal.model.outcome import Acknowledgement, Done
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.request import Request
-from shoal.worker.deliveries import MOST, Deliveries
+from shoal.worker.deliveries import MAX_IN_PROGRESS, Deliveries
 
 PAGE = PageRecord(PageRef("segment", 0, 1), 200, 0.0)
 
@@ -27,7 +27,7 @@ def acknowledged(number: int, *, crawl: str = "c") -> Acknowledgement:
 
 @dataclass
 class FakeBus:
-    """Has pages, and notes what becomes of them."""
+    """Has pages, and records what becomes of them."""
 
     waiting: list[Delivery] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
@@ -54,8 +54,8 @@ class FakeBus:
     async def relay(self) -> None:
         pass
 
-    async def lag(self) -> Lag:
-        return Lag(len(self.waiting), 0)
+    async def backlog(self) -> BusBacklog:
+        return BusBacklog(len(self.waiting), 0)
 
 
 @pytest.fixture
@@ -64,34 +64,34 @@ def bus() -> FakeBus:
 
 
 async def turns(deliveries: Deliveries, seconds: float = 0.02) -> None:
-    """Let the deliveries run for a moment."""
+    """Run the deliveries for a moment."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await deliveries.run()
 
 
-async def test_each_crawl_gets_its_own_pages_and_is_told(bus: FakeBus) -> None:
-    told: list[str] = []
-    deliveries = Deliveries(bus, 60.0, told.append)
+async def test_each_crawl_gets_its_pages_and_is_notified(bus: FakeBus) -> None:
+    arrived: list[str] = []
+    deliveries = Deliveries(bus, 60.0, arrived.append)
     bus.waiting = [delivery(1), delivery(2, crawl="d", times=3)]
     await turns(deliveries)
-    page = await anext(deliveries.of("d"))
+    page = await anext(deliveries.pages_of("d"))
 
     assert (page.fingerprint, page.strikes, page.consumer) == (2, 2, "worker")
-    assert told == ["c", "d"]
+    assert arrived == ["c", "d"]
 
 
-async def test_a_page_is_taken_off_the_bus_once_the_store_has_answered(bus: FakeBus) -> None:
+async def test_a_page_is_taken_off_the_bus_once_the_store_has_recorded_its_end(bus: FakeBus) -> None:
     deliveries = Deliveries(bus, 60.0, lambda _: None)
     bus.waiting = [delivery(1), delivery(2)]
     await turns(deliveries)
-    await deliveries.done([acknowledged(1), acknowledged(9)])  # 9 was never the bus's
+    await deliveries.acknowledge([acknowledged(1), acknowledged(9)])  # the bus never delivered 9
     await deliveries.give_back()
 
     assert (bus.ended, bus.released) == ([1], [2])
 
 
-async def test_what_is_in_hand_is_held_on_to(bus: FakeBus) -> None:
+async def test_deliveries_in_progress_are_extended(bus: FakeBus) -> None:
     deliveries = Deliveries(bus, 0.01, lambda _: None)
     bus.waiting = [delivery(1)]
     await turns(deliveries, 0.1)
@@ -99,23 +99,26 @@ async def test_what_is_in_hand_is_held_on_to(bus: FakeBus) -> None:
     assert set(bus.extended) == {1}
 
 
-async def test_no_more_is_taken_than_can_be_held(bus: FakeBus) -> None:
+async def test_the_number_of_pages_in_progress_is_bounded(bus: FakeBus) -> None:
     deliveries = Deliveries(bus, 60.0, lambda _: None)
-    bus.waiting = [delivery(number) for number in range(MOST + 50)]
+    bus.waiting = [delivery(number) for number in range(MAX_IN_PROGRESS + 50)]
     await turns(deliveries)
 
     assert len(bus.waiting) == 50
 
 
-async def test_pages_of_crawls_that_there_are_no_more_make_room_for_others(bus: FakeBus) -> None:
+async def test_pages_of_deleted_crawls_free_their_places(bus: FakeBus) -> None:
     deliveries = Deliveries(bus, 60.0, lambda _: None)
-    bus.waiting = [*(delivery(number, crawl="gone") for number in range(MOST)), delivery(MOST)]
+    bus.waiting = [
+        *(delivery(number, crawl="gone") for number in range(MAX_IN_PROGRESS)),
+        delivery(MAX_IN_PROGRESS),
+    ]
     await turns(deliveries)
     assert len(bus.waiting) == 1
     await deliveries.keep_only({"c"})
-    assert bus.ended == list(range(MOST))
+    assert bus.ended == list(range(MAX_IN_PROGRESS))
 
     await turns(deliveries)
-    assert (await anext(deliveries.of("c"))).fingerprint == MOST
+    assert (await anext(deliveries.pages_of("c"))).fingerprint == MAX_IN_PROGRESS
     await deliveries.give_back()
-    assert bus.released == [MOST]
+    assert bus.released == [MAX_IN_PROGRESS]

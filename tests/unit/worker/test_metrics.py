@@ -9,7 +9,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from shoal.engine.worker_stats import CrawlStats, WorkerStats
+from shoal.engine.snapshot import CrawlStats, WorkerStats
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus
 from shoal.stores.redis.workers import Heartbeat

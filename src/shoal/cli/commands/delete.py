@@ -1,19 +1,18 @@
-"""`shoal forget`: remove a crawl from its store, for good."""
+"""`shoal delete`: delete a crawl from its store."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shoal.cli.input.options import Config, Json, Store, Yes, examples
-from shoal.cli.views.format import count, counted
-from shoal.stores.address import shown_store
+from shoal.cli.views.format import count, plural
 
 if TYPE_CHECKING:
     from shoal.services.control.delete import CrawlFootprint
 
 EXAMPLES = examples(
-    ("A crawl that nobody needs any more; asks first", "shoal forget shop"),
-    ("In a script, on a fleet's store", "shoal forget shop --store redis://queue.example --yes"),
+    ("A crawl that is no longer needed; asks for confirmation", "shoal delete shop"),
+    ("In a script, on a fleet's store", "shoal delete shop --store redis://queue.example --yes"),
 )
 
 
@@ -25,60 +24,63 @@ def command(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Remove a crawl from its store, for good.
+    """Delete a crawl from its store. This cannot be undone.
 
-    Its queue, the URLs that it has seen, its dead letters, settings and counters go. Its outputs and its
-    archived pages stay where they are. Asks first. Refused while somebody works on it.
+    Deletes its queue, the URLs that it has seen, its dead letters, settings and counters. Its outputs and
+    archived pages stay. Asks for confirmation. Refused while a process works on the crawl.
     """
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.output import put, put_json
+    from shoal.cli.views.output import print_json, print_result
 
     address = chosen_store(store, config=config)
-    gone = run(_forget(address, crawl, yes=yes))
+    deleted = run(_delete(address, crawl, yes=yes))
     if json:
-        put_json(_json(address, gone))
+        print_json(_json(address, deleted))
     else:
-        put("\n".join(_lines(gone)))
+        print_result("\n".join(_lines(deleted)))
 
 
-async def _forget(address: str, crawl: str, *, yes: bool) -> "CrawlFootprint":
+async def _delete(address: str, crawl: str, *, yes: bool) -> "CrawlFootprint":
     from shoal.cli.input.confirm import require_yes
     from shoal.services.control.delete import forgetting
+    from shoal.services.store_address import shown_store
 
     async with forgetting(address, crawl) as found:
-        what = f"crawl {crawl} of {shown_store(address)}, for good: {_figures(found.belongings)}"
-        require_yes(f"forget {what}? Outputs and archived pages stay.", yes=yes)
+        what = f"crawl {crawl} of {shown_store(address)}: {_figures(found.belongings)}"
+        require_yes(f"delete {what}? Outputs and archived pages stay.", yes=yes)
         await found.forget()
         return found.belongings
 
 
-def _figures(gone: "CrawlFootprint") -> str:
-    parts = [counted(gone.accepted, "URL")]
-    parts += [f"{count(gone.open)} still to be crawled"] if gone.open else []
-    parts += [f"{count(gone.dead)} given up"] if gone.dead else []
-    unwritten = counted(gone.unwritten, "page")
-    parts += [f"the items of {unwritten} that are not in every output yet"] if gone.unwritten else []
+def _figures(deleted: "CrawlFootprint") -> str:
+    parts = [plural(deleted.accepted, "URL")]
+    parts += [f"{count(deleted.open)} not crawled yet"] if deleted.open else []
+    parts += [f"{count(deleted.dead)} given up"] if deleted.dead else []
+    unwritten = plural(deleted.unwritten, "page")
+    parts += [f"the items of {unwritten} that are not in every output yet"] if deleted.unwritten else []
     return ", ".join(parts)
 
 
-def _lines(gone: "CrawlFootprint") -> list[str]:
-    lines = [f"crawl {gone.crawl} is forgotten: {_figures(gone)}"]
-    lines += [f"stays: {output}" for output in gone.outputs]
-    if gone.archive:
-        lines.append(f"stays: {gone.archive}{' of each worker' if gone.scattered else ''}")
+def _lines(deleted: "CrawlFootprint") -> list[str]:
+    lines = [f"crawl {deleted.crawl} is deleted: {_figures(deleted)}"]
+    lines += [f"stays: {output}" for output in deleted.outputs]
+    if deleted.archive:
+        lines.append(f"stays: {deleted.archive}{' of each worker' if deleted.scattered else ''}")
     return lines
 
 
-def _json(address: str, gone: "CrawlFootprint") -> dict[str, object]:
+def _json(address: str, deleted: "CrawlFootprint") -> dict[str, object]:
+    from shoal.services.store_address import shown_store
+
     return {
         "store": shown_store(address),
-        "forgotten": gone.crawl,
-        "accepted": gone.accepted,
-        "open": gone.open,
-        "dead": gone.dead,
-        "unwritten": gone.unwritten,
-        "outputs": list(gone.outputs),
-        "archive": gone.archive,
+        "forgotten": deleted.crawl,
+        "accepted": deleted.accepted,
+        "open": deleted.open,
+        "dead": deleted.dead,
+        "unwritten": deleted.unwritten,
+        "outputs": list(deleted.outputs),
+        "archive": deleted.archive,
     }

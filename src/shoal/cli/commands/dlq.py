@@ -1,43 +1,42 @@
-"""`shoal dlq`: what was given up and why, and giving it another chance, or none."""
+"""`shoal dlq`: dead letters: list, show, replay, purge and export them."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.input.dead_letter_filters import Asked, on_letters
-from shoal.cli.input.options import Config, Crawl, Json, Store, Yes, examples, option
-from shoal.cli.views.format import counted
+from shoal.cli.input.dead_letter_filters import DeadLetterOptions
+from shoal.cli.input.options import Config, Crawl, Json, Store, Yes, add_command, examples, option
+from shoal.cli.views.format import plural
 from shoal.model.errors import Misconfigured
-from shoal.stores.address import shown_store
 
 if TYPE_CHECKING:
     from shoal.services.control.dead_letters import DeadLetter
 
 LIST_EXAMPLES = examples(
-    ("What was given up, latest first", "shoal dlq list"),
+    ("Requests that were given up, latest first", "shoal dlq list"),
     ("Only time-outs of one host", "shoal dlq list --class timeout --host shop.example"),
-    ("What failed during the last hour", "shoal dlq list --newer 1h"),
+    ("Failures of the last hour", "shoal dlq list --newer 1h"),
 )
 SHOW_EXAMPLES = examples(
     ("Everything about one letter", "shoal dlq show https://shop.example/item/7"),
     ("By the trace id of a log line", "shoal dlq show 1f0c2b3a4d5e6f70"),
 )
 REPLAY_EXAMPLES = examples(
-    ("Try all time-outs again: put them back, then crawl on", "shoal dlq replay --class timeout"),
+    ("Retry all time-outs: put them back, then resume the crawl", "shoal dlq replay --class timeout"),
     ("One host, at most 100", "shoal dlq replay --host shop.example --limit 100"),
     ("All of them, in a script", "shoal dlq replay --yes"),
 )
 PURGE_EXAMPLES = examples(
-    ("Forget what was given up more than 30 days ago", "shoal dlq purge --older 30d"),
-    ("Forget a section that nobody needs", "shoal dlq purge --match /calendar/ --yes"),
+    ("Delete what was given up more than 30 days ago", "shoal dlq purge --older 30d"),
+    ("Delete one section of a site", "shoal dlq purge --match /calendar/ --yes"),
 )
 EXPORT_EXAMPLES = examples(
-    ("One JSON object a line", "shoal dlq export --class http_error | jq -r .url"),
+    ("One JSON object per line", "shoal dlq export --class http_error | jq -r .url"),
     ("Into a file", "shoal dlq export --out letters.jsonl"),
 )
 
-SHOWN = 50  # letters listed unless asked for more
+DEFAULT_LIMIT = 50  # letters listed without --limit
 
 app = typer.Typer()
 
@@ -49,22 +48,23 @@ def dlq(context: typer.Context) -> None:
         typer.echo(context.get_help())
 
 
-@app.command("list", epilog=LIST_EXAMPLES)
-@on_letters
-def list_command(asked: Asked) -> None:
-    """List what was given up: class, attempts and reason.
+def list_command(options: DeadLetterOptions) -> None:
+    """List dead letters: class, attempts and reason.
 
-    Latest first, 50 unless --limit says otherwise. Safe while a crawl runs.
+    Latest first, 50 without --limit. Safe while a crawl runs.
     """
     from shoal.cli.views.dead_letters import letter_json, letter_lines
 
-    found = _found(replace(asked, choice=replace(asked.choice, limit=asked.choice.limit or SHOWN)))
-    _answer(
-        asked.address,
+    found = _find(replace(options, limit=options.limit or DEFAULT_LIMIT))
+    _print(
+        options.address(),
         "\n".join(letter_lines(found)),
-        json=asked.json,
+        json=options.json,
         dead_letters=[letter_json(letter) for letter in found],
     )
+
+
+add_command(app, "list", DeadLetterOptions, list_command, epilog=LIST_EXAMPLES)
 
 
 @app.command("show", epilog=SHOW_EXAMPLES)
@@ -79,111 +79,130 @@ def show_command(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show everything that is known of one letter.
+    """Show everything about one dead letter.
 
-    Values of headers and the body are left out: they may hold secrets. Safe while a crawl runs.
+    Leaves out header values and the body: they may hold secrets. Safe while a crawl runs.
     """
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.dead_letters import letter_json, whole_letter
+    from shoal.cli.views.dead_letters import letter_details, letter_json
     from shoal.services.control.dead_letters import find_letters
+    from shoal.services.store_address import shown_store
 
     address = chosen_store(store, config=config)
     found = run(find_letters(address, crawl, which))
     if not found:
         raise Misconfigured(
-            f"no dead letter {which!r} in {shown_store(address)}; shoal dlq list shows those there are"
+            f"no dead letter {which!r} in {shown_store(address)}; shoal dlq list shows all of them"
         )
-    _answer(
+    _print(
         address,
-        "\n\n".join("\n".join(whole_letter(letter)) for letter in found),
+        "\n\n".join("\n".join(letter_details(letter)) for letter in found),
         json=json,
         dead_letters=[letter_json(letter) for letter in found],
     )
 
 
-@app.command("replay", epilog=REPLAY_EXAMPLES)
-@on_letters
-def replay_command(asked: Asked, *, yes: Yes = False) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmedOptions(DeadLetterOptions):
+    """The options of a command that changes dead letters."""
+
+    yes: Yes = False
+
+
+def replay_command(options: ConfirmedOptions) -> None:
     """Put dead letters back into the queue.
 
-    They start with a clean slate; the crawl's own command takes them up. Asks before it puts back all there
-    are.
+    They start again with no attempts; run the crawl's command to fetch them. Asks for confirmation if no
+    filter is set.
     """
     from asyncio import run
 
     from shoal.cli.input.confirm import require_yes
     from shoal.services.control.dead_letters import DeadLetterFilter, replay
+    from shoal.services.store_address import shown_store
 
-    if asked.choice == DeadLetterFilter() and (found := _found(asked)):
-        all_of_them = f"{counted(len(found), 'dead letter')} of {shown_store(asked.address)}"
-        require_yes(f"put all {all_of_them} back?", yes=yes)
-    count = run(replay(asked.address, asked.choice))
-    told = f"{counted(count, 'request')} put back in the queue; the crawl's own command goes on with it"
-    _answer(asked.address, told, json=asked.json, replayed=count)
+    address, chosen = options.address(), options.filter()
+    if chosen == DeadLetterFilter() and (found := _find(options)):
+        all_of_them = f"{plural(len(found), 'dead letter')} of {shown_store(address)}"
+        require_yes(f"put all {all_of_them} back?", yes=options.yes)
+    count = run(replay(address, chosen))
+    text = f"{plural(count, 'request')} put back in the queue; run the crawl's command to fetch them"
+    _print(address, text, json=options.json, replayed=count)
 
 
-@app.command("purge", epilog=PURGE_EXAMPLES)
-@on_letters
-def purge_command(asked: Asked, *, yes: Yes = False) -> None:
-    """Throw dead letters away, for good.
+add_command(app, "replay", ConfirmedOptions, replay_command, epilog=REPLAY_EXAMPLES)
 
-    Their requests stay counted as dead and are not fetched again. Asks first.
+
+def purge_command(options: ConfirmedOptions) -> None:
+    """Delete dead letters. This cannot be undone.
+
+    Their requests stay counted as dead and are not fetched again. Asks for confirmation.
     """
     from asyncio import run
 
     from shoal.cli.input.confirm import require_yes
     from shoal.services.control.dead_letters import purge
+    from shoal.services.store_address import shown_store
 
-    if found := _found(asked):
-        these = f"{counted(len(found), 'dead letter')} of {shown_store(asked.address)}"
-        require_yes(f"throw {these} away, for good?", yes=yes)
-    count = run(purge(asked.address, asked.choice))
-    _answer(asked.address, f"{counted(count, 'dead letter')} thrown away", json=asked.json, purged=count)
+    address = options.address()
+    if found := _find(options):
+        these = f"{plural(len(found), 'dead letter')} of {shown_store(address)}"
+        require_yes(f"delete {these}?", yes=options.yes)
+    count = run(purge(address, options.filter()))
+    _print(address, f"{plural(count, 'dead letter')} deleted", json=options.json, purged=count)
 
 
-@app.command("export", epilog=EXPORT_EXAMPLES)
-@on_letters
-def export_command(
-    asked: Asked,
-    *,
-    out: Annotated[str | None, option("--out", "PATH", "A file.", default="standard output")] = None,
-) -> None:
+add_command(app, "purge", ConfirmedOptions, purge_command, epilog=PURGE_EXAMPLES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions(DeadLetterOptions):
+    """The options of `shoal dlq export`."""
+
+    out: Annotated[str | None, option("--out", "PATH", "A file.", default="standard output")] = None
+
+
+def export_command(options: ExportOptions) -> None:
     """Write dead letters as JSON lines, latest first.
 
     Safe while a crawl runs.
     """
     from shoal.cli.views.dead_letters import letter_json
-    from shoal.cli.views.output import json_text, put
+    from shoal.cli.views.output import json_text, print_result
 
-    lines = [json_text(letter_json(letter)) for letter in _found(asked)]
-    if out in (None, "-"):
+    lines = [json_text(letter_json(letter)) for letter in _find(options)]
+    out = options.out
+    if out is None or out == "-":
         for line in lines:
-            put(line)
+            print_result(line)
         return
     try:
         with open(out, "w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
     except OSError as error:
         raise Misconfigured(f"--out {out}: cannot be written: {error.strerror}") from None
-    told = f"{counted(len(lines), 'dead letter')} written to {out}"
-    _answer(asked.address, told, json=asked.json, exported=len(lines), out=out)
+    text = f"{plural(len(lines), 'dead letter')} written to {out}"
+    _print(options.address(), text, json=options.json, exported=len(lines), out=out)
 
 
-def _found(asked: Asked) -> "list[DeadLetter]":
+add_command(app, "export", ExportOptions, export_command, epilog=EXPORT_EXAMPLES)
+
+
+def _find(options: DeadLetterOptions) -> "list[DeadLetter]":
     from asyncio import run
 
     from shoal.services.control.dead_letters import dead_letters
 
-    return run(dead_letters(asked.address, asked.choice))
+    return run(dead_letters(options.address(), options.filter()))
 
 
-def _answer(address: str, text: str, *, json: bool, **facts: object) -> None:
-    """Print what came of it, for people or for programs."""
-    from shoal.cli.views.output import put, put_json
+def _print(address: str, text: str, *, json: bool, **facts: object) -> None:
+    from shoal.cli.views.output import print_json, print_result
+    from shoal.services.store_address import shown_store
 
     if json:
-        put_json({"store": shown_store(address), **facts})
+        print_json({"store": shown_store(address), **facts})
     else:
-        put(text)
+        print_result(text)

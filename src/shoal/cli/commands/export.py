@@ -1,12 +1,12 @@
-"""`shoal export`: what a crawl has gathered, in another form."""
+"""`shoal export`: write the items or pages of a crawl to a file."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from shoal.cli.input.options import Config, Json, Store, examples, option
-from shoal.cli.input.page_filters import Limit, Match, Since, Status, Until
-from shoal.cli.views.format import counted
+from shoal.cli.input.page_filters import PageFilterOptions
+from shoal.cli.views.format import plural
 
 if TYPE_CHECKING:
     from shoal.services.reprocess.export import Exported
@@ -24,40 +24,39 @@ Out = Annotated[
 Crawl = Annotated[str | None, option("--crawl", "NAME", "The crawl to export.", default="the only one")]
 
 
-def command(
-    *,
-    out: Out,
-    store: Store = None,
-    crawl: Crawl = None,
-    match: Match = None,
-    status: Status = None,
-    since: Since = None,
-    until: Until = None,
-    limit: Limit = None,
-    config: Config = None,
-    json: Json = False,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions(PageFilterOptions):
+    """The options of `shoal export`."""
+
+    out: Out
+    store: Store = None
+    crawl: Crawl = None
+    config: Config = None
+    json: Json = False
+
+
+def command(options: ExportOptions) -> None:
     """Write the items or the pages of a crawl to a file.
 
-    The ending of --out says what and how. The file is there when it is complete, not before.
+    The suffix of --out chooses the format. The file appears only when it is complete.
     """
     import sys
     from asyncio import run
 
-    from shoal.cli.input.page_filters import selection_of
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.output import json_text, put
+    from shoal.cli.views.output import json_text, print_result
     from shoal.services.reprocess.export import ExportPlan, export
 
-    selection = selection_of(match=match, status=status, since=since, until=until, limit=limit)
-    done = run(export(ExportPlan(chosen_store(store, config=config), out, crawl or "", selection)))
-    text = json_text(asdict(done)) if json else "\n".join(export_lines(done))
-    put(text, sys.stderr if out == "-" else None)
+    pages = options.filter()
+    store = chosen_store(options.store, config=options.config)
+    done = run(export(ExportPlan(store, options.out, options.crawl or "", pages)))
+    text = json_text(asdict(done)) if options.json else "\n".join(export_lines(done))
+    print_result(text, sys.stderr if options.out == "-" else None)
 
 
 def export_lines(done: "Exported") -> Iterator[str]:
-    what = [] if done.out.endswith(".warc.gz") else [counted(done.items, "item")]
-    what += [] if done.pages is None else [counted(done.pages, "page")]
+    what = [] if done.out.endswith(".warc.gz") else [plural(done.items, "item")]
+    what += [] if done.pages is None else [plural(done.pages, "page")]
     yield f"{done.crawl}: {' of '.join(what)} written to {done.out}"
     if done.unreadable:
-        yield f"left out: {counted(done.unreadable, 'page')} that the archive has no more, or damaged"
+        yield f"skipped: {plural(done.unreadable, 'page')} missing from the archive, or damaged"

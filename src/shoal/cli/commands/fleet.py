@@ -1,119 +1,114 @@
 """`shoal fleet`: a whole fleet on this machine, in one command."""
 
-import inspect
 import logging
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.commands.crawl import command as crawl_command
+from shoal.cli.input.crawl_options import CrawlOptions
 from shoal.cli.input.options import examples
 
 if TYPE_CHECKING:
-    from shoal.engine.plan import CrawlPlan
-    from shoal.engine.snapshot import Opening, Summary
+    from shoal.services.crawl import CrawlPlan, Opening, Summary
     from shoal.services.inspect.monitor import Overview
 
 log = logging.getLogger("shoal.progress")
 
 EXAMPLES = examples(
     ("Four workers and a private store; nothing to set up", "shoal fleet -n 4 books.py"),
-    ("Go on after Ctrl-C: the same again", "shoal fleet -n 4 books.py"),
-    ("Workers for a store that is there", "shoal fleet -n 4 books.py --store redis://queue.example"),
+    ("Resume after Ctrl-C: run the same command", "shoal fleet -n 4 books.py"),
+    ("Workers for an existing store", "shoal fleet -n 4 books.py --store redis://queue.example"),
 )
 
-LINE_EVERY = 5.0  # seconds between two log lines where there is no terminal
-
-Workers = Annotated[int, typer.Option("--workers", "-n", metavar="N", min=1, help="Worker processes.")]
+LOG_EVERY_S = 5.0  # between two log lines where there is no terminal
 
 
-def command(**given: Any) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetOptions(CrawlOptions):
+    """The options of `shoal crawl`, and the number of workers."""
+
+    workers: Annotated[int, typer.Option("--workers", "-n", metavar="N", min=1, help="Worker processes.")] = 2
+
+
+def command(options: FleetOptions) -> int:
     """Crawl with several workers on this machine, and watch them.
 
     Starts a private Valkey in the store's folder unless --store names a fleet's store. The first Ctrl-C
-    finishes what is in hand, the second ends at once; the same command goes on.
+    finishes the requests in progress, the second stops at once; run the same command to resume.
     """
-    from shoal.cli.input.crawl_options import asked_of, plan_of
+    from shoal.cli.input.crawl_plan import plan_crawl
 
-    workers = given.pop("workers")
-    plan = plan_of(asked_of(given))
+    plan = plan_crawl(options)
 
     import uvloop
 
-    from shoal.cli.views.output import put, put_json, tell
-    from shoal.cli.views.summary import again, exit_of, shortcoming, summary_json, summary_lines
+    from shoal.cli.process.run_crawl import crawl_exit_code
+    from shoal.cli.process.signals import resume_command
+    from shoal.cli.views.output import print_json, print_message, print_result
+    from shoal.cli.views.summary import failure_reason, summary_json, summary_lines
 
-    resume = again(sys.argv[1:])
-    silent = given["quiet"] or given["json"]
-    summary = uvloop.run(_run(plan, workers, resume, verbose=given["verbose"], silent=silent))
-    code = exit_of(summary, max_dead=plan.settings.crawl.max_dead, listed=plan.listed)
-    if given["json"]:
-        put_json({**summary_json(summary, code=code), "bytes": None, "workers": workers})
-    elif not given["quiet"]:
-        put("\n".join(summary_lines(summary, again=resume)))
-    if code and (complaint := shortcoming(summary, ())):
-        tell(complaint)
+    resume = resume_command(sys.argv[1:])
+    summary = uvloop.run(_run(plan, options, resume))
+    code = crawl_exit_code(summary, max_dead=plan.settings.crawl.max_dead, listed=plan.listed)
+    if options.json:
+        print_json({**summary_json(summary, code=code), "bytes": None, "workers": options.workers})
+    elif not options.quiet:
+        print_result("\n".join(summary_lines(summary, resume=resume)))
+    if code and (reason := failure_reason(summary, ())):
+        print_message(reason)
     return code
 
 
-# What `shoal crawl` takes, and how many workers there are to be.
-_taken = inspect.signature(crawl_command)
-command.__signature__ = _taken.replace(  # type: ignore[attr-defined]
-    parameters=[
-        *_taken.parameters.values(),
-        inspect.Parameter("workers", inspect.Parameter.KEYWORD_ONLY, default=2, annotation=Workers),
-    ]
-)
-
-
-async def _run(plan: "CrawlPlan", workers: int, resume: str, *, verbose: int, silent: bool) -> "Summary":
+async def _run(plan: "CrawlPlan", options: FleetOptions, resume: str) -> "Summary":
     import os
     import time
 
     from shoal.cli.process.log_format import start_logging
-    from shoal.cli.process.signals import stopped_by_signals
+    from shoal.cli.process.signals import stop_on_signals
+    from shoal.cli.views.display import LiveScreen, LogLines, NoDisplay, can_draw
     from shoal.cli.views.summary import opening_lines
     from shoal.cli.views.top_screen import TopScreen
-    from shoal.cli.views.watch import LiveScreen, LogLines, NoDisplay, can_draw
-    from shoal.engine.plan import Stop
+    from shoal.services.crawl import Stop
     from shoal.services.local_fleet import run_fleet
 
     stop = Stop()
-    start_logging(verbose=verbose, quiet=silent, lost=stop.drain.set)
+    silent = options.silent
+    start_logging(verbose=options.verbose, quiet=silent, lost=stop.drain.set)
     draws = not silent and sys.stderr.isatty() and can_draw(os.environ)
-    watch: NoDisplay | LiveScreen = NoDisplay()
+    display: NoDisplay | LiveScreen = NoDisplay()
     if draws:
-        watch = LiveScreen(stop.drain.set, TopScreen())
+        display = LiveScreen(stop.drain.set, TopScreen())
     elif not silent:
-        watch = LogLines(stop.drain.set)
-    due = time.monotonic() + LINE_EVERY
+        display = LogLines(stop.drain.set)
+    due = time.monotonic() + LOG_EVERY_S
 
     def show(overview: "Overview") -> None:
         nonlocal due
         if draws:
-            watch.show(overview)
+            display.show(overview)
         elif not silent and time.monotonic() >= due:
-            due = time.monotonic() + LINE_EVERY
-            log.info("fleet.progress", extra=progress(overview))
+            due = time.monotonic() + LOG_EVERY_S
+            log.info("fleet.progress", extra=progress_fields(overview))
 
     def announce(opening: "Opening") -> None:
         for line in opening_lines(opening, plan.listed):
-            watch.say(line)
+            display.message(line)
 
-    with watch, stopped_by_signals(stop, watch.say, resume=resume):
+    with display, stop_on_signals(stop, display.message, resume=resume):
         return await run_fleet(
             plan,
-            workers=workers,
+            workers=options.workers,
             stop=stop,
             opened=announce,
             watch=show,
-            say=watch.say,
+            say=display.message,
         )
 
 
-def progress(overview: "Overview") -> dict[str, object]:
-    """Say how a fleet stands in the fields of one log line."""
+def progress_fields(overview: "Overview") -> dict[str, object]:
+    """Return the progress of a fleet as fields of a log line."""
     crawls = overview.status.crawls
     fleet = overview.status.fleet
     states = crawls[0].counts if crawls else {}

@@ -1,4 +1,4 @@
-"""`shoal host`: one host's pace and pauses, also while a crawl runs."""
+"""`shoal host`: the pace and pauses of one host, also while a crawl runs."""
 
 import math
 import time
@@ -7,30 +7,30 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.input.options import Config, Json, Store, examples, option
-from shoal.cli.views.format import counted, duration
+from shoal.cli.views.format import duration, plural
 from shoal.model.errors import Misconfigured, Rejected
-from shoal.stores.address import is_redis, shown_store
 
 if TYPE_CHECKING:
-    from shoal.services.control.hosts import HostView
-    from shoal.stores.folder.control_socket import ClearHost, SetHost
+    from shoal.services.control.hosts import ClearHost, HostView, SetHost
 
 SHOW_EXAMPLES = examples(("Why is this host so slow?", "shoal host show shop.example"))
 RATE_EXAMPLES = examples(
     ("One request every four seconds", "shoal host set-rate shop.example 0.25"),
-    ("Ten a second, one at a time", "shoal host set-rate shop.example 10 --at-once 1"),
-    ("As the settings say, again", "shoal host set-rate shop.example default"),
+    ("Ten per second, one at a time", "shoal host set-rate shop.example 10 --at-once 1"),
+    ("Back to the settings", "shoal host set-rate shop.example default"),
 )
 PAUSE_EXAMPLES = examples(
     ("Until further notice", "shoal host pause shop.example"),
     ("For two hours", "shoal host pause shop.example --for 2h"),
 )
-BLOCK_EXAMPLES = examples(("Never again", "shoal host block shop.example"))
-RESUME_EXAMPLES = examples(("Go on there", "shoal host resume shop.example"))
+BLOCK_EXAMPLES = examples(("No more requests", "shoal host block shop.example"))
+RESUME_EXAMPLES = examples(("End a pause or a block", "shoal host resume shop.example"))
 
 app = typer.Typer()
 
-Host = Annotated[str, typer.Argument(metavar="HOST", help="Its name, or a URL there.", show_default=False)]
+Host = Annotated[
+    str, typer.Argument(metavar="HOST", help="Its name, or one of its URLs.", show_default=False)
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -42,23 +42,23 @@ def host(context: typer.Context) -> None:
 
 @app.command("show", epilog=SHOW_EXAMPLES)
 def show_command(host: Host, *, store: Store = None, config: Config = None, json: Json = False) -> None:
-    """Show a host's pace and what stands in the way."""
+    """Show the pace of a host and what limits it."""
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.output import put, put_json
+    from shoal.cli.views.output import print_json, print_result
     from shoal.services.control.hosts import show_host
+    from shoal.services.store_address import shown_store
 
     address = chosen_store(store, config=config)
     name = host_name(host)
     found = run(show_host(address, name))
     if found is None:
-        forgotten = ", or for long" if is_redis(address) else ""
-        raise Misconfigured(f"no crawl of {shown_store(address)} has met {name}{forgotten}")
+        raise Misconfigured(f"{shown_store(address)} knows no host {name}: no crawl has requests for it")
     if json:
-        put_json({"store": shown_store(address), "host": host_json(found)})
+        print_json({"store": shown_store(address), "host": host_json(found)})
     else:
-        put("\n".join(host_lines(found, time.time())))
+        print_result("\n".join(host_lines(found, time.time())))
 
 
 @app.command("set-rate", epilog=RATE_EXAMPLES)
@@ -67,105 +67,108 @@ def rate_command(
     rate: Annotated[
         str,
         typer.Argument(
-            metavar="RATE", help="Requests per second; 0: no limit; default: as the settings say."
+            metavar="RATE", help="Requests per second; 0: no limit; default: the rate of the settings."
         ),
     ],
     *,
     at_once: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Requests out at once.", show_default=False)
+        int | None, typer.Option(metavar="N", min=1, help="Requests at once.", show_default=False)
     ] = None,
     store: Store = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Give a host a pace of its own, until you take it back.
+    """Set the rate of one host, until you set it back to default.
 
-    It goes before shoal.toml and --rate, in every crawl of the store. What robots.txt and the host itself ask
-    for still applies.
+    It overrides shoal.toml and --rate, in every crawl of the store. The delays that robots.txt and the host
+    itself ask for still apply.
     """
-    from shoal.stores.folder.control_socket import ClearHost, SetHost
+    from shoal.services.control.hosts import ClearHost, SetHost
 
-    name, wanted = host_name(host), rate_given(rate)
+    name, wanted = host_name(host), parse_rate(rate)
     if wanted is None and at_once is not None:
-        raise Misconfigured("--at-once goes with a rate: default takes both back")
+        raise Misconfigured("--at-once needs a rate: default resets both")
     change: SetHost | ClearHost
     if wanted is None:
-        change, told = ClearHost(name), "is now asked as the settings say"
+        change, text = ClearHost(name), "has the rate of the settings again"
     elif wanted == 0:
-        change, told = SetHost(name, interval=0.0, concurrency=at_once), "is now asked as fast as it answers"
+        change, text = SetHost(name, interval=0.0, concurrency=at_once), "has no rate limit now"
     else:
         change = SetHost(name, interval=1 / wanted, concurrency=at_once)
-        told = f"is now asked at {wanted:g} requests per second"
-    _change(change, f"{name} {told}; ", store=store, config=config, json=json)
+        text = f"is limited to {wanted:g} requests per second now"
+    _change(change, f"{name} {text}; ", store=store, config=config, json=json)
 
 
 @app.command("pause", epilog=PAUSE_EXAMPLES)
 def pause_command(
     host: Host,
     *,
-    for_: Annotated[str | None, option("--for", "AGE", "How long: 10m, 2h, 1d.", default="no end")] = None,
+    for_: Annotated[
+        str | None, option("--for", "AGE", "How long: 10m, 2h, 1d.", default="without limit")
+    ] = None,
     store: Store = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Send nothing more to a host for a while.
+    """Send nothing to a host for a while.
 
-    What waits for it keeps its place; other hosts go on.
+    Its requests keep their place in the queue; other hosts are not affected.
     """
     from shoal.cli.input.dead_letter_filters import age
-    from shoal.stores.folder.control_socket import SetHost
+    from shoal.services.control.hosts import SetHost
 
     name, seconds = host_name(host), age("--for", for_)
     if seconds is None:
-        change, told = SetHost(name, paused=True), f"{name} is paused until shoal host resume; "
+        change, text = SetHost(name, paused=True), f"{name} is paused until shoal host resume; "
     else:
         change = SetHost(name, rest_until=time.time() + seconds)
-        told = f"{name} is paused for {duration(seconds)}; "
-    _change(change, told, store=store, config=config, json=json)
+        text = f"{name} is paused for {duration(seconds)}; "
+    _change(change, text, store=store, config=config, json=json)
 
 
 @app.command("block", epilog=BLOCK_EXAMPLES)
 def block_command(host: Host, *, store: Store = None, config: Config = None, json: Json = False) -> None:
-    """Send nothing more to a host, for good.
+    """Send nothing more to a host.
 
-    Its requests stay counted as waiting and are not lost: shoal host resume brings them back.
+    Its requests stay in the queue: shoal host resume releases them.
     """
-    from shoal.stores.folder.control_socket import SetHost
+    from shoal.services.control.hosts import SetHost
 
     name = host_name(host)
-    told = f"{name} is blocked, nothing more is fetched there; "
-    _change(SetHost(name, paused=True), told, store=store, config=config, json=json)
+    text = f"{name} is blocked: no more requests to it; "
+    _change(SetHost(name, paused=True), text, store=store, config=config, json=json)
 
 
 @app.command("resume", epilog=RESUME_EXAMPLES)
 def resume_command(host: Host, *, store: Store = None, config: Config = None, json: Json = False) -> None:
-    """End a host's pause, block or rest."""
-    from shoal.stores.folder.control_socket import SetHost
+    """End the pause, block or rest of a host."""
+    from shoal.services.control.hosts import SetHost
 
     name = host_name(host)
     change = SetHost(name, paused=False, rest_until=0.0)
-    _change(change, f"{name} may be asked again; ", store=store, config=config, json=json)
+    _change(change, f"{name} is no longer paused; ", store=store, config=config, json=json)
 
 
 def _change(
-    change: "SetHost | ClearHost", told: str, *, store: str | None, config: str | None, json: bool
+    change: "SetHost | ClearHost", text: str, *, store: str | None, config: str | None, json: bool
 ) -> None:
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.output import put, put_json
+    from shoal.cli.views.output import print_json, print_result
     from shoal.services.control.hosts import set_host
+    from shoal.services.store_address import shown_store
 
     address = chosen_store(store, config=config)
     found = run(set_host(address, change))
     if json:
-        put_json({"store": shown_store(address), "host": host_json(found)})
+        print_json({"store": shown_store(address), "host": host_json(found)})
     else:
-        put(f"{told}{counted(found.waiting, 'request')} waiting there")
+        print_result(f"{text}{plural(found.waiting, 'request')} waiting")
 
 
-def rate_given(text: str) -> float | None:
-    """Read a rate; None: `default`, the pace that the settings say."""
+def parse_rate(text: str) -> float | None:
+    """Parse a rate; return None for `default`, the rate of the settings."""
     if text == "default":
         return None
     try:
@@ -173,12 +176,12 @@ def rate_given(text: str) -> float | None:
     except ValueError:
         rate = math.nan
     if not 0 <= rate < math.inf:
-        raise Misconfigured(f"{text!r} is no rate: give requests per second, as in 0.5, or 0, or default")
+        raise Misconfigured(f"{text!r} is not a rate: use requests per second, as in 0.5, or 0, or default")
     return rate
 
 
 def host_name(text: str) -> str:
-    """Read a host as people give it: a name, perhaps with a port, or a URL."""
+    """Return the host that a name, a name with a port, or a URL means."""
     from shoal.model.url import canonical, host_key
 
     try:
@@ -186,7 +189,7 @@ def host_name(text: str) -> str:
     except Rejected:
         name = ""
     if not name:
-        raise Misconfigured(f"{text!r} is not the name of a host, as in shop.example or 127.0.0.1:8000")
+        raise Misconfigured(f"{text!r} is not a host name such as shop.example or 127.0.0.1:8000")
     return name
 
 
@@ -199,16 +202,16 @@ def host_json(host: "HostView") -> dict[str, object]:
 
 def host_lines(host: "HostView", now: float) -> list[str]:
     from shoal.cli.commands.trace import host_line
-    from shoal.cli.views.dead_letters import instant
+    from shoal.cli.views.format import utc_time
 
     lines = [
         host_line(host, now),
-        f"  {host.inflight} of {host.concurrency} out at once, bursts of {host.burst}",
+        f"  {host.inflight} of {host.concurrency} requests at once, bursts of {host.burst}",
     ]
     if host.crawl_delay > 0:
         lines.append(f"  robots.txt asks for {duration(host.crawl_delay)} between requests")
     if host.next_turn > now:
-        lines.append(f"  next turn {instant(host.next_turn)}, in {duration(host.next_turn - now)}")
+        lines.append(f"  next request {utc_time(host.next_turn)}, in {duration(host.next_turn - now)}")
     if host.failures:
-        lines.append(f"  {counted(host.failures, 'failed attempt')} since the crawl was started")
+        lines.append(f"  {plural(host.failures, 'failed attempt')} since the crawl started")
     return lines

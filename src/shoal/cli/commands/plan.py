@@ -1,15 +1,14 @@
-"""`shoal plan`: how long a crawl takes, what bounds it, and what it costs."""
+"""`shoal plan`: how long a crawl takes, what limits it, and what it costs."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shoal.cli.input.options import Config, Crawl, Json, Store, examples, option
-from shoal.cli.views.format import counted
-from shoal.stores.address import shown_store
+from shoal.cli.views.format import plural
 
 if TYPE_CHECKING:
-    from shoal.services.inspect.measure import Measured
+    from shoal.services.inspect.measure import CrawlStats
 
 EXAMPLES = examples(
     ("How long will the crawl in this folder take?", "shoal plan"),
@@ -20,29 +19,29 @@ EXAMPLES = examples(
     ),
 )
 
-LATENCY = 0.5  # seconds a page takes, where nothing was measured
-PAGE_BYTES = 60_000.0
+DEFAULT_LATENCY_S = 0.5  # per page, where nothing was measured
+DEFAULT_PAGE_BYTES = 60_000.0
 
 
 def _number(names: str, metavar: str, text: str, *, default: str = "") -> object:
-    shown = f"{text} [dim]Default: {default}.[/dim]" if default else text
-    return typer.Option(*names.split(), metavar=metavar, help=shown, show_default=False, min=0)
+    described = f"{text} [dim]Default: {default}.[/dim]" if default else text
+    return typer.Option(*names.split(), metavar=metavar, help=described, show_default=False, min=0)
 
 
 def command(
     *,
     store: Store = None,
     crawl: Crawl = None,
-    pages: Annotated[float | None, _number("--pages", "N", "Pages to fetch.", default="what waits")] = None,
+    pages: Annotated[float | None, _number("--pages", "N", "Pages to fetch.", default="the queue")] = None,
     hosts: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Hosts that the pages are spread over, with --pages.")
+        int, typer.Option(metavar="N", min=1, help="Number of hosts that have the pages, with --pages.")
     ] = 1,
     rate: Annotated[
         float | None,
         _number("--rate", "N", "Requests per second and host, with --pages.", default="2"),
     ] = None,
     latency: Annotated[
-        float | None, _number("--latency", "SECONDS", "What a page takes.", default="as measured, or 0.5")
+        float | None, _number("--latency", "SECONDS", "Time per page.", default="as measured, or 0.5")
     ] = None,
     concurrency: Annotated[
         int | None,
@@ -52,45 +51,46 @@ def command(
         float | None, _number("--page-kb", "KB", "Size of a page.", default="as measured, or 60")
     ] = None,
     inflow: Annotated[
-        float, typer.Option(metavar="N", min=0, help="New URLs per second that come in meanwhile.")
+        float, typer.Option(metavar="N", min=0, help="New URLs per second while it runs.")
     ] = 0.0,
-    within: Annotated[str | None, option("--within", "AGE", "When it has to be finished: 12h, 7d.")] = None,
-    gb_price: Annotated[float | None, _number("--gb-price", "PRICE", "Of a GB through a proxy.")] = None,
-    ips: Annotated[int, typer.Option(metavar="N", min=0, help="IP addresses that are rented.")] = 0,
-    ip_price: Annotated[float | None, _number("--ip-price", "PRICE", "Of an address for a month.")] = None,
+    within: Annotated[str | None, option("--within", "AGE", "Deadline: 12h, 7d.")] = None,
+    gb_price: Annotated[float | None, _number("--gb-price", "PRICE", "Price per GB through a proxy.")] = None,
+    ips: Annotated[int, typer.Option(metavar="N", min=0, help="Number of rented IP addresses.")] = 0,
+    ip_price: Annotated[float | None, _number("--ip-price", "PRICE", "Price per address and month.")] = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Say how long a crawl takes, what bounds it, and what it costs.
+    """Forecast how long a crawl takes, what limits it, and what it costs.
 
-    From what a store has measured and what waits there, or with --pages from numbers alone. Sends nothing.
+    Uses the measurements and the queue of a store, or with --pages only numbers. Sends no request.
     """
     from asyncio import run
 
     from shoal.cli.input.dead_letter_filters import age
     from shoal.cli.input.settings_loader import load_settings
     from shoal.cli.views.forecast import Plan, Prices, plan_json, plan_lines
-    from shoal.cli.views.output import put, put_json
+    from shoal.cli.views.output import print_json, print_result
     from shoal.services.inspect.capacity import HostLoad, Load, forecast, host_rate
     from shoal.services.inspect.measure import host_loads, measure
+    from shoal.services.store_address import shown_store
 
     settings = load_settings({} if store is None else {"store": store}, config=config).settings
     at_once = concurrency or settings.crawl.concurrency
     if pages is None:
         name, found = run(measure(settings.store, crawl))
-        takes = latency or found.latency or LATENCY
-        loads = host_loads(found, takes)
-        page_bytes = found.wire_bytes or PAGE_BYTES
+        latency_s = latency or found.latency or DEFAULT_LATENCY_S
+        loads = host_loads(found, latency_s)
+        page_bytes = found.wire_bytes or DEFAULT_PAGE_BYTES
         title = f"{name} in {shown_store(settings.store)}, {_measured(found)}"
     else:
-        takes = latency or LATENCY
+        latency_s = latency or DEFAULT_LATENCY_S
         pace = settings.crawl.rate if rate is None else rate
-        each = host_rate(1 / pace if pace else 0.0, settings.crawl.per_host, takes)
+        each = host_rate(1 / pace if pace else 0.0, settings.crawl.per_host, latency_s)
         share, rest = divmod(round(pages), hosts)
         loads = [HostLoad(f"host {n + 1}", share + (n < rest), each) for n in range(hosts)]
-        page_bytes = PAGE_BYTES
-        title = "from the numbers given"
-    load = Load(loads, takes, at_once, inflow)
+        page_bytes = DEFAULT_PAGE_BYTES
+        title = "from the given numbers"
+    load = Load(loads, latency_s, at_once, inflow)
     plan = Plan(
         title,
         load,
@@ -100,12 +100,12 @@ def command(
         Prices(gb_price, ips, ip_price),
     )
     if json:
-        put_json(plan_json(plan))
+        print_json(plan_json(plan))
     else:
-        put("\n".join(plan_lines(plan)))
+        print_result("\n".join(plan_lines(plan)))
 
 
-def _measured(found: "Measured") -> str:
+def _measured(found: "CrawlStats") -> str:
     if found.pages:
-        return f"measured over {counted(found.pages, 'page')}"
-    return "of whose pages nothing was measured: --latency and --page-kb say better"
+        return f"measured over {plural(found.pages, 'page')}"
+    return "no pages measured yet: set --latency and --page-kb for a better forecast"

@@ -1,7 +1,6 @@
-"""`shoal shell`: one page, loaded, and a Python prompt to try selectors at.
+"""`shoal shell`: load one page and try selectors at a Python prompt.
 
-What is typed runs in this very process, with all its rights: it is the person's own code by intent. Nothing
-of the page does.
+What the user types runs in this process with all its rights. Nothing of the page is executed.
 """
 
 import sys
@@ -19,14 +18,16 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     ("Try selectors on a page", "shoal shell https://books.toscrape.com/"),
-    ("On a page that was saved", "shoal shell pages/book.html --url https://books.toscrape.com/"),
-    ("One question, in a script", "echo 'css(\"h1::text\").get()' | shoal shell https://example.com/"),
+    ("On a saved page", "shoal shell pages/book.html --url https://books.toscrape.com/"),
+    ("One expression, in a script", "echo 'css(\"h1::text\").get()' | shoal shell https://example.com/"),
 )
 
 Target = Annotated[
     str, typer.Argument(metavar="TARGET", help="A URL to fetch, or a file.", show_default=False)
 ]
-Url = Annotated[str | None, option("--url", "URL", "Where a file came from: what its links are relative to.")]
+Url = Annotated[
+    str | None, option("--url", "URL", "The URL that a file was saved from; its links are relative to it.")
+]
 Robots = Annotated[bool | None, setting("--robots/--no-robots", "", "crawl.robots", default="yes")]
 AllowPrivate = Annotated[bool | None, setting("--allow-private", "", "crawl.allow_private")]
 UserAgent = Annotated[
@@ -46,8 +47,8 @@ def command(
 ) -> int:
     """Load one page and try selectors on it, at a Python prompt.
 
-    Fetches once, as politely as a crawl. Without a terminal, reads expressions from standard input and prints
-    what they give; the first that fails ends it.
+    Fetches once, with the limits of a crawl. Without a terminal, reads expressions from standard input and
+    prints their values; stops at the first that fails.
     """
     from shoal.cli.input.settings_loader import load_settings
     from shoal.cli.process.exit_codes import ExitCode
@@ -58,8 +59,8 @@ def command(
         "crawl.allow_private": allow_private,
         "crawl.user_agent": user_agent,
     }
-    given = {key: value for key, value in flags.items() if value is not None}
-    settings = load_settings(given, config=config).settings
+    set_flags = {key: value for key, value in flags.items() if value is not None}
+    settings = load_settings(set_flags, config=config).settings
 
     def load(place: str) -> "Page":
         return load_page(place, url or "", settings)
@@ -67,9 +68,9 @@ def command(
     prompt = Prompt(load, as_json=json)
     prompt.open(target)
     if sys.stdin.isatty():
-        prompt.converse()
+        prompt.interact()
         return ExitCode.FINISHED
-    return ExitCode.FINISHED if prompt.answer(sys.stdin) else ExitCode.USAGE
+    return ExitCode.FINISHED if prompt.evaluate(sys.stdin) else ExitCode.USAGE
 
 
 def load_page(place: str, url: str, settings: "Settings") -> "Page":
@@ -77,9 +78,9 @@ def load_page(place: str, url: str, settings: "Settings") -> "Page":
     from shoal.spider.page import Page
 
     if "://" not in place:
-        return _saved(Path(place), url)
+        return _read_file(Path(place), url)
     if url:
-        raise Misconfigured("--url is for files: it says where one came from")
+        raise Misconfigured("--url is for files: it names the URL that a file was saved from")
 
     import uvloop
 
@@ -88,7 +89,7 @@ def load_page(place: str, url: str, settings: "Settings") -> "Page":
     return Page(uvloop.run(look_at(place, settings)))
 
 
-def _saved(path: Path, url: str) -> "Page":
+def _read_file(path: Path, url: str) -> "Page":
     from mimetypes import guess_type
 
     from shoal.spider.page import Page

@@ -1,4 +1,4 @@
-"""`shoal status`: every crawl of a store, by state, whether or not one is running."""
+"""`shoal status`: the crawls of a store by state, whether or not one is running."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from shoal.cli.input.options import Config, Json, Store, examples
 from shoal.cli.views.bottlenecks import holdup_json, holdups
-from shoal.cli.views.format import by_count, count, counted, table
+from shoal.cli.views.format import by_count, count, plural, table
 from shoal.cli.views.traps import pattern_lines, patterns_json
 from shoal.cli.views.workers import mixed_versions, stages_json, worker_lines, workers_json
 
@@ -21,7 +21,7 @@ EXAMPLES = examples(
 
 
 def command(store: Store = None, config: Config = None, json: Json = False) -> None:
-    """Show the crawls of a store by state, what holds them up, and who is at work.
+    """Show the crawls of a store by state, what limits them, and the workers.
 
     Reads only; safe while a crawl runs.
     """
@@ -29,14 +29,14 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> N
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.output import put, put_json
+    from shoal.cli.views.output import print_json, print_result
     from shoal.services.inspect.status import status
 
     found = run(status(chosen_store(store, config=config)))
     if json:
-        put_json(status_json(found, time.time()))
+        print_json(status_json(found, time.time()))
     else:
-        put("\n".join(status_lines(found, time.time())))
+        print_result("\n".join(status_lines(found, time.time())))
 
 
 def status_json(status: "StoreStatus", now: float) -> dict[str, object]:
@@ -81,11 +81,11 @@ def status_json(status: "StoreStatus", now: float) -> dict[str, object]:
 
 
 def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
-    """Lay the crawls out as a table that leaves out the states nothing is in."""
+    """Yield a table of the crawls without the states that are empty, then bottlenecks and workers."""
     owner = f"in use by {status.owner}" if status.owner else "not in use"
     if status.fleet:
-        owner = counted(len(status.fleet.workers), "worker")
-    yield f"{status.store}: {counted(len(status.crawls), 'crawl')}, {owner}"
+        owner = plural(len(status.fleet.workers), "worker")
+    yield f"{status.store}: {plural(len(status.crawls), 'crawl')}, {owner}"
     if not status.crawls:
         return
     states = [
@@ -107,23 +107,23 @@ def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
     yield from table(["crawl", "accepted", *states, *last], rows)
     yield from (holdup.text for holdup in holdups(status, now))
     if status.hosts is None:
-        yield "which hosts rest was not looked at, there are too many: shoal top does, and takes its time"
+        yield "too many hosts to check which ones rest: shoal top checks them, which takes longer"
     for crawl in status.crawls:
         if crawl.dead_by_class:
             yield f"given up in {crawl.name}: {by_count(crawl.dead_by_class)}"
-        if kept_out := Counter(crawl.filtered_by_rule) + Counter(crawl.links_filtered_by_rule):
-            yield f"left out in {crawl.name}: {by_count(kept_out)}"
+        if dropped := Counter(crawl.filtered_by_rule) + Counter(crawl.links_filtered_by_rule):
+            yield f"filtered in {crawl.name}: {by_count(dropped)}"
         yield from pattern_lines(crawl.quarantined, crawl.lookalikes, of=f" in {crawl.name}")
         if crawl.mistaken:
             lost = count(round(1 / crawl.mistaken))
-            yield f"{crawl.name} remembers links approximately: it takes one in {lost} new ones for known"
+            yield f"{crawl.name} uses an approximate seen set: it drops one in {lost} new links"
         if crawl.rejected:
-            yield f"rejected in {crawl.name}: {counted(crawl.rejected, 'item')}"
+            yield f"rejected in {crawl.name}: {plural(crawl.rejected, 'item')}"
         if crawl.withheld:
-            yield f"left to canonical pages in {crawl.name}: {counted(crawl.withheld, 'item')}"
+            yield f"skipped in {crawl.name} for a canonical page: {plural(crawl.withheld, 'item')}"
         if crawl.hook_faults:
-            yield f"on_error hooks that failed in {crawl.name}: {count(crawl.hook_faults)}; the log says why"
+            yield f"on_error hooks that failed in {crawl.name}: {count(crawl.hook_faults)}; see the log"
     if status.fleet and status.fleet.workers:
         for name, versions in mixed_versions(status.fleet.workers).items():
-            yield f"workers run {versions} versions of {name} at the moment"
+            yield f"workers currently run {versions} versions of {name}"
         yield from worker_lines(status.fleet.workers)

@@ -1,4 +1,4 @@
-"""`shoal top`: a whole store, live: crawls, stages, workers and the hosts that take longest."""
+"""`shoal top`: a whole store, live: crawls, stages, workers and slowest hosts."""
 
 import os
 import sys
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     ("Watch a fleet", "shoal top --store redis://queue.example"),
     ("Watch the crawl in this folder, from another terminal", "shoal top"),
-    ("One look, for a script", "shoal top --store redis://queue.example --json"),
+    ("Once, for a script", "shoal top --store redis://queue.example --json"),
 )
 
-SILENT = 2.0  # seconds without an answer, after which that is shown
-WIDTH = 120  # columns where there is no terminal that would say
+DELAY_SHOWN_AFTER_S = 2.0  # without an answer of the store
+WIDTH = 120  # columns where there is no terminal
 
 
 def command(
     store: Store = None,
-    once: Annotated[bool, option("--once", "", "Print one look and end.")] = False,
+    once: Annotated[bool, option("--once", "", "Print once and exit.")] = False,
     every: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS", min=0.1, help="How often to look. [dim]Default: 1.[/dim]", show_default=False
+            metavar="SECONDS", min=0.1, help="Refresh interval. [dim]Default: 1.[/dim]", show_default=False
         ),
     ] = 1.0,
     config: Config = None,
@@ -36,36 +36,36 @@ def command(
 ) -> None:
     """Watch a whole store: crawls, stages, workers, slow hosts.
 
-    Reads only. Ctrl-C ends it, and nothing else. Where there is no terminal, it looks once.
+    Reads only. Ctrl-C ends this command and no crawl. Prints once if there is no terminal.
     """
     from asyncio import run
     from contextlib import suppress
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.watch import can_draw
+    from shoal.cli.views.display import can_draw
 
     address = chosen_store(store, config=config)
     if once or json or not (sys.stdout.isatty() and can_draw(os.environ)):
-        run(_look(address, json=json))
+        run(_print_once(address, json=json))
         return
     with suppress(KeyboardInterrupt):
         run(_watch(address, every))
 
 
-async def _look(address: str, *, json: bool) -> None:
-    from shoal.cli.views.output import put, put_json
+async def _print_once(address: str, *, json: bool) -> None:
+    from shoal.cli.views.output import print_json, print_result
     from shoal.cli.views.top_screen import TopScreen
     from shoal.services.inspect.monitor import overseeing
 
-    async with overseeing(address) as overseer:
-        overview = await overseer.look()
+    async with overseeing(address) as monitor:
+        overview = await monitor.look()
     if json:
-        put_json(top_json(overview))
+        print_json(top_json(overview))
         return
     screen = TopScreen()
     screen.show(overview)
     lines = screen.lines(WIDTH, height=1000)
-    put("\n".join("".join(text for text, _ in line).rstrip() for line in lines))
+    print_result("\n".join("".join(text for text, _ in line).rstrip() for line in lines))
 
 
 async def _watch(address: str, every: float) -> None:
@@ -78,46 +78,46 @@ async def _watch(address: str, every: float) -> None:
     from shoal.cli.views.top_screen import TopScreen
     from shoal.services.inspect.monitor import overseeing
 
-    logging.disable(logging.WARNING)  # the picture itself says when the store does not answer
+    logging.disable(logging.WARNING)  # the screen shows when the store does not answer
     screen = TopScreen()
-    async with overseeing(address) as overseer:
-        screen.show(await overseer.look())
+    async with overseeing(address) as monitor:
+        screen.show(await monitor.look())
         with Live(screen, console=Console(highlight=False), auto_refresh=False, screen=True) as live:
             async with asyncio.TaskGroup() as group:
-                group.create_task(_keep_looking(overseer, screen, every), name="top.look")
+                group.create_task(_refresh(monitor, screen, every), name="top.look")
                 while True:
                     live.refresh()
                     await asyncio.sleep(every)
 
 
-async def _keep_looking(overseer: "StoreMonitor", screen: "TopScreen", every: float) -> None:
-    """Show each look; while the store does not answer, show since when."""
+async def _refresh(monitor: "StoreMonitor", screen: "TopScreen", every: float) -> None:
+    """Show each overview; while the store does not answer, show for how long."""
     import asyncio
     import time
     from contextlib import suppress
 
     from shoal.model.errors import Unavailable
 
-    async def tell() -> None:
+    async def show_delay() -> None:
         asked = time.monotonic()
         while True:
-            await asyncio.sleep(SILENT)
-            screen.wait(time.monotonic() - asked)
+            await asyncio.sleep(DELAY_SHOWN_AFTER_S)
+            screen.record_delay(time.monotonic() - asked)
 
     while True:
         await asyncio.sleep(every)
         async with asyncio.TaskGroup() as group:
-            silence = group.create_task(tell(), name="top.silence")
+            delay = group.create_task(show_delay(), name="top.delay")
             answered = False
             while not answered:
-                with suppress(Unavailable):  # it may be back before whoever watches goes
-                    screen.show(await overseer.look())
+                with suppress(Unavailable):  # the store may recover while the user watches
+                    screen.show(await monitor.look())
                     answered = True
-            silence.cancel()
+            delay.cancel()
 
 
 def top_json(overview: "Overview") -> dict[str, object]:
-    """Give what `shoal status` gives, and what only this command looks at."""
+    """Return what `shoal status --json` prints, with rates and hosts."""
     from shoal.cli.commands.status import status_json
 
     return {

@@ -1,11 +1,11 @@
-"""`shoal verify`: count everything again from the data and compare."""
+"""`shoal verify`: recount a store from its data and compare."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 from shoal.cli.input.options import Config, Crawl, Json, Store, examples, option
-from shoal.cli.views.format import counted
+from shoal.cli.views.format import plural
 
 if TYPE_CHECKING:
     from shoal.services.inspect.verify import VerifyReport
@@ -15,7 +15,7 @@ EXAMPLES = examples(
     ("Read every archived page again, too", "shoal verify --deep"),
     ("In a script: 0 is fine, 5 is not", "shoal verify --store /data/shop --json"),
     ("A fleet: every shard, every output", "shoal verify --store redis://queue.example"),
-    ("Put a fleet's counters and lines right", "shoal verify --store redis://queue.example --repair"),
+    ("Repair a fleet's counters and indexes", "shoal verify --store redis://queue.example --repair"),
 )
 
 
@@ -25,27 +25,27 @@ def command(
     *,
     deep: Annotated[bool, option("--deep", "", "Read every archived page and check its digest.")] = False,
     repair: Annotated[
-        bool, option("--repair", "", "First put right what a script that was cut short left in Redis.")
+        bool, option("--repair", "", "First repair what an interrupted script left in Redis.")
     ] = False,
     config: Config = None,
     json: Json = False,
 ) -> int:
-    """Prove that nothing was lost and nothing doubled.
+    """Prove that nothing was lost and nothing was duplicated.
 
-    Counts everything again from the data and compares frontier, archive and items with one another.
+    Recounts everything from the data and compares frontier, archive and items with one another.
     """
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.process.exit_codes import ExitCode
-    from shoal.cli.views.output import put, put_json
+    from shoal.cli.views.output import print_json, print_result
     from shoal.services.inspect.verify import verify
 
     report = run(verify(chosen_store(store, config=config), crawl, deep=deep, repair=repair))
     if json:
-        put_json(verify_json(report))
+        print_json(verify_json(report))
     else:
-        put("\n".join(verify_lines(report)))
+        print_result("\n".join(verify_lines(report)))
     return ExitCode.NOT_VERIFIED if report.problems else ExitCode.FINISHED
 
 
@@ -54,21 +54,24 @@ def verify_json(report: "VerifyReport") -> dict[str, object]:
 
 
 def verify_lines(report: "VerifyReport") -> Iterator[str]:
-    """Say what was counted, then every problem on a line of its own."""
+    """Yield what was counted, then one line per problem."""
     for line in report.repaired or ():
-        yield f"put right: {line}"
+        yield f"repaired: {line}"
     if report.repaired is not None and not report.repaired:
-        yield "there was nothing to put right"
+        yield "nothing to repair"
     for crawl in report.crawls:
-        archived = "" if crawl.pages is None else f"{counted(crawl.pages, 'page')} in the archive, "
-        brought = counted(crawl.items, "item")
-        yield f"{crawl.name}: {counted(crawl.accepted, 'request')} accounted for, {archived}{brought}"
-        for path, items in crawl.outputs.items():
-            yield f"  {path}: {'there, not counted' if items is None else counted(items, 'item')}"
+        archived = "" if crawl.pages is None else f"{plural(crawl.pages, 'page')} in the archive, "
+        items = plural(crawl.items, "item")
+        yield f"{crawl.name}: {plural(crawl.accepted, 'request')} accounted for, {archived}{items}"
+        for path, written in crawl.outputs.items():
+            yield f"  {path}: {'exists, not counted' if written is None else plural(written, 'item')}"
         if crawl.waiting:
-            yield f"  {counted(crawl.waiting, 'item')} on the way to the outputs"
+            yield f"  {plural(crawl.waiting, 'item')} not written to the outputs yet"
         for what in crawl.unchecked:
             yield f"  not checked: {what}"
     for problem in report.problems:
         yield f"problem: {problem}"
-    yield counted(len(report.problems), "problem") if report.problems else "nothing lost, nothing doubled"
+    if report.problems:
+        yield plural(len(report.problems), "problem")
+    else:
+        yield "nothing lost, nothing duplicated"

@@ -1,4 +1,4 @@
-"""Serves the shop on a free loopback port, from a thread of its own."""
+"""Serves the shop on a free loopback port, from a separate thread."""
 
 import asyncio
 import threading
@@ -8,12 +8,12 @@ from http import HTTPStatus
 
 from shoal.cli.demo.shop import Reply, Shop
 
-LATENCY = 0.03  # seconds per answer: about what a nearby shop takes
+LATENCY_S = 0.03  # per response: about what a nearby shop takes
 
 
 @contextmanager
-def open_shop(shop: Shop, latency: float = LATENCY) -> Iterator[str]:
-    """Serve a shop while the block runs; gives its address, such as `http://127.0.0.1:43211/`."""
+def open_shop(shop: Shop, latency: float = LATENCY_S) -> Iterator[str]:
+    """Serve a shop while the block runs; yield its address, such as `http://127.0.0.1:43211/`."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="demo-shop", daemon=True)
     thread.start()
@@ -37,7 +37,7 @@ async def _serve(shop: Shop, latency: float) -> asyncio.Server:
                 writer.write(_encoded(shop.reply(path)))
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError, IndexError, asyncio.CancelledError):
-            pass  # the visitor left, or the shop closes
+            pass  # the client disconnected, or the server closes
         finally:
             writer.close()
 
@@ -46,10 +46,10 @@ async def _serve(shop: Shop, latency: float) -> asyncio.Server:
 
 async def _close(server: asyncio.Server) -> None:
     server.close()
-    visitors = asyncio.all_tasks() - {asyncio.current_task()}
-    for visitor in visitors:
-        visitor.cancel()
-    await asyncio.gather(*visitors)
+    clients = asyncio.all_tasks() - {asyncio.current_task()}
+    for client in clients:
+        client.cancel()
+    await asyncio.gather(*clients)
 
 
 def _encoded(reply: Reply) -> bytes:

@@ -1,8 +1,8 @@
-"""A small shop to crawl: a few hundred pages that are the same every time, made when asked for.
+"""A small shop to crawl: a few hundred pages, generated on request and the same every time.
 
 Its markup is what `examples/shop.py` reads: `h1`, `.price`, `[data-sku]`, `.stock`, `.rating[data-rating]`,
-`ul.products li a.product` and `a.next`. A few links are broken, one page has moved, some pages fail the first
-time they are asked for and `/cart/` is off limits, because that is what shops are like.
+`ul.products li a.product` and `a.next`. A few links are broken, one page has moved, some pages fail at the
+first request and robots.txt excludes `/cart/`, as in a real shop.
 """
 
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ def _products(categories: list[str]) -> Iterator[Product]:
 
 
 class Shop:
-    """Answers paths. Remembers only which of its moody pages have been asked for before."""
+    """Answers paths. Its only state is which of the failing pages were requested before."""
 
     def __init__(self, categories: int = len(_CATEGORIES)) -> None:
         chosen = list(_CATEGORIES)[:categories]
@@ -78,11 +78,11 @@ class Shop:
             category: [product for product in self.products.values() if product.category == category]
             for category in chosen
         }
-        self._moody = set(list(self.products)[17::97])
+        self._failing_once = set(list(self.products)[17::97])
 
     def reply(self, path: str) -> Reply:
-        if path in self._moody:
-            self._moody.discard(path)
+        if path in self._failing_once:
+            self._failing_once.discard(path)
             return Reply(503, _page("Busy", "<h1>Busy</h1><p>The shopkeeper will be right back.</p>"))
         if path == "/":
             return Reply(200, _page("The Harbour Shop", self._home()))

@@ -1,77 +1,114 @@
-"""From what somebody typed to what a crawl is told; nothing is opened yet."""
+"""The options of `shoal crawl`, `shoal submit` and `shoal fleet`, declared once."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
 
-from shoal.cli.input.seeds import SeedFile
-from shoal.cli.input.settings_loader import load_settings
-from shoal.cli.input.target import read_target
-from shoal.engine.plan import CrawlPlan
-from shoal.model.errors import Misconfigured
+import typer
+
+from shoal.cli.input.options import Config, Json, Quiet, Verbose, option, setting
+
+_WHAT, _HOW, _WHERE = "What to crawl", "How to behave", "Where it goes"
+_what = partial(setting, panel=_WHAT)
+_how = partial(setting, panel=_HOW)
+_where = partial(option, panel=_WHERE)
+
+Targets = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TARGET",
+        help="Start URLs; or a spider (books.py, books.toml, module:name), then URLs that replace its own.",
+        show_default=False,
+    ),
+]
+Items = Annotated[
+    list[str] | None,
+    option("--item", "NAME=CSS", "A field of each record: text of the first match.", panel=_WHAT),
+]
+Sitemaps = Annotated[
+    list[str] | None,
+    option("--sitemap", "URL", "A sitemap or feed to start from as well; repeatable.", panel=_WHAT),
+]
+Seeds = Annotated[
+    str | None,
+    option("--seeds", "FILE", "Start URLs, one per line; - is standard input.", panel=_WHAT),
+]
+SameHost = Annotated[
+    bool | None,
+    _what("--same-host/--any-host", "", "crawl.same_host", default="same host"),
+]
+UserAgent = Annotated[
+    str | None, _how("--user-agent", "TEXT", "crawl.user_agent", default="Shoal, version and contact")
+]
+Store = Annotated[str | None, setting("--store", "FOLDER", "store", default="shoal-data", panel=_WHERE)]
+Outputs = Annotated[
+    list[str] | None,
+    _where(
+        "--out",
+        "PATH",
+        "Items, as .jsonl, .csv, .sqlite or .parquet; repeatable.",
+        default="jsonl in the store",
+    ),
+]
+Name = Annotated[
+    str | None, _where("--crawl", "NAME", "Name of this crawl.", default="the spider's, or the host")
+]
+Resume = Annotated[
+    bool, _where("--resume/--fresh", "", "Resume this crawl, or start it again?", default="resume")
+]
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What somebody typed after `shoal crawl`, nothing looked up yet."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrawlOptions:
+    """What the user typed. Values stay text until the settings are built, which name the bad one."""
 
-    targets: Sequence[str]
-    items: Sequence[str] = ()
-    sitemaps: Sequence[str] = ()
-    seeds: str | None = None  # a file of start URLs
-    outputs: Sequence[str] = ()
-    crawl: str = ""
-    fresh: bool = False
-    flags: Mapping[str, object] = field(default_factory=dict)
-    config: str | None = None
+    target: Targets = None
+    item: Items = None
+    sitemap: Sitemaps = None
+    seeds: Seeds = None
+    follow: Annotated[str | None, _what("--follow", "REGEX", "crawl.follow")] = None
+    same_host: SameHost = None
+    depth: Annotated[str | None, _what("--depth", "N", "crawl.depth", default="no limit")] = None
+    max_pages: Annotated[str | None, _what("--max-pages", "N", "crawl.max_pages", default="0")] = None
+    rate: Annotated[str | None, _how("--rate", "N", "crawl.rate", default="2")] = None
+    per_host: Annotated[str | None, _how("--per-host", "N", "crawl.per_host", default="4")] = None
+    concurrency: Annotated[str | None, _how("--concurrency", "N", "crawl.concurrency", default="64")] = None
+    robots: Annotated[bool | None, _how("--robots/--no-robots", "", "crawl.robots", default="yes")] = None
+    allow_private: Annotated[bool | None, _how("--allow-private", "", "crawl.allow_private")] = None
+    user_agent: UserAgent = None
+    contact: Annotated[str | None, _how("--contact", "URL|E-MAIL", "crawl.contact")] = None
+    procs: Annotated[str | None, _how("--procs", "N", "crawl.procs", default="0")] = None
+    max_dead: Annotated[str | None, _how("--max-dead", "N", "crawl.max_dead", default="any number")] = None
+    store: Store = None
+    out: Outputs = None
+    crawl: Name = None
+    resume: Resume = True
+    config: Config = None
+    quiet: Quiet = False
+    json: Json = False
+    verbose: Verbose = 0
 
+    @property
+    def silent(self) -> bool:
+        return self.quiet or self.json
 
-# The flags that set something, and what.
-_SETTINGS = {
-    "store": "store",
-    **{
-        name: f"crawl.{name}"
-        for name in (
-            *("follow", "same_host", "depth", "max_pages", "rate", "per_host", "concurrency", "robots"),
-            *("allow_private", "user_agent", "procs", "max_dead"),
-        )
-    },
-}
-
-
-def asked_of(given: Mapping[str, Any]) -> Asked:
-    """Gather what was given after `shoal crawl`, or a command that takes the same."""
-    return Asked(
-        targets=given["target"] or (),
-        items=given["item"] or (),
-        sitemaps=given["sitemap"] or (),
-        seeds=given["seeds"],
-        outputs=given["out"] or (),
-        crawl=given["crawl"] or "",
-        fresh=not given["resume"],
-        flags={key: given[name] for name, key in _SETTINGS.items() if given[name] is not None},
-        config=given["config"],
-    )
-
-
-def plan_of(asked: Asked) -> CrawlPlan:
-    """Work out what to crawl and how; raises `Misconfigured` for what cannot be."""
-    layers = load_settings(asked.flags, config=asked.config)
-    listed = None if asked.seeds is None else SeedFile(asked.seeds)
-    try:
-        target = read_target(asked.targets, asked.items, listed.first if listed else "")
-    except Misconfigured:
-        if listed is not None:
-            listed.close()
-        raise
-    return CrawlPlan(
-        source=target.source,
-        settings=layers.settings,
-        name=asked.crawl,
-        seeds=target.seeds,
-        listed=listed,
-        sitemaps=tuple(asked.sitemaps),
-        outputs=tuple(asked.outputs),
-        fresh=asked.fresh,
-        overrides=layers.overrides,
-    )
+    def settings(self) -> Mapping[str, object]:
+        """Return the settings that flags have set, by key."""
+        flags = {
+            "store": self.store,
+            "crawl.follow": self.follow,
+            "crawl.same_host": self.same_host,
+            "crawl.depth": self.depth,
+            "crawl.max_pages": self.max_pages,
+            "crawl.rate": self.rate,
+            "crawl.per_host": self.per_host,
+            "crawl.concurrency": self.concurrency,
+            "crawl.robots": self.robots,
+            "crawl.allow_private": self.allow_private,
+            "crawl.user_agent": self.user_agent,
+            "crawl.contact": self.contact,
+            "crawl.procs": self.procs,
+            "crawl.max_dead": self.max_dead,
+        }
+        return {key: value for key, value in flags.items() if value is not None}

@@ -1,22 +1,26 @@
-"""Options that several commands share, so that they read and behave alike."""
+"""Options that several commands share, and commands whose options are the fields of a dataclass."""
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 from shoal.model.configure import DESCRIPTIONS
 
+Options = TypeVar("Options")
+
 
 def option(names: str, metavar: str, text: str, *, default: str = "", panel: str | None = None) -> Any:
-    """Describe an option; `default` is shown and never used: values not given come from the settings."""
-    shown = f"{text} [dim]Default: {default}.[/dim]" if default else text
+    """Describe an option; `default` is only printed: values that are not set come from the settings."""
+    described = f"{text} [dim]Default: {default}.[/dim]" if default else text
     return typer.Option(
-        *names.split(), metavar=metavar, help=shown, show_default=False, rich_help_panel=panel
+        *names.split(), metavar=metavar, help=described, show_default=False, rich_help_panel=panel
     )
 
 
 def setting(names: str, metavar: str, key: str, *, default: str = "", panel: str | None = None) -> Any:
-    """Describe an option that sets a key of the settings, in the words of the settings."""
+    """Describe an option that sets a key of the settings, with the text of that key."""
     return option(names, metavar, DESCRIPTIONS[key], default=default, panel=panel)
 
 
@@ -27,7 +31,7 @@ Config = Annotated[
     str | None, option("--config", "FILE", "Settings file.", default="shoal.toml, if there is one")
 ]
 Json = Annotated[bool, option("--json", "", "Print one JSON object instead of text.")]
-Quiet = Annotated[bool, option("--quiet -q", "", "Print nothing but errors.")]
+Quiet = Annotated[bool, option("--quiet -q", "", "Print only errors.")]
 Verbose = Annotated[
     int,
     typer.Option(
@@ -39,10 +43,31 @@ Verbose = Annotated[
         show_default=False,
     ),
 ]
-Yes = Annotated[bool, option("--yes -y", "", "Do not ask.")]
+Yes = Annotated[bool, option("--yes -y", "", "Do not ask for confirmation.")]
 Crawl = Annotated[str | None, option("--crawl", "NAME", "Only this crawl.", default="all")]
 
 
+def add_command(
+    app: typer.Typer,
+    name: str,
+    options: Callable[..., Options],
+    run: Callable[[Options], int | None],
+    *,
+    epilog: str,
+) -> None:
+    """Add a command whose arguments and options are the fields of the dataclass `options`.
+
+    Typer reads the fields from the constructor and calls it; `run` receives the result and returns the exit
+    code. Its docstring is the help of the command.
+    """
+
+    class _Command(TyperCommand):
+        def invoke(self, ctx: Any) -> int | None:
+            return run(super().invoke(ctx))
+
+    app.command(name, cls=_Command, help=run.__doc__, epilog=epilog)(options)
+
+
 def examples(*lines: tuple[str, str]) -> str:
-    """Lay out the Examples section of a command's help: what it is for, then how it is typed."""
+    """Format the Examples section of a command's help: what each example does, then what to type."""
     return "[bold]Examples[/bold]\n" + "\n".join(f"\n [dim]{why}[/dim]\n   {typed}" for why, typed in lines)

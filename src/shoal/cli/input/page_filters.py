@@ -1,6 +1,7 @@
-"""Options that choose among the pages of a crawl, and how they are read."""
+"""Options that select pages of a crawl."""
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,38 +22,46 @@ Status = Annotated[
         metavar="N",
         min=100,
         max=599,
-        help="Only answers with this status.",
+        help="Only responses with this status.",
         show_default=False,
         rich_help_panel=_PANEL,
     ),
 ]
 Since = Annotated[
-    str | None, option("--since", "DATE", "Only pages fetched then or later, in UTC.", panel=_PANEL)
+    str | None, option("--since", "DATE", "Only pages fetched at this time or later, in UTC.", panel=_PANEL)
 ]
-Until = Annotated[str | None, option("--until", "DATE", "Only pages fetched before then.", panel=_PANEL)]
+Until = Annotated[str | None, option("--until", "DATE", "Only pages fetched before this time.", panel=_PANEL)]
 Limit = Annotated[
     int | None,
-    typer.Option(
-        metavar="N", min=1, help="At most so many pages.", show_default=False, rich_help_panel=_PANEL
-    ),
+    typer.Option(metavar="N", min=1, help="At most N pages.", show_default=False, rich_help_panel=_PANEL),
 ]
 
 
-def selection_of(
-    *, match: str | None, status: int | None, since: str | None, until: str | None, limit: int | None
-) -> "PageFilter":
-    """Read what was typed; raises `Misconfigured` for what cannot be."""
-    from shoal.services.reprocess.folder_pages import PageFilter
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageFilterOptions:
+    """The options of every command that reads archived pages."""
 
-    try:
-        re.compile(match or "")
-    except re.error as error:
-        raise Misconfigured(f"--match {match!r}: not a regular expression: {error}") from None
-    return PageFilter(match or "", status, instant("--since", since), instant("--until", until), limit)
+    match: Match = None
+    status: Status = None
+    since: Since = None
+    until: Until = None
+    limit: Limit = None
+
+    def filter(self) -> "PageFilter":
+        """Return the filter that the options describe; raise `Misconfigured` if one is not valid."""
+        from shoal.services.reprocess.folder_pages import PageFilter
+
+        match = self.match or ""
+        try:
+            re.compile(match)
+        except re.error as error:
+            raise Misconfigured(f"--match {match!r}: not a regular expression: {error}") from None
+        since, until = timestamp("--since", self.since), timestamp("--until", self.until)
+        return PageFilter(match, self.status, since, until, self.limit)
 
 
-def instant(flag: str, text: str | None) -> float | None:
-    """Read a date or a date and time; UTC unless it says otherwise."""
+def timestamp(flag: str, text: str | None) -> float | None:
+    """Parse a date, or a date and time, as UTC unless it names another zone."""
     if text is None:
         return None
     try:

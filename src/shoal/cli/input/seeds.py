@@ -1,7 +1,8 @@
-"""Start URLs from a file or standard input: one a line, each judged by itself, however many there are.
+"""Start URLs from a file or standard input: one per line, each checked on its own.
 
-Lines are read a chunk at a time, and the next chunk only when the URLs of the one before are in the frontier:
-memory does not depend on the length of the list, and a writer that takes its time is waited for.
+The reader takes the next chunk of lines only after the URLs of the previous one are in the frontier, so
+memory does not depend on the length of the list. A slow writer at the other end of a pipe only delays the
+crawl.
 """
 
 import asyncio
@@ -17,17 +18,17 @@ from codecs import getincrementaldecoder
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 
-from shoal.cli.views.output import tell
+from shoal.cli.views.output import print_message
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.url import canonical
 
 log = logging.getLogger("shoal.progress")
 
 STDIN = "-"
-SHOWN = 10  # complaints that are told in full; a file of something else would fill the screen
-CHUNK = 256 * 1024  # bytes: some thousand URLs
-LONGEST = 64 * 1024  # characters of a line; what is longer is no URL, and need not be held
-LINE_EVERY = 5.0  # seconds between two words on how far it is
+MAX_REPORTED_LINES = 10  # bad lines that are printed; a file of something else would fill the screen
+CHUNK_BYTES = 256 * 1024  # some thousand URLs
+MAX_LINE_CHARS = 64 * 1024  # a longer line is not a URL and is not kept in memory
+PROGRESS_EVERY_S = 5.0
 
 
 class SeedFile:
@@ -37,12 +38,12 @@ class SeedFile:
         self.name = "standard input" if path == STDIN else path
         self.new = self.known = self.bad = 0
         self.lines = 0
-        self._ahead: list[str] = []  # URLs that were read and not handed out
-        self._complaints: list[str] = []  # that were not told yet
-        self._rest = ""  # of a line whose end has not come
+        self._urls: list[str] = []  # read and not yielded yet
+        self._errors: list[str] = []  # not printed yet
+        self._partial_line = ""
         self._ended = False
         self._reading = False
-        # Line breaks of all three systems, also where one falls on the border between two chunks.
+        # Accepts the line breaks of all three systems, also one that is split between two chunks.
         utf8 = getincrementaldecoder("utf-8-sig")(errors="surrogateescape")
         self._text = io.IncrementalNewlineDecoder(utf8, translate=True)
         try:
@@ -55,48 +56,49 @@ class SeedFile:
         self.first = self._find_first()
 
     def _find_first(self) -> str:
-        while not self._ahead and not self._ended:
-            self._take(self._chunk())
-        if not self._ahead:
+        while not self._urls and not self._ended:
+            self._parse(self._read_chunk())
+        if not self._urls:
             self.close()
-            first = f", and the first line is wrong: {self._complaints[0]}" if self._complaints else ""
+            first = f"; the first bad line: {self._errors[0]}" if self._errors else ""
             raise Misconfigured(f"--seeds: no start URL in {self.name}{first}")
-        return self._ahead[0]
+        return self._urls[0]
 
     def close(self) -> None:
-        if not self._reading:  # else the thread that reads still has it, and ends with the process
+        if not self._reading:  # else the reading thread still uses it, and ends with the process
             self._raw.close()
 
     async def pieces(self) -> AsyncGenerator[Sequence[str], None]:
-        """Give the URLs as they come, in pieces; complaints and progress go to standard error meanwhile."""
-        due = time.monotonic() + LINE_EVERY
+        """Yield the URLs in lists as they are read; print bad lines and progress on standard error."""
+        due = time.monotonic() + PROGRESS_EVERY_S
         try:
             while True:
-                self._complain()
-                urls, self._ahead = self._ahead, []
+                self._print_errors()
+                urls, self._urls = self._urls, []
                 if urls:
                     yield urls
                 if self._ended:
                     return
                 if time.monotonic() >= due:
-                    due = time.monotonic() + LINE_EVERY
+                    due = time.monotonic() + PROGRESS_EVERY_S
                     log.info("seeds.progress", extra=self._progress())
                 self._reading = True
-                self._take(await _aside(self._chunk))
+                self._parse(await _read_in_thread(self._read_chunk))
         finally:
             self.close()
-            if self.bad > SHOWN:
-                tell(f"{self.name}: and {self.bad - SHOWN:,} more lines that are no start URLs")
+            if self.bad > MAX_REPORTED_LINES:
+                more = self.bad - MAX_REPORTED_LINES
+                print_message(f"{self.name}: and {more:,} more lines that are not start URLs")
 
     def _progress(self) -> dict[str, object]:
-        size = os.fstat(self._raw.fileno()).st_size  # 0: whoever writes it knows
+        size = os.fstat(self._raw.fileno()).st_size  # 0: a pipe, whose size is not known
         share = {"percent": round(100 * self._raw.tell() / size)} if size else {}
         return {"lines": self.lines, "new": self.new, "known": self.known, "bad": self.bad, **share}
 
-    def _chunk(self) -> bytes:
-        """Read what is there, waiting only if there is nothing; empty: the end."""
+    def _read_chunk(self) -> bytes:
+        """Read what is available; block only if nothing is. Return b"" at the end."""
         try:
-            return self._read(CHUNK) or b""
+            return self._read(CHUNK_BYTES) or b""
         except (OSError, EOFError, zlib.error) as error:
             why = getattr(error, "strerror", None) or error
             raise Misconfigured(
@@ -105,51 +107,52 @@ class SeedFile:
         finally:
             self._reading = False
 
-    def _take(self, chunk: bytes) -> None:
-        """Judge the lines that a chunk completes."""
-        *lines, self._rest = (self._rest + self._text.decode(chunk, final=not chunk)).split("\n")
+    def _parse(self, chunk: bytes) -> None:
+        """Check the lines that a chunk completes."""
+        text = self._partial_line + self._text.decode(chunk, final=not chunk)
+        *lines, self._partial_line = text.split("\n")
         if not chunk:
             self._ended = True
-            lines += [self._rest] if self._rest else []
-        self._rest = self._rest[: LONGEST + 1]
+            lines += [self._partial_line] if self._partial_line else []
+        self._partial_line = self._partial_line[: MAX_LINE_CHARS + 1]
         for line in lines:
             self.lines += 1
-            text = line.strip()
-            if not text or text.startswith("#"):
+            url = line.strip()
+            if not url or url.startswith("#"):
                 continue
             try:
-                self._ahead.append(start_url(text))
+                self._urls.append(start_url(url))
             except Rejected as error:
                 self.bad += 1
-                if self.bad <= SHOWN:
-                    self._complaints.append(f"{self.name}:{self.lines}: {error}")
+                if self.bad <= MAX_REPORTED_LINES:
+                    self._errors.append(f"{self.name}:{self.lines}: {error}")
 
-    def _complain(self) -> None:
-        for complaint in self._complaints:
-            tell(complaint)
-        self._complaints.clear()
+    def _print_errors(self) -> None:
+        for error in self._errors:
+            print_message(error)
+        self._errors.clear()
 
 
 def start_url(text: str) -> str:
-    """Spell a start URL in canonical form; raises `Rejected` for what is none."""
-    if len(text) > LONGEST:
-        raise Rejected(f"longer than {LONGEST:,} characters")
+    """Return a start URL in canonical form; raise `Rejected` if it is not one."""
+    if len(text) > MAX_LINE_CHARS:
+        raise Rejected(f"longer than {MAX_LINE_CHARS:,} characters")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise Rejected("not a text in UTF-8") from None
+        raise Rejected("not UTF-8 text") from None
     url = canonical(text)
     if not url.startswith(("http://", "https://")):
         raise Rejected(f"only http and https can be crawled: {text[:200]!r}")
     return url
 
 
-def _aside(read: Callable[[], bytes]) -> "asyncio.Future[bytes]":
-    """Read in a thread that nobody has to wait for: it may hang for as long as somebody writes nothing."""
+def _read_in_thread(read: Callable[[], bytes]) -> "asyncio.Future[bytes]":
+    """Read in a daemon thread: the read may block for as long as the writer sends nothing."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[bytes] = loop.create_future()
 
-    def put(data: bytes | None, error: Exception | None) -> None:
+    def resolve(data: bytes | None, error: Exception | None) -> None:
         if future.cancelled():
             return
         if error is not None:
@@ -163,8 +166,8 @@ def _aside(read: Callable[[], bytes]) -> "asyncio.Future[bytes]":
             data = read()
         except Exception as caught:
             error = caught
-        with suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(put, data, error)
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(resolve, data, error)
 
     threading.Thread(target=run, name="seeds", daemon=True).start()
     return future

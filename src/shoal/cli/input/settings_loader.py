@@ -9,31 +9,33 @@ from pathlib import Path
 from shoal.model.configure import configure, from_environment, from_tree, parse_setting
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import Settings
-from shoal.stores.address import check_store
+from shoal.services.store_address import check_store
 
 FILE = "shoal.toml"
-SWITCHES = frozenset({"SHOAL_DEBUG"})  # variables that are no settings
-_LARGEST_FILE = 1 << 20
+SWITCHES = frozenset({"SHOAL_DEBUG"})  # variables that are not settings
+_MAX_FILE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
     settings: Settings
-    overrides: frozenset[str]  # settings of [crawl] that somebody set: they beat a spider's own
+    overrides: frozenset[str]  # settings of [crawl] that the user has set: they beat the spider's
 
 
 def load_settings(flags: Mapping[str, object], *, config: str | None = None) -> LoadedSettings:
-    """Gather the layers of this process; raises `Misconfigured` at the first value that cannot be."""
-    return layered(flags, environ=os.environ, file=_find(config))
+    """Merge the layers of this process; raise `Misconfigured` for the first value that is not valid."""
+    return merge_layers(flags, environ=os.environ, file=_find(config))
 
 
 def chosen_store(flag: str | None, *, config: str | None) -> str:
-    """Find the store for a command that only looks at one."""
+    """Return the address of the store, for a command that needs no other setting."""
     return load_settings({} if flag is None else {"store": flag}, config=config).settings.store
 
 
-def layered(flags: Mapping[str, object], *, environ: Mapping[str, str], file: Path | None) -> LoadedSettings:
-    """Put the layers on top of one another."""
+def merge_layers(
+    flags: Mapping[str, object], *, environ: Mapping[str, str], file: Path | None
+) -> LoadedSettings:
+    """Build the settings; flags beat the environment, which beats the file."""
     given = [
         *(from_tree(_read(file), file.name) if file else ()),
         *from_environment(environ, besides=SWITCHES),
@@ -46,7 +48,7 @@ def layered(flags: Mapping[str, object], *, environ: Mapping[str, str], file: Pa
 
 
 def flag_of(key: str) -> str:
-    """Name the flag that sets a key: `crawl.max_pages` is `--max-pages`."""
+    """Return the flag that sets a key: `crawl.max_pages` is `--max-pages`."""
     return "--" + key.rpartition(".")[2].replace("_", "-")
 
 
@@ -58,8 +60,8 @@ def _find(config: str | None) -> Path | None:
 
 def _read(file: Path) -> dict[str, object]:
     try:
-        if file.stat().st_size > _LARGEST_FILE:
-            raise Misconfigured(f"{file}: larger than any settings file can be")
+        if file.stat().st_size > _MAX_FILE_BYTES:
+            raise Misconfigured(f"{file}: larger than {_MAX_FILE_BYTES >> 20} MiB: not a settings file")
         return tomllib.loads(file.read_text("utf-8"))
     except OSError as error:
         raise Misconfigured(f"{file}: cannot be read: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""What TARGET means: start URLs, a spider's file, or a spider in a module."""
+"""Parse TARGET: start URLs, a spider file, or a spider in a module."""
 
 import re
 from collections.abc import Sequence
@@ -17,27 +17,27 @@ _FIELD = re.compile(r"([^\W\d]\w*)=(.+)", re.DOTALL)
 @dataclass(frozen=True, slots=True)
 class Target:
     source: SpiderSource
-    seeds: tuple[str, ...] = ()  # empty, and nothing listed: the spider's own
+    seeds: tuple[str, ...] = ()  # empty, and no --seeds: the spider's start URLs
 
 
 def read_target(targets: Sequence[str], items: Sequence[str] = (), listed: str = "") -> Target:
-    """Tell the three kinds of TARGET apart by their looks; `items` are fields for a crawl without code.
+    """Return the spider and start URLs that TARGET names; `items` are fields for a crawl without a spider.
 
-    `listed` is the first of the start URLs that come from elsewhere, if any; they can do without a TARGET.
+    `listed` is the first URL of --seeds, if there is one; TARGET may then be empty.
     """
     if not targets and not listed:
-        raise Misconfigured("nothing to crawl: give a URL, a spider (books.py, module:name), or --seeds FILE")
+        raise Misconfigured("nothing to crawl: name a URL, a spider (books.py, module:name), or --seeds FILE")
     if not targets or "://" in targets[0]:
         start = tuple(_url(target) for target in targets)
-        # Named after what it crawls, so that the same command finds it again.
+        # Named after the host, so that the same command resumes the same crawl.
         name = host_key((*start, listed)[0])
         if not listed:
             return Target(PlainSpider(name, start, read_fields(items)))
-        # There may be millions: they are seeds, and no part of the spider.
+        # There may be millions: they are seeds, not part of the spider.
         return Target(PlainSpider(name, (), read_fields(items)), start)
     first, *rest = targets
     if items:
-        raise Misconfigured("--item is for crawls without a spider; a spider says itself what to extract")
+        raise Misconfigured("--item is for crawls without a spider; the spider defines what to extract")
     seeds = tuple(_url(target) for target in rest)
     if first.endswith((".py", ".toml")):
         if not Path(first).exists():
@@ -47,8 +47,7 @@ def read_target(targets: Sequence[str], items: Sequence[str] = (), listed: str =
         module, _, attribute = first.partition(":")
         return Target(SpiderModule(module, attribute), seeds)
     raise Misconfigured(
-        f"{first!r} is neither a URL, a spider file (.py, .toml) nor module:spider;"
-        f" did you mean https://{first} ?"
+        f"{first!r} is not a URL, a spider file (.py, .toml) or module:spider; did you mean https://{first} ?"
     )
 
 
@@ -62,7 +61,7 @@ def _url(text: str) -> str:
 
 
 def read_fields(items: Sequence[str]) -> dict[str, str]:
-    """Read the NAME=CSS pairs of --item."""
+    """Parse the NAME=CSS pairs of --item."""
     fields: dict[str, str] = {}
     for item in items:
         match = _FIELD.fullmatch(item)
@@ -70,6 +69,6 @@ def read_fields(items: Sequence[str]) -> dict[str, str]:
             raise Misconfigured(f"--item {item!r}: must be NAME=CSS, for example --item price=.price")
         name, css = match.groups()
         if name in fields or name == "url":
-            raise Misconfigured(f"--item {item!r}: there is a field {name} already")
+            raise Misconfigured(f"--item {item!r}: the field {name} is already defined")
         fields[name] = css.strip()
     return fields

@@ -1,4 +1,4 @@
-"""How a command ended, for the shell and for whoever started us."""
+"""Exit codes of the command."""
 
 from enum import IntEnum
 
@@ -20,19 +20,19 @@ class ExitCode(IntEnum):
 
 MEANING = {
     ExitCode.FINISHED: "finished",
-    ExitCode.USAGE: "usage, configuration or output: a person has to change something",
+    ExitCode.USAGE: "usage, configuration or output: the user has to change something",
     ExitCode.DEAD_LETTERS: "finished, with more dead letters than --max-dead allows, or no page at all",
-    ExitCode.INTERRUPTED: "interrupted; the same command goes on where this one stopped",
+    ExitCode.INTERRUPTED: "interrupted; run the same command to resume",
     ExitCode.UNAVAILABLE: "the store or an output is not available: in use, or the disk is full",
     ExitCode.NOT_VERIFIED: "verify found a problem",
-    ExitCode.BAD_LINES: "finished, but some lines of --seeds are no start URLs and were left out",
+    ExitCode.BAD_LINES: "finished, but some lines of --seeds are not start URLs and were skipped",
     ExitCode.BUG: "a bug in Shoal; the traceback was written to a file",
-    ExitCode.CLOSED_PIPE: "whoever read the output went away before it was written",
+    ExitCode.CLOSED_PIPE: "the reader of the output closed the pipe before all of it was written",
 }
 
 
-def code_of(error: ShoalError) -> ExitCode:
-    """Choose the exit code for an error raised on purpose."""
+def exit_code_for(error: ShoalError) -> ExitCode:
+    """Return the exit code for an error that Shoal raised on purpose."""
     match error:
         case Interrupted():
             return ExitCode.INTERRUPTED

@@ -1,13 +1,12 @@
-"""Log lines for people and for grep: time (UTC), level, event, then key=value."""
+"""Log lines that people read and grep finds: time (UTC), level, event, then key=value."""
 
-import json
 import logging
-import re
 import sys
 import time
 from collections.abc import Callable
 
-_BARE = re.compile(r'[^\s"=]+')
+from shoal.cli.views.format import quote_value
+
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -16,21 +15,15 @@ class LogFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
-        facts = [f"{name}={shown(value)}" for name, value in vars(record).items() if name not in _STANDARD]
-        line = " ".join([when, record.levelname.lower(), record.getMessage(), *facts])
+        fields = [
+            f"{name}={quote_value(value)}" for name, value in vars(record).items() if name not in _STANDARD
+        ]
+        line = " ".join([when, record.levelname.lower(), record.getMessage(), *fields])
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-def shown(value: object) -> str:
-    """Write a value so that no byte of it can end the line, start a new field or steer a terminal."""
-    text = str(value)
-    if _BARE.fullmatch(text) and text.isprintable():
-        return text
-    return json.dumps(text, ensure_ascii=not text.isprintable())
-
-
 class _StandardError(logging.StreamHandler):  # type: ignore[type-arg]
-    """Looks standard error up for each line, because a live display puts itself in between."""
+    """Looks up standard error for each line, because a live display replaces it."""
 
     def __init__(self, lost: Callable[[], None]) -> None:
         logging.Handler.__init__(self)
@@ -41,12 +34,15 @@ class _StandardError(logging.StreamHandler):  # type: ignore[type-arg]
         return sys.stderr
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the library's name)
-        """A full disk or a reader that went away must not end the crawl half-way; whoever runs it decides."""
+        """Call `lost`: a full disk or a closed pipe must not end the crawl here; the command decides."""
         self._lost()
 
 
 def start_logging(*, verbose: int = 0, quiet: bool = False, lost: Callable[[], None] = lambda: None) -> None:
-    """Send warnings to standard error, and progress unless `quiet`; -v tells the story, -vv everything."""
+    """Log warnings to standard error, progress unless `quiet`, events with -v and everything with -vv.
+
+    Calls `lost` for each line that cannot be written.
+    """
     root = logging.getLogger()
     root.handlers[:] = [_StandardError(lost)]
     root.handlers[0].setFormatter(LogFormatter())

@@ -1,4 +1,4 @@
-"""Runs a planned crawl for the command line: display, signals, summary, exit code."""
+"""Run a planned crawl for the terminal: display, signals, summary, exit code."""
 
 import gc
 import os
@@ -7,21 +7,16 @@ from dataclasses import dataclass
 
 from shoal.cli.process.exit_codes import ExitCode
 from shoal.cli.process.log_format import start_logging
-from shoal.cli.process.signals import stopped_by_signals
-from shoal.cli.views.output import json_text, put, tell
-from shoal.cli.views.summary import exit_of, opening_lines, shortcoming, summary_json, summary_lines
-from shoal.cli.views.watch import Watch, choose_watch
-from shoal.engine.embedded import crawl
-from shoal.engine.plan import CrawlPlan, Stop
-from shoal.engine.snapshot import Opening, Summary
+from shoal.cli.process.signals import stop_on_signals
+from shoal.cli.views.display import Display, choose_display
+from shoal.cli.views.output import json_text, print_message, print_result
+from shoal.cli.views.summary import failure_reason, opening_lines, summary_json, summary_lines
 from shoal.services.control.dead_letters import DeadLetter, DeadLetterFilter, dead_letters
-from shoal.stores.address import is_redis
+from shoal.services.crawl import CrawlPlan, Ending, Opening, SeedList, Stop, Summary, run_crawl
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """How much of it to show."""
-
+class DisplayOptions:
     quiet: bool = False
     json: bool = False
     verbose: int = 0
@@ -31,58 +26,71 @@ class Shown:
         return self.quiet or self.json
 
 
-def run_plan(plan: CrawlPlan, shown: Shown, *, resume: str) -> ExitCode:
-    """Run a planned crawl with a display and signals; `resume` is the command that would go on with it."""
+def run_plan(plan: CrawlPlan, display: DisplayOptions, *, resume: str) -> ExitCode:
+    """Run a planned crawl with a display and signals; `resume` is the command that resumes it."""
     import uvloop
 
-    _calm_collector()
-    summary, letters = uvloop.run(_watched(plan, shown, resume))
-    code = exit_of(summary, max_dead=plan.settings.crawl.max_dead, listed=plan.listed)
-    _tell_results(summary, shown, code, resume, aside="-" in plan.outputs)
-    complaint = shortcoming(summary, letters)
-    if complaint and (code is not ExitCode.FINISHED or not shown.silent):
-        tell(complaint)
+    _tune_garbage_collector()
+    summary, letters = uvloop.run(_run(plan, display, resume))
+    code = crawl_exit_code(summary, max_dead=plan.settings.crawl.max_dead, listed=plan.listed)
+    _print_summary(summary, display, code, resume, to_stderr="-" in plan.outputs)
+    reason = failure_reason(summary, letters)
+    if reason and (code is not ExitCode.FINISHED or not display.silent):
+        print_message(reason)
     return code
 
 
-def _calm_collector() -> None:
-    """Let the cyclic collector run a tenth as often, and never over what was there at the start.
+def crawl_exit_code(summary: Summary, *, max_dead: int | None, listed: SeedList | None = None) -> ExitCode:
+    """Return the exit code of a command that ran a crawl."""
+    counts = summary.snapshot.counts
+    if summary.ending is Ending.INTERRUPTED:
+        return ExitCode.INTERRUPTED
+    if summary.max_dead_exceeded:
+        return ExitCode.DEAD_LETTERS
+    # Not one page and all requests given up is a failure, unless --max-dead allows dead letters.
+    if max_dead is None and counts.get("dead") and not counts.get("done"):
+        return ExitCode.DEAD_LETTERS
+    return ExitCode.BAD_LINES if listed is not None and listed.bad else ExitCode.FINISHED
 
-    A page makes hundreds of objects and hardly a cycle: by default, looking for some took 5 % of the time.
+
+def _tune_garbage_collector() -> None:
+    """Run the cyclic collector a tenth as often, and never over the objects that exist now.
+
+    A page makes hundreds of objects and hardly a cycle: with the defaults, collecting took 5 % of the time.
     """
     gc.freeze()
     gc.set_threshold(7_000, 20, 50)
 
 
-def _tell_results(summary: Summary, shown: Shown, code: ExitCode, resume: str, *, aside: bool) -> None:
-    """Print the summary: to standard error if the items have standard output for themselves."""
-    if shown.json:
+def _print_summary(
+    summary: Summary, display: DisplayOptions, code: ExitCode, resume: str, *, to_stderr: bool
+) -> None:
+    """Print the summary; on standard error if standard output carries the items."""
+    if display.json:
         text = json_text(summary_json(summary, code=code))
-    elif shown.quiet:
+    elif display.quiet:
         return
     else:
-        text = "\n".join(summary_lines(summary, again=resume))
-    put(text, sys.stderr if aside else sys.stdout)
+        text = "\n".join(summary_lines(summary, resume=resume))
+    print_result(text, sys.stderr if to_stderr else sys.stdout)
 
 
-async def _watched(plan: CrawlPlan, shown: Shown, resume: str) -> tuple[Summary, list[DeadLetter]]:
+async def _run(plan: CrawlPlan, options: DisplayOptions, resume: str) -> tuple[Summary, list[DeadLetter]]:
     stop = Stop()
-    start_logging(verbose=shown.verbose, quiet=shown.silent, lost=stop.drain.set)
-    watch: Watch = choose_watch(
-        silent=shown.silent, terminal=sys.stderr.isatty(), environ=os.environ, lost=stop.drain.set
+    start_logging(verbose=options.verbose, quiet=options.silent, lost=stop.drain.set)
+    display: Display = choose_display(
+        silent=options.silent, terminal=sys.stderr.isatty(), environ=os.environ, lost=stop.drain.set
     )
 
     def announce(opening: Opening) -> None:
         for line in opening_lines(opening, plan.listed):
-            watch.say(line)
+            display.message(line)
 
-    with watch, stopped_by_signals(stop, watch.say, resume=resume):
-        show = None if shown.silent else watch.show
-        if is_redis(plan.settings.store):
-            from shoal.services.crawl_on_redis import crawl_on_fleet
-
-            return await crawl_on_fleet(plan, stop=stop, opened=announce, watch=show), []
-        summary = await crawl(plan, stop=stop, opened=announce, watch=show)
+    with display, stop_on_signals(stop, display.message, resume=resume):
+        show = None if options.silent else display.show
+        summary = await run_crawl(plan, stop=stop, opened=announce, watch=show)
     if summary.snapshot.counts.get("done"):
         return summary, []
-    return summary, await dead_letters(summary.store, DeadLetterFilter(summary.snapshot.crawl, limit=1))
+    # Explains why the crawl has no page.
+    letter = DeadLetterFilter(summary.snapshot.crawl, limit=1)
+    return summary, await dead_letters(plan.settings.store, letter)

@@ -1,35 +1,47 @@
-"""Signals: the first one drains, the second stops at once, the third is the system's."""
+"""Signals: the first one drains, the second stops at once, the third has its default effect."""
 
 import asyncio
+import re
+import shlex
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from shoal.engine.plan import Stop
+from shoal.services.crawl import Stop
 
-ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
+
+
+def resume_command(arguments: Sequence[str]) -> str:
+    """Return the command that resumes this one: the same, without `--fresh` and without passwords."""
+    kept = [_PASSWORD.sub("***@", argument) for argument in arguments if argument != "--fresh"]
+    return shlex.join(["shoal", *kept])
 
 
 @contextmanager
-def stopped_by_signals(stop: Stop, say: Callable[[str], None], *, resume: str) -> Iterator[None]:
-    """Turn signals into requests to stop while the block runs; `resume` is the command that goes on."""
+def stop_on_signals(stop: Stop, message: Callable[[str], None], *, resume: str) -> Iterator[None]:
+    """Set `stop` on signals while the block runs; `resume` is the command that resumes."""
     loop = asyncio.get_running_loop()
 
-    def asked(number: signal.Signals) -> None:
+    def handle(number: signal.Signals) -> None:
         first = not stop.drain.is_set()
         stop.ask()
         if first:
-            say(f"{number.name}: finishing what is in hand, once more stops at once; go on with: {resume}")
+            message(
+                f"{number.name}: finishing requests in progress; repeat to stop at once;"
+                f" resume with: {resume}"
+            )
             return
-        say(f"{number.name}: stopping now; nothing is lost, go on with: {resume}")
-        for each in ASKING:  # stopping may itself hang: the next signal does what it does to any program
+        message(f"{number.name}: stopping now; nothing is lost, resume with: {resume}")
+        for each in STOP_SIGNALS:  # stopping may itself hang: the next signal ends the process
             loop.remove_signal_handler(each)
             signal.signal(each, signal.SIG_DFL)
 
-    for number in ASKING:
-        loop.add_signal_handler(number, asked, number)
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, handle, number)
     try:
         yield
     finally:
-        for number in ASKING:
+        for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shoal.cli.views.format import count, counted, duration
+from shoal.cli.views.format import count, duration, plural
 
 if TYPE_CHECKING:
     from shoal.services.inspect.fleet_status import Heartbeat, OutputActivity
@@ -17,7 +17,7 @@ LONG = 1.0  # seconds of rest that are worth a line: one that is shorter is over
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    kind: str  # "workers", "role", "crawl", "stage", "output", "host"
+    kind: str  # "workers", "role", "pool", "crawl", "stage", "output", "host"
     about: str  # a crawl or a host; empty: the whole store
     text: str  # for people
 
@@ -45,6 +45,13 @@ def _of_crawl(fleet: "Fleet", crawl: "CrawlStatus") -> Iterator[Bottleneck]:
     for role in vacancies(fleet, crawl.name):
         text = f"{crawl.name} waits for a worker with the role {role}: shoal worker --roles {role}"
         yield Bottleneck("role", crawl.name, text)
+    if fleet.workers:
+        for pool, waiting in crawl.unserved_pools.items():
+            text = (
+                f"{crawl.name} has {plural(waiting, 'request')} in the pool {pool}, which no running worker"
+                f" serves: shoal worker --pools {pool}"
+            )
+            yield Bottleneck("pool", crawl.name, text)
     for worker in fleet.workers:
         if why := worker.refused.get(crawl.name):
             yield Bottleneck("crawl", crawl.name, f"{worker.worker} cannot serve {crawl.name}: {why}")
@@ -116,11 +123,11 @@ def of_hosts(hosts: "Sequence[HostQueue]", now: float) -> Iterator[Bottleneck]:
     for host, why in held[:MOST_NAMED]:
         yield Bottleneck("host", host.host, f"{host.host} {why}; {_wait_there(host.queued)}")
     if (more := len(held) - MOST_NAMED) > 0:
-        yield Bottleneck("host", "", f"and {counted(more, 'more host')} likewise")
+        yield Bottleneck("host", "", f"and {plural(more, 'more host')} likewise")
 
 
 def _wait_there(queued: int) -> str:
-    return f"{counted(queued, 'request')} {'waits' if queued == 1 else 'wait'} there"
+    return f"{plural(queued, 'request')} {'waits' if queued == 1 else 'wait'} there"
 
 
 def _host(host: "HostQueue", now: float) -> str:

@@ -1,7 +1,8 @@
-"""The picture of a running crawl: one snapshot in, at most a screenful out.
+"""The live screen of a running crawl: one snapshot in, at most one window of lines out.
 
-It is drawn in the process that also crawls, so it makes terminal segments itself: a fifth of what tables and
-wrapped text cost. It asks for the window's size each time, so a resized window is right at the next snapshot.
+The process that crawls also draws the screen, so this module makes terminal segments itself: a fifth of what
+tables and wrapped text cost. It reads the window's size each time, so a resize takes effect at the next
+snapshot.
 """
 
 from collections import deque
@@ -11,18 +12,18 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 
 from shoal.cli.views.format import count, duration, size, sparkline
-from shoal.engine.snapshot import HostSnapshot, Snapshot
+from shoal.services.crawl import HostSnapshot, Snapshot
 
 Part = tuple[str, str]  # text, style
 Line = Sequence[Part]
 
-_AHEAD = (("waiting", "cyan"), ("delayed", "yellow"))
+_QUEUED = (("waiting", "cyan"), ("delayed", "yellow"))
 _HELD = (("leased", "cyan"), ("parsing", "cyan"))
 _SETTLED = (("done", "green"), ("gone", "yellow"), ("dead", "red"), ("filtered", ""))
-STATES = (*_AHEAD, *_HELD, *_SETTLED)
+STATES = (*_QUEUED, *_HELD, *_SETTLED)
 
 _HOST_FIGURES = 40  # columns beside a host's name
-_REMARK = 14  # columns for why it is slow, where the window is wide enough
+_REMARK = 14  # columns for why it is slow, if the window is wide enough
 _NAME = (16, 44)  # columns for a host's name, at least and at most
 
 
@@ -31,7 +32,7 @@ class Screen:
 
     def __init__(self) -> None:
         self._snapshot: Snapshot | None = None
-        self._rates: deque[float] = deque(maxlen=60)  # one a second
+        self._rates: deque[float] = deque(maxlen=60)  # one per second
         self._next_rate = 0.0
 
     def show(self, snapshot: Snapshot) -> None:
@@ -41,19 +42,19 @@ class Screen:
             self._rates.append(snapshot.rate)
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Lay the snapshot out; hosts get what the window has left."""
+        """Format the snapshot; hosts get the lines that remain."""
         if self._snapshot is None:
             return [[("starting", "dim")]]
         head = list(_head(self._snapshot, self._rates, width))
-        # One line stays free for the cursor, or the top would scroll away.
+        # One line stays free for the cursor, or the first line would scroll out of the window.
         return head + list(_hosts(self._snapshot, width, rows=height - len(head) - 1))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from drawn(self.lines(options.max_width, options.size.height), console, options)
+        yield from to_segments(self.lines(options.max_width, options.size.height), console, options)
 
 
-def drawn(lines: Iterable[Line], console: Console, options: ConsoleOptions) -> RenderResult:
-    """Make terminal segments of lines, each cut at the window's edge."""
+def to_segments(lines: Iterable[Line], console: Console, options: ConsoleOptions) -> RenderResult:
+    """Yield terminal segments for lines, each cut at the edge of the window."""
     for line in lines:
         room = options.max_width
         for text, style in line:
@@ -63,7 +64,7 @@ def drawn(lines: Iterable[Line], console: Console, options: ConsoleOptions) -> R
 
 
 def _head(now: Snapshot, rates: Sequence[float], width: int) -> Iterator[Line]:
-    state = ("stopping: finishing what is in hand", "yellow") if now.draining else ("crawling", "dim")
+    state = ("stopping: finishing requests in progress", "yellow") if now.draining else ("crawling", "dim")
     yield [(now.crawl, "bold"), ("  ", ""), state, (f"  {duration(now.elapsed)}", "dim")]
     yield []
     figures = f"{count(now.pages)} pages   {count(now.items)} items   {size(now.bytes)}   "
@@ -73,17 +74,19 @@ def _head(now: Snapshot, rates: Sequence[float], width: int) -> Iterator[Line]:
     yield progress_bar(now.counts, width)
     yield _time_left(now)
     yield []
-    yield labelled("queue", [*picked(now.counts, _AHEAD), *picked(now.counts, _HELD)])
-    yield labelled("working", [("in flight", now.in_flight, "cyan"), ("to parse", now.parse_backlog, "cyan")])
-    yield labelled("settled", picked(now.counts, _SETTLED))
+    yield figure_line("queue", [*state_figures(now.counts, _QUEUED), *state_figures(now.counts, _HELD)])
+    yield figure_line(
+        "working", [("in flight", now.in_flight, "cyan"), ("to parse", now.parse_backlog, "cyan")]
+    )
+    yield figure_line("settled", state_figures(now.counts, _SETTLED))
     if now.filtered:
-        yield labelled("filtered", _largest(now.filtered, "cyan"))
+        yield figure_line("filtered", _largest(now.filtered, "cyan"))
     if now.failures:
-        yield labelled("failures", _largest(now.failures, "red"))
+        yield figure_line("failures", _largest(now.failures, "red"))
 
 
-def picked(counts: Mapping[str, int], states: Iterable[Part]) -> list[tuple[str, int, str]]:
-    """Choose the figures of some states, each with its style."""
+def state_figures(counts: Mapping[str, int], states: Iterable[Part]) -> list[tuple[str, int, str]]:
+    """Return name, number and style of some states."""
     return [(state, counts.get(state, 0), style) for state, style in states]
 
 
@@ -91,8 +94,8 @@ def _largest(counts: Mapping[str, int], style: str) -> list[tuple[str, int, str]
     return [(name, number, style) for name, number in sorted(counts.items(), key=lambda one: -one[1])[:5]]
 
 
-def labelled(label: str, figures: Iterable[tuple[str, int, str]]) -> Line:
-    """Lay out figures with their names, behind what they are about."""
+def figure_line(label: str, figures: Iterable[tuple[str, int, str]]) -> Line:
+    """Return a line of numbers with their names, after a label."""
     line: list[Part] = [(f"{label:<10}", "dim")]
     for name, number, style in figures:
         line += [(count(number), style if number else "dim"), (f" {name}   ", "" if number else "dim")]
@@ -100,7 +103,7 @@ def labelled(label: str, figures: Iterable[tuple[str, int, str]]) -> Line:
 
 
 def progress_bar(counts: Mapping[str, int], width: int) -> Line:
-    """Draw how much of what is known is settled; links still to be found are in neither part."""
+    """Return a bar for the settled share of the known requests."""
     known = sum(counts.values())
     settled = sum(counts.get(state, 0) for state, _ in _SETTLED)
     share = settled / known if known else 0.0
@@ -112,7 +115,7 @@ def progress_bar(counts: Mapping[str, int], width: int) -> Line:
 
 def _time_left(now: Snapshot) -> Line:
     if now.eta is None:
-        return [("time left: not known yet", "dim")]
+        return [("time left: unknown", "dim")]
     reason = f", bounded by {now.eta_reason}" if now.eta_reason else ""
     return [(f"about {duration(now.eta)} left", ""), (reason, "dim")]
 
@@ -157,8 +160,8 @@ def _remark(host: HostSnapshot) -> str:
 
 
 def progress_fields(now: Snapshot) -> dict[str, object]:
-    """Say the same in the fields of one log line."""
-    ahead = {} if now.eta is None else {"eta": duration(now.eta), "bounded_by": now.eta_reason}
+    """Return the same numbers as fields of a log line."""
+    left = {} if now.eta is None else {"eta": duration(now.eta), "bounded_by": now.eta_reason}
     return {
         "crawl": now.crawl,
         "pages": now.pages,
@@ -167,5 +170,5 @@ def progress_fields(now: Snapshot) -> dict[str, object]:
         **{state: now.counts[state] for state, _ in STATES if now.counts.get(state)},
         "in_flight": now.in_flight,
         "failures": sum(now.failures.values()),
-        **ahead,
+        **left,
     }

@@ -1,21 +1,14 @@
-"""Dead letters as they are shown."""
+"""Dead letters as text and JSON."""
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from shoal.cli.process.log_format import shown
-from shoal.cli.views.format import counted
+from shoal.cli.views.format import plural, quote_value, utc_time
 
 if TYPE_CHECKING:
     from shoal.services.control.dead_letters import DeadLetter
-
-
-def instant(seconds: float) -> str:
-    """Write an instant, in UTC."""
-    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
 
 
 def letter_json(letter: "DeadLetter") -> dict[str, object]:
@@ -52,17 +45,16 @@ def _place(letter: "DeadLetter") -> tuple[str, int, int]:
 
 
 def letter_lines(letters: Sequence["DeadLetter"]) -> Iterator[str]:
-    """Two lines a letter: when, what class and where; then how often tried and why."""
+    """Yield two lines per letter: time, class and URL; then attempts and reason."""
     if not letters:
         yield "no dead letters"
     for letter in letters:
-        yield f"{instant(letter.died_at)}  {letter.kind.value}  {letter.request.url}"
-        yield f"    {letter.crawl}: {counted(letter.attempts, 'attempt')}; {shown(letter.reason)}"
+        yield f"{utc_time(letter.died_at)}  {letter.kind.value}  {letter.request.url}"
+        yield f"    {letter.crawl}: {plural(letter.attempts, 'attempt')}; {quote_value(letter.reason)}"
 
 
-def whole_letter(letter: "DeadLetter") -> Iterator[str]:
-    """Say everything that is known of one letter. Of its headers and body only that they are there: they may
-    hold secrets."""
+def letter_details(letter: "DeadLetter") -> Iterator[str]:
+    """Yield everything about one letter. Header values and the body are left out: they may hold secrets."""
     request = letter.request
     yield f"{request.method} {request.url}"
     for name, value in (
@@ -70,19 +62,19 @@ def whole_letter(letter: "DeadLetter") -> Iterator[str]:
         ("trace", letter.trace),
         ("host", letter.host),
         ("class", letter.kind.value),
-        ("reason", shown(letter.reason)),
-        ("status", str(letter.status) if letter.status else "no answer"),
-        ("attempts", f"{letter.attempts}, the first {instant(letter.first_at)}"),
-        ("given up", f"{instant(letter.died_at)} by {letter.holder}"),
+        ("reason", quote_value(letter.reason)),
+        ("status", str(letter.status) if letter.status else "no response"),
+        ("attempts", f"{letter.attempts}, the first {utc_time(letter.first_at)}"),
+        ("given up", f"{utc_time(letter.died_at)} by {letter.holder}"),
         ("crashes", str(letter.crashes) if letter.crashes else ""),
         ("depth", str(request.depth)),
         ("priority", str(request.priority)),
-        ("handler", shown(request.route) if request.route else ""),
+        ("handler", quote_value(request.route) if request.route else ""),
         ("found on", f"{request.found_on:016x}" if request.found_on else "nowhere: a start URL"),
         ("via", " -> ".join(request.chain)),
         ("headers", ", ".join(request.headers)),
-        ("body", counted(len(request.body), "byte") if request.body else ""),
-        ("data", shown(request.data) if request.data else ""),
+        ("body", plural(len(request.body), "byte") if request.body else ""),
+        ("data", quote_value(request.data) if request.data else ""),
         ("page", "{} at {}, {} bytes".format(*_place(letter)) if letter.page else "none kept"),
     ):
         if value:

@@ -1,10 +1,10 @@
-"""A plan as it is shown."""
+"""The output of `shoal plan`."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shoal.cli.views.format import counted, duration, size
+from shoal.cli.views.format import duration, plural, size
 from shoal.services.inspect.capacity import Forecast, Load, addresses_cost, concurrency_needed, traffic_cost
 
 
@@ -17,7 +17,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was asked, and what comes of it."""
+    """The question and the forecast."""
 
     title: str
     load: Load
@@ -28,23 +28,23 @@ class Plan:
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
-    """Say what there is to do, what bounds it, when it ends, and what it costs."""
+    """Yield what there is to fetch, what bounds it, when it ends and what it costs."""
     load, found = plan.load, plan.forecast
     yield f"plan: {plan.title}"
     busy = sum(1 for host in load.hosts if host.queued)
-    yield f"  to fetch    {counted(found.queued, 'page')} on {counted(busy, 'host')}"
+    yield f"  to fetch    {plural(found.queued, 'page')} on {plural(busy, 'host')}"
     if not found.queued:
         return
     yield f"  a page      takes {duration(load.latency)} and {size(plan.page_bytes)}"
     yield f"  hosts       allow {_rate(found.by_hosts)} together"
     yield f"  slots       {load.concurrency:,} at once can do {_rate(found.by_slots)}"
     if found.by_hosts == 0:
-        yield "  bounded by  a pause: shoal host resume lets it go on"
+        yield "  bounded by  a pause: shoal host resume HOST ends it"
     elif found.bound_by_hosts:
         enough = concurrency_needed(found.by_hosts, load.latency)
-        yield f"  bounded by  the pace of the hosts: more workers cannot help, {enough:,} at once will do"
+        yield f"  bounded by  the pace of the hosts: more workers cannot help, {enough:,} at once are enough"
     else:
-        yield "  bounded by  the slots: more --concurrency or more workers help, if this machine keeps up"
+        yield "  bounded by  the slots: more --concurrency or workers help, if this machine is fast enough"
     yield f"  done in     {_ending(plan)}"
     if plan.within is not None:
         yield f"  in time     {_in_time(plan)}"
@@ -55,15 +55,15 @@ def _ending(plan: Plan) -> str:
     load, found = plan.load, plan.forecast
     if math.isinf(found.drain):
         if load.inflow >= found.capacity > 0:
-            return f"never: {load.inflow:g} new URLs per second come in, {_rate(found.capacity)} go out"
-        return "never, as things stand"
-    told = duration(found.drain)
+            return f"never: {load.inflow:g} new URLs per second, but only {_rate(found.capacity)} fetched"
+        return "never, at the current rates"
+    text = duration(found.drain)
     if found.longest is not None and found.bound_by_one_host:
         host = found.longest
-        alone = "for ever" if math.isinf(found.longest_s) else duration(found.longest_s)
-        pages = f"{counted(host.queued, 'page')} at {_rate(host.rate)}"
-        told += f"; but {host.host} alone takes {alone}: {pages}"
-    return told
+        alone = "forever" if math.isinf(found.longest_s) else duration(found.longest_s)
+        pages = f"{plural(host.queued, 'page')} at {_rate(host.rate)}"
+        text += f"; but {host.host} alone takes {alone}: {pages}"
+    return text
 
 
 def _in_time(plan: Plan) -> str:
@@ -97,7 +97,7 @@ def _rate(rate: float) -> str:
 
 
 def plan_json(plan: Plan) -> dict[str, object]:
-    """Say the same for programs; what has no end is null."""
+    """Return the forecast for --json; infinite values are null."""
     load, found, prices = plan.load, plan.forecast, plan.prices
     finite = found.drain if math.isfinite(found.drain) else None
     bounded = math.isfinite(found.capacity)

@@ -1,16 +1,20 @@
-"""Numbers the way people read them."""
+"""Numbers, times and untrusted text as people read them."""
 
+import json
+import re
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 _BARS = "▁▂▃▄▅▆▇█"
+_UNQUOTED = re.compile(r'[^\s"=]+')
 
 
 def count(number: int) -> str:
     return f"{number:,}"
 
 
-def counted(number: int, one: str, many: str = "") -> str:
-    """Give a number with its noun: `1 page`, `2,000 pages`."""
+def plural(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun: `1 page`, `2,000 pages`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
@@ -23,7 +27,7 @@ def size(count_bytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Give two units at most: `40 ms`, `0.4 s`, `12 s`, `3m 05s`, `2h 10m`, `4d 03h`."""
+    """Return at most two units: `40 ms`, `0.4 s`, `12 s`, `3m 05s`, `2h 10m`, `4d 03h`."""
     if 0 < seconds < 0.0995:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 9.95:
@@ -39,13 +43,13 @@ def duration(seconds: float) -> str:
 
 
 def by_count(counts: Mapping[str, int]) -> str:
-    """List the largest first: `timeout 3, dns 1`."""
+    """Return counts, largest first: `timeout 3, dns 1`."""
     largest_first = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
     return ", ".join(f"{name} {number:,}" for name, number in largest_first)
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """Draw the last `width` values, scaled to the largest of them."""
+    """Return a bar for each of the last `width` values, scaled to the largest of them."""
     shown = values[-width:]
     top = max(shown, default=0.0)
     if top <= 0:
@@ -56,7 +60,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
 def table(
     heading: Sequence[str], rows: Sequence[Sequence[str]], *, words: Collection[int] = (0,)
 ) -> Iterator[str]:
-    """Align columns: those of words to the left, figures to the right."""
+    """Yield aligned lines: columns of words to the left, numbers to the right."""
     lines = [heading, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heading))]
     for line in lines:
@@ -65,3 +69,16 @@ def table(
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         )
         yield "  ".join(cells).rstrip()
+
+
+def utc_time(seconds: float) -> str:
+    """Return a time since the epoch as UTC text."""
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
+
+
+def quote_value(value: object) -> str:
+    """Return a value as text that cannot end the line, start a new field or control a terminal."""
+    text = str(value)
+    if _UNQUOTED.fullmatch(text) and text.isprintable():
+        return text
+    return json.dumps(text, ensure_ascii=not text.isprintable())

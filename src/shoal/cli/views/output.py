@@ -1,4 +1,4 @@
-"""Words to the person: results on standard output, everything else in one line on standard error."""
+"""Results on standard output, messages as one line each on standard error."""
 
 import json
 import sys
@@ -8,33 +8,33 @@ from shoal.model.errors import Misconfigured, ShoalError
 
 
 class ClosedPipe(ShoalError):
-    """Whoever read our output went away."""
+    """The reader of standard output closed it."""
 
 
-def put(text: str, stream: TextIO | None = None) -> None:
-    """Write a result, all of it or an error, to standard output unless told otherwise."""
+def print_result(text: str, stream: TextIO | None = None) -> None:
+    """Write a result to `stream`, or standard output; raise if any of it cannot be written."""
     try:
         print(text, file=stream, flush=True)
     except OSError as error:
-        # What is still buffered has nowhere to go: without this the interpreter would complain again at exit.
+        # Buffered text cannot be written either: without this the interpreter would report it again at exit.
         sys.stdout = None
         if isinstance(error, BrokenPipeError):
-            raise ClosedPipe("whoever read the output went away") from None
+            raise ClosedPipe("the reader of the output closed the pipe") from None
         raise Misconfigured(f"cannot write the result: {error.strerror}") from None
 
 
-def put_json(value: object) -> None:
-    """Write a result for programs."""
-    put(json_text(value))
+def print_json(value: object) -> None:
+    """Write a result as JSON."""
+    print_result(json_text(value))
 
 
 def json_text(value: object) -> str:
-    """Encode for programs: one line, ASCII only, the same bytes wherever it runs."""
+    """Encode as one line of ASCII, the same bytes in every locale."""
     return json.dumps(value)
 
 
-def tell(text: str) -> None:
-    """Say one line on standard error; nobody being there to read it is no reason to fail."""
+def print_message(text: str) -> None:
+    """Write one line to standard error; ignore that it is closed."""
     try:
         print(f"shoal: {' '.join(text.split())}", file=sys.stderr, flush=True)
     except OSError:

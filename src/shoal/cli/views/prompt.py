@@ -1,4 +1,4 @@
-"""A Python prompt around one page."""
+"""A Python prompt with one page loaded."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from shoal.cli.views.format import size
-from shoal.cli.views.output import put, tell
+from shoal.cli.views.output import print_message, print_result
 from shoal.model.request import Request
 from shoal.spider.html.links import Links
 from shoal.spider.html.selector import Selector, SelectorList
@@ -18,13 +18,13 @@ HELP = """\
 page              the page: .url .status .headers .text .css() .xpath() .links() .json()
 css(query)        select by CSS, for example css("h1::text").get()
 xpath(query)      select by XPath
-links(query)      where the page, or a part of it, leads
+links(query)      links of the page, or of a part of it
 fetch(url)        load another page
-Ctrl-D leaves. What you type runs as your own code, in this process."""
+Ctrl-D exits. What you type runs as your code, in this process."""
 
 
 class Prompt:
-    """Evaluates what a person types; `page` is the page that was loaded last."""
+    """Evaluates what the user types; `page` is the page that was loaded last."""
 
     def __init__(self, load: Callable[[str], Page], *, as_json: bool = False) -> None:
         self._load = load
@@ -32,27 +32,27 @@ class Prompt:
         self._names: dict[str, Any] = {"fetch": self.open}
 
     def open(self, place: str) -> None:
-        """Load a page and say what came."""
+        """Load a page and print its status and size."""
         page = self._load(place)
         self._names.update(page=page, css=page.css, xpath=page.xpath, links=page.links)
-        tell(f"{page.url}: status {page.status}, {page.kind.name.lower()}, {size(len(page.body))}")
+        print_message(f"{page.url}: status {page.status}, {page.kind.name.lower()}, {size(len(page.body))}")
 
-    def converse(self) -> None:
-        """Talk to a person at a terminal until they leave."""
+    def interact(self) -> None:
+        """Read from the terminal until the user exits."""
         import readline  # noqa: F401 - gives input() editing and history
 
-        with _showing(self._show):
+        with _display_with(self._show):
             InteractiveConsole(self._names).interact(banner=HELP, exitmsg="")
 
-    def answer(self, lines: Iterable[str]) -> bool:
-        """Evaluate lines and print what they give; False: one of them failed, and the rest was left."""
+    def evaluate(self, lines: Iterable[str]) -> bool:
+        """Evaluate lines and print their values; stop at the first that fails and return False."""
         console = _Lines(self._names)
-        with _showing(self._show):
+        with _display_with(self._show):
             for console.number, line in enumerate(lines, 1):
                 console.push(line.rstrip("\n"))
                 if console.failed:
                     return False
-            console.push("")  # ends a block that the input has left open
+            console.push("")  # ends an open block
         return not console.failed
 
     def _show(self, value: object) -> None:
@@ -60,13 +60,13 @@ class Prompt:
             return
         value = plain(value)
         if self._as_json:
-            put(json.dumps(value, default=str))
+            print_result(json.dumps(value, default=str))
         else:
-            put("\n".join(map(_text, value)) if isinstance(value, list) else _text(value))
+            print_result("\n".join(map(_text, value)) if isinstance(value, list) else _text(value))
 
 
 class _Lines(InteractiveConsole):
-    """Tells in one line what went wrong, and where."""
+    """Reports an error as one line with its line number."""
 
     number = 0
     failed = False
@@ -77,11 +77,11 @@ class _Lines(InteractiveConsole):
     def showtraceback(self) -> None:
         error = sys.exc_info()[1]
         self.failed = True
-        tell(f"line {self.number}: {type(error).__name__}: {error}")
+        print_message(f"line {self.number}: {type(error).__name__}: {error}")
 
 
 def plain(value: object) -> object:
-    """Make of a result what a person wants to see: text for selectors, URLs for links."""
+    """Return a result in the form to print: text for selectors, URLs for links."""
     match value:
         case SelectorList():
             return value.getall()
@@ -96,12 +96,12 @@ def plain(value: object) -> object:
 
 def _text(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
-    # A page must not steer a terminal; line breaks are harmless and wanted.
+    # A page must not control the terminal; line breaks are harmless.
     return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
 
 
 @contextmanager
-def _showing(show: Callable[[object], None]) -> Iterator[None]:
+def _display_with(show: Callable[[object], None]) -> Iterator[None]:
     before, sys.displayhook = sys.displayhook, show
     try:
         yield

@@ -1,4 +1,4 @@
-"""The picture of a whole store: its crawls, what holds them up, its workers, and its slowest hosts."""
+"""The screen of `shoal top`: the crawls of a store, bottlenecks, workers and slowest hosts."""
 
 import math
 from collections import deque
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console, ConsoleOptions, RenderResult
 
 from shoal.cli.views.bottlenecks import holdups, host_remark
-from shoal.cli.views.crawl_screen import STATES, Line, drawn, labelled, picked, progress_bar
-from shoal.cli.views.format import by_count, count, counted, duration, sparkline, table
+from shoal.cli.views.crawl_screen import STATES, Line, figure_line, progress_bar, state_figures, to_segments
+from shoal.cli.views.format import by_count, count, duration, plural, sparkline, table
 from shoal.cli.views.workers import crawls_of, doing_of, mixed_versions, roles_of
 from shoal.services.inspect.monitor import HostQueue, Overview, left
 from shoal.services.inspect.status import CrawlStatus, Fleet
@@ -18,24 +18,24 @@ from shoal.services.inspect.status import CrawlStatus, Fleet
 if TYPE_CHECKING:
     from shoal.services.inspect.fleet_status import Heartbeat
 
-SILENT = 10.0  # seconds without a sign of life, after which something is wrong with a worker
+STALE_AFTER_S = 10.0  # without a heartbeat, after which a worker is shown in red
 _DOING = {"working": "green", "writing": "green", "waiting": "yellow", "draining": "yellow"}
 _NAME = (12, 40)  # columns for a name, at least and at most
-_WORKER_FIGURES = 34  # columns beside a worker's name and its roles, the first word of what it does included
+_WORKER_FIGURES = 35  # columns beside a worker's name and its roles, the first word of what it does included
 _HOST_FIGURES = 38  # columns beside a host's name
 _SETTLED = ("done", "gone", "dead", "filtered")
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Lines that belong together; `noun` is what each of them is about."""
+    """Lines that belong together; `noun` names what each of them shows."""
 
     head: Sequence[Line]
     lines: Sequence[Line]
     noun: str
 
-    def fitted(self, room: int) -> list[Line]:
-        """Cut it short, saying how much is missing."""
+    def fit(self, room: int) -> list[Line]:
+        """Return at most `room` lines; the last one counts those that were cut."""
         if not self.lines:
             return []
         body = room - len(self.head)
@@ -45,7 +45,7 @@ class Section:
         return [
             *self.head,
             *shown,
-            [(f"and {counted(len(self.lines) - len(shown), f'more {self.noun}')}", "dim")],
+            [(f"and {plural(len(self.lines) - len(shown), f'more {self.noun}')}", "dim")],
         ]
 
 
@@ -55,62 +55,63 @@ class TopScreen:
     def __init__(self) -> None:
         self._overview: Overview | None = None
         self._rates: deque[float] = deque(maxlen=60)
-        self._silent = 0.0
+        self._delay_s = 0.0
 
     def show(self, overview: Overview) -> None:
         self._overview = overview
-        self._silent = 0.0
+        self._delay_s = 0.0
         if overview.rate is not None:
             self._rates.append(overview.rate)
 
-    def wait(self, seconds: float) -> None:
-        """Tell that the store has not answered for so long: what is shown is as old."""
-        self._silent = seconds
+    def record_delay(self, seconds: float) -> None:
+        """Record that the store has not answered for `seconds`: the overview is that old."""
+        self._delay_s = seconds
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Lay the overview out; what does not fit into the window is counted."""
+        """Format the overview; lines that do not fit are counted."""
         now = self._overview
         if now is None:
-            return [[("looking", "dim")]]
+            return [[("loading", "dim")]]
         lines = [*_head(now, list(self._rates), width)]
-        if self._silent:
-            lines.append([(f"no answer for {duration(self._silent)}: this is how it was then", "red")])
+        if self._delay_s:
+            text = f"no answer from the store for {duration(self._delay_s)}: the figures are from before"
+            lines.append([(text, "red")])
         fleet = now.status.fleet
         sections = [
             _crawls(now, width, height),
-            Section([[]], [[(one.text, "yellow")] for one in holdups(now.status, now.at)], "such line"),
+            Section([[]], [[(one.text, "yellow")] for one in holdups(now.status, now.at)], "bottleneck"),
             _workers(fleet, now.at, width) if fleet is not None else Section([], [], ""),
             _hosts(now, width),
         ]
         wanted = [len(one.head) + len(one.lines) if one.lines else 0 for one in sections]
-        # One line stays free for the cursor, or the top would scroll away.
-        for section, room in zip(sections, shares(wanted, height - len(lines) - 1), strict=True):
-            lines += section.fitted(room)
+        # One line stays free for the cursor, or the first line would scroll out of the window.
+        for section, room in zip(sections, share_lines(wanted, height - len(lines) - 1), strict=True):
+            lines += section.fit(room)
         return lines
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from drawn(self.lines(options.max_width, options.size.height), console, options)
+        yield from to_segments(self.lines(options.max_width, options.size.height), console, options)
 
 
-def shares(wanted: Sequence[int], room: int) -> list[int]:
-    """Share lines out evenly; what one does not need is the others'."""
-    given = [0] * len(wanted)
-    hungry = [at for at, lines in enumerate(wanted) if lines]
-    while hungry and room > 0:
-        part = max(1, room // len(hungry))
-        for at in list(hungry):
-            more = min(part, wanted[at] - given[at], room)
-            given[at] += more
+def share_lines(wanted: Sequence[int], room: int) -> list[int]:
+    """Divide lines evenly; what one section does not need goes to the others."""
+    granted = [0] * len(wanted)
+    short = [at for at, lines in enumerate(wanted) if lines]
+    while short and room > 0:
+        part = max(1, room // len(short))
+        for at in list(short):
+            more = min(part, wanted[at] - granted[at], room)
+            granted[at] += more
             room -= more
-            if given[at] == wanted[at]:
-                hungry.remove(at)
-    return given
+            if granted[at] == wanted[at]:
+                short.remove(at)
+    return granted
 
 
 def _head(now: Overview, rates: Sequence[float], width: int) -> Iterator[Line]:
     status = now.status
     if status.fleet is not None:
-        who = counted(len(status.fleet.workers), "worker")
+        who = plural(len(status.fleet.workers), "worker")
     else:
         who = f"in use by {status.owner}" if status.owner else "not in use"
     rate = "" if now.rate is None else f"  {now.rate:,.1f} requests/s  "
@@ -130,22 +131,22 @@ def _head(now: Overview, rates: Sequence[float], width: int) -> Iterator[Line]:
 
 
 def _crawls(now: Overview, width: int, height: int) -> Section:
-    """Give each crawl its picture while half of the window is enough for them, and a line otherwise."""
-    pictures = [line for crawl in now.status.crawls for line in _picture(crawl, now, width)]
-    if len(pictures) <= height // 2:
-        return Section([], pictures, "line")
+    """Show each crawl in full if half of the window is enough, otherwise as one line."""
+    blocks = [line for crawl in now.status.crawls for line in _crawl_block(crawl, now, width)]
+    if len(blocks) <= height // 2:
+        return Section([], blocks, "line")
     return _table(now)
 
 
-def _picture(crawl: CrawlStatus, now: Overview, width: int) -> Iterator[Line]:
+def _crawl_block(crawl: CrawlStatus, now: Overview, width: int) -> Iterator[Line]:
     yield []
     yield [(crawl.name, "bold"), ("  paused" if crawl.paused else "", "yellow")]
     yield progress_bar(crawl.counts, width)
-    queue = picked(crawl.counts, STATES[:4])
+    queue = state_figures(crawl.counts, STATES[:4])
     if (fleet := now.status.fleet) is not None:
         queue.append(("to write", fleet.stages[crawl.name]["sink"].waiting, "cyan"))
-    yield labelled("queue", queue)
-    yield labelled("settled", picked(crawl.counts, STATES[4:]))
+    yield figure_line("queue", queue)
+    yield figure_line("settled", state_figures(crawl.counts, STATES[4:]))
 
 
 def _table(now: Overview) -> Section:
@@ -201,7 +202,7 @@ def _workers(fleet: Fleet, now: float, width: int) -> Section:
     mixed = len({worker.shoal for worker in workers}) > 1
     versions = mixed_versions(workers)
     doing = max(len(doing_of(worker)) for worker in workers)
-    heading = f"{'workers':<{room}} {'roles':<{roles}} {'out':>5} {'pages/s':>8} {'silent':>8}  doing"
+    heading = f"{'workers':<{room}} {'roles':<{roles}} {'out':>5} {'pages/s':>8} {'last seen':>9}  doing"
     lines = [_worker(worker, now, (room, roles, doing), versions, mixed=mixed) for worker in workers]
     return Section([[], [(heading, "dim")]], lines, "worker")
 
@@ -215,13 +216,13 @@ def _worker(
     mixed: bool,
 ) -> Line:
     room, roles, doing = columns
-    silent = max(0.0, now - worker.beaten_at)
+    age = max(0.0, now - worker.beaten_at)
     out = sum(at.in_flight for at in worker.crawls)
     rate = sum(at.rate for at in worker.crawls)
     return [
         (f"{_cut(worker.worker, room):<{room}} {roles_of(worker):<{roles}} ", ""),
         (f"{count(out):>5} {rate:>8,.1f} ", ""),
-        (f"{duration(silent):>8}", "red" if silent > SILENT else "dim"),
+        (f"{duration(age):>9}", "red" if age > STALE_AFTER_S else "dim"),
         (f"  {doing_of(worker):<{doing}}", _DOING.get(worker.doing, "dim")),
         (f"  shoal {worker.shoal}" if mixed else "", "yellow"),
         (f"  {crawls_of(worker, versions)}", "dim"),
@@ -259,12 +260,12 @@ def _time(seconds: float) -> str:
 
 
 def _name_room(names: Sequence[str], most: int) -> int:
-    """Give names the columns that they need, as far as the window has them."""
+    """Return the columns that names need, limited by the window."""
     return max(min(max(map(len, names)), most, _NAME[1]), _NAME[0])
 
 
 def _cut(name: str, room: int) -> str:
-    """Shorten a name in the middle: its beginning says what it is, its end which one."""
+    """Shorten a name in the middle: the start says what it is, the end which one."""
     if len(name) <= room:
         return name
     end = (room - 1) // 2

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from shoal.cli.views.format import count, counted, table
+from shoal.cli.views.format import count, plural, table
 
 if TYPE_CHECKING:
     from shoal.services.inspect.fleet_status import Heartbeat
@@ -33,7 +33,7 @@ def mixed_versions(workers: Sequence["Heartbeat"]) -> dict[str, int]:
 def crawls_of(worker: "Heartbeat", mixed: Mapping[str, int]) -> str:
     """Name what a worker serves, with the version of the spider where workers differ."""
     if len(worker.crawls) > MOST_NAMED and not any(at.crawl in mixed for at in worker.crawls):
-        return counted(len(worker.crawls), "crawl")
+        return plural(len(worker.crawls), "crawl")
     return " ".join(f"{at.crawl}@{at.version[:6]}" if at.crawl in mixed else at.crawl for at in worker.crawls)
 
 

@@ -1,8 +1,8 @@
-"""Counting what comes often, in bounded memory (Misra and Gries 1982)."""
+"""Counts of the most frequent names in bounded memory (Misra and Gries 1982)."""
 
 
 class HeavyHitters:
-    """Counts of the names met most often, at most `capacity` of them.
+    """Counts of at most `capacity` names, the most frequent ones.
 
     A count is never too high, and too low by at most one part in `capacity` of everything counted.
     """
@@ -17,7 +17,7 @@ class HeavyHitters:
     def add(self, name: str, weight: int) -> int:
         """Count `name` and return its count so far."""
         if name not in self._counts and len(self._counts) >= self._capacity:
-            # Every name gives a little of its count away; it has been paid for by as many calls of this.
+            # Every name loses `weight`. Calls of `add` have paid for that, so it is O(1) amortised.
             self._counts = {known: count - weight for known, count in self._counts.items() if count > weight}
         count = self._counts[name] = self._counts.get(name, 0) + weight
         return count

@@ -1,12 +1,12 @@
-"""Quarantine: a host that brings ever more URLs of one pattern is likely making them up.
+"""Quarantine: a host that brings ever more URLs of one pattern is probably generating them.
 
-One link in `SAMPLE`, chosen by fingerprint, is looked at and counts for as many: it takes nothing for the
-others, and a pattern that matters has thousands. Once a pattern has brought more than it may within `SPAN`,
-its links are dropped: counted by rule, told in the log and shown by `status`. A later run goes on with that,
-unless it allows more.
+One link in `SAMPLE`, chosen by fingerprint, is inspected and counts for that many: the others cost nothing,
+and a pattern that matters has thousands. A pattern that has brought more URLs than allowed within `SPAN_S`
+is closed: its links are dropped, counted by rule, logged, and shown by `status`. A later run continues with
+that, unless it allows more.
 
-Memory is bounded: the most frequent patterns are counted, and links that were counted are remembered in two
-generations, as many as stand for a million URLs.
+Memory is bounded: only the most frequent patterns are counted, and counted links are remembered in two
+generations, which represent a million URLs.
 """
 
 import logging
@@ -21,33 +21,33 @@ from shoal.model.url_pattern import pattern_of
 log = logging.getLogger(__name__)
 
 SAMPLE = 64
-SPAN = 3600.0
-PATTERNS = 4096
+SPAN_S = 3600.0
+MAX_PATTERNS = 4096
 GENERATION = 8192  # fingerprints
 
 
 class PatternQuarantine:
-    """Watches the links of a crawl. `most` URLs of one pattern may come in an hour; 0: any number."""
+    """Allows `limit` URLs of one pattern per hour; 0: any number."""
 
     def __init__(
         self,
-        most: int,
+        limit: int,
         closed: MutableMapping[str, ClosedPattern] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._most = most
+        self._limit = limit
         self._closed = {} if closed is None else closed  # by pattern
         self._clock = clock
         self._since = clock()
-        self._counts = HeavyHitters(PATTERNS)
-        self._counted: set[int] = set()  # fingerprints, and those of the generation before
+        self._counts = HeavyHitters(MAX_PATTERNS)
+        self._counted: set[int] = set()  # fingerprints; below, those of the previous generation
         self._counted_before: set[int] = set()
-        # Only links of these are looked at one by one.
+        # Only links to these hosts are checked one by one.
         self._hosts = {pattern.partition("/")[0] for pattern in self._closed}
 
     def admitted(self, links: Sequence[Link]) -> Sequence[Link]:
-        """Give the links that may go on."""
-        if not self._most:
+        """Return the links that are not in a closed pattern."""
+        if not self._limit:
             return links
         for link in links:
             if not link.fingerprint % SAMPLE and not self._was_counted(link.fingerprint):
@@ -57,7 +57,7 @@ class PatternQuarantine:
         return tuple(link for link in links if link.host not in self._hosts or not self._is_closed(link))
 
     def _was_counted(self, fingerprint: int) -> bool:
-        """Tell whether a link is a repetition: sites have far more links than URLs."""
+        """Return whether a link is a repetition: sites have far more links than URLs."""
         if fingerprint in self._counted or fingerprint in self._counted_before:
             return True
         self._counted.add(fingerprint)
@@ -67,15 +67,15 @@ class PatternQuarantine:
 
     def _count(self, link: Link) -> None:
         now = self._clock()
-        if now - self._since > SPAN:
+        if now - self._since > SPAN_S:
             self._since = now
             self._counts.clear()
         url = unpack(link.packed).url
         pattern = pattern_of(url)
-        if self._counts.add(pattern, SAMPLE) > self._most and pattern not in self._closed:
-            self._closed[pattern] = ClosedPattern(self._most, url)
+        if self._counts.add(pattern, SAMPLE) > self._limit and pattern not in self._closed:
+            self._closed[pattern] = ClosedPattern(self._limit, url)
             self._hosts.add(link.host)
-            facts = {"pattern": pattern, "more_than": self._most, "example": url}
+            facts = {"pattern": pattern, "more_than": self._limit, "example": url}
             log.warning("links.quarantined", extra=facts)
 
     def _is_closed(self, link: Link) -> bool:

@@ -1,7 +1,7 @@
-"""Chunks: parts of a lane's tail that lie outside the server's memory, and where they lie.
+"""Chunks: parts of a lane's tail that are stored outside the server's memory, and the places to store them.
 
-A chunk is written once under a name of its own and never changed. Nobody reads it unless it is registered in
-the store, so one whose writer died before that does no harm; it is deleted by age.
+A chunk is written once under a unique name and never changed. It is read only if it is registered in the
+store, so one whose writer died before registering it does no harm; it is deleted by age.
 """
 
 import asyncio
@@ -19,32 +19,36 @@ import msgspec
 
 from shoal.model.errors import Misconfigured, Unavailable
 
-RETRIES = 3  # within one call, for ten seconds at most: whoever adds links waits for it
-_CONNECT, _ANSWER, _RETRY = (timedelta(seconds=seconds) for seconds in (5, 30, 10))
-ORDINAL, HEAD, FP = 6, 6, 8  # bytes of an ENTRY: its ordinal, counters, fingerprint
+RETRIES = 3  # within one call, for ten seconds at most: the call that adds links waits for it
+_OBJECT_STORES = ("s3://", "gs://", "az://", "file://")
+_CONNECT_TIMEOUT, _ANSWER_TIMEOUT, _RETRY_TIMEOUT = (timedelta(seconds=seconds) for seconds in (5, 30, 10))
+ORDINAL_BYTES, COUNTER_BYTES, FP_BYTES = 6, 6, 8  # of an ENTRY
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[list[int], bytes, bytes, list[bytes]]).decode
 
 
-def packed(entries: Sequence[bytes]) -> bytes:
-    """Pack entries of a lane, column by column: like beside like takes a quarter less than row by row."""
-    ordinals = [int.from_bytes(entry[:ORDINAL]) for entry in entries]
+def pack_chunk(entries: Sequence[bytes]) -> bytes:
+    """Pack entries of a lane column by column, which takes a quarter less than row by row."""
+    ordinals = [int.from_bytes(entry[:ORDINAL_BYTES]) for entry in entries]
     steps = [ordinal - before for ordinal, before in zip(ordinals, [0, *ordinals], strict=False)]
-    rows = [entry[ORDINAL:] for entry in entries]
-    heads = b"".join(row[:HEAD] for row in rows)
-    fps = b"".join(row[HEAD : HEAD + FP] for row in rows)
-    return zlib.compress(_encode((steps, heads, fps, [row[HEAD + FP :] for row in rows])))
+    rows = [entry[ORDINAL_BYTES:] for entry in entries]
+    heads = b"".join(row[:COUNTER_BYTES] for row in rows)
+    fps = b"".join(row[COUNTER_BYTES : COUNTER_BYTES + FP_BYTES] for row in rows)
+    return zlib.compress(_encode((steps, heads, fps, [row[COUNTER_BYTES + FP_BYTES :] for row in rows])))
 
 
-def unpacked(body: bytes) -> list[bytes]:
-    """Undo `packed`."""
+def unpack_chunk(body: bytes) -> list[bytes]:
+    """Undo `pack_chunk`."""
     steps, heads, fps, rests = _decode(zlib.decompress(body))
     entries, ordinal = [], 0
     for number, (step, rest) in enumerate(zip(steps, rests, strict=True)):
         ordinal += step
-        head, fp = heads[number * HEAD : (number + 1) * HEAD], fps[number * FP : (number + 1) * FP]
-        entries.append(ordinal.to_bytes(ORDINAL) + head + fp + rest)
+        head, fp = (
+            heads[number * COUNTER_BYTES : (number + 1) * COUNTER_BYTES],
+            fps[number * FP_BYTES : (number + 1) * FP_BYTES],
+        )
+        entries.append(ordinal.to_bytes(ORDINAL_BYTES) + head + fp + rest)
     return entries
 
 
@@ -52,7 +56,7 @@ class ChunkStore(Protocol):
     """A place for chunks that every worker of a fleet can reach."""
 
     async def put(self, name: str, body: bytes) -> None:
-        """Keep a chunk; when this returns, it survives the death of this process."""
+        """Store a chunk; once this returns, it survives the death of this process."""
 
     async def get(self, name: str) -> bytes: ...
 
@@ -60,7 +64,7 @@ class ChunkStore(Protocol):
         """Delete a chunk, if it is still there."""
 
     def older(self, seconds: float) -> AsyncIterator[str]:
-        """Name the chunks that were written longer ago than that."""
+        """Yield the names of chunks that were written more than `seconds` ago."""
 
 
 class FolderChunks:
@@ -75,7 +79,7 @@ class FolderChunks:
     @staticmethod
     def _put(path: Path, body: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")  # a reader of the whole name never sees half a chunk
+        part = path.with_suffix(".part")  # under its final name a chunk is always complete
         part.write_bytes(body)
         os.replace(part, path)
 
@@ -93,12 +97,14 @@ class FolderChunks:
 
 
 def open_chunks(location: str) -> ChunkStore | None:
-    """Find the place for chunks where a fleet's pages are; None: that is no place which all workers share.
+    """Return the place for chunks beside a fleet's archive; None: chunks stay in the store.
 
-    It is connected to when it is first needed: most queues are short, and whoever submits a crawl may have
-    nothing else to do there.
+    That is so for an archive that workers may not share, and for one of a third-party package.
+
+    It connects when it is first used: most queues are short, and a process that submits a crawl may need
+    nothing else there.
     """
-    return ObjectChunks(partial(_connect, location)) if "://" in location else None
+    return ObjectChunks(partial(_connect, location)) if location.startswith(_OBJECT_STORES) else None
 
 
 def _connect(location: str) -> Any:
@@ -107,11 +113,11 @@ def _connect(location: str) -> Any:
     return from_url(
         location,
         client_options={
-            "connect_timeout": _CONNECT,
-            "timeout": _ANSWER,
+            "connect_timeout": _CONNECT_TIMEOUT,
+            "timeout": _ANSWER_TIMEOUT,
             "allow_http": os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://"),
         },
-        retry_config={"max_retries": RETRIES, "retry_timeout": _RETRY},
+        retry_config={"max_retries": RETRIES, "retry_timeout": _RETRY_TIMEOUT},
     )
 
 
@@ -119,7 +125,7 @@ class ObjectChunks:
     """Chunks in an object store, below a prefix."""
 
     def __init__(self, connect: Callable[[], Any], prefix: str = "spilled/") -> None:
-        """Use one of obstore's stores, as `connect` returns it."""
+        """`connect` returns an obstore store."""
         self._connect = connect
         self._prefix = prefix
 
@@ -157,5 +163,5 @@ def _translated() -> Iterator[None]:
         raise Misconfigured("archive.location: run  pip install 'shoal[s3]'  first") from error
     try:
         yield
-    except (BaseError, ValueError) as error:  # ValueError: an address that it cannot read
+    except (BaseError, ValueError) as error:  # ValueError: an address that it cannot parse
         raise Unavailable(f"spilled chunks: {str(error).splitlines()[0]}") from error

@@ -1,92 +1,119 @@
-"""Dead letters on Redis: found by looking at all of them, put back or thrown away in slices."""
+"""Dead letters on Redis: selected by scanning all of them, replayed or purged in slices."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 
-from shoal.frontier.redis import packing
-from shoal.frontier.redis.crawls import RedisCrawls
-from shoal.frontier.redis.reader import tags_of
+from shoal.frontier.redis import keys, packing
+from shoal.frontier.redis.records import unpack_letter
+from shoal.frontier.redis.shard_client import ShardClient
 from shoal.frontier.redis.shards import chunks
 from shoal.frontier.results import DeadLetter
 from shoal.frontier.rules import parsed_again
 from shoal.model.failure import FailureClass
-from shoal.redis_client import Script
+from shoal.redis_client import RedisClient, Script
 
 Ordered = tuple[float, DeadLetter]  # with its place in the order of acceptance
 
-MOST_LETTERS = 100  # per call
+SCAN_LETTERS = 200  # that one call reads
+MAX_LETTERS = 100  # that one call changes
 
 
-class RedisDeadLetters(RedisCrawls):
+class RedisDeadLetters:
+    def __init__(self, client: ShardClient) -> None:
+        self._client = client
+
     async def replay(
         self,
         crawl: str,
         *,
-        kinds: Collection[FailureClass] = (),
+        classes: Collection[FailureClass] = (),
         host: str = "",
         fingerprints: Collection[int] = (),
         limit: int | None = None,
     ) -> int:
-        """Put dead letters back, oldest first; a kept page that was at fault is parsed again, not fetched."""
-        chosen = await self._chosen(crawl, kinds, host, fingerprints, limit)
-        replayed = await self._on_letters(self._scripts.replay, crawl, chosen, _pack_replays)
-        self._rota.wake_all()
+        """Put dead letters back, first accepted first; an archived page that was at fault is parsed again."""
+        selected = await self._select(crawl, classes, host, fingerprints, limit)
+        replayed = await self._run(self._client.scripts.replay, crawl, selected, _pack_replays)
+        self._client.picker.wake_all()
         return replayed
 
     async def purge(
         self,
         crawl: str,
         *,
-        kinds: Collection[FailureClass] = (),
+        classes: Collection[FailureClass] = (),
         host: str = "",
         fingerprints: Collection[int] = (),
         limit: int | None = None,
     ) -> int:
-        """Throw dead letters away, oldest first; their requests stay dead, and cannot come back."""
-        chosen = await self._chosen(crawl, kinds, host, fingerprints, limit)
-        return await self._on_letters(self._scripts.purge, crawl, chosen, _pack_ordinals)
+        """Delete dead letters, first accepted first. Their requests stay dead and seen."""
+        selected = await self._select(crawl, classes, host, fingerprints, limit)
+        return await self._run(self._client.scripts.purge, crawl, selected, _pack_ordinals)
 
-    async def _chosen(
+    async def _select(
         self,
         crawl: str,
-        kinds: Collection[FailureClass],
+        classes: Collection[FailureClass],
         host: str,
         fingerprints: Collection[int],
         limit: int | None,
     ) -> dict[str, list[Ordered]]:
-        """Find the letters that are meant, by shard, in the order in which their requests were accepted."""
-        number = self._opened_number(crawl)
+        """Return the matching letters by shard, in the order in which their requests were accepted."""
+        number = self._client.opened_number(crawl)
         found = [
             (ordinal, tag, letter)
-            for tag in tags_of(self._store, host)
-            async for ordinal, letter in self._letters(tag, crawl, number)
-            if (not kinds or letter.kind in kinds)
+            for tag in self._client.tags_for(host)
+            async for ordinal, letter in letters_in(self._client.store, tag, crawl, number)
+            if (not classes or letter.kind in classes)
             and (not host or letter.host == host)
             and (not fingerprints or letter.fingerprint in fingerprints)
         ]
-        chosen: dict[str, list[Ordered]] = {}
+        selected: dict[str, list[Ordered]] = {}
         for ordinal, tag, letter in sorted(found, key=lambda one: one[:2])[:limit]:
-            chosen.setdefault(tag, []).append((ordinal, letter))
-        return chosen
+            selected.setdefault(tag, []).append((ordinal, letter))
+        return selected
 
-    async def _on_letters(
+    async def _run(
         self,
         script: Script,
         crawl: str,
-        chosen: Mapping[str, Sequence[Ordered]],
-        packed: Callable[[Sequence[Ordered]], bytes],
+        selected: Mapping[str, Sequence[Ordered]],
+        pack: Callable[[Sequence[Ordered]], bytes],
     ) -> int:
-        """Run a script on letters, a slice at a time; return how many were still there."""
-        number, there = self._opened_number(crawl), 0
-        for tag, letters in chosen.items():
-            for chunk in chunks(letters, MOST_LETTERS):
-                there += await self._store.run(script, tag, [number, packed(chunk)], promised=True)
-        return there
+        """Run a script on letters, a slice at a time; return how many still existed."""
+        number, changed = self._client.opened_number(crawl), 0
+        for tag, letters in selected.items():
+            for chunk in chunks(letters, MAX_LETTERS):
+                changed += await self._client.store.run(script, tag, [number, pack(chunk)], replicated=True)
+        return changed
+
+
+async def letters_in(store: RedisClient, tag: str, crawl: str, number: int) -> AsyncIterator[Ordered]:
+    """Yield a shard's dead letters, each with its place in the order of acceptance, latest first."""
+    end: bytes | str = "+inf"
+    seen: set[bytes] = set()
+    while True:
+        found = await store.do(
+            tag, "ZRANGE", keys.dead_letter_dates(tag, number), end, "-inf", "BYSCORE", "REV",
+            "LIMIT", 0, len(seen) + SCAN_LETTERS, "WITHSCORES",
+        )  # fmt: skip
+        rows = [(member, score) for member, score in zip(found[::2], found[1::2], strict=True)]
+        fresh = [row for row in rows if row[0] not in seen]
+        if not fresh:
+            return
+        fps = [member[8:] for member, _ in fresh]
+        packed = await store.do(tag, "HMGET", keys.dead_letters(tag, number), *fps)
+        for letter in packed:
+            if letter is not None:
+                yield unpack_letter(crawl, letter)
+        # Letters may be added and removed during the scan: continue from the instant, not from a rank.
+        end = fresh[-1][1]
+        seen = {member for member, score in rows if score == end}
 
 
 def _pack_replays(letters: Sequence[Ordered]) -> bytes:
     return packing.pack_replays(
         [
-            (letter.fingerprint, parsed_again(letter.kind, kept=letter.page is not None))
+            (letter.fingerprint, parsed_again(letter.kind, archived=letter.page is not None))
             for _, letter in letters
         ]
     )

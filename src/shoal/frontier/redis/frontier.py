@@ -1,39 +1,44 @@
-"""The public calls of the frontier on Redis: what goes into which shard, and in what order.
+"""The frontier on Redis: which call goes to which shard, and in what order.
 
-A commit adds the links of its pages first, each in the shard of its host, and settles after: where a worker
-dies between the two, the page is fetched again and its links are seen already. A settlement, the announcement
-of its page and its items are one script. So a settlement that is refused because another worker has reclaimed
-its lease may have brought its links; they were on the page, and only come earlier than from the next attempt.
+A commit first adds the links of its pages, each in the shard of its host, and then settles. If a worker dies
+between the two, the page is fetched again and its links are already seen. A settlement, the announcement of
+its page and its items are one script. So a settlement that is rejected because another worker reclaimed its
+lease may have added its links. They were on the page, and only arrive earlier than from the next attempt.
 """
 
 import itertools
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
 
-from shoal.frontier.redis import keys, packing
-from shoal.frontier.redis import records as stored
+from shoal.frontier.redis import keys, packing, records
+from shoal.frontier.redis.crawls import RedisCrawls
+from shoal.frontier.redis.dead_letters import RedisDeadLetters
 from shoal.frontier.redis.hosts import RedisHosts
 from shoal.frontier.redis.packing import Held
+from shoal.frontier.redis.rate_tickets import RateTickets
+from shoal.frontier.redis.reader import RedisReader
 from shoal.frontier.redis.scripts import SCRIPTS, Scripts
-from shoal.frontier.redis.shard_picker import ShardPicker
+from shoal.frontier.redis.shard_client import ShardClient
 from shoal.frontier.redis.shards import by_shard, chunks
 from shoal.frontier.redis.spill import LaneName, Spilling
-from shoal.frontier.results import Added, Committed
+from shoal.frontier.results import Added, Committed, Unparsed, Validator
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
-from shoal.model.request import Link
+from shoal.model.request import Link, unpack
 from shoal.redis_client import EPOCH, Full, RedisClient, Script, ScriptArgument
+from shoal.redis_client.fan_out import fan_out
 
-# The largest calls whose script stays within a few milliseconds, in which nobody else is served.
-MOST_LINKS, MOST_LEASES = 200, 100
+# The largest calls whose script stays within a few milliseconds; the server serves no other call meanwhile.
+MAX_LINKS, MAX_LEASES = 200, 100
+SCAN_PAGES = 200  # that one call reads
 
 
-class RedisFrontier(RedisHosts):
+class RedisFrontier:
     """A frontier that any number of processes share."""
 
     def __init__(
@@ -44,8 +49,16 @@ class RedisFrontier(RedisHosts):
         spilling: Spilling | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(store, scripts, ShardPicker(store.shards, clock))
-        self._spilling = spilling or Spilling(store, self._scripts)
+        self.client = client = ShardClient(store, scripts, clock)
+        self._store = store
+        self._scripts = scripts
+        self._picker, self._held = client.picker, client.held
+        self._spilling = spilling or Spilling(store, scripts)
+        self._rate_tickets = RateTickets(store, scripts.rate_ticket)
+        self.reader = RedisReader(client)
+        self.crawls = RedisCrawls(client)
+        self.hosts = RedisHosts(client)
+        self.dead_letters = RedisDeadLetters(client)
         self._calls = (f"{secrets.token_hex(8)}{number:x}" for number in itertools.count())
 
     @classmethod
@@ -55,29 +68,29 @@ class RedisFrontier(RedisHosts):
         async with RedisClient.open(dsn) as store:
             yield cls(store)
 
-    # --- adding and leasing ----------------------------------------------------------------------
+    # --- leasing ---------------------------------------------------------------------------------
 
     async def add(self, crawl: str, links: Sequence[Link]) -> Added:
-        """Accept the links that the crawl has not seen; raise `Full` where the store has no room for them."""
-        number = self._opened_number(crawl)
+        """Accept the links that the crawl has not seen; raise `Full` if the store has no memory for them."""
+        number = self.client.opened_number(crawl)
         return await self._add(self._scripts.add, [(number, link) for link in links])
 
     async def _add(self, script: Script, links: Sequence[tuple[int, Link]]) -> Added:
         shards = by_shard(self._store, links, lambda pair: pair[1].host)
-        added = await self._everywhere(self._add_to(tag, script, several) for tag, several in shards.items())
+        added = await fan_out(self._add_to(tag, script, several) for tag, several in shards.items())
         return Added(sum(one.new for one in added), sum(one.duplicate for one in added))
 
     async def _add_to(self, tag: str, script: Script, links: Sequence[tuple[int, Link]]) -> Added:
         new = duplicate = 0
-        for chunk in chunks(links, MOST_LINKS):
-            counted = await self._store.run(script, tag, packing.pack_links(chunk), promised=True)
+        for chunk in chunks(links, MAX_LINKS):
+            counted = await self._store.run(script, tag, packing.pack_links(chunk), replicated=True)
             new, duplicate = new + counted[0], duplicate + counted[1]
             if counted[2]:
-                raise Misconfigured("the crawl was dropped meanwhile")
-        await self._spilling.added(
+                raise Misconfigured("the crawl was deleted meanwhile")
+        await self._spilling.check_lanes(
             tag, Counter(LaneName(crawl, link.pool, link.host) for crawl, link in links)
         )
-        self._rota.wake(self._store.shard_of(links[0][1].host))
+        self._picker.wake(self._store.shard_of(links[0][1].host))
         return Added(new, duplicate)
 
     async def lease(
@@ -89,49 +102,53 @@ class RedisFrontier(RedisHosts):
         pools: Sequence[str] = ("http",),
         crawls: Sequence[str] | None = None,
     ) -> Grant:
-        """Hand out up to `limit` requests that may go now, until `ttl` seconds from now."""
-        numbers = self._opened.values() if crawls is None else map(self._opened_number, crawls)
-        wanted = packing.pack_crawls(numbers), packing.pack_names(pools)
+        """Lease up to `limit` requests whose host is due, for `ttl` seconds."""
+        numbers = self.client.opened.values() if crawls is None else map(self.client.opened_number, crawls)
+        crawls_and_pools = packing.pack_crawls(numbers), packing.pack_names(pools)
         leases: list[Lease] = []
         asked: set[int] = set()
-        while (shard := self._rota.pick(asked)) is not None:
-            most = min(limit - len(leases), MOST_LEASES)
-            found = await self._lease_from(shard, holder, most, ttl, wanted)
+        while (shard := self._picker.pick(asked)) is not None:
+            wanted = min(limit - len(leases), MAX_LEASES)
+            found = await self._lease_from(shard, holder, wanted, ttl, crawls_and_pools)
             leases += found
             if len(leases) == limit:
                 return Grant(leases, 0.0)
-            if len(found) < most:
+            if len(found) < wanted:
                 asked.add(shard)
-        return Grant(leases, self._rota.wait)
+        return Grant(leases, self._picker.wait)
 
     async def _lease_from(
-        self, shard: int, holder: str, limit: int, ttl: float, wanted: tuple[bytes, bytes]
+        self, shard: int, holder: str, limit: int, ttl: float, crawls_and_pools: tuple[bytes, bytes]
     ) -> list[Lease]:
         tag = self._store.tag(shard)
-        deadline = time.monotonic() + ttl  # before asking: never later than the store's own
-        self._hand.forget(before=time.monotonic() - ttl)
-        suspect = not self._hand.has_suspect(holder, beside=tag)
+        deadline = time.monotonic() + ttl  # taken before the call: never later than the store's deadline
+        self._held.drop_expired(before=time.monotonic() - ttl)
+        suspect = not self._held.has_suspect(holder, outside=tag)
         arguments: list[ScriptArgument] = [holder, next(self._calls), limit, ttl, EPOCH, int(suspect)]
         token, leased_until, wait, best, granted, lost, short = await self._store.run(
-            self._scripts.lease, tag, [*arguments, *wanted, self._hand.take_landed(tag)]
+            self._scripts.lease, tag, [*arguments, *crawls_and_pools, self._held.take_landed(tag)]
         )
         self._lose(lost)
-        self._rota.heard(shard, found=len(granted), wait=float(wait), best=float(best or "inf"))
-        leases = list(stored.unpack_grants(granted, int(token), float(leased_until), self._names))
+        self._picker.record(shard, found=len(granted), wait=float(wait), best=float(best or "inf"))
+        leases = list(records.unpack_grants(granted, int(token), float(leased_until), self.client.names))
         for lease in leases:
-            self._hand.take(self._id(lease), deadline)
+            self._held.take(self._id(lease), deadline)
             if lease.crashes:
-                self._hand.suspect(self._id(lease), holder, tag)
+                self._held.add_suspect(self._id(lease), holder, tag)
         if short and await self._spilling.refill(tag, short):
-            self._rota.wake(shard)
+            self._picker.wake(shard)
         return leases
 
     @property
     def next_look(self) -> float:
-        """Seconds after which to ask for work again although nothing happened here: others add, too."""
-        return self._rota.next_look
+        """Seconds until `lease` should be called again although nothing changed here: others add links."""
+        return self._picker.next_look
 
-    # --- ending attempts -------------------------------------------------------------------------
+    async def turn(self, host: str, *, interval: float, leeway: float) -> float:
+        """Take a turn of a host that comes within `leeway` seconds: return 0.0, or how long to wait."""
+        return await self._rate_tickets.take(host, interval, leeway)
+
+    # --- committing ------------------------------------------------------------------------------
 
     async def commit(
         self,
@@ -140,25 +157,24 @@ class RedisFrontier(RedisHosts):
         checkpoints: Mapping[str, bytes] = {},
         crawl_state: Mapping[str, Mapping[str, bytes]] = {},
     ) -> Committed:
-        """Settle, acknowledge and record, in this order; each part is one step, the whole is not."""
-        values = [(crawl, self._opened_number(crawl), kept) for crawl, kept in crawl_state.items()]
+        """Settle, acknowledge and store, in this order. Each part is atomic, the whole is not."""
+        values = [(crawl, self.client.opened_number(crawl), items) for crawl, items in crawl_state.items()]
         current, stale = self._current(settlements)
-        new, duplicate = await self._bring(
-            [(self._opened_number(one.lease.crawl), link) for one in current for link in one.links]
+        new, duplicate = await self._add_found(
+            [(self.client.opened_number(one.lease.crawl), link) for one in current for link in one.links]
         )
         stale += await self._settle(current)
         refused, *counted = await self._acknowledge(acknowledgements)
         if checkpoints:
             pairs = [part for pair in checkpoints.items() for part in pair]
-            await self._store.do_always(
-                self._home, "HSET", keys.checkpoints(self._home), *pairs, promised=True
-            )
-        for crawl, number, kept in values:
-            await self._values(crawl, number, kept)
+            home = self.client.home
+            await self._store.do_always(home, "HSET", keys.checkpoints(home), *pairs, replicated=True)
+        for crawl, number, stored_values in values:
+            await self.crawls.store_values(crawl, number, stored_values)
         return Committed(new + counted[0], duplicate + counted[1], stale, refused)
 
-    async def _bring(self, links: Sequence[tuple[int, Link]]) -> tuple[int, int]:
-        """Add what pages have brought, also where there is no room: work in hand has to come to its end."""
+    async def _add_found(self, links: Sequence[tuple[int, Link]]) -> tuple[int, int]:
+        """Add the links of pages, even if the store is full: pages in progress have to finish."""
         try:
             added = await self._add(self._scripts.add, links)
         except Full:
@@ -166,12 +182,12 @@ class RedisFrontier(RedisHosts):
         return added.new, added.duplicate
 
     def _current(self, settlements: Iterable[Settlement]) -> tuple[list[Settlement], list[Lease]]:
-        """Tell settlements of leases that we have from those that we know to be lost, or have settled."""
+        """Separate settlements of leases that are held from those of leases known to be lost or settled."""
         current: dict[Held, Settlement] = {}
         stale: list[Lease] = []
         for settlement in settlements:
             held = self._id(settlement.lease)
-            if held in self._hand and held not in current:
+            if held in self._held and held not in current:
                 current[held] = settlement
             else:
                 stale.append(settlement.lease)
@@ -179,113 +195,138 @@ class RedisFrontier(RedisHosts):
 
     async def _settle(self, settlements: Sequence[Settlement]) -> list[Lease]:
         shards = by_shard(self._store, settlements, lambda one: one.lease.host)
-        answers = await self._everywhere(self._settle_in(tag, several) for tag, several in shards.items())
+        answers = await fan_out(self._settle_in(tag, several) for tag, several in shards.items())
         return [lease for stale in answers for lease in stale]
 
     async def _settle_in(self, tag: str, settlements: Sequence[Settlement]) -> list[Lease]:
         stale = []
-        for chunk in chunks(settlements, MOST_LEASES):
-            arguments = packing.pack_settlements([(self._opened[one.lease.crawl], one) for one in chunk])
-            answers = await self._store.run(self._scripts.settle, tag, arguments, promised=True)
+        for chunk in chunks(settlements, MAX_LEASES):
+            arguments = packing.pack_settlements(
+                [(self.client.opened[one.lease.crawl], one) for one in chunk]
+            )
+            answers = await self._store.run(self._scripts.settle, tag, arguments, replicated=True)
             for settlement, accepted in zip(chunk, answers.decode(), strict=True):
-                self._hand.lose(self._id(settlement.lease))
+                self._held.lose(self._id(settlement.lease))
                 if accepted != "1":
                     stale.append(settlement.lease)
-        self._rota.wake(self._store.shard_of(settlements[0].lease.host))
+        self._picker.wake(self._store.shard_of(settlements[0].lease.host))
         return stale
 
     async def _acknowledge(
         self, acknowledgements: Sequence[Acknowledgement]
     ) -> tuple[list[Acknowledgement], int, int]:
-        tags = await self._everywhere(map(self._tag_of_page, acknowledgements))
+        tags = await fan_out(map(self._tag_of_page, acknowledgements))
         there = [(tag, one) for tag, one in zip(tags, acknowledgements, strict=True) if tag is not None]
-        new, duplicate = await self._bring(
-            [(self._opened[one.crawl], link) for _, one in there for link in one.links]
+        new, duplicate = await self._add_found(
+            [(self.client.opened[one.crawl], link) for _, one in there for link in one.links]
         )
         shards: dict[str, list[Acknowledgement]] = {}
         for tag, one in there:
             shards.setdefault(tag, []).append(one)
-        answers = await self._everywhere(
-            self._acknowledge_in(tag, several) for tag, several in shards.items()
-        )
+        answers = await fan_out(self._acknowledge_in(tag, several) for tag, several in shards.items())
         accepted = {id(one) for several in answers for one in several}
         return [one for one in acknowledgements if id(one) not in accepted], new, duplicate
 
     async def _tag_of_page(self, acknowledgement: Acknowledgement) -> str | None:
-        """Find the shard in which a page waits to be acknowledged; None: it does not."""
-        number = self._opened.get(acknowledgement.crawl)
+        """Return the tag of the shard in which a page waits to be acknowledged, or None."""
+        number = self.client.opened.get(acknowledgement.crawl)
         if number is None:
             return None
         host = acknowledgement.host
         tags = [self._store.tag_of(host)] if host else self._store.tags()
-        fp = stored.pack_fp(acknowledgement.fingerprint)
-        found = await self._everywhere(
-            self._store.do(tag, "HEXISTS", keys.parsing(tag, number), fp) for tag in tags
-        )
+        fp = records.pack_fp(acknowledgement.fingerprint)
+        found = await fan_out(self._store.do(tag, "HEXISTS", keys.parsing(tag, number), fp) for tag in tags)
         return next((tag for tag, there in zip(tags, found, strict=True) if there), None)
 
     async def _acknowledge_in(
         self, tag: str, acknowledgements: Sequence[Acknowledgement]
     ) -> list[Acknowledgement]:
         accepted = []
-        for chunk in chunks(acknowledgements, MOST_LEASES):
-            frame = packing.pack_acknowledgements([(self._opened[one.crawl], one) for one in chunk])
-            answers = await self._store.run(self._scripts.acknowledge, tag, [frame], promised=True)
+        for chunk in chunks(acknowledgements, MAX_LEASES):
+            frame = packing.pack_acknowledgements([(self.client.opened[one.crawl], one) for one in chunk])
+            answers = await self._store.run(self._scripts.acknowledge, tag, [frame], replicated=True)
             accepted += [one for one, done in zip(chunk, answers.decode(), strict=True) if done == "1"]
         return accepted
 
+    async def parsing(self, crawl: str) -> AsyncIterator[Unparsed]:
+        """Yield the pages that were not delivered to a parser yet. In a fleet, the bus delivers them."""
+        number = await self.client.number(crawl)
+        for tag in self._store.tags():
+            after = await self._last_delivered(tag)
+            while entries := await self._store.do(
+                tag, "XRANGE", keys.pages(tag), b"(" + after, "+", "COUNT", SCAN_PAGES
+            ):
+                for _, fields in entries:
+                    values = dict(zip(fields[::2], fields[1::2], strict=True))
+                    held = await self._store.do(tag, "HGET", keys.parsing(tag, number), values[b"fp"])
+                    if values[b"crawl"].decode() == crawl and held is not None:
+                        page, _, record = records.unpack_parsing(held)
+                        yield Unparsed(record.entry.fingerprint, unpack(record.entry.packed), page, 0)
+                after = entries[-1][0]
+
+    async def _last_delivered(self, tag: str) -> bytes:
+        if not await self._store.do(tag, "EXISTS", keys.pages(tag)):
+            return b"0-0"
+        for group in await self._store.do(tag, "XINFO", "GROUPS", keys.pages(tag)):
+            facts = dict(zip(group[::2], group[1::2], strict=True))
+            if facts[b"name"].decode() == keys.PARSE_GROUP:
+                return bytes(facts[b"last-delivered-id"])
+        return b"0-0"
+
+    async def validators(self, crawl: str, fingerprints: Sequence[int]) -> dict[int, Validator]:
+        """Return nothing: this backend keeps no record of pages that are done."""
+        return {}
+
     async def reannounce(self) -> int:
-        """Announce pages again that wait to be parsed and that no stream has any more; return how many."""
-        numbers = (await self._numbers()).values()
+        """Announce again the unparsed pages that are in no stream; return how many."""
+        numbers = (await self.client.numbers()).values()
         return sum(
-            await self._everywhere(
+            await fan_out(
                 self._reannounce_in(tag, number) for tag in self._store.tags() for number in numbers
             )
         )
 
     async def _reannounce_in(self, tag: str, crawl: int) -> int:
-        again, cursor = 0, b"0"
+        announced, cursor = 0, b"0"
         while True:
-            asked = (crawl, cursor)
-            cursor, number = await self._store.run(self._scripts.reannounce, tag, asked, promised=True)
-            again += int(number)
+            arguments = (crawl, cursor)
+            cursor, number = await self._store.run(self._scripts.reannounce, tag, arguments, replicated=True)
+            announced += int(number)
             if cursor == b"0":
-                return again
+                return announced
 
     async def settle(self, settlements: Sequence[Settlement]) -> Committed:
-        """End attempts."""
+        """End attempts, each with its outcome and the links it found."""
         return await self.commit(settlements)
 
     async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> Committed:
-        """End pages that were settled as `Fetched`."""
+        """End the parsing of pages that were settled as `Fetched`."""
         return await self.commit(acknowledgements=acknowledgements)
 
     # --- leases ----------------------------------------------------------------------------------
 
     def _id(self, lease: Lease) -> Held:
-        return lease.token, self._opened.get(lease.crawl, 0), lease.fingerprint
+        return lease.token, self.client.opened.get(lease.crawl, 0), lease.fingerprint
 
     def holds(self, lease: Lease) -> bool:
-        """Say whether a settlement of this lease may still be accepted, as far as is known here."""
-        return self._hand.holds(self._id(lease))
+        """Return True if, as far as this process knows, a settlement of this lease would be accepted now."""
+        return self._held.holds(self._id(lease))
 
     def landed(self, leases: Sequence[Lease]) -> None:
-        """Note that requests are off the wire although they are not settled yet.
+        """Record that requests have left the wire, although they are not settled yet.
 
-        The shard learns it with the next call that concerns leases or hosts.
+        The next call about leases or hosts of the shard reports it.
         """
         for tag, several in by_shard(self._store, leases, lambda lease: lease.host).items():
-            self._hand.land(tag, filter(self._hand.__contains__, map(self._id, several)))
-            self._rota.wake(self._store.shard_of(several[0].host))
+            self._held.add_landed(tag, filter(self._held.__contains__, map(self._id, several)))
+            self._picker.wake(self._store.shard_of(several[0].host))
 
     async def extend(self, leases: Sequence[Lease], ttl: float) -> list[Lease]:
-        """Move deadlines to `ttl` seconds from now, never nearer; return the leases that are still held."""
+        """Move deadlines to `ttl` seconds from now, never earlier; return the leases that are still held."""
         shards = by_shard(self._store, leases, lambda lease: lease.host)
         deadlines: dict[Held, float] = {}
-        for told in await self._everywhere(
-            self._extend_in(tag, several, ttl) for tag, several in shards.items()
-        ):
-            deadlines |= told
+        for renewed in await fan_out(self._extend_in(tag, several, ttl) for tag, several in shards.items()):
+            deadlines |= renewed
         return [
             msgspec.structs.replace(lease, leased_until=deadlines[self._id(lease)])
             for lease in leases
@@ -294,44 +335,33 @@ class RedisFrontier(RedisHosts):
 
     async def _extend_in(self, tag: str, leases: Sequence[Lease], ttl: float) -> dict[Held, float]:
         renewed: dict[Held, float] = {}
-        for chunk in chunks(leases, MOST_LEASES):
+        for chunk in chunks(leases, MAX_LEASES):
             deadline = time.monotonic() + ttl
             answers, lost = await self._store.run(
                 self._scripts.extend,
                 tag,
-                [ttl, packing.pack_held(map(self._id, chunk)), self._hand.take_landed(tag)],
+                [ttl, packing.pack_held(map(self._id, chunk)), self._held.take_landed(tag)],
             )
             self._lose(lost)
             for lease, leased_until in zip(chunk, answers, strict=True):
                 if leased_until:
                     renewed[self._id(lease)] = float(leased_until)
-                    self._hand.extend(self._id(lease), deadline)
+                    self._held.extend(self._id(lease), deadline)
                 else:
-                    self._hand.lose(self._id(lease))
+                    self._held.lose(self._id(lease))
         return renewed
 
     async def reclaim(self) -> int:
         """Take back the leases whose deadline has passed; return how many."""
-        return sum(await self._everywhere(self._reclaim_in(tag) for tag in self._store.tags()))
+        return sum(await fan_out(self._reclaim_in(tag) for tag in self._store.tags()))
 
     async def _reclaim_in(self, tag: str) -> int:
         reclaimed = 0
-        while lost := await self._store.run(self._scripts.reclaim, tag, [self._hand.take_landed(tag)]):
+        while lost := await self._store.run(self._scripts.reclaim, tag, [self._held.take_landed(tag)]):
             self._lose(lost)
             reclaimed += len(lost)
         return reclaimed
 
-    async def repair(self, crawls: Collection[str]) -> list[str]:
-        """Put right what scripts that were cut short have left behind; say what, a line for each kind.
-
-        Others may be at work: they wait while a shard is counted.
-        """
-        from shoal.frontier.redis.repair import repair  # hardly ever needed, and a folder to load
-
-        await self.sweep_dropped()
-        numbers = {name: number for name, number in (await self._numbers()).items() if name in crawls}
-        return await repair(self._store, self._scripts, numbers)
-
     def _lose(self, lost: Iterable[bytes]) -> None:
         for packed in lost:
-            self._hand.lose(packing.unpack_held(packed))
+            self._held.lose(packing.unpack_held(packed))

@@ -1,6 +1,7 @@
-"""One request, looked for in every shard: slow, and no index that every page would pay for.
+"""The search for one request in every shard: slow, but without an index that every page would pay for.
 
-What has ended for good leaves only its fingerprint, among those that were seen: the archive has the page.
+A request that has ended without a dead letter leaves only its fingerprint in the seen-set; the archive has
+its page.
 """
 
 from collections.abc import AsyncIterator
@@ -16,7 +17,7 @@ from shoal.frontier.redis.records import (
     unpack_parsing,
     unpack_record,
 )
-from shoal.frontier.redis.scan import SLICE, ShardScan
+from shoal.frontier.redis.scan import BATCH, ShardScan
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.seen import seen_hash
 from shoal.frontier.results import RequestHistory
@@ -27,7 +28,7 @@ FP_AT = 12  # bytes of an ENTRY before the fingerprint
 
 
 class HistorySearch:
-    """Looks for one request of a crawl."""
+    """Searches one request of a crawl."""
 
     def __init__(self, store: RedisClient, scripts: Scripts, crawl: str, number: int, fp: int) -> None:
         self._store = store
@@ -38,11 +39,11 @@ class HistorySearch:
         self._packed = pack_fp(fp)
 
     async def run(self) -> RequestHistory | None:
-        """Find it; None: the crawl has never accepted it."""
+        """Return what is known of the request; None: the crawl has never accepted it."""
         for tag in self._store.tags():
-            for look in (self._parsing, self._dead, self._leased, self._delayed, self._waiting):
-                if (story := await look(tag)) is not None:
-                    return story
+            for search in (self._parsing, self._dead, self._leased, self._delayed, self._waiting):
+                if (found := await search(tag)) is not None:
+                    return found
         for tag in self._store.tags():
             arguments: list[ScriptArgument] = [self._number, str(self._fp), seen_hash(self._fp)]
             if await self._store.run(self._scripts.seen_get, tag, arguments):
@@ -60,7 +61,7 @@ class HistorySearch:
         )
 
     async def _dead(self, tag: str) -> RequestHistory | None:
-        packed = await self._store.do(tag, "HGET", keys.letters(tag, self._number), self._packed)
+        packed = await self._store.do(tag, "HGET", keys.dead_letters(tag, self._number), self._packed)
         if packed is None:
             return None
         _, letter = unpack_letter(self._crawl, packed)
@@ -108,7 +109,7 @@ class HistorySearch:
         return None
 
     async def _entries(self, tag: str, host: str, lane: StoredLane, pattern: bytes) -> AsyncIterator[bytes]:
-        """Give the entries of a lane that have the fingerprint."""
+        """Yield the entries of a lane that have the fingerprint."""
         async for entry, _ in self._scan(tag, lane.returned(tag, host), pattern):
             yield entry
         for band in lane.bands:
@@ -119,7 +120,7 @@ class HistorySearch:
     async def _scan(self, tag: str, key: str, pattern: bytes | str) -> AsyncIterator[tuple[bytes, float]]:
         cursor = b"0"
         while True:
-            cursor, found = await self._store.do(tag, "ZSCAN", key, cursor, "MATCH", pattern, "COUNT", SLICE)
+            cursor, found = await self._store.do(tag, "ZSCAN", key, cursor, "MATCH", pattern, "COUNT", BATCH)
             for member, score in zip(found[::2], found[1::2], strict=True):
                 yield member, float(score)
             if cursor == b"0":

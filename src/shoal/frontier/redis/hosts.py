@@ -1,25 +1,41 @@
-"""Hosts on Redis: their pace, rests and pauses, and how they are shown."""
+"""Hosts on Redis: their pace, rests and pauses, and their robots.txt."""
 
-from shoal.frontier.redis.dead_letters import RedisDeadLetters
-from shoal.frontier.redis.held_leases import HeldLeases
-from shoal.frontier.redis.packing import fitting
-from shoal.frontier.redis.rate_tickets import RateTickets
-from shoal.frontier.redis.scripts import Scripts
-from shoal.frontier.redis.shard_picker import ShardPicker
+from shoal.frontier.redis.packing import clamp_int16
+from shoal.frontier.redis.shard_client import ShardClient
 from shoal.frontier.redis.views import view_of, views_in
-from shoal.frontier.results import HostView
-from shoal.redis_client import RedisClient
+from shoal.frontier.results import HostView, StoredRobots
+from shoal.redis_client.fan_out import fan_out
 
-NOT_SET = -1  # instead of an interval, burst or concurrency: what the crawls say
+NOT_SET = -1  # instead of an interval, burst or concurrency: the crawls' pace applies
 
 
-class RedisHosts(RedisDeadLetters):
-    def __init__(self, store: RedisClient, scripts: Scripts, rota: ShardPicker) -> None:
-        super().__init__(store, scripts, rota)
-        self._hand = HeldLeases()
-        self._turns = RateTickets(store, scripts.turn)
+class RedisHosts:
+    def __init__(self, client: ShardClient) -> None:
+        self._client = client
+        self._store = client.store
+        self._scripts = client.scripts
 
-    async def host_set(
+    async def get(self, host: str) -> HostView | None:
+        """Return one host, or None if the store has no record of it, or no longer has."""
+        tag = self._store.tag_of(host)
+        reply = await self._store.run(self._scripts.host_get, tag, [host, self._client.held.take_landed(tag)])
+        return None if reply is None else view_of(reply, self._client.names)
+
+    async def all(self) -> list[HostView]:
+        """Return every host of the crawls that are open."""
+        shards = await fan_out(self._all_in(tag) for tag in self._store.tags())
+        return [view for views in shards for view in views]
+
+    async def _all_in(self, tag: str) -> list[HostView]:
+        return await views_in(
+            self._store,
+            self._scripts,
+            tag,
+            self._client.names,
+            lambda: self._client.held.take_landed(tag),
+        )
+
+    async def set(
         self,
         host: str,
         *,
@@ -30,46 +46,34 @@ class RedisHosts(RedisDeadLetters):
         rest_until: float | None = None,
         paused: bool | None = None,
     ) -> HostView:
-        """Give a host a pace of its own, a rest or a pause; what is not given stays as it is."""
-        stopped = None if paused is None else int(paused)
-        several = [None if number is None else fitting(number) for number in (burst, concurrency)]
-        return await self._host_set(host, interval, *several, crawl_delay, rest_until, stopped)
+        """Override the pace of a host, rest it or pause it. What is None stays unchanged."""
+        limits = [None if number is None else clamp_int16(number) for number in (burst, concurrency)]
+        flag = None if paused is None else int(paused)
+        return await self._set(host, interval, *limits, crawl_delay, rest_until, flag)
 
-    async def host_clear(self, host: str) -> HostView:
-        """Forget the pace that `host_set` gave a host: what the crawls say applies again."""
-        return await self._host_set(host, NOT_SET, NOT_SET, NOT_SET, None, None, None)
+    async def clear(self, host: str) -> HostView:
+        """Remove the interval, burst and concurrency set for a host: the crawls' pace applies again."""
+        return await self._set(host, NOT_SET, NOT_SET, NOT_SET, None, None, None)
 
-    async def _host_set(self, host: str, *given: float | None) -> HostView:
+    async def _set(self, host: str, *fields: float | None) -> HostView:
         tag = self._store.tag_of(host)
-        arguments = ["" if one is None else one for one in given]
-        told = await self._store.run(
-            self._scripts.host_set, tag, [host, *arguments, self._hand.take_landed(tag)], promised=True
+        arguments = ["" if field is None else field for field in fields]
+        reply = await self._store.run(
+            self._scripts.host_set,
+            tag,
+            [host, *arguments, self._client.held.take_landed(tag)],
+            replicated=True,
         )
-        self._rota.wake(self._store.shard_of(host))
-        return view_of(told, self._names)
+        self._client.picker.wake(self._store.shard_of(host))
+        return view_of(reply, self._client.names)
 
-    async def turn(self, host: str, *, interval: float, leeway: float) -> float:
-        """Let one request to a host leave within `leeway` seconds from now: 0.0; or say how long to wait."""
-        return await self._turns.take(host, interval, leeway)
+    async def get_robots(self, host: str) -> StoredRobots | None:
+        """Return a host's robots.txt, or None if it is unknown or expired."""
+        found = await self._store.run(self._scripts.robots_get, self._store.tag_of(host), [host])
+        return None if found is None else StoredRobots(float(found[0]), int(found[1]), found[2])
 
-    async def host_get(self, host: str) -> HostView | None:
-        """Show one host; None: nobody has heard of it, or for long."""
-        tag = self._store.tag_of(host)
-        told = await self._store.run(self._scripts.host_get, tag, [host, self._hand.take_landed(tag)])
-        return None if told is None else view_of(told, self._names)
-
-    async def hosts(self) -> list[HostView]:
-        """Show every host of the crawls that are open."""
-        shards = await self._everywhere(self._hosts_in(tag) for tag in self._store.tags())
-        return [view for views in shards for view in views]
-
-    async def _hosts_in(self, tag: str) -> list[HostView]:
-        return await views_in(
-            self._store, self._scripts, tag, self._names, lambda: self._hand.take_landed(tag)
-        )
-
-    async def robots_set(self, host: str, *, expires: float, status: int, body: bytes) -> None:
-        """Remember a robots.txt until it expires."""
+    async def set_robots(self, host: str, *, expires: float, status: int, body: bytes) -> None:
+        """Store a robots.txt until it expires."""
         await self._store.run(
             self._scripts.robots_set, self._store.tag_of(host), [host, expires, status, body]
         )

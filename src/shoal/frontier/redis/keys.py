@@ -1,103 +1,102 @@
-"""The key space of the frontier on Redis, and what lies under each key.
+"""The key space of the frontier on Redis, and the packed values in it.
 
 A store is cut into shards by host. `T` stands for a shard's hash tag, `{shoal:07}`: every key of a shard
-begins with it, and a script touches the keys of one shard, so the same scripts run on one node and on a
-cluster. `KEYS[1]` is always `T:m`; a script makes the other names from its tag. `C` is the number of a crawl:
-a crawl that is dropped and begun again has another number, so what is left of the old one can be swept away
-in slices. `P` is a pool.
+starts with it, and a script touches the keys of one shard, so the same scripts run on one node and on a
+cluster. `KEYS[1]` is always `T:m`; a script composes the other names from its tag. `C` is the number of a
+crawl: a crawl that is deleted and started again has another number, so what is left of the old one can be
+deleted in batches. `P` is a pool. Keys marked * are shared with other packages and named in
+`redis_client/key_names.py`.
 
-    T:m            hash    meta: latest, offset (shard.lua), token, moment, ordinal, version of the terms;
-                           epoch (of the server process), rested (when it last changed), rested_version;
-                           swept, sweep (when to look for hosts to forget, and from where on: forgetting.lua);
-                           frozen (until when), freezer (who puts the shard right: `repair`)
-    T:c            hash    C -> terms of a crawl (TERMS)
+    T:m *          hash    meta: latest, offset (shard.lua), token, moment, ordinal, version of the crawl
+                           options; epoch (of the server process), rested (when it last changed),
+                           rested_version; swept, sweep (when to look for idle hosts, and the cursor:
+                           idle_hosts.lua); frozen (until when), freezer (name of the repair that froze it)
+    T:c *          hash    C -> options of a crawl (CRAWL_OPTIONS)
     T:n:C          hash    counters of a crawl in this shard: the states, duplicate, over_budget, retries,
-                           crashes, purged, items (brought), `dead.<class>`, `filtered.<rule>`
+                           crashes, purged, items, `dead.<class>`, `filtered.<rule>`
 
-    T:h            hash    host -> state (HOST, followed by one LANE for each of its lanes); forgotten if idle
-    T:ho           hash    host -> what was set by hand, and its Crawl-delay (OVERRIDES)
-    T:hw           hash    host -> its latest answers, a `1` for each block and a `0` for each other
-    T:hc:C         hash    host -> >dHH the pace that the crawl asks for there, if it is another one
-    T:b:C          hash    host -> requests it has brought, where the crawl has a budget
+    T:h            hash    host -> state (HOST, followed by one LANE per lane); deleted when idle
+    T:ho           hash    host -> what the operator has set, and its Crawl-delay (OVERRIDES)
+    T:hw           hash    host -> its latest responses, a `1` for each block and a `0` for any other
+    T:hc:C         hash    host -> >dHH the pace of the crawl there, if it differs
+    T:b:C          hash    host -> requests that were accepted for it, where the crawl has a budget
 
     T:q:C:P:B:host list    a lane: its new links of band B, in the order in which they were accepted (ENTRY)
-    T:w:C:P:host   zset    the same lane: what came back, ENTRY -> band * 2^42 + ordinal
+    T:w:C:P:host   zset    the same lane: returned requests, ENTRY -> band * 2^42 + ordinal
     T:x:C:P:host   zset    a lane of suspects, likewise
-    T:li:C:P       zset    the line of a roster (crawl and pool): host -> its lane's band * 2^49 + when the
-                           lane is due, in steps of 2^-18 s from 2020 on
+    T:li:C:P       zset    the schedule of a crawl and pool: host -> its lane's band * 2^49 + when the lane is
+                           due, in steps of 2^-18 s since 2020
     T:xli:C:P      zset    the same for lanes of suspects
     T:dl:C         zset    delayed: RECORD -> the instant at which it may go
-    T:sp:C:P:host  zset    chunks of a lane's tail that were spilled: id -> best score (spilled.lua)
-    T:spb:C        hash    id -> the chunk, or where it is
-    T:rf           zset    lanes that want a chunk back -> when to ask for it
+    T:sp:C:P:host  zset    spilled chunks of a lane's tail: id -> best score (spilled.lua)
+    T:spb:C        hash    id -> the chunk, or where it is stored
+    T:rf           zset    lanes that need a chunk back -> when to ask a worker for it
 
     T:l:<token>    hash    one batch of leases: >I C and fp -> LEASED; `_` -> 1 if deadlines differ, holder
     T:lx           zset    token -> the earliest deadline in its batch
-    T:su           hash    holder -> suspects that it has
-    T:ca:<holder>  string  >d token that answered the holder's latest call for work, and the call; expires
+    T:su           hash    holder -> number of suspects that it holds
+    T:ca:<holder>  string  >d token that answered the holder's latest lease call, and the id of that call;
+                           expires
 
-    T:pg:C         hash    fp -> PAGE: fetched, its links and items still to come
-    T:pages        stream  the same, announced: crawl (its name), fp, request, page (msgpack, PageRecord)
-    T:rollcall     string  there until names of consumers that are gone are looked for again
-    T:items:C      stream  one entry for each page that brought any: fp, items (msgpack, list[Item])
-    T:written:C    hash    output -> the last entry of that stream that it has
-    T:writer:C     hash    who writes which output, and until when (in one shard, by C)
-    T:d:C          hash    fp -> LETTER
+    T:pg:C         hash    fp -> PAGE: fetched, not parsed yet
+    T:pages *      stream  the same pages, announced to the parse stage
+    T:items:C *    stream  items of parsed pages
+    T:d:C          hash    fp -> DEAD_LETTER
     T:dz:C         zset    >d ordinal and fp -> when it died
 
-    T:s:C:<n>      set     what a crawl has seen, in buckets (seen.lua)
-    T:sm:C         hash    how large that is
+    T:s:C:<n>      set     fingerprints that a crawl has seen, in buckets (seen.lua)
+    T:sm:C         hash    size of the seen-set
+    T:sb:C         string  the seen-set as a Bloom filter, if the crawl uses one
     T:r:<origin>   string  robots.txt: >dI expires, status; text. Expires
 
 and, in the crawl's home shard (that of its name as if it were a host) or in shard 0:
 
-    T:v:C          hash    the crawl's own values (home shard)
-    T:crawls       hash    name -> C (shard 0); `T:m` has the last number given, `crawl`
-    T:dropped      set     numbers of crawls that are still to be swept away (shard 0)
+    T:v:C          hash    values that the engine stores for the crawl (home shard)
+    T:crawls       hash    name -> C (shard 0); `T:m` has the last number, `crawl`
+    T:dropped      set     numbers of crawls that are being deleted (shard 0)
     T:checkpoints  hash    name -> bytes (shard 0)
 
-Instants are epoch seconds, doubles, on the shard's own clock, which never goes back (shard.lua); those that
-only people read are on the server's. A lane gets a moment, a step that no other lane has, whenever it is
-served or ceases to be empty. It is due when its host is, and not before its moment: so among lanes of one
-band, the one goes first that could have gone for longest.
+Instants are epoch seconds, doubles, on the shard's clock, which never goes back (shard.lua); those that only
+operators see are on the server's clock. A lane gets a moment, a step that no other lane has, whenever it is
+served or stops being empty. It is due when its host is, and not before its moment: so among lanes of one
+band, the lane that has been due for longest goes first.
 
-Whether a lane stands in line follows from its host alone, and is so after every script: an empty lane does
-not; nor does any lane of a host that is paused or has as many requests out as it may; every other lane does.
-A list of new links is there if and only if its host says so: links join a list without asking.
+Whether a lane is scheduled follows from its host alone, after every script: an empty lane is not; nor is any
+lane of a host that is paused or has as many requests in flight as it may; every other lane is. A list of new
+links exists if and only if its host records it: links join an existing list without reading the host.
 
-Packed values are big-endian, because then members of one score sort by their ordinal; `s1` stands for a byte
-with the length and so many bytes, `s2` and `s4` for the same with two and four.
+Packed values are big-endian, so that members with equal scores sort by their ordinal. `s1` stands for a byte
+with the length, followed by that many bytes; `s2` and `s4` are the same with two and four bytes of length.
 
     ENTRY      >I6HBHB its ordinal, attempts, crashes, rests, priority; fp; if attempts + rests > 0: >d first
                        leased at; the packed request (`Link.packed`)
     RECORD     >I      C; s1 host; s1 pool; ENTRY
     LEASED     >ddBdH  deadline, granted at, 1 if landed, interval and burst of its host; RECORD
     PAGE       >HI     length of the stream entry's id, length of the page; both; s1 holder; RECORD
-    LETTER     >dH     died at, status; s4 page (empty: none); s1 holder; s1 class; s2 reason; RECORD
+    DEAD_LETTER  >dH   died at, status; s4 page (empty: none); s1 holder; s1 class; s2 reason; RECORD
     HOST       >ddddddHHHIIHBB  tat, last, rest until, token, interval, slow, burst, concurrency, inflight,
-                       failures, version of the terms, answers without a block, flags (1 paused, 2 has
-                       OVERRIDES, 4 has answers in T:hw), number of lanes
-    LANE       >IBBHd  C, flags (1 suspects, 2 has spilled chunks, 4 in line, 8 has any that came back), band
-                       of its head (255: empty), bands of its new links (bit B: any), moment; s1 pool
+                       failures, version of the crawl options, responses without a block, flags (1 paused,
+                       2 has OVERRIDES, 4 has responses in T:hw), number of lanes
+    LANE       >IBBHd  C, flags (1 suspects, 2 has spilled chunks, 4 scheduled, 8 has returned requests), band
+                       of its head (255: empty), bands that have new links (bit B), moment; s1 pool
     OVERRIDES  >dhhd   interval, burst, concurrency (-1: not set), Crawl-delay
-    TERMS      >dHHHIBBddHHdd  interval, burst, concurrency, crashes that kill, budget, 1 if paused, 1 if it
-                       has any T:hc, then the rules for slowing down: threshold, reach, at least, window,
+    CRAWL_OPTIONS  >dHHHIBBddHHdd  interval, burst, concurrency, crashes that kill, budget, 1 if paused, 1 if
+                       it has any T:hc, then the rules for slowing down: threshold, reach, at least, window,
                        floor, ceiling; s1 name
 
-In a script, fingerprints are opaque strings of eight bytes, big-endian; Lua's numbers could not hold them.
+In a script, fingerprints are opaque strings of eight bytes, big-endian; Lua numbers could not hold them.
 """
 
-PAUSED_AT = 18  # the byte of TERMS that says whether a crawl is paused
-PARSERS = "parse"  # the consumer group of T:pages
-HEAD = b"_"  # the field of a batch that is no lease
+import re
+from typing import NamedTuple
 
+from shoal.redis_client.key_names import PARSE_GROUP, crawl_options, items, pages
+from shoal.redis_client.key_names import shard_meta as meta
 
-def meta(tag: str) -> str:
-    return f"{tag}:m"
+__all__ = ["PARSE_GROUP", "crawl_options", "items", "meta", "pages"]
 
-
-def terms(tag: str) -> str:
-    return f"{tag}:c"
+PAUSED_AT = 18  # the byte of CRAWL_OPTIONS that is 1 if a crawl is paused
+HEAD = b"_"  # the field of a batch that is not a lease
 
 
 def counters(tag: str, crawl: int) -> str:
@@ -105,7 +104,6 @@ def counters(tag: str, crawl: int) -> str:
 
 
 def hosts(tag: str) -> str:
-    """Name the states of a shard's hosts."""
     return f"{tag}:h"
 
 
@@ -114,46 +112,40 @@ def delayed(tag: str, crawl: int) -> str:
 
 
 def batch(tag: str, token: str) -> str:
-    """Name one batch of leases."""
     return f"{tag}:l:{token}"
 
 
 def deadlines(tag: str) -> str:
-    """Name the deadlines of a shard's batches."""
     return f"{tag}:lx"
 
 
-def suspects_out(tag: str) -> str:
-    """Name what says how many suspects each holder has."""
+def suspects_held(tag: str) -> str:
     return f"{tag}:su"
 
 
 def parsing(tag: str, crawl: int) -> str:
-    """Name the pages of a crawl that are still to be parsed."""
+    """Return the key of the pages that are not parsed yet."""
     return f"{tag}:pg:{crawl}"
 
 
-def letters(tag: str, crawl: int) -> str:
+def dead_letters(tag: str, crawl: int) -> str:
     return f"{tag}:d:{crawl}"
 
 
-def dates(tag: str, crawl: int) -> str:
-    """Name what says when the letters of a crawl died."""
+def dead_letter_dates(tag: str, crawl: int) -> str:
     return f"{tag}:dz:{crawl}"
 
 
 def seen(tag: str, crawl: int, bucket: int) -> str:
-    """Name a bucket of what a crawl has seen."""
     return f"{tag}:s:{crawl}:{bucket}"
 
 
 def seen_size(tag: str, crawl: int) -> str:
-    """Name what says how large that is."""
     return f"{tag}:sm:{crawl}"
 
 
 def values(tag: str, crawl: int) -> str:
-    """Name a crawl's own values, in its home shard."""
+    """Return the key of the values of a crawl; `tag` is its home shard."""
     return f"{tag}:v:{crawl}"
 
 
@@ -169,40 +161,66 @@ def checkpoints(tag: str) -> str:
     return f"{tag}:checkpoints"
 
 
-def pages(tag: str) -> str:
-    """Name the stream in which a shard announces pages to the parse stage."""
-    return f"{tag}:pages"
-
-
-def items(tag: str, crawl: int) -> str:
-    """Name the stream of a crawl's items in a shard."""
-    return f"{tag}:items:{crawl}"
-
-
 def fresh(tag: str, crawl: int, pool: str, host: str, band: int) -> str:
-    """Name the new links of a lane that are of one band."""
+    """Return the key of the new links of a lane in one band."""
     return f"{tag}:q:{crawl}:{pool}:{band}:{host}"
 
 
 def returned(tag: str, crawl: int, pool: str, host: str) -> str:
-    """Name what came back to a lane."""
+    """Return the key of the returned requests of a lane."""
     return f"{tag}:w:{crawl}:{pool}:{host}"
 
 
 def suspects(tag: str, crawl: int, pool: str, host: str) -> str:
-    """Name a lane of suspects."""
+    """Return the key of a lane of suspects."""
     return f"{tag}:x:{crawl}:{pool}:{host}"
 
 
-def line(tag: str, crawl: int, pool: str, *, suspect: bool) -> str:
-    """Name the line in which the lanes of a roster stand."""
+def schedule(tag: str, crawl: int, pool: str, *, suspect: bool) -> str:
     return f"{tag}:{'xli' if suspect else 'li'}:{crawl}:{pool}"
 
 
 def chunks(tag: str, crawl: int, pool: str, host: str) -> str:
-    """Name the chunks of a lane that were spilled."""
+    """Return the key of the spilled chunks of a lane."""
     return f"{tag}:sp:{crawl}:{pool}:{host}"
 
 
 def chunk_bodies(tag: str, crawl: int) -> str:
     return f"{tag}:spb:{crawl}"
+
+
+class BatchKey(NamedTuple):
+    token: str
+
+
+class LaneKey(NamedTuple):
+    crawl: int
+    suspect: bool
+    pool: str
+    host: str
+
+
+class ScheduleKey(NamedTuple):
+    crawl: int
+    suspect: bool
+    pool: str
+
+
+_BATCH = re.compile(r"l:(\d+)")
+_FRESH = re.compile(r"q:(\d+):(.*?):\d+:(.*)", re.DOTALL)
+_SORTED = re.compile(r"([wx]):(\d+):(.*?):(.*)", re.DOTALL)
+_SCHEDULE = re.compile(r"(x?)li:(\d+):(.*)", re.DOTALL)
+
+
+def parse(key: str) -> BatchKey | LaneKey | ScheduleKey | None:
+    """Parse the key of a batch, a lane or a schedule; None for all others."""
+    name = key.partition("}:")[2]
+    if found := _BATCH.fullmatch(name):
+        return BatchKey(found[1])
+    if found := _FRESH.fullmatch(name):
+        return LaneKey(int(found[1]), False, found[2], found[3])
+    if found := _SORTED.fullmatch(name):
+        return LaneKey(int(found[2]), found[1] == "x", found[3], found[4])
+    if found := _SCHEDULE.fullmatch(name):
+        return ScheduleKey(int(found[2]), bool(found[1]), found[3])
+    return None

@@ -1,4 +1,8 @@
-"""What goes into scripts, packed as each of them says in its file."""
+"""Arguments of scripts, packed as the header of each Lua file describes.
+
+Outcomes are applied by `settle.lua` and `acknowledge.lua`. The same rules are in `frontier/sqlite/settle.py`
+and in `tests/model/settle.py`; the table of transitions is in `frontier/__init__.py`.
+"""
 
 import itertools
 import operator
@@ -10,7 +14,7 @@ import msgspec
 
 from shoal.frontier.redis.records import pack_dated, pack_fp, unpack_fp
 from shoal.frontier.redis.seen import seen_hash
-from shoal.frontier.rules import answered, band
+from shoal.frontier.rules import band, host_responded
 from shoal.model.errors import Rejected
 from shoal.model.failure import Failure
 from shoal.model.outcome import (
@@ -34,14 +38,14 @@ BLOCKED, SENT, ANSWERED = 1, 2, 4
 
 _double = struct.Struct(">d")
 _held = struct.Struct(">dI8s")
-# The ENTRY of a new link: without the ordinal, which it is given, and nothing counted yet.
+# The ENTRY of a new link: without the ordinal, which add.lua assigns, and with all counters 0.
 _new = struct.Struct(">5xB8s")
 
 _pack = msgspec.msgpack.Encoder().encode
 
 
 def _short(text: str) -> bytes:
-    """Pack a text of at most 255 bytes; a name that is longer can never be queued."""
+    """Pack a text of at most 255 bytes; raise `Rejected` for a longer one, which can never be queued."""
     encoded = text.encode()
     if len(encoded) > 255:
         raise Rejected(f"a host, pool or rule has more than 255 bytes: {text[:80]}")
@@ -53,7 +57,7 @@ def _long(packed: bytes) -> bytes:
 
 
 class _Run(NamedTuple):
-    """Links of one lane and one band that come after one another."""
+    """Consecutive links of one lane and one band."""
 
     host: int
     crawl: int
@@ -72,7 +76,7 @@ def pack_links(links: Iterable[tuple[int, Link]]) -> list[bytes]:
         host = hosts.setdefault(link.host, len(hosts) + 1)
         packed = struct.pack(">HIB", place, seen_hash(fp), len(decimal)) + decimal + _long(entry)
         rows.append((_Run(host, crawl, link.pool, band(link.priority, 0)), packed))
-    rows.sort(key=lambda row: row[0].host)  # those of a host come together, and stay in their order
+    rows.sort(key=lambda row: row[0].host)  # links of a host become adjacent and keep their order
     frame = bytearray()
     runs = 0
     for run, several in itertools.groupby(rows, key=operator.itemgetter(0)):
@@ -87,11 +91,11 @@ def _name(text: str) -> bytes:
     return _short(text)[1:]
 
 
-Held = tuple[int, int, int]  # token, number of the crawl, fingerprint: what a lease goes by
+Held = tuple[int, int, int]  # token, number of the crawl, fingerprint: identifies a lease
 
 
 def pack_held(held: Iterable[Held]) -> bytes:
-    """Pack which leases are meant."""
+    """Pack the identities of leases."""
     return b"".join(_held.pack(token, crawl, pack_fp(fp)) for token, crawl, fp in held)
 
 
@@ -107,7 +111,9 @@ def pack_settlements(settlements: Sequence[tuple[int, Settlement]]) -> list[byte
         number = 0
         for crawl, settlement in several:
             code, payload = _pack_outcome(settlement.outcome)
-            flags = BLOCKED * settlement.blocked + SENT * settlement.sent + ANSWERED * answered(settlement)
+            flags = (
+                BLOCKED * settlement.blocked + SENT * settlement.sent + ANSWERED * host_responded(settlement)
+            )
             packed += bytes((code, flags)) + pack_items(settlement.items) + payload
             ids.append(struct.pack(">I8s", crawl, pack_fp(settlement.lease.fingerprint)))
             number += 1
@@ -137,13 +143,13 @@ def _pack_outcome(outcome: Outcome) -> tuple[int, bytes]:
 
 def _pack_failure(failure: Failure, page: PageRecord | None) -> bytes:
     reason = failure.reason.encode()[:65_535]
-    kept = b"" if page is None else _pack(page)
+    packed = b"" if page is None else _pack(page)
     return b"".join(
         (
             struct.pack(">H", failure.status),
             _short(failure.failure_class.value),
             struct.pack(">H", len(reason)) + reason,
-            _long(kept),
+            _long(packed),
         )
     )
 
@@ -167,8 +173,8 @@ def pack_crawls(crawls: Iterable[int]) -> bytes:
     return b"".join(struct.pack(">I", crawl) for crawl in crawls)
 
 
-def fitting(number: int) -> int:
-    """Give a burst or concurrency that two bytes hold: no host has as many requests out."""
+def clamp_int16(number: int) -> int:
+    """Limit a burst or concurrency to two bytes: no host has that many requests in flight."""
     return min(number, 32_767)
 
 
@@ -177,17 +183,17 @@ def pack_names(names: Iterable[str]) -> bytes:
 
 
 def pack_paces(paces: Mapping[str, Pace]) -> bytes:
-    """Pack the hosts that have a pace of their own within a crawl, for terms_set.lua."""
+    """Pack the paces of single hosts of a crawl, for crawl_options_set.lua."""
     packed = bytearray(struct.pack(">H", len(paces)))
     for host, pace in paces.items():
         packed += _short(host) + struct.pack(
-            ">dHH", pace.interval, fitting(pace.burst), fitting(pace.concurrency)
+            ">dHH", pace.interval, clamp_int16(pace.burst), clamp_int16(pace.concurrency)
         )
     return bytes(packed)
 
 
 def pack_replays(letters: Sequence[tuple[int, bool]]) -> bytes:
-    """Pack which letters are put back, and which of them are parsed again."""
+    """Pack which letters are requeued, and which of them are parsed again instead of fetched."""
     return struct.pack(">H", len(letters)) + b"".join(pack_fp(fp) + bytes((again,)) for fp, again in letters)
 
 

@@ -1,8 +1,8 @@
-"""Turns of hosts, taken as requests leave: those that are wanted at once are asked for in one call.
+"""Rate-limit turns of hosts, taken as requests leave, many of them in one call.
 
-Every request of a fleet needs one, and a call of its own costs the server more than its lease and its
-settlement together. While a shard is being asked, whoever else wants a turn there gathers, and the next call
-is for all of them: the busier the server, the more go in one.
+Every request of a fleet needs a turn, and a separate call for it would cost the server more than its lease
+and its settlement together. While a call to a shard is running, further requests for that shard queue up, and
+the next call is for all of them: the busier the server, the larger the batch.
 """
 
 import asyncio
@@ -17,36 +17,36 @@ class TicketRequest:
     host: str
     interval: float
     leeway: float
-    wait: float | None = None  # the answer
+    wait: float | None = None  # the answer; None: not answered yet
 
 
 class RateTickets:
     def __init__(self, store: RedisClient, script: Script) -> None:
         self._store = store
         self._script = script
-        self._gathered: defaultdict[str, list[TicketRequest]] = defaultdict(list)
-        self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._queued: defaultdict[str, list[TicketRequest]] = defaultdict(list)
+        self._calling: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def take(self, host: str, interval: float, leeway: float) -> float:
         """Take a turn and return 0.0, or return the seconds until it comes."""
-        tag, wish = self._store.tag_of(host), TicketRequest(host, interval, leeway)
-        self._gathered[tag].append(wish)
+        tag, request = self._store.tag_of(host), TicketRequest(host, interval, leeway)
+        self._queued[tag].append(request)
         try:
-            async with self._asking[tag]:
-                while wish.wait is None:
-                    await self._ask(tag)
+            async with self._calling[tag]:
+                while request.wait is None:
+                    await self._call(tag)
         finally:
-            if wish in self._gathered[tag]:  # given up: no turn is taken for it
-                self._gathered[tag].remove(wish)
-        return wish.wait
+            if request in self._queued[tag]:  # cancelled: no turn is taken for it
+                self._queued[tag].remove(request)
+        return request.wait
 
-    async def _ask(self, tag: str) -> None:
-        wishes = list(self._gathered[tag])
+    async def _call(self, tag: str) -> None:
+        requests = list(self._queued[tag])
         arguments: list[ScriptArgument] = [EPOCH]
-        for wish in wishes:
-            arguments += [wish.host, wish.interval, wish.leeway]
+        for request in requests:
+            arguments += [request.host, request.interval, request.leeway]
         answers = await self._store.run(self._script, tag, arguments)
-        for wish, wait in zip(wishes, answers, strict=True):
-            wish.wait = float(wait)
-            if wish in self._gathered[tag]:
-                self._gathered[tag].remove(wish)
+        for request, wait in zip(requests, answers, strict=True):
+            request.wait = float(wait)
+            if request in self._queued[tag]:
+                self._queued[tag].remove(request)

@@ -1,4 +1,4 @@
-"""What lies in the store, read as keys.py says it is packed."""
+"""Values of the store, unpacked as keys.py documents them."""
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,10 +16,10 @@ from shoal.model.request import unpack
 RANK = 1 << 42
 EMPTY = 255  # instead of the band of a lane's head
 PAUSED = 1  # a flag of HOST
-SUSPECT, SPILLED, IN_LINE, RETURNED = 1, 2, 4, 8  # flags of LANE
+SUSPECT, SPILLED, SCHEDULED, RETURNED = 1, 2, 4, 8  # flags of LANE
 
 _double = struct.Struct(">d")
-_entry = struct.Struct(">HIHBHB8s")  # the ordinal in two parts: there is no integer of six bytes
+_entry = struct.Struct(">HIHBHB8s")  # the ordinal in two parts: struct has no integer of six bytes
 _leased = struct.Struct(">ddBdH")
 _letter = struct.Struct(">dHI")
 _page = struct.Struct(">HI")
@@ -40,7 +40,7 @@ def unpack_fp(packed: bytes) -> int:
 
 
 class StoredEntry(msgspec.Struct, frozen=True):
-    """A request as it waits in a lane."""
+    """A waiting request of a lane."""
 
     ordinal: int
     fingerprint: int
@@ -53,7 +53,7 @@ class StoredEntry(msgspec.Struct, frozen=True):
 
 
 class StoredRecord(msgspec.Struct, frozen=True):
-    """A request outside a lane: it brings along where it belongs."""
+    """A request outside a lane, with the crawl, host and pool that it belongs to."""
 
     crawl: int
     host: str
@@ -82,7 +82,7 @@ def unpack_entry(packed: bytes) -> StoredEntry:
 
 
 def score_of(packed: bytes) -> int:
-    """Give the place of an ENTRY in its lane."""
+    """Return the score of an ENTRY in its lane."""
     entry = unpack_entry(packed)
     return band(entry.priority, entry.attempts) * RANK + entry.ordinal
 
@@ -108,7 +108,7 @@ def unpack_leased(packed: bytes, position: int = 0) -> StoredLease:
 def unpack_grants(
     granted: Sequence[bytes], token: int, leased_until: float, names: Mapping[int, str]
 ) -> Iterator[Lease]:
-    """Give what lease.lua handed out; `names` are those of crawls, by their number."""
+    """Yield the leases that lease.lua granted; `names`: of crawls, by number."""
     for packed in granted:
         leased = unpack_leased(packed)
         record, entry = leased.record, leased.record.entry
@@ -128,7 +128,7 @@ def unpack_grants(
 
 
 def unpack_letter(crawl: str, packed: bytes) -> tuple[int, DeadLetter]:
-    """Give a dead letter and its place in the order of acceptance."""
+    """Return the ordinal of a dead letter, which orders letters by acceptance, and the letter."""
     died_at, status, size = _letter.unpack_from(packed)
     position = _letter.size + size
     page = unpack_page(packed[_letter.size : position]) if size else None
@@ -156,12 +156,12 @@ def unpack_letter(crawl: str, packed: bytes) -> tuple[int, DeadLetter]:
 
 
 def pack_dated(ordinal: float, fingerprint: int) -> bytes:
-    """Give what stands for a dead letter among the dates."""
+    """Return the member of T:dz for a dead letter."""
     return _dated.pack(ordinal, pack_fp(fingerprint))
 
 
 def unpack_parsing(packed: bytes) -> tuple[PageRecord, str, StoredRecord]:
-    """Give a page that is still to be parsed, who fetched it, and its request."""
+    """Return a page that is not parsed yet, the holder that fetched it, and its request."""
     id_size, size = _page.unpack_from(packed)
     start = _page.size + id_size
     holder, position = _short_at(packed, start + size)
@@ -169,23 +169,23 @@ def unpack_parsing(packed: bytes) -> tuple[PageRecord, str, StoredRecord]:
 
 
 def announced_as(packed: bytes) -> bytes:
-    """Give the id under which such a page was announced."""
+    """Return the id of the stream entry that announced such a page."""
     id_size, _ = _page.unpack_from(packed)
     return packed[_page.size : _page.size + id_size]
 
 
 def chunk_size(id: bytes) -> int:
-    """Give how many requests are in a chunk, which its id says."""
+    """Return the number of requests in a chunk; its id starts with it."""
     return int(id.partition(b"-")[0])
 
 
 class StoredLane(msgspec.Struct, frozen=True):
-    """A lane as its host's state has it."""
+    """A lane, as its host records it."""
 
     crawl: int
     flags: int
     band: int  # of its head
-    bands: list[int]  # those of its new links
+    bands: list[int]  # that have new links
     moment: float
     pool: str
 
@@ -198,8 +198,8 @@ class StoredLane(msgspec.Struct, frozen=True):
         return bool(self.flags & SPILLED)
 
     @property
-    def is_in_line(self) -> bool:
-        return bool(self.flags & IN_LINE)
+    def is_scheduled(self) -> bool:
+        return bool(self.flags & SCHEDULED)
 
     @property
     def has_returned(self) -> bool:
@@ -212,12 +212,12 @@ class StoredLane(msgspec.Struct, frozen=True):
     def fresh(self, tag: str, host: str, band: int) -> str:
         return keys.fresh(tag, self.crawl, self.pool, host, band)
 
-    def line(self, tag: str) -> str:
-        return keys.line(tag, self.crawl, self.pool, suspect=self.is_suspect)
+    def schedule(self, tag: str) -> str:
+        return keys.schedule(tag, self.crawl, self.pool, suspect=self.is_suspect)
 
 
 class StoredHost(msgspec.Struct, frozen=True):
-    """What a host's state says of its lanes, and of whether they may be served."""
+    """What a host records of its lanes, and whether they may be served."""
 
     name: str
     ready: float
@@ -227,7 +227,7 @@ class StoredHost(msgspec.Struct, frozen=True):
 
 
 def unpack_host(name: str, packed: bytes) -> StoredHost:
-    """Read HOST and its lanes."""
+    """Unpack HOST and its lanes."""
     tat, _, rest_until, _, interval, _, burst, concurrency, inflight, *_, flags, number = _host.unpack_from(
         packed
     )

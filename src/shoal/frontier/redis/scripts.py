@@ -1,127 +1,106 @@
-"""The scripts: each is those of `lua/fragments` that it needs, in a fixed order, and its own file in `lua`.
+"""The Lua scripts of the frontier. `lua/README.md` explains how they are assembled and linted.
 
-Constants (`local RANK = 4398046511104`) are written into the text wherever they are named. A function of Lua
-has room for 200 names, and a host alone has twenty fields; and a number in the text costs nothing to look up.
+A script is the fragments of `lua/fragments` that it needs, in a fixed order, followed by its own file in
+`lua`.
 """
 
-import re
 from importlib.resources import files
 
 from shoal.redis_client import Script
+from shoal.redis_client.script import ALLOW_OOM, DENY_OOM, assemble
 
 _LUA = files("shoal.frontier.redis") / "lua"
-
-# Where memory has run out, adding is refused and everything else goes on: what is queued can be worked off.
-_ALWAYS = "#!lua flags=allow-oom\n"
-_WITH_ROOM = "#!lua\n"
 
 _FRAGMENTS = (
     "clock",
     "shard",
-    "open",
-    "frozen",
+    "reject_frozen",
+    "require_frozen",
     "epoch",
-    "terms",
+    "crawl_options",
     "hosts",
     "lanes",
     "spilled",
     "leases",
     "pages",
-    "mending",
-    "forgetting",
+    "repairing",
+    "idle_hosts",
     "seen",
     "views",
 )
 
-_CONSTANTS = re.compile(r"^local ([A-Z][A-Z_, ]+) = (.+?)(?: +--.*)?$", re.MULTILINE)
-_LITERAL = re.compile(r"-?[\d.]+|'[^']*'")
-_WORDS = re.compile(r"'[^']*'|--.*|\b[A-Z][A-Z_]+\b")
 
+class _Assembled:
+    """A script that is assembled on first access: most processes need few of them."""
 
-def inlined(source: str) -> str:
-    """Write the constants of a script into its text, and leave their lines and all comments empty."""
-    constants: dict[str, str] = {}
-
-    def note(declared: re.Match[str]) -> str:
-        names, values = declared[1].split(", "), declared[2].split(", ")
-        if len(names) != len(values) or not all(map(_LITERAL.fullmatch, values)):
-            return declared[0]
-        constants.update(zip(names, values, strict=True))
-        return ""
-
-    def write(word: re.Match[str]) -> str:
-        return "" if word[0].startswith("--") else constants.get(word[0], word[0])
-
-    return _WORDS.sub(write, _CONSTANTS.sub(note, source))
-
-
-class _Made:
-    """A script that is put together when it is first asked for: most calls need few of them."""
-
-    def __init__(self, *fragments: str, of: str = "", header: str = _ALWAYS, access: str = "open") -> None:
-        self._wanted = {"clock", "shard", access, "terms", "hosts", "lanes", *fragments}
-        self._of = of  # its file, if that has another name
+    def __init__(
+        self, *fragments: str, file: str = "", header: str = ALLOW_OOM, access: str = "reject_frozen"
+    ) -> None:
+        """`header`: where memory has run out, only scripts that add links are rejected; the rest run, so that
+        the queue can be worked off."""
+        self._fragments = {"clock", "shard", access, "crawl_options", "hosts", "lanes", *fragments}
+        self._file = file  # empty: named like the attribute
         self._header = header
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
     def __get__(self, scripts: "Scripts", owner: type) -> Script:
-        name = self._of or self._name
-        texts = [scripts.fragment(fragment) for fragment in _FRAGMENTS if fragment in self._wanted]
+        name = self._file or self._name
+        texts = [scripts.fragment(fragment) for fragment in _FRAGMENTS if fragment in self._fragments]
         texts.append((_LUA / f"{name}.lua").read_text())
-        made = Script(name, self._header + inlined("\n".join(texts)))
-        vars(scripts)[self._name] = made  # found there from now on
-        return made
+        script = assemble(name, texts, header=self._header)
+        vars(scripts)[self._name] = script  # cached: the next access finds it there
+        return script
 
 
 class Scripts:
-    """All scripts of the frontier."""
+    """All scripts of the frontier, as attributes."""
 
-    add = _Made("seen", header=_WITH_ROOM)
-    add_always = _Made("seen", of="add")
-    lease = _Made("epoch", "leases", "spilled", "mending", "forgetting")
-    turn = _Made("epoch")
-    settle = _Made("leases", "pages")
-    acknowledge = _Made("leases", "pages")
-    reannounce = _Made("leases", "pages")
-    extend = _Made("leases")
-    reclaim = _Made("leases")
-    counts = _Made("leases")
-    spill = _Made("spilled")
-    refill = _Made("spilled")
-    replay = _Made("leases", "pages")
-    purge = _Made()
-    host_set = _Made("leases", "spilled", "views")
-    host_get = _Made("leases", "spilled", "views")
-    host_list = _Made("leases", "spilled", "views")
-    robots_get = _Made()
-    robots_set = _Made()
-    seen_get = _Made("seen")
-    terms_set = _Made()
-    repace = _Made()
-    drop = _Made("spilled", "forgetting")
-    drop_rest = _Made("leases", "pages", "seen")
-    mend_twice = _Made()
-    mend_order = _Made()
-    mend_chunk = _Made("spilled")
-    mend_seen = _Made("seen")
-    freeze = _Made(access="")
-    mend_leases = _Made("leases", access="frozen")
-    mend_hosts = _Made("spilled", "mending", access="frozen")
-    mend_pages = _Made("leases", "pages", access="frozen")
-    mend_counts = _Made(access="frozen")
+    add = _Assembled("seen", header=DENY_OOM)
+    add_always = _Assembled("seen", file="add")
+    lease = _Assembled("epoch", "leases", "spilled", "repairing", "idle_hosts")
+    rate_ticket = _Assembled("epoch")
+    settle = _Assembled("leases", "pages")
+    acknowledge = _Assembled("leases", "pages")
+    reannounce = _Assembled("leases", "pages")
+    extend = _Assembled("leases")
+    reclaim = _Assembled("leases")
+    counts = _Assembled("leases")
+    spill = _Assembled("spilled")
+    refill = _Assembled("spilled")
+    replay = _Assembled("leases", "pages")
+    purge = _Assembled()
+    host_set = _Assembled("leases", "spilled", "views")
+    host_get = _Assembled("leases", "spilled", "views")
+    host_list = _Assembled("leases", "spilled", "views")
+    robots_get = _Assembled()
+    robots_set = _Assembled()
+    seen_get = _Assembled("seen")
+    crawl_options_set = _Assembled()
+    refresh_hosts = _Assembled()
+    delete_lanes = _Assembled("spilled", "idle_hosts")
+    delete_rest = _Assembled("leases", "pages", "seen")
+    freeze = _Assembled(access="")
+    repair_duplicates = _Assembled()
+    repair_order = _Assembled()
+    repair_chunk = _Assembled("spilled")
+    repair_seen = _Assembled("seen")
+    repair_leases = _Assembled("leases", access="require_frozen")
+    repair_hosts = _Assembled("spilled", "repairing", access="require_frozen")
+    repair_pages = _Assembled("leases", "pages", access="require_frozen")
+    repair_counts = _Assembled(access="require_frozen")
 
     def __init__(self, *, clock: str | None = None) -> None:
-        """Tests bring another text in place of clock.lua."""
+        """`clock`: Lua text that replaces clock.lua, for tests."""
         self._clock = clock
 
     def fragment(self, name: str) -> str:
-        """Give the text of a fragment."""
+        """Return the text of a fragment."""
         if name == "clock" and self._clock is not None:
             return self._clock
         return (_LUA / "fragments" / f"{name}.lua").read_text()
 
 
 SCRIPTS = Scripts()
-"""As everybody uses them, but for tests."""
+"""The scripts with the server's clock."""

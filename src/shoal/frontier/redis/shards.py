@@ -1,4 +1,4 @@
-"""Parts of a call: what goes to which shard, in calls of a bounded size."""
+"""Splitting a call: by shard, and into calls of a bounded size."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def by_shard(store: RedisClient, things: Iterable[T], host_of: Callable[[T], str]) -> dict[str, list[T]]:
-    """Group by the tag of their host's shard; within one, the order stays."""
+    """Group things by the tag of their host's shard, in their order."""
     shards: dict[str, list[T]] = {}
     for thing in things:
         shards.setdefault(store.tag_of(host_of(thing)), []).append(thing)

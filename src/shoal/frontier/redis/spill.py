@@ -1,17 +1,17 @@
-"""Spilling: what bounds the memory that one host's queue takes.
+"""Spilling: a bound on the memory that one host's queue takes.
 
-The tail of a lane, the requests that will go last, is taken out of the server in chunks and brought back
-before it is their turn. Workers do that beside their other calls:
+The tail of a lane, the requests that will be served last, is moved out of the server in chunks and brought
+back before they are due. Workers do that along with their other calls:
 
- - who adds to a lane looks now and then how long it has become, and spills down to the high-water mark. The
-   chunk is written first; then one script registers it and removes its members, if all are still there;
- - who leases is told which lanes run short, and brings back the chunk with the best score. Only the call that
-   finds the chunk registered adds its members.
+ - A worker that adds to a lane checks its length now and then, and spills down to the high-water mark. It
+   writes the chunk first; then one script registers it and removes its members, if all are still there.
+ - A lease call returns the lanes that run short, and the worker brings back the chunk with the best score.
+   Only the call that finds the chunk registered adds its members.
 
-So a request is in the lane or in one registered chunk, whoever dies when. Chunks that are not registered,
-because their writer died or they are back, are deleted by age and never sooner: a script that is repeated
-after a lost reply may register a chunk again. Without a place for chunks, and while it fails, they stay in
-the server, compressed.
+So a request is in the lane or in one registered chunk, at whatever point a worker dies. Chunks that are not
+registered, because their writer died or they were refilled, are deleted by age and never sooner: a script
+that is repeated after a lost reply may register a chunk again. Without a place for chunks, and while it
+fails, they stay in the server, compressed.
 """
 
 import logging
@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from shoal.frontier.redis import keys
-from shoal.frontier.redis.chunks import ChunkStore, packed, unpacked
+from shoal.frontier.redis.chunks import ChunkStore, pack_chunk, unpack_chunk
 from shoal.frontier.redis.records import score_of
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.rules import LOWEST_BAND
@@ -33,14 +33,14 @@ from shoal.redis_client import RedisClient
 log = logging.getLogger(__name__)
 
 HIGH_WATER = 20_000  # requests of a lane that stay in the server
-CHUNK = 500  # members; a thousand hold up everybody else for 3 ms
-CHUNKS_AT_ONCE = 8  # per look at a lane
-LOOK_EVERY = 1_000  # links added to a lane, on average, whoever adds them
-KEEP_LOOSE = 3600.0  # seconds; far beyond the patience of any call that could still register a chunk
-COLLECTED_AT_ONCE = 500
-AVOIDED_FOR = 60.0  # seconds in which a place that has failed is not tried again: each try takes some
+CHUNK = 500  # members; a thousand block the server for 3 ms
+CHUNKS_PER_CHECK = 8
+CHECK_EVERY = 1_000  # links added to a lane, on average, over all workers
+KEEP_UNREGISTERED_S = 3600.0  # far beyond the patience of any call that could still register a chunk
+COLLECTED_PER_CALL = 500
+AVOID_FAILED_S = 60.0  # a place that has failed is not tried again meanwhile: each try takes seconds
 BANDS = range(LOWEST_BAND + 1)
-IN_STORE, IN_SERVER = b"@", b"="  # what a registered chunk begins with: where its body is
+IN_STORE, IN_SERVER = b"@", b"="  # first byte of a registered chunk: where its body is stored
 
 
 class LaneName(NamedTuple):
@@ -49,16 +49,16 @@ class LaneName(NamedTuple):
     host: str
 
     @classmethod
-    def parsed(cls, name: bytes) -> "LaneName":
-        """Read a name as `wanted_name` of spilled.lua packs it."""
+    def unpack(cls, name: bytes) -> "LaneName":
+        """Unpack a name as `lane_name` of spilled.lua packs it."""
         crawl, length = struct.unpack_from(">IB", name)
         return cls(crawl, name[5 : 5 + length].decode(), name[5 + length :].decode())
 
 
 class Tail(NamedTuple):
-    """The last entries of a lane, by their order."""
+    """The last entries of a lane, in order."""
 
-    band: int | None  # of the list whose end it is; None: they came back
+    band: int | None  # of the list that it is the end of; None: returned requests
     entries: list[bytes]
 
     def worst(self) -> int:
@@ -74,7 +74,7 @@ class Spilling:
         *,
         high_water: int = HIGH_WATER,
         chunk: int = CHUNK,
-        look_every: int = LOOK_EVERY,
+        check_every: int = CHECK_EVERY,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
@@ -82,21 +82,21 @@ class Spilling:
         self._chunks = chunks
         self._high_water = high_water
         self._chunk = chunk
-        self._look_every = look_every
+        self._check_every = check_every
         self._clock = clock
         self._avoided_until: float | None = None  # None: the place for chunks has not failed
 
-    async def added(self, tag: str, links: Mapping[LaneName, int]) -> None:
-        """Look after lanes that links were just added to."""
+    async def check_lanes(self, tag: str, links: Mapping[LaneName, int]) -> None:
+        """Spill lanes that are too long, after links were added; checks each only now and then."""
         for lane, number in links.items():
-            # By chance rather than by counting: that works out whether one worker adds or a thousand.
-            if random.random() * self._look_every < number:
+            # At random rather than by counting: that is right for one worker and for a thousand.
+            if random.random() * self._check_every < number:
                 await self.spill(tag, lane)
 
     async def spill(self, tag: str, lane: LaneName) -> int:
-        """Take out what a lane holds beyond the high-water mark, a bounded part of it; return how much."""
-        gone = 0
-        for _ in range(CHUNKS_AT_ONCE):
+        """Spill what a lane holds above the high-water mark, up to a bound; return the number of requests."""
+        spilled = 0
+        for _ in range(CHUNKS_PER_CHECK):
             tail = await self._tail(tag, lane)
             if tail is None:
                 break
@@ -105,59 +105,59 @@ class Spilling:
             except (ShoalError, OSError) as error:
                 log.warning("frontier.spill_failed", extra={"host": lane.host, "why": str(error)})
                 break
-            if not number:  # the lane was leased from meanwhile; there will be another occasion
+            if not number:  # the lane has changed; the next check tries again
                 break
-            gone += number
-        return gone
+            spilled += number
+        return spilled
 
     async def _tail(self, tag: str, lane: LaneName) -> Tail | None:
-        """Find what goes last in a lane that is too long: the end of a list, or of what came back."""
+        """Return the tail of a lane that is too long: the end of a list, or of the returned requests."""
         lists = [keys.fresh(tag, *lane, band) for band in BANDS]
-        back = keys.returned(tag, *lane)
+        returned_key = keys.returned(tag, *lane)
         sizes = [("LLEN", key) for key in lists]
-        returned, *fresh = await self._store.pipeline(tag, [("ZCARD", back), *sizes])
+        returned, *fresh = await self._store.pipeline(tag, [("ZCARD", returned_key), *sizes])
         if returned + sum(fresh) <= self._high_water:
             return None
         tails = []
         if number := self._part_of(returned):
-            tails.append(Tail(None, await self._store.do(tag, "ZRANGE", back, -number, -1)))
+            tails.append(Tail(None, await self._store.do(tag, "ZRANGE", returned_key, -number, -1)))
         if worst := [(band, number) for band in BANDS if (number := self._part_of(fresh[band]))]:
             band, number = worst[-1]
             tails.append(Tail(band, await self._store.do(tag, "LRANGE", lists[band], -number, -1)))
         return max((tail for tail in tails if tail.entries), key=Tail.worst, default=None)
 
     def _part_of(self, size: int) -> int:
-        """Say how much of a list can go: not all of it, and no less than is worth a chunk."""
+        """Return how many of a list to spill: never all, and none if too few for a chunk."""
         return min(size - 1, self._chunk) if size > self._chunk // 5 else 0
 
     async def _spill(self, tag: str, lane: LaneName, tail: Tail) -> int:
         id = f"{len(tail.entries)}-{secrets.token_hex(8)}"
         name = f"{self._store.namespace}/{tag[1:-1].rsplit(':', maxsplit=1)[-1]}/{lane.crawl}/{id}"
-        kept = await self._kept(name, packed(tail.entries), lane)
+        location = await self._store_chunk(name, pack_chunk(tail.entries), lane)
         source = "" if tail.band is None else tail.band
-        arguments = [*lane, id, kept, score_of(tail.entries[0]), source, *tail.entries]
+        arguments = [*lane, id, location, score_of(tail.entries[0]), source, *tail.entries]
         return int(await self._store.run(self._scripts.spill, tag, arguments))
 
-    async def _kept(self, name: str, body: bytes, lane: LaneName) -> bytes:
-        """Put a chunk where chunks go, or leave it to the server; return what is registered of it."""
+    async def _store_chunk(self, name: str, body: bytes, lane: LaneName) -> bytes:
+        """Store a chunk outside, or else in the server; return the value to register."""
         if self._chunks is None or (self._avoided_until is not None and self._clock() < self._avoided_until):
             return IN_SERVER + body
         try:
             await self._chunks.put(name, body)
         except (ShoalError, OSError) as error:
-            if self._avoided_until is None:  # said once, until it works again
+            if self._avoided_until is None:  # logged once, until it works again
                 log.warning("frontier.spilled_in_store", extra={"host": lane.host, "why": str(error)})
-            self._avoided_until = self._clock() + AVOIDED_FOR
+            self._avoided_until = self._clock() + AVOID_FAILED_S
             return IN_SERVER + body
         self._avoided_until = None
         return IN_STORE + name.encode()
 
     async def refill(self, tag: str, wanted: Sequence[bytes]) -> int:
-        """Bring back the best chunks of the lanes that a lease said run short; return how many requests."""
-        return sum([await self._refill_lane(tag, LaneName.parsed(name)) for name in wanted])
+        """Bring back the best chunks of lanes that run short; return the number of requests."""
+        return sum([await self._refill_lane(tag, LaneName.unpack(name)) for name in wanted])
 
     async def _refill_lane(self, tag: str, lane: LaneName) -> int:
-        back, more = 0, True
+        returned, more = 0, True
         while more:
             found = await self._store.do(tag, "ZRANGE", keys.chunks(tag, *lane), 0, 0)
             if not found:
@@ -166,25 +166,25 @@ class Spilling:
             try:
                 body = await self._body(tag, lane, id)
             except (ShoalError, OSError) as error:
-                # The lane asks again in a few seconds, and whoever is asked then may have more luck.
+                # The lane is returned again in a few seconds, perhaps to a worker that can read the chunk.
                 log.error("frontier.refill_failed", extra={"host": lane.host, "why": str(error)})
                 break
             if body is None:
                 break
-            number, more = await self._store.run(self._scripts.refill, tag, [*lane, id, *unpacked(body)])
-            back += number
-        return back
+            number, more = await self._store.run(self._scripts.refill, tag, [*lane, id, *unpack_chunk(body)])
+            returned += number
+        return returned
 
     async def _body(self, tag: str, lane: LaneName, id: bytes) -> bytes | None:
-        """Read a chunk; None: somebody else has brought it back."""
-        kept: bytes | None = await self._store.do(tag, "HGET", keys.chunk_bodies(tag, lane.crawl), id)
-        if kept is None or kept.startswith(IN_SERVER):
-            return kept and kept[1:]
+        """Return the body of a chunk; None: another worker has brought it back."""
+        location: bytes | None = await self._store.do(tag, "HGET", keys.chunk_bodies(tag, lane.crawl), id)
+        if location is None or location.startswith(IN_SERVER):
+            return location and location[1:]
         if self._chunks is None:
-            raise Misconfigured(f"chunk {id.decode()} lies in an object store that this worker has not")
-        return await self._chunks.get(kept[1:].decode())
+            raise Misconfigured(f"chunk {id.decode()} is in an object store that this worker does not have")
+        return await self._chunks.get(location[1:].decode())
 
-    async def collect(self, *, older: float = KEEP_LOOSE) -> int:
+    async def collect(self, *, older: float = KEEP_UNREGISTERED_S) -> int:
         """Delete chunks that were written longer ago than `older` seconds and are not registered."""
         deleted = 0
         if self._chunks is not None:
@@ -199,13 +199,13 @@ class Spilling:
 
     async def _collect_in(self, tag: str, names: Sequence[str], chunks: ChunkStore) -> int:
         deleted = 0
-        for begin in range(0, len(names), COLLECTED_AT_ONCE):
-            some = names[begin : begin + COLLECTED_AT_ONCE]
+        for begin in range(0, len(names), COLLECTED_PER_CALL):
+            some = names[begin : begin + COLLECTED_PER_CALL]
             places = [name.rsplit("/", 2) for name in some]
             asked = [("HEXISTS", keys.chunk_bodies(tag, int(crawl)), id) for _, crawl, id in places]
             registered = await self._store.pipeline(tag, asked)
-            loose = [name for name, kept in zip(some, registered, strict=True) if not kept]
-            for name in loose:
+            unregistered = [name for name, known in zip(some, registered, strict=True) if not known]
+            for name in unregistered:
                 await chunks.delete(name)
-            deleted += len(loose)
+            deleted += len(unregistered)
         return deleted

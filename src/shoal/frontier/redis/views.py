@@ -1,4 +1,4 @@
-"""Hosts as views.lua shows them."""
+"""Host views, as views.lua returns them."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.results import HostView
 from shoal.redis_client import RedisClient
 
-SLICE = 200  # hosts that one call looks at
+HOSTS_PER_CALL = 200
 
 
 async def views_in(
@@ -17,21 +17,21 @@ async def views_in(
     crawls: Collection[int],
     landed: Callable[[], bytes] = bytes,
 ) -> list[HostView]:
-    """Show the hosts of a shard that these crawls have lanes on, with what waits there of them.
+    """Return the hosts of a shard that have lanes of these crawls, with their waiting requests.
 
-    `landed` gives what the shard is still to be told of leases that are off the wire.
+    `landed` returns the landed requests that the shard does not know of yet, packed.
     """
     views: list[HostView] = []
     cursor = b"0"
     while True:
-        cursor, told = await store.run(scripts.host_list, tag, [cursor, SLICE, landed()])
-        views += [view_of(one, crawls) for one in told if not set(one[-1][::2]).isdisjoint(crawls)]
+        cursor, found = await store.run(scripts.host_list, tag, [cursor, HOSTS_PER_CALL, landed()])
+        views += [view_of(one, crawls) for one in found if not set(one[-1][::2]).isdisjoint(crawls)]
         if cursor == b"0":
             return views
 
 
-def view_of(told: Sequence[Any], opened: Collection[int] | None = None) -> HostView:
-    """Read what views.lua says of a host; only lanes of the crawls that are open count as waiting."""
+def view_of(values: Sequence[Any], opened: Collection[int] | None = None) -> HostView:
+    """Parse a view of views.lua; with `opened`, only lanes of those crawls count as waiting."""
     (
         name,
         interval,
@@ -45,7 +45,7 @@ def view_of(told: Sequence[Any], opened: Collection[int] | None = None) -> HostV
         paused,
         failures,
         lanes,
-    ) = told
+    ) = values
     return HostView(
         host=name.decode(),
         waiting=sum(

@@ -1,20 +1,22 @@
-"""Links in: what a crawl has not seen waits in its lane."""
+"""Accepting links: what a crawl has not seen waits in its lane, within the budget of its host."""
 
+import sqlite3
 from collections.abc import Iterable
 
 from shoal.frontier.rules import band
-from shoal.frontier.sqlite.budget import within
 from shoal.frontier.sqlite.changes import Changes
 from shoal.frontier.sqlite.state import CrawlState, FrontierState
 from shoal.model.request import Link
+
+_ACCEPTED_PREFIX = "brought/"  # of the keys among a crawl's values that hold the number of requests per host
 
 
 def admit(
     state: FrontierState, crawl: CrawlState, links: Iterable[Link], changes: Changes, now: float
 ) -> tuple[int, int]:
-    """Accept links; return how many were new and how many had been seen."""
+    """Accept links; return how many were new and how many had been seen before."""
     if crawl.terms.host_budget:
-        links = within(crawl, links, changes)
+        links = _within_budget(crawl, links, changes)
     add, push, lanes = crawl.seen.add, state.scheduler.push, crawl.lanes
     fresh: list[int] = []
     first = id = crawl.first_id + crawl.counts.accepted
@@ -39,3 +41,31 @@ def admit(
         changes.seen.setdefault(crawl.id, []).extend(fresh)
     changes.crawls.add(crawl)
     return new, total - new
+
+
+def _within_budget(crawl: CrawlState, links: Iterable[Link], changes: Changes) -> list[Link]:
+    """Return the links that were seen before, and as many new ones as the budgets of their hosts allow."""
+    accepted, allowed = crawl.accepted_by_host, []
+    fresh: set[int] = set()
+    touched: set[str] = set()
+    for link in links:
+        if link.fingerprint not in crawl.seen and link.fingerprint not in fresh:
+            if accepted.get(link.host, 0) >= crawl.terms.host_budget:
+                crawl.counts.over_budget += 1
+                continue
+            accepted[link.host] = accepted.get(link.host, 0) + 1
+            fresh.add(link.fingerprint)
+            touched.add(link.host)
+        allowed.append(link)
+    changes.crawl_state += [(crawl.id, _ACCEPTED_PREFIX + host, b"%d" % accepted[host]) for host in touched]
+    changes.crawls.add(crawl)
+    return allowed
+
+
+def load_accepted_by_host(database: sqlite3.Connection, crawl_id: int) -> dict[str, int]:
+    """Read how many requests a crawl has accepted per host, counted since it has a budget."""
+    rows = database.execute(
+        "SELECT key, value FROM crawl_state WHERE crawl = ? AND key >= ? AND key < ?",
+        (crawl_id, _ACCEPTED_PREFIX, _ACCEPTED_PREFIX + "\U0010ffff"),
+    )
+    return {key.removeprefix(_ACCEPTED_PREFIX): int(value) for key, value in rows}

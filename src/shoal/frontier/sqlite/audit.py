@@ -1,4 +1,4 @@
-"""Everything counted again: is each accepted fingerprint in exactly one place, and do the counters say so?"""
+"""The audit: is each accepted fingerprint in exactly one place, and do the counters agree with the data?"""
 
 import sqlite3
 from array import array
@@ -8,16 +8,16 @@ from collections.abc import Iterable, Iterator
 from shoal.frontier.results import STATES, Audit
 from shoal.frontier.sqlite.deferred_deletes import spent_ids
 from shoal.frontier.sqlite.load import decode_counts, id_range, seen_log
-from shoal.frontier.sqlite.packing import unpacked
+from shoal.frontier.sqlite.packing import unpack_ints
 from shoal.frontier.sqlite.seen import SeenSet
 from shoal.frontier.sqlite.state import ORDINAL_BITS, CrawlState, FrontierState
 from shoal.model.request import trace_id
 
-SHOWN = 20  # problems of one kind that are named one by one
+MAX_LINES = 20  # problems of one kind that are listed one by one
 
 
 def audit(database: sqlite3.Connection, crawl_id: int, now: float) -> Audit:
-    """Recount one crawl, inside a transaction of the caller's."""
+    """Recount one crawl inside the caller's transaction."""
     [text] = database.execute("SELECT counts FROM crawl WHERE id = ?", (crawl_id,)).fetchone()
     counts = decode_counts(text)
     problems = _Problems()
@@ -29,33 +29,34 @@ def audit(database: sqlite3.Connection, crawl_id: int, now: float) -> Audit:
 
     leased = _leased(database, crawl_id, problems)
     found: Counter[str] = Counter()
-    kinds: Counter[str] = Counter()
+    classes: Counter[str] = Counter()
     placed = array("q")
-    for state, kind, fp in _places(database, crawl_id, now):
+    for state, state_and_class, fp in _places(database, crawl_id, now):
         found[state] += 1
-        if kind:
-            kinds[kind] += 1
+        if state_and_class:
+            classes[state_and_class] += 1
         placed.append(fp)
     if len(placed) != logged or not seen.same_as(SeenSet.of([placed], logged)):
         _explain(problems, seen, _places(database, crawl_id, now))
 
     found["leased"] = len(leased)
     found["waiting"] -= len(leased)
-    # Which of waiting and delayed a request counts under changes with time alone; only their sum is compared.
+    # A delayed request becomes a waiting one without a write; so only the sum of the two is compared.
     _compare(problems, "accepted", counts.accepted, len(seen))
     _compare(
         problems, "waiting or delayed", counts.waiting + counts.delayed, found["waiting"] + found["delayed"]
     )
     for state in STATES[2:]:
         _compare(problems, state, getattr(counts, state), found[state])
-    for told, what in ((counts.dead_by_class, "dead"), (counts.filtered_by_rule, "filtered")):
-        for kind in told.keys() | {kind.partition(" ")[2] for kind in kinds if kind.startswith(f"{what} ")}:
-            _compare(problems, f"{what} as {kind}", told.get(kind, 0), kinds[f"{what} {kind}"])
+    for counted, what in ((counts.dead_by_class, "dead"), (counts.filtered_by_rule, "filtered")):
+        present = {name.partition(" ")[2] for name in classes if name.startswith(f"{what} ")}
+        for name in counted.keys() | present:
+            _compare(problems, f"{what} as {name}", counted.get(name, 0), classes[f"{what} {name}"])
     return Audit({state: found[state] for state in STATES}, problems.lines)
 
 
 def _explain(problems: "_Problems", seen: SeenSet, places: Iterable[tuple[str, str, int]]) -> None:
-    """Name what is in no place, in two, or in one without having been accepted."""
+    """List the fingerprints that are in no place, in two, or in one without having been accepted."""
     placed = SeenSet()
     for state, _, fp in places:
         if fp not in seen:
@@ -68,18 +69,18 @@ def _explain(problems: "_Problems", seen: SeenSet, places: Iterable[tuple[str, s
 
 
 def audit_state(state: FrontierState, crawl: CrawlState) -> list[str]:
-    """Compare the half in RAM with its own counters, and look for lanes that nobody would ever serve."""
+    """Compare the state in RAM with its counters, and find lanes that would never be served."""
     problems = _Problems()
     counts = crawl.counts
     lanes = [lane for host in state.hosts.values() for lane in host.lanes if lane.crawl is crawl]
-    for what, told, found in (
+    for what, counted, found in (
         ("accepted", counts.accepted, len(crawl.seen)),
         ("waiting", counts.waiting, sum(lane.size for lane in lanes)),
         ("delayed", counts.delayed, len(crawl.delayed)),
         ("leased", counts.leased, len(crawl.out)),
         ("parsing", counts.parsing, len(crawl.parsing)),
     ):
-        _compare(problems, f"{what} in RAM", told, found)
+        _compare(problems, f"{what} in RAM", counted, found)
     inflight = Counter(
         held.lane.host for other in state.crawls.values() for held in other.out.values() if not held.landed
     )
@@ -106,21 +107,21 @@ class _Problems:
     def add(self, line: str) -> None:
         kind = line.partition(":")[0]
         self._kinds[kind] += 1
-        if self._kinds[kind] <= SHOWN:
+        if self._kinds[kind] <= MAX_LINES:
             self.lines.append(line)
-        elif self._kinds[kind] == SHOWN + 1:
+        elif self._kinds[kind] == MAX_LINES + 1:
             self.lines.append(f"{kind}: and more")
 
 
-def _compare(problems: _Problems, what: str, told: int, found: int) -> None:
-    if told != found:
-        problems.add(f"the counter of {what} says {told}, the data {found}")
+def _compare(problems: _Problems, what: str, counted: int, found: int) -> None:
+    if counted != found:
+        problems.add(f"the counter of {what} says {counted}, the data {found}")
 
 
 def _leased(database: sqlite3.Connection, crawl_id: int, problems: _Problems) -> set[int]:
     leased: set[int] = set()
     for [ids] in database.execute("SELECT ids FROM lease"):
-        for id in unpacked(ids):
+        for id in unpack_ints(ids):
             if id >> ORDINAL_BITS != crawl_id:
                 continue
             if id in leased:
@@ -132,7 +133,7 @@ def _leased(database: sqlite3.Connection, crawl_id: int, problems: _Problems) ->
 
 
 def _places(database: sqlite3.Connection, crawl_id: int, now: float) -> Iterator[tuple[str, str, int]]:
-    """Give state, kind and fingerprint of everything that the crawl has a row for."""
+    """Yield state, failure class and fingerprint of every row of the crawl."""
     ids = id_range(crawl_id)
     spent = spent_ids(database)
     for id, state, fp in database.execute(

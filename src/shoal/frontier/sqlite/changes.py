@@ -1,7 +1,7 @@
-"""What one transaction writes.
+"""The rows that one transaction writes.
 
-Callers change the state in RAM and note here what has to follow on disk; then all of it is written at once,
-table by table, so that neighbours dirty the same block.
+Callers change the state in RAM and record here what has to follow on disk. `write` then writes everything,
+table by table, so that neighbouring rows share the write of their block.
 """
 
 import sqlite3
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shoal.frontier.sqlite.deferred_deletes import DeferredDeletes
-from shoal.frontier.sqlite.packing import packed
+from shoal.frontier.sqlite.packing import pack_ints
 
 if TYPE_CHECKING:
-    from shoal.frontier.sqlite.host import HostState
+    from shoal.frontier.sqlite.lane import HostState
     from shoal.frontier.sqlite.state import Batch, CrawlState
 
 Params = tuple[object, ...]
@@ -58,7 +58,7 @@ _REPARSE = """
 _PURGE = """
     INSERT INTO ended(crawl, fp, state, ended_at, status, rule)
     SELECT ?, fp, 'dead', died_at, status, kind FROM dead WHERE id = ?"""
-_UNDIE = "DELETE FROM dead WHERE id = ?"
+_DELETE_DEAD = "DELETE FROM dead WHERE id = ?"
 _TAKE_UP = "UPDATE parsing SET taken = 1 WHERE id = ?"
 _SEEN = "INSERT INTO seen(crawl, fps) VALUES (?, ?)"
 _HOST = """
@@ -83,7 +83,7 @@ class Changes:
     added: list[Params] = field(default_factory=list)
     put_back: list[Params] = field(default_factory=list)
     removed: list[int] = field(default_factory=list)
-    sweep: bool = False  # whether removed rows have to be gone at once
+    sweep: bool = False  # whether removed rows have to be deleted now
     lanes: list[Params] = field(default_factory=list)
     fetched: list[Params] = field(default_factory=list)
     died_parsing: list[Params] = field(default_factory=list)
@@ -91,11 +91,11 @@ class Changes:
     died: list[Params] = field(default_factory=list)
     pages: list[Params] = field(default_factory=list)
     ended: list[Params] = field(default_factory=list)
-    attempts: list[Params] = field(default_factory=list)  # that brought no page
-    revived: list[tuple[int]] = field(default_factory=list)  # dead letters that wait again
-    reparsed: list[tuple[int]] = field(default_factory=list)  # dead letters whose page is to be parsed again
-    purged: list[tuple[int, int]] = field(default_factory=list)  # crawl and id of letters thrown away
-    taken_up: list[tuple[int]] = field(default_factory=list)  # pages handed out to be parsed
+    attempts: list[Params] = field(default_factory=list)  # without a page
+    revived: list[tuple[int]] = field(default_factory=list)  # dead letters whose request waits again
+    reparsed: list[tuple[int]] = field(default_factory=list)  # dead letters whose page is parsed again
+    purged: list[tuple[int, int]] = field(default_factory=list)  # crawl and id of dead letters
+    taken_up: list[tuple[int]] = field(default_factory=list)  # pages whose parsing has begun
     seen: dict[int, list[int]] = field(default_factory=dict)  # by id of the crawl
     hosts: set["HostState"] = field(default_factory=set)
     batches: set["Batch"] = field(default_factory=set)
@@ -107,7 +107,7 @@ class Changes:
         return any(getattr(self, name) for name in self.__slots__)
 
     def write(self, database: sqlite3.Connection, spent: DeferredDeletes) -> None:
-        """Write everything, inside a transaction of the caller's."""
+        """Write everything inside the caller's transaction."""
         spent.write(database, self.removed, sweep=self.sweep)
         many: Sequence[tuple[str, Sequence[Params]]] = (
             (_LANE, self.lanes),
@@ -123,9 +123,9 @@ class Changes:
             (_REVIVE, self.revived),
             (_REPARSE, self.reparsed),
             (_PURGE, self.purged),
-            (_UNDIE, [*self.revived, *self.reparsed, *((id,) for _, id in self.purged)]),
+            (_DELETE_DEAD, [*self.revived, *self.reparsed, *((id,) for _, id in self.purged)]),
             (_TAKE_UP, self.taken_up),
-            (_SEEN, [(crawl, packed(fps)) for crawl, fps in self.seen.items()]),
+            (_SEEN, [(crawl, pack_ints(fps)) for crawl, fps in self.seen.items()]),
             (_HOST, [_host_row(host) for host in self.hosts]),
             (_LEASE, [_lease_row(batch) for batch in self.batches if batch.held]),
             (_END_LEASE, [(batch.token,) for batch in self.batches if not batch.held]),
@@ -154,4 +154,4 @@ def _host_row(host: "HostState") -> Params:
 
 
 def _lease_row(batch: "Batch") -> Params:
-    return (batch.token, batch.holder, batch.granted_at, packed(batch.held))
+    return (batch.token, batch.holder, batch.granted_at, pack_ints(batch.held))

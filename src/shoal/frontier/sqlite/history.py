@@ -1,24 +1,22 @@
-"""One request or one host, looked for in everything: slow, and no index that every page would pay for."""
+"""The history of one request: a scan of all tables, since an index by fingerprint would slow every page."""
 
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shoal.frontier.results import HostView, RequestHistory, Tried
-from shoal.frontier.rules import HostRecord, applied_pace
+from shoal.frontier.results import RequestHistory, Tried
 from shoal.frontier.sqlite.deferred_deletes import spent_ids
-from shoal.frontier.sqlite.load import decode_terms, id_range
-from shoal.frontier.sqlite.packing import unpacked, unpacked_page
-from shoal.model.adaptive_delay import SlowdownRules
+from shoal.frontier.sqlite.load import id_range
+from shoal.frontier.sqlite.packing import unpack_ints, unpack_page
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.request import unpack
 
 
-def story(
+def find_history(
     database: sqlite3.Connection, crawl_id: int, crawl: str, fp: int, now: float
 ) -> RequestHistory | None:
-    """Find a request, inside a transaction of the caller's; None: the crawl has never accepted it."""
+    """Find a request, inside the caller's transaction; return None if the crawl never accepted it."""
     tried = [
         Tried(at, elapsed, status, FailureClass(kind), reason)
         for at, elapsed, status, kind, reason in database.execute(
@@ -27,14 +25,14 @@ def story(
             (crawl_id, fp),
         )
     ]
-    sought = _Sought(database, crawl_id, crawl, fp, tried)
-    stories = (*sought.queued(now), *sought.parsing(), *sought.dead(), *sought.ended())
-    return stories[0] if stories else None
+    search = _Search(database, crawl_id, crawl, fp, tried)
+    found = (*search.queued(now), *search.parsing(), *search.dead(), *search.ended())
+    return found[0] if found else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Sought:
-    """A request, looked for table by table."""
+class _Search:
+    """A search for one request, table by table."""
 
     database: sqlite3.Connection
     crawl_id: int
@@ -44,7 +42,7 @@ class _Sought:
 
     def queued(self, now: float) -> Iterator[RequestHistory]:
         spent = spent_ids(self.database)
-        leases = {id: (holder, at) for holder, at, ids in _leases(self.database) for id in ids}
+        leases = {id: (holder, at) for holder, at, ids in read_leases(self.database) for id in ids}
         for id, due, blob in self.database.execute(
             "SELECT id, due, request FROM request WHERE id BETWEEN ? AND ? AND fp = ?",
             (*id_range(self.crawl_id), self.fp),
@@ -78,7 +76,7 @@ class _Sought:
                 "parsing",
                 self.tried,
                 request,
-                unpacked_page(page),
+                unpack_page(page),
                 request.found_on,
                 holder=holder,
             )
@@ -96,7 +94,7 @@ class _Sought:
                 "dead",
                 self.tried,
                 request,
-                None if page is None else unpacked_page(page),
+                None if page is None else unpack_page(page),
                 request.found_on,
                 ended_at=died_at,
                 status=status,
@@ -128,52 +126,6 @@ class _Sought:
             )
 
 
-def _leases(database: sqlite3.Connection) -> Iterator[tuple[str, float, list[int]]]:
+def read_leases(database: sqlite3.Connection) -> Iterator[tuple[str, float, list[int]]]:
     for holder, granted_at, ids in database.execute("SELECT holder, granted_at, ids FROM lease"):
-        yield holder, granted_at, list(unpacked(ids))
-
-
-def host_at_rest(database: sqlite3.Connection, name: str) -> HostView | None:
-    """Show a host with the pace that its crawls and its record come to; None: nobody has heard of it."""
-    known = database.execute(
-        "SELECT id, interval, burst, concurrency, crawl_delay, rest_until, slow, paused"
-        " FROM host WHERE name = ?",
-        (name,),
-    ).fetchone()
-    if known is None:
-        return None
-    id, *columns = known
-    record = HostRecord(*columns)
-    terms = [
-        decode_terms(settings)
-        for [settings] in database.execute(
-            "SELECT DISTINCT crawl.settings FROM lane JOIN crawl ON crawl.id = lane.crawl"
-            " WHERE lane.host = ? AND NOT dropped ORDER BY lane.id",
-            (id,),
-        )
-    ]
-    rules = terms[0].slowdown if terms else SlowdownRules()
-    pace = applied_pace(record, [term.pace_at(name) for term in terms], rules)
-    spent = spent_ids(database)
-    leased = {id for _, _, ids in _leases(database) for id in ids}
-    queued = {
-        id
-        for [id] in database.execute(
-            "SELECT request.id FROM request JOIN lane ON lane.id = request.lane WHERE lane.host = ?", (id,)
-        )
-        if id not in spent
-    }
-    return HostView(
-        host=name,
-        waiting=len(queued - leased),
-        inflight=len(queued & leased),
-        interval=pace.interval,
-        burst=pace.burst,
-        concurrency=pace.concurrency,
-        next_turn=record.rest_until,
-        crawl_delay=record.crawl_delay,
-        rest_until=record.rest_until,
-        slow=record.slow,
-        paused=bool(record.paused),
-        failures=0,
-    )
+        yield holder, granted_at, list(unpack_ints(ids))

@@ -1,4 +1,4 @@
-"""Coming back to life: what an earlier owner left behind, and the state in RAM rebuilt from it."""
+"""Starting: charging crashes for what an earlier owner held, and rebuilding the state in RAM."""
 
 import sqlite3
 from array import array
@@ -10,25 +10,25 @@ import msgspec
 
 from shoal.frontier.results import Counts
 from shoal.frontier.rules import DIED_PARSING, LOWEST_BAND, OVERRAN, band, poisoned, struck_out
-from shoal.frontier.sqlite.budget import load_brought
+from shoal.frontier.sqlite.admit import load_accepted_by_host
 from shoal.frontier.sqlite.changes import ATTEMPT
 from shoal.frontier.sqlite.deferred_deletes import sweep
-from shoal.frontier.sqlite.packing import unpacked
+from shoal.frontier.sqlite.packing import unpack_ints
 from shoal.frontier.sqlite.seen import SeenSet
 from shoal.frontier.sqlite.state import ORDINAL_BITS, CrawlState, CrawlTerms, FrontierState, ParsingPage
 from shoal.model.failure import Failure
 from shoal.sqlite_database import transaction
 
-_CLASSES = LOWEST_BAND + 1
+_PRIORITY_CLASSES = LOWEST_BAND + 1
 
 decode_counts = msgspec.json.Decoder(Counts).decode
 decode_terms = msgspec.json.Decoder(CrawlTerms).decode
 
 
 def recover(database: sqlite3.Connection, now: float) -> int:
-    """Begin a new life of the store and return its number; charge what the last one held with a crash.
+    """Increment the store's start counter and return it; charge a crash to all that the last owner held.
 
-    One transaction, so that a crash is charged once, even if this process dies in the middle of it.
+    One transaction, so that a crash is charged once even if this process dies in the middle of it.
     """
     with transaction(database):
         [life] = database.execute(
@@ -41,7 +41,7 @@ def recover(database: sqlite3.Connection, now: float) -> int:
         }
         sweep(database)
         _reclaim_leases(database, crawls, now)
-        _strike_pages(database, crawls, now)
+        _charge_strikes(database, crawls, now)
         database.executemany(
             "UPDATE crawl SET counts = ? WHERE id = ?",
             [(msgspec.json.encode(counts).decode(), id) for id, (_, counts) in crawls.items()],
@@ -53,7 +53,7 @@ def _reclaim_leases(database: sqlite3.Connection, crawls: dict[int, tuple[int, C
     for holder, granted_at, ids in database.execute(
         "SELECT holder, granted_at, ids FROM lease ORDER BY token"
     ).fetchall():
-        for id in sorted(unpacked(ids)):
+        for id in sorted(unpack_ints(ids)):
             max_crashes, counts = crawls[id >> ORDINAL_BITS]
             [crashes, fp] = database.execute(
                 "UPDATE request SET attempts = attempts + 1, crashes = crashes + 1, due = NULL,"
@@ -77,7 +77,7 @@ def _reclaim_leases(database: sqlite3.Connection, crawls: dict[int, tuple[int, C
     database.execute("DELETE FROM lease")
 
 
-def _strike_pages(database: sqlite3.Connection, crawls: dict[int, tuple[int, Counts]], now: float) -> None:
+def _charge_strikes(database: sqlite3.Connection, crawls: dict[int, tuple[int, Counts]], now: float) -> None:
     for id, fp, strikes in database.execute(
         "UPDATE parsing SET strikes = strikes + 1, taken = 0 WHERE taken RETURNING id, fp, strikes"
     ).fetchall():
@@ -107,9 +107,9 @@ def _log(
 
 
 def load(state: FrontierState, crawl: CrawlState, now: float) -> None:
-    """Rebuild a crawl's half in RAM, in one pass over each of its tables."""
+    """Rebuild a crawl's state in RAM, in one pass over each of its tables."""
     database = state.database
-    crawl.brought = load_brought(database, crawl.id)
+    crawl.accepted_by_host = load_accepted_by_host(database, crawl.id)
     crawl.seen = SeenSet.of(seen_log(database, crawl.id), crawl.counts.accepted)
     for id, pool, host_id, name, *record in database.execute(
         "SELECT lane.id, pool, host.id, name,"
@@ -117,7 +117,7 @@ def load(state: FrontierState, crawl: CrawlState, now: float) -> None:
         " FROM lane JOIN host ON host.id = lane.host WHERE crawl = ? ORDER BY lane.id",
         (crawl.id,),
     ):
-        host = state.hosts.get(name) or state.take_in(host_id, name, record)
+        host = state.hosts.get(name) or state.load_host(host_id, name, record)
         state.add_lane(id, crawl, host, pool)
     _load_requests(state, crawl, now)
     for fp, id, strikes in database.execute(
@@ -138,30 +138,30 @@ def load(state: FrontierState, crawl: CrawlState, now: float) -> None:
 def _load_requests(state: FrontierState, crawl: CrawlState, now: float) -> None:
     lanes = {lane.id: lane for lane in crawl.lanes.values()}
     ids = id_range(crawl.id)
-    # Most requests have waited since they came. Lane and class as one number and one append a row: two
-    # million of them take a second.
+    # Most requests have never been leased. Lane and class as one number and one append per row: two million
+    # rows take one second.
     queues: defaultdict[int, array[int]] = defaultdict(lambda: array("q"))
     for id, queue in state.database.execute(
-        f"SELECT id, lane * {_CLASSES} + max(0, min(priority, {LOWEST_BAND})) FROM request"  # noqa: S608
+        f"SELECT id, lane * {_PRIORITY_CLASSES} + max(0, min(priority, {LOWEST_BAND})) FROM request"  # noqa: S608
         " WHERE id BETWEEN ? AND ? AND attempts = 0 AND due IS NULL ORDER BY id",
         ids,
     ):
         queues[queue].append(id)
     for queue, waiting in queues.items():
-        lane_id, number = divmod(queue, _CLASSES)
+        lane_id, number = divmod(queue, _PRIORITY_CLASSES)
         lanes[lane_id].fill(number, waiting)
     for id, lane_id, priority, attempts, crashes, due in state.database.execute(
         "SELECT id, lane, priority, attempts, crashes, due FROM request"
         " WHERE id BETWEEN ? AND ? AND NOT (attempts = 0 AND due IS NULL) ORDER BY id",
         ids,
     ):
-        lane = state.beside(lanes[lane_id]) if crashes else lanes[lane_id]
+        lane = state.suspect_lane(lanes[lane_id]) if crashes else lanes[lane_id]
         if due is not None and due > now:
             crawl.delayed.append((due, id, band(priority, attempts), lane))
         else:
             lane.push(band(priority, attempts), id)
     heapify(crawl.delayed)
-    # Delays end by time alone, so which of the two a request counts under was last written some time ago.
+    # A delay ends without a write, so the stored split between waiting and delayed is out of date.
     waiting_or_delayed = crawl.counts.waiting + crawl.counts.delayed
     crawl.counts.delayed = len(crawl.delayed)
     crawl.counts.waiting = waiting_or_delayed - crawl.counts.delayed
@@ -169,9 +169,9 @@ def _load_requests(state: FrontierState, crawl: CrawlState, now: float) -> None:
 
 def seen_log(database: sqlite3.Connection, crawl_id: int) -> Iterator["array[int]"]:
     for [fps] in database.execute("SELECT fps FROM seen WHERE crawl = ?", (crawl_id,)):
-        yield unpacked(fps)
+        yield unpack_ints(fps)
 
 
 def id_range(crawl_id: int) -> tuple[int, int]:
-    """Give the first and the last id that a request of a crawl can have."""
+    """Return the first and the last id that a request of a crawl can have."""
     return crawl_id << ORDINAL_BITS, ((crawl_id + 1) << ORDINAL_BITS) - 1

@@ -1,4 +1,4 @@
-"""Values inside one BLOB."""
+"""Packing integers and page records into BLOBs."""
 
 import sys
 from array import array
@@ -11,8 +11,8 @@ from shoal.model.page import PageRecord, PageRef
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class _Packed(msgspec.Struct, array_like=True):
-    """A page's record in the order of its fields; those that came later have defaults."""
+class _PackedPage(msgspec.Struct, array_like=True):
+    """A page record as an array of its fields; fields that were added later have defaults."""
 
     ref: PageRef
     status: int
@@ -27,29 +27,29 @@ class _Packed(msgspec.Struct, array_like=True):
     version: int = 0
 
 
-_decode = msgspec.msgpack.Decoder(_Packed).decode
+_decode = msgspec.msgpack.Decoder(_PackedPage).decode
 
 
-def packed(numbers: Iterable[int]) -> bytes:
-    """Pack integers below 2^63, little-endian wherever the store is written."""
-    return _ordered(array("q", numbers)).tobytes()
+def pack_ints(numbers: Iterable[int]) -> bytes:
+    """Pack integers below 2^63, little-endian on every machine."""
+    return _little_endian(array("q", numbers)).tobytes()
 
 
-def unpacked(blob: bytes) -> "array[int]":
+def unpack_ints(blob: bytes) -> "array[int]":
     numbers = array("q")
     numbers.frombytes(blob)
-    return _ordered(numbers)
+    return _little_endian(numbers)
 
 
-def _ordered(numbers: "array[int]") -> "array[int]":
+def _little_endian(numbers: "array[int]") -> "array[int]":
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers
 
 
-def packed_page(page: PageRecord) -> bytes:
+def pack_page(page: PageRecord) -> bytes:
     return _encode(msgspec.structs.astuple(page))
 
 
-def unpacked_page(blob: bytes) -> PageRecord:
+def unpack_page(blob: bytes) -> PageRecord:
     return PageRecord(*msgspec.structs.astuple(_decode(blob)))

@@ -1,7 +1,8 @@
-"""Reading a store, by its owner or beside it."""
+"""Reading a store, by its owner or by another process."""
 
 import math
 import sqlite3
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,28 +10,38 @@ from typing import Any
 
 import msgspec
 
-from shoal.frontier.results import Audit, Counts, DeadLetter, HostQueue, HostView, Measured, RequestHistory
-from shoal.frontier.sqlite.audit import audit
-from shoal.frontier.sqlite.history import host_at_rest, story
+from shoal.frontier.results import Audit, Counts, CrawlStats, DeadLetter, HostQueue, HostView, RequestHistory
+from shoal.frontier.sqlite.audit import audit, audit_state
+from shoal.frontier.sqlite.history import find_history
+from shoal.frontier.sqlite.leases import promote
 from shoal.frontier.sqlite.load import decode_counts, id_range
-from shoal.frontier.sqlite.packing import unpacked_page
-from shoal.frontier.sqlite.stats import measured
+from shoal.frontier.sqlite.owner import Owner
+from shoal.frontier.sqlite.packing import unpack_page
+from shoal.frontier.sqlite.stats import crawl_stats, stored_host, waiting_by_pool
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.request import unpack
 from shoal.sqlite_database import translated
 
-_CHUNK = 256
+_CHUNK_ROWS = 256
 
 
 class SqliteReader:
-    """What can be told of every crawl of a store from its database alone."""
+    """Reads a store from its database, and from the owner's state in RAM where it is the owner's reader."""
 
-    def __init__(self, database: sqlite3.Connection, path: Path, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        database: sqlite3.Connection,
+        path: Path,
+        clock: Callable[[], float],
+        *,
+        live: Owner | None = None,
+    ) -> None:
         self._database = database
         self._path = path
         self._clock = clock
+        self._live = live
 
     async def crawls(self) -> list[str]:
         with translated(self._path):
@@ -47,26 +58,42 @@ class SqliteReader:
         return int(found[0])
 
     async def counts(self, crawl: str) -> Counts:
-        """Count the requests of a crawl by state, as of the last transaction."""
+        """Return the number of requests by state; without the owner, as of the last transaction."""
+        if self._live is not None and (opened := self._live.state.crawls.get(crawl)) is not None:
+            promote(self._live.state, self._live.now())
+            return opened.counts.copy()
         with translated(self._path):
             [text] = self._database.execute(
                 "SELECT counts FROM crawl WHERE id = ?", (self.crawl_id(crawl),)
             ).fetchone()
         return decode_counts(text)
 
+    async def waiting_by_pool(self, crawl: str) -> dict[str, int]:
+        """Return the requests that wait for their turn or for a retry, by pool; without the owner, leased
+        requests count as well.
+        """
+        if self._live is not None and (opened := self._live.state.crawls.get(crawl)) is not None:
+            waiting: Counter[str] = Counter()
+            for lane in opened.lanes.values():
+                waiting[lane.pool] += lane.size + (lane.suspects.size if lane.suspects is not None else 0)
+            waiting.update(lane.pool for _, _, _, lane in opened.delayed)
+            return dict(+waiting)
+        id = self.crawl_id(crawl)
+        with self._snapshot():
+            return waiting_by_pool(self._database, id)
+
     async def paused(self, crawl: str) -> bool:
-        """Say whether a crawl is paused."""
         [[paused]] = self._rows("SELECT paused FROM crawl WHERE id = ?", (self.crawl_id(crawl),))
         return bool(paused)
 
-    async def crawl_get(self, crawl: str, key: str) -> bytes | None:
-        """Read one value that `crawl_set` or `commit` wrote."""
+    async def value(self, crawl: str, key: str) -> bytes | None:
+        """Return a value that `crawls.set_value` or `commit` stored with the crawl."""
         return self._value(
             "SELECT value FROM crawl_state WHERE crawl = ? AND key = ?", (self.crawl_id(crawl), key)
         )
 
     async def checkpoint(self, name: str) -> bytes | None:
-        """Read back what the last commit recorded under `name`."""
+        """Return what the last commit stored under `name`."""
         return self._value("SELECT value FROM checkpoint WHERE name = ?", (name,))
 
     def _value(self, query: str, params: tuple[object, ...]) -> bytes | None:
@@ -75,18 +102,18 @@ class SqliteReader:
         return None if found is None else bytes(found[0])
 
     async def dead_letters(
-        self, crawl: str, *, kinds: Collection[FailureClass] = (), host: str = "", limit: int | None = None
+        self, crawl: str, *, classes: Collection[FailureClass] = (), host: str = "", limit: int | None = None
     ) -> AsyncIterator[DeadLetter]:
-        """Give the dead letters of a crawl, the latest first."""
-        chosen, params = dead_where(self.crawl_id(crawl), kinds=kinds, host=host)
+        """Yield the dead letters of a crawl, latest first."""
+        selection, params = select_dead(self.crawl_id(crawl), classes=classes, host=host)
         before: tuple[float, int] = (math.inf, 0)
         left = math.inf if limit is None else limit
         while left > 0:
             rows = self._rows(
                 f"SELECT died_at, dead.id, fp, host.name, request, kind, reason, status, attempts,"  # noqa: S608
-                f" crashes, first_at, holder, page FROM {chosen} AND (died_at, dead.id) < (?, ?)"
+                f" crashes, first_at, holder, page FROM {selection} AND (died_at, dead.id) < (?, ?)"
                 " ORDER BY died_at DESC, dead.id DESC LIMIT ?",
-                (*params, *before, int(min(left, _CHUNK))),
+                (*params, *before, int(min(left, _CHUNK_ROWS))),
             )
             for died_at, _, fp, name, request, kind, reason, status, *facts, holder, page in rows:
                 attempts, crashes, first_at = facts
@@ -103,15 +130,15 @@ class SqliteReader:
                     first_at=first_at,
                     died_at=died_at,
                     holder=holder,
-                    page=None if page is None else unpacked_page(page),
+                    page=None if page is None else unpack_page(page),
                 )
-            if len(rows) < _CHUNK:
+            if len(rows) < _CHUNK_ROWS:
                 return
             before = (rows[-1][0], rows[-1][1])
             left -= len(rows)
 
     async def pages(self, crawl: str) -> AsyncIterator[tuple[int, PageRecord]]:
-        """Give every page that the crawl keeps in the archive, with its fingerprint."""
+        """Yield fingerprint and record of every page that the crawl has in the archive."""
         id = self.crawl_id(crawl)
         last = 0
         while rows := self._rows(
@@ -119,7 +146,7 @@ class SqliteReader:
             " status, fetched_at, items, links, etag, modified, digest, elapsed, wire_bytes,"
             " coalesce(version, 0) FROM ended"
             " WHERE crawl = ? AND state = 'done' AND number > ? ORDER BY number LIMIT ?",
-            (id, last, _CHUNK),
+            (id, last, _CHUNK_ROWS),
         ):
             for _, fp, segment, offset, length, *facts in rows:
                 yield fp, PageRecord(PageRef(segment, offset, length), *facts)
@@ -129,10 +156,10 @@ class SqliteReader:
             while rows := self._rows(
                 f"SELECT id, fp, page FROM {table}"  # noqa: S608
                 " WHERE page IS NOT NULL AND id > ? AND id <= ? ORDER BY id LIMIT ?",
-                (last, end, _CHUNK),
+                (last, end, _CHUNK_ROWS),
             ):
                 for _, fp, page in rows:
-                    yield fp, unpacked_page(page)
+                    yield fp, unpack_page(page)
                 last = rows[-1][0]
 
     def _rows(self, query: str, params: tuple[object, ...]) -> Sequence[Any]:
@@ -140,35 +167,38 @@ class SqliteReader:
             return self._database.execute(query, params).fetchall()
 
     async def audit(self, crawl: str) -> Audit:
-        """Count every set again from the data and compare; one snapshot, whoever writes meanwhile."""
+        """Recount every set from one snapshot of the data, and from the owner's RAM, and compare."""
         id = self.crawl_id(crawl)
         with self._snapshot():
-            return audit(self._database, id, self._clock())
+            found = audit(self._database, id, self._clock())
+        if self._live is None or (opened := self._live.state.crawls.get(crawl)) is None:
+            return found
+        return Audit(found.counts, [*found.problems, *audit_state(self._live.state, opened)])
 
-    async def story(self, crawl: str, fingerprint: int) -> RequestHistory | None:
-        """Tell what became of one request, by looking through everything; None: it was never accepted."""
+    async def history(self, crawl: str, fingerprint: int) -> RequestHistory | None:
+        """Return the history of one request, or None if the crawl never accepted it. Slow: a full scan."""
         id = self.crawl_id(crawl)
         with self._snapshot():
-            return story(self._database, id, crawl, fingerprint, self._clock())
+            return find_history(self._database, id, crawl, fingerprint, self._clock())
 
     async def host(self, name: str) -> HostView | None:
-        """Show a host as the store knows it: its turns and failures only its owner knows."""
+        """Return a host as the store has it. Only the owner knows its next turn and its failures."""
         with self._snapshot():
-            return host_at_rest(self._database, name)
+            return stored_host(self._database, name)
 
-    async def measured(self, crawl: str) -> Measured:
-        """Measure a crawl: its latest pages, and what is left of it by host."""
+    async def stats(self, crawl: str) -> CrawlStats:
+        """Return averages over the latest pages of a crawl, and its queue by host."""
         id = self.crawl_id(crawl)
         with self._snapshot():
-            return measured(self._database, id)
+            return crawl_stats(self._database, id)
 
-    async def queues(self, most: int | None = None) -> list[HostQueue]:
-        """Say what is left on each host, crawl by crawl; `most` is for stores that many share."""
-        return [queue for crawl in await self.crawls() for queue in (await self.measured(crawl)).hosts]
+    async def queues(self, max_hosts: int | None = None) -> list[HostQueue]:
+        """Return the queue of each host, crawl by crawl. `max_hosts` has no effect here: reading is cheap."""
+        return [queue for crawl in await self.crawls() for queue in (await self.stats(crawl)).hosts]
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
-        """Read one state of the store, whoever writes meanwhile."""
+        """Read one state of the store although the owner keeps writing."""
         with translated(self._path):
             self._database.execute("BEGIN")
             try:
@@ -177,22 +207,26 @@ class SqliteReader:
                 self._database.execute("COMMIT")
 
 
-def dead_where(
-    crawl_id: int, *, kinds: Collection[FailureClass] = (), host: str = "", fingerprints: Collection[int] = ()
+def select_dead(
+    crawl_id: int,
+    *,
+    classes: Collection[FailureClass] = (),
+    host: str = "",
+    fingerprints: Collection[int] = (),
 ) -> tuple[str, list[object]]:
-    """Say in SQL which dead letters are meant."""
+    """Return the FROM and WHERE clause that selects dead letters, and its parameters."""
     first, last = id_range(crawl_id)
     clause = (
         "dead JOIN lane ON lane.id = dead.lane JOIN host ON host.id = lane.host WHERE dead.id BETWEEN ? AND ?"
     )
     params: list[object] = [first, last]
-    if kinds:
-        clause += f" AND kind IN ({', '.join('?' * len(kinds))})"
-        params += [kind.value for kind in kinds]
+    if classes:
+        clause += f" AND kind IN ({', '.join('?' * len(classes))})"
+        params += [one.value for one in classes]
     if host:
         clause += " AND host.name = ?"
         params.append(host)
     if fingerprints:
-        clause += " AND fp IN (SELECT value FROM json_each(?))"  # one parameter, however many there are
+        clause += " AND fp IN (SELECT value FROM json_each(?))"  # one parameter for any number of them
         params.append(msgspec.json.encode(list(fingerprints)).decode())
     return clause, params

@@ -1,16 +1,16 @@
-"""Which lane is next: two heaps for every crawl and pool, and no look at any host that is not due.
+"""The scheduler: which lane is next. Two heaps per crawl and pool; hosts that are not due cost nothing.
 
-A lane with requests is in exactly one place: `eligible` (its host was due when we looked), `cooling` (by
-when its host will be), or nowhere, because its host is paused or has enough requests out; whoever changes
-that places the host's lanes again. Hosts move on without telling their other lanes: an eligible lane whose
-host is not due any more is found out when it reaches the top, and cools. That costs each turn at most one
-more step, however many lanes there are.
+A lane with requests is in exactly one place: in `eligible` (its host was due when the lane was placed), in
+`cooling` (sorted by when its host will be due), or in neither, because its host is paused or has its number
+of requests out. The code that changes the latter calls `place_all` for the host. Serving one lane of a host
+does not update its other lanes: an eligible lane whose host is no longer due is detected when it reaches the
+top, and moves to `cooling`. That costs each turn at most one more step, for any number of lanes.
 
 Among eligible lanes the best priority class goes first, then the lane that could have gone for longest
-(`place_in_line`). A lane that waits therefore comes nearer to the front with every other that is served, and
-none can starve.
+(`place_in_line`). So a waiting lane moves towards the front whenever another one is served, and none
+starves.
 
-A lane's valid place is its `ticket`; tickets left behind in a heap are skipped when they surface.
+A lane's valid entry is its `ticket`. Other tickets of the lane stay in a heap and are skipped at the top.
 """
 
 import math
@@ -18,13 +18,12 @@ from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
 from shoal.frontier.rules import LINE, next_moment, place_in_line
-from shoal.frontier.sqlite.host import HostState
-from shoal.frontier.sqlite.lane import Lane
+from shoal.frontier.sqlite.lane import HostState, Lane
 
-# What the heap sorts by, the host, the lane's moment (never the same twice), the lane.
+# The sort key, the host, the lane's moment (unique), the lane.
 Ticket = tuple[float, str, float, Lane]
 
-SPARE = 64  # tickets left behind that are not worth a clean-up
+SPARE_TICKETS = 64  # invalid tickets in a heap that are not worth a clean-up
 
 
 class Roster:
@@ -43,7 +42,7 @@ class Scheduler:
         self._moment = 0.0
 
     def place(self, lane: Lane, now: float) -> None:
-        """Put a lane where it belongs now."""
+        """Put a lane into the heap where it belongs now, or into none."""
         host = lane.host
         if lane.size == 0 or not host.open:
             lane.ticket = None
@@ -53,17 +52,17 @@ class Scheduler:
         place = host.ready if lane.cooling else place_in_line(lane.band, host.ready, lane.moment)
         lane.ticket = (place, host.name, lane.moment, lane)
         heappush(heap, lane.ticket)
-        if len(heap) > 2 * lane.roster.lanes + SPARE:
+        if len(heap) > 2 * lane.roster.lanes + SPARE_TICKETS:
             heap[:] = [ticket for ticket in heap if ticket[3].ticket is ticket]
             heapify(heap)
 
     def place_all(self, host: HostState, now: float) -> None:
-        """Do the same for all lanes of a host: it may be asked sooner than they think."""
+        """Place all lanes of a host again, because it is due earlier than they assume."""
         for lane in host.lanes:
             self.place(lane, now)
 
     def push(self, lane: Lane, band: int, id: int, now: float) -> None:
-        """Let a request wait in a lane."""
+        """Queue a request in a lane."""
         lane.push(band, id)
         if lane.size == 1:
             self.stamp(lane, now)
@@ -77,7 +76,7 @@ class Scheduler:
     def take(
         self, rosters: Sequence[Roster], suspects: Sequence[Roster], *, limit: int, now: float, token: int
     ) -> list[tuple[Lane, int]]:
-        """Take up to `limit` requests that may go now, best first, and at most one from the suspects."""
+        """Pop up to `limit` requests whose host is due, best first, at most one of them a suspect."""
         taken: list[tuple[Lane, int]] = []
         open_rosters = [*rosters, *suspects]
         for roster in open_rosters:
@@ -90,7 +89,7 @@ class Scheduler:
             lane = ticket[3]
             host = lane.host
             heappop(lane.roster.eligible)
-            # Where another lane of its host was served meanwhile, its turn comes later.
+            # If another lane of its host was served since it was placed, its turn comes later.
             alone = len(host.lanes) == 1
             current = alone or ticket[0] == place_in_line(lane.band, host.ready, lane.moment)
             if current and host.ready <= now and host.open:
@@ -103,7 +102,7 @@ class Scheduler:
         return taken
 
     def wait(self, rosters: Iterable[Roster], now: float) -> float:
-        """Say in how many seconds the first of the cooling lanes may go."""
+        """Return the seconds until the first of the cooling lanes is due."""
         return min((self._next_turn(roster, now) for roster in rosters), default=math.inf) - now
 
     def _warm(self, roster: Roster, now: float) -> None:
@@ -121,7 +120,7 @@ class Scheduler:
             if lane.ticket is ticket:
                 if lane.host.open and lane.host.ready == ticket[0]:
                     return ticket[0]
-                self.place(lane, now)  # another lane of its host was served meanwhile
+                self.place(lane, now)  # another lane of its host was served since
             heappop(cooling)
         return math.inf
 

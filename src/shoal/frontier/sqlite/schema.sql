@@ -1,13 +1,13 @@
--- Version 1. One row per request that has not come to its end, in the order of acceptance; append-only logs of
--- what was seen and of what has ended. Nothing is indexed by fingerprint: a random key dirties a block per row, and
--- the owner has all fingerprints in RAM anyway.
+-- Version 1. One row per request that has not ended, in the order of acceptance; append-only logs of what was seen
+-- and of what has ended. Nothing is indexed by fingerprint: a random key dirties a block per row, and the owner has
+-- all fingerprints in RAM anyway.
 --
 -- Instants are epoch seconds. Lists of integers in one BLOB are little-endian, 8 bytes each.
 -- Isolation: one writer (BEGIN IMMEDIATE); readers see one snapshot per transaction.
 
 CREATE TABLE meta(
   key   TEXT PRIMARY KEY,
-  value INTEGER NOT NULL           -- 'life': how often the store was opened; makes lease tokens unique
+  value INTEGER NOT NULL           -- 'life': number of times the store was opened; makes lease tokens unique
 ) WITHOUT ROWID;
 
 CREATE TABLE crawl(
@@ -16,7 +16,7 @@ CREATE TABLE crawl(
   settings    TEXT NOT NULL,        -- JSON: pace, max_crashes, slowdown
   counts      TEXT NOT NULL,        -- JSON: requests by state; written by every transaction that changes them
   paused      INTEGER NOT NULL DEFAULT 0,
-  dropped     INTEGER NOT NULL DEFAULT 0   -- nothing is left of it but its validators
+  dropped     INTEGER NOT NULL DEFAULT 0   -- only its validators are left
 );
 
 CREATE TABLE crawl_state(
@@ -26,10 +26,10 @@ CREATE TABLE crawl_state(
   PRIMARY KEY(crawl, key)
 ) WITHOUT ROWID;
 
-CREATE TABLE host(                  -- what survives a restart; turns and numbers in flight live in RAM
+CREATE TABLE host(                  -- what survives a restart; turns and requests in flight are in RAM only
   id          INTEGER PRIMARY KEY,
   name        TEXT NOT NULL UNIQUE,
-  interval    REAL,                 -- set by hand, as are the next two; NULL: what the crawls say
+  interval    REAL,                 -- set by the operator, as are the next two; NULL: the crawls' pace
   burst       INTEGER,
   concurrency INTEGER,
   crawl_delay REAL NOT NULL DEFAULT 0,
@@ -59,12 +59,12 @@ CREATE TABLE request(               -- waiting, delayed (due in the future) or l
   request  BLOB NOT NULL
 );
 
-CREATE TABLE spent(                 -- requests that have ended, their rows still to be deleted, many at a time
+CREATE TABLE spent(                 -- requests that have ended and whose rows are yet to be deleted, many at a time
   number INTEGER PRIMARY KEY,
   ids    BLOB NOT NULL
 );
 
-CREATE TABLE lease(                 -- one row per batch that is out; left-over rows are the crashes of a dead owner
+CREATE TABLE lease(                 -- one row per batch; rows left by a dead owner are charged as crashes
   token      INTEGER PRIMARY KEY,
   holder     TEXT NOT NULL,
   granted_at REAL NOT NULL,
@@ -83,7 +83,7 @@ CREATE TABLE parsing(               -- fetched, archived, not acknowledged
   request  BLOB NOT NULL,
   page     BLOB NOT NULL,
   strikes  INTEGER NOT NULL,
-  taken    INTEGER NOT NULL         -- 1: somebody is parsing it; if that process dies, it is a strike
+  taken    INTEGER NOT NULL         -- 1: being parsed; if that process dies, it is a strike
 );
 
 CREATE TABLE ended(                 -- done, gone, filtered; append only
@@ -106,10 +106,10 @@ CREATE TABLE ended(                 -- done, gone, filtered; append only
   digest     TEXT,
   elapsed    REAL,                  -- seconds that the attempt took
   wire_bytes INTEGER,
-  found_on   INTEGER                -- of what was gone or filtered; an archived page knows it by itself
+  found_on   INTEGER                -- for gone and filtered; for a page, the archive has it
 );
 
-CREATE TABLE attempt(               -- those that brought no page; append only
+CREATE TABLE attempt(               -- those without a page; append only
   number  INTEGER PRIMARY KEY,
   crawl   INTEGER NOT NULL,
   fp      INTEGER NOT NULL,
@@ -120,7 +120,7 @@ CREATE TABLE attempt(               -- those that brought no page; append only
   reason  TEXT NOT NULL
 );
 
-CREATE TABLE dead(                  -- dead letters, with everything that putting them back needs
+CREATE TABLE dead(                  -- dead letters, with everything that a replay needs
   id       INTEGER PRIMARY KEY,
   lane     INTEGER NOT NULL,
   fp       INTEGER NOT NULL,
@@ -143,7 +143,7 @@ CREATE TABLE seen(                  -- append only; every accepted fingerprint o
   fps    BLOB NOT NULL
 );
 
-CREATE TABLE validator(             -- pages of the generation before, for conditional requests
+CREATE TABLE validator(             -- pages of the previous generation, for conditional requests
   crawl    INTEGER NOT NULL,
   fp       INTEGER NOT NULL,
   etag     TEXT NOT NULL,

@@ -1,16 +1,16 @@
-"""The seen-set: exact, and about nine bytes a fingerprint.
+"""The seen-set: exact, at about nine bytes per fingerprint.
 
-Fingerprints are uniform 63-bit numbers, so their high bits choose a bucket and every bucket fills alike. A
-bucket is a sorted array of machine integers: a Python set of as many would take eight times the memory, a
-Bloom filter would lose requests. With the high bits choosing, doubling the number of buckets cuts each of
-them in two.
+Fingerprints are uniform 63-bit numbers, so their high bits choose a bucket and all buckets fill evenly. A
+bucket is a sorted array of machine integers. A Python set would take eight times the memory, and a Bloom
+filter would lose requests. Because the high bits choose, doubling the number of buckets splits each of them
+in two.
 """
 
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
-FULL = 384  # mean size at which buckets are halved: the search is short and the arrays' headers do not weigh
+MAX_MEAN_SIZE = 384  # of a bucket before all are split: short searches, and little overhead per array
 FP_BITS = 63
 
 
@@ -25,9 +25,9 @@ class SeenSet:
 
     @classmethod
     def of(cls, batches: Iterable["array[int]"], expected: int) -> "SeenSet":
-        """Build one from unsorted fingerprints: three times as fast as adding them one by one."""
+        """Build a set from unsorted fingerprints: three times as fast as adding them one by one."""
         loaded = cls()
-        bits = max(0, (2 * expected // FULL).bit_length() - 1)
+        bits = max(0, (2 * expected // MAX_MEAN_SIZE).bit_length() - 1)
         shift = FP_BITS - bits
         unsorted: list[array[int]] = [array("q") for _ in range(1 << bits)]
         for batch in batches:
@@ -39,19 +39,19 @@ class SeenSet:
         return loaded
 
     def add(self, fp: int) -> bool:
-        """Take a fingerprint in; False: it was there."""
+        """Add a fingerprint; return False if it was there."""
         bucket = self._buckets[fp >> self._shift]
         place = bisect_left(bucket, fp)
         if place < len(bucket) and bucket[place] == fp:
             return False
         bucket.insert(place, fp)
         self._size += 1
-        if self._size > FULL << self._bits:
-            self._halve()
+        if self._size > MAX_MEAN_SIZE << self._bits:
+            self._split_buckets()
         return True
 
     def same_as(self, other: "SeenSet") -> bool:
-        """Compare with a set that was built for as many."""
+        """Compare with a set that was built for the same number of fingerprints."""
         return self._bits == other._bits and self._buckets == other._buckets
 
     def __contains__(self, fp: int) -> bool:
@@ -66,7 +66,7 @@ class SeenSet:
         for bucket in self._buckets:
             yield from bucket
 
-    def _halve(self) -> None:
+    def _split_buckets(self) -> None:
         self._bits += 1
         self._shift -= 1
         halves: list[array[int]] = []

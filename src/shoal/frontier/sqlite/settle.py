@@ -1,12 +1,17 @@
-"""Outcomes in: what became of a lease, or of a page that was being parsed."""
+"""Settling leases and acknowledging pages.
+
+The same state changes are implemented for Redis in `frontier/redis/lua/settle.lua` and `acknowledge.lua`,
+with the outcomes packed by `frontier/redis/packing.py`, and in the model, `tests/model/settle.py`. The table
+that they follow is in `frontier/__init__.py`.
+"""
 
 from heapq import heappush
 from typing import assert_never
 
-from shoal.frontier.rules import answered, band
+from shoal.frontier.rules import band, host_responded
 from shoal.frontier.sqlite.changes import Changes
 from shoal.frontier.sqlite.lane import Lane
-from shoal.frontier.sqlite.packing import packed_page
+from shoal.frontier.sqlite.packing import pack_page
 from shoal.frontier.sqlite.state import CrawlState, FrontierState, HeldLease, ParsingPage, RequestRow
 from shoal.model.failure import Failure
 from shoal.model.outcome import (
@@ -24,8 +29,8 @@ from shoal.model.outcome import (
 from shoal.model.page import PageRecord
 
 
-def held(state: FrontierState, lease: Lease) -> HeldLease | None:
-    """Find what a lease holds; None: it was settled or reclaimed."""
+def find_held(state: FrontierState, lease: Lease) -> HeldLease | None:
+    """Return the state of a lease, or None if it was settled or reclaimed."""
     crawl = state.crawls.get(lease.crawl)
     found = crawl.out.get(lease.fingerprint) if crawl is not None else None
     return found if found is not None and found.batch.token == lease.token else None
@@ -34,17 +39,17 @@ def held(state: FrontierState, lease: Lease) -> HeldLease | None:
 def settle(
     state: FrontierState, settlement: Settlement, held: HeldLease, changes: Changes, now: float
 ) -> None:
-    """Apply an outcome to what was held. Its links are the caller's to add."""
+    """Apply an outcome to the request of a lease. The caller adds the links."""
     host = held.lane.host
-    could, ready = host.open, host.ready
-    let_go(state, held, changes)
+    was_open, ready = host.open, host.ready
+    end_lease(state, held, changes)
     if not settlement.sent:
-        host.give_back(held.batch.token, held.interval)
-    elif answered(settlement) and host.hear(settlement.blocked):
-        host.repace()
+        host.return_turn(held.batch.token, held.interval)
+    elif host_responded(settlement) and host.record_response(settlement.blocked):
+        host.update_pace()
         changes.hosts.add(host)
     _apply(state, settlement, held, changes, now)
-    if host.open and (not could or host.ready < ready):
+    if host.open and (not was_open or host.ready < ready):
         state.scheduler.place_all(host, now)
 
 
@@ -77,41 +82,41 @@ def _apply(
             changes.ended.append(
                 (crawl.id, row.fp, "filtered", now, None, rule.value, reason, settlement.elapsed, found_on)
             )
-        case Dead(failure=failure, page=kept):
+        case Dead(failure=failure, page=page):
             host.failures += 1
-            note_attempt(crawl, row.fp, failure, changes, now, elapsed=settlement.elapsed)
-            die(held, failure, changes, now, crashes=row.crashes, page=kept)
+            log_attempt(crawl, row.fp, failure, changes, now, elapsed=settlement.elapsed)
+            die(held, failure, changes, now, crashes=row.crashes, page=page)
         case Retry() as retry:
             host.failures += 1
             counts.retries += 1
-            note_attempt(crawl, row.fp, retry.failure, changes, now, elapsed=settlement.elapsed)
+            log_attempt(crawl, row.fp, retry.failure, changes, now, elapsed=settlement.elapsed)
             if retry.rest > 0:
                 host.rest(now + retry.rest)
                 changes.hosts.add(host)
-            again = row._replace(
+            charged = row._replace(
                 attempts=row.attempts + retry.charged,
                 rests=row.rests + (not retry.charged),
                 first_at=first_leased(held),
             )
-            put_back(state, held.lane, again, changes, now, delay=retry.delay)
+            put_back(state, held.lane, charged, changes, now, delay=retry.delay)
         case Released(delay=delay):
-            # Nothing has changed on disk unless it now has to wait for something.
+            # The row on disk changes only if there is a delay.
             put_back(state, held.lane, row, changes if delay > 0 else None, now, delay=delay)
         case _:
             assert_never(settlement.outcome)
 
 
-def note_attempt(
+def log_attempt(
     crawl: CrawlState, fp: int, failure: Failure, changes: Changes, now: float, *, elapsed: float
 ) -> None:
-    """Log an attempt that brought no page."""
+    """Log an attempt that ended without a page."""
     changes.attempts.append(
         (crawl.id, fp, now, elapsed, failure.status, failure.failure_class.value, failure.reason)
     )
 
 
-def let_go(state: FrontierState, held: HeldLease, changes: Changes) -> None:
-    """End a lease, whatever is to become of its request."""
+def end_lease(state: FrontierState, held: HeldLease, changes: Changes) -> None:
+    """Remove a lease; the caller decides the next state of its request."""
     batch, lane = held.batch, held.lane
     del lane.crawl.out[held.row.fp]
     del batch.held[held.row.id]
@@ -127,18 +132,18 @@ def let_go(state: FrontierState, held: HeldLease, changes: Changes) -> None:
 def put_back(
     state: FrontierState, lane: Lane, row: RequestRow, changes: Changes | None, now: float, *, delay: float
 ) -> None:
-    """Let a request wait again, at once or after `delay`."""
+    """Queue a request again, now or after `delay` seconds."""
     crawl = lane.crawl
     due = now + delay if delay > 0 else None
     if changes is not None:
         changes.put_back.append((row.attempts, row.crashes, row.rests, due, row.first_at, row.id))
-    where = band(row.priority, row.attempts)
+    priority_class = band(row.priority, row.attempts)
     if due is None:
         crawl.counts.waiting += 1
-        state.scheduler.push(lane, where, row.id, now)
+        state.scheduler.push(lane, priority_class, row.id, now)
     else:
         crawl.counts.delayed += 1
-        heappush(crawl.delayed, (due, row.id, where, lane))
+        heappush(crawl.delayed, (due, row.id, priority_class, lane))
 
 
 def die(
@@ -150,7 +155,7 @@ def die(
     crashes: int,
     page: PageRecord | None = None,
 ) -> None:
-    """Give a request up: it becomes a dead letter."""
+    """Turn a request into a dead letter."""
     row, lane = held.row, held.lane
     lane.crawl.counts.die(failure.failure_class)
     changes.removed.append(row.id)
@@ -169,13 +174,13 @@ def die(
             now,
             held.batch.holder,
             row.request,
-            None if page is None else packed_page(page),
+            None if page is None else pack_page(page),
         )
     )
 
 
 def acknowledge(crawl: CrawlState, acknowledgement: Acknowledgement, changes: Changes, now: float) -> bool:
-    """End a page that was being parsed; False: it was not."""
+    """End the parsing of a page; return False if it is not being parsed."""
     page = crawl.parsing.pop(acknowledgement.fingerprint, None)
     if page is None:
         return False
@@ -186,10 +191,10 @@ def acknowledge(crawl: CrawlState, acknowledgement: Acknowledgement, changes: Ch
         case Done(page=record):
             crawl.counts.done += 1
             changes.pages.append(_page_row(crawl, acknowledgement.fingerprint, record, now))
-        case Dead(failure=failure, page=kept):
+        case Dead(failure=failure, page=final):
             crawl.counts.die(failure.failure_class)
-            note_attempt(crawl, acknowledgement.fingerprint, failure, changes, now, elapsed=0.0)
-            blob = None if kept is None else packed_page(kept)
+            log_attempt(crawl, acknowledgement.fingerprint, failure, changes, now, elapsed=0.0)
+            blob = None if final is None else pack_page(final)
             changes.died_parsing.append(
                 (failure.failure_class.value, failure.reason, failure.status, now, blob, page.id)
             )
@@ -236,5 +241,5 @@ def _parsing_row(held: HeldLease, page: PageRecord) -> tuple[object, ...]:
         first_leased(held),
         held.batch.holder,
         row.request,
-        packed_page(page),
+        pack_page(page),
     )

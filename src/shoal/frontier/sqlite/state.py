@@ -1,4 +1,4 @@
-"""The half of the frontier that lives in RAM: everything that can be rebuilt from the database."""
+"""The state in RAM: everything that can be rebuilt from the database."""
 
 import math
 import sqlite3
@@ -12,33 +12,32 @@ import msgspec
 from shoal.frontier.results import Counts
 from shoal.frontier.rules import HostRecord
 from shoal.frontier.sqlite.changes import Changes
-from shoal.frontier.sqlite.deferred_deletes import SWEEP_EVERY, DeferredDeletes
-from shoal.frontier.sqlite.host import HostState
-from shoal.frontier.sqlite.lane import Lane
+from shoal.frontier.sqlite.deferred_deletes import SWEEP_EVERY_ROWS, DeferredDeletes
+from shoal.frontier.sqlite.lane import HostState, Lane
 from shoal.frontier.sqlite.scheduler import Roster, Scheduler
 from shoal.frontier.sqlite.seen import SeenSet
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
 
-ORDINAL_BITS = 40  # of a request's id; the crawl's id is above
+ORDINAL_BITS = 40  # low bits of a request's id; the crawl's id is above them
 
 
 class CrawlTerms(msgspec.Struct, frozen=True):
-    """What a crawl was opened with, as kept in the database."""
+    """The options that a crawl was opened with, as stored in the database."""
 
     pace: Pace = Pace()
     max_crashes: int = 3
     slowdown: SlowdownRules = SlowdownRules()
-    host_budget: int = 0  # requests that one host may bring; 0: any number
-    hosts: dict[str, Pace] = {}  # hosts where another pace applies
+    host_budget: int = 0  # requests accepted per host; 0: unlimited
+    hosts: dict[str, Pace] = {}  # hosts with another pace
 
     def pace_at(self, host: str) -> Pace:
         return self.hosts.get(host, self.pace)
 
 
 class RequestRow(NamedTuple):
-    """A request, as read back for a lease."""
+    """A request, as read for a lease."""
 
     id: int
     fp: int
@@ -52,7 +51,7 @@ class RequestRow(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """What one call to `lease` handed out, as far as it is still held."""
+    """The leases of one call to `lease` that are still held."""
 
     token: int
     holder: str
@@ -64,6 +63,8 @@ class Batch:
 
 @dataclass(slots=True, eq=False)
 class HeldLease:
+    """One lease that is neither settled nor reclaimed."""
+
     row: RequestRow
     lane: Lane
     batch: Batch
@@ -74,7 +75,7 @@ class HeldLease:
 
 @dataclass(slots=True)
 class ParsingPage:
-    """A page that is being parsed, or waits for it."""
+    """A page that is being parsed, or waits to be."""
 
     id: int
     strikes: int
@@ -82,7 +83,7 @@ class ParsingPage:
 
 
 class CrawlState:
-    """One crawl that was opened."""
+    """One open crawl."""
 
     def __init__(self, id: int, name: str, terms: CrawlTerms, counts: Counts, *, paused: bool) -> None:
         self.id = id
@@ -91,7 +92,7 @@ class CrawlState:
         self.counts = counts
         self.paused = paused
         self.seen = SeenSet()
-        self.brought: dict[str, int] = {}  # requests by host, since there is a budget
+        self.accepted_by_host: dict[str, int] = {}  # counted since the crawl has a budget
         self.lanes: dict[tuple[str, str], Lane] = {}  # by host and pool
         self.rosters: dict[str, Roster] = {}  # by pool
         self.suspects: dict[str, Roster] = {}
@@ -110,7 +111,12 @@ class CrawlState:
 
 class FrontierState:
     def __init__(
-        self, database: sqlite3.Connection, *, opened_at: float, life: int, sweep_every: int = SWEEP_EVERY
+        self,
+        database: sqlite3.Connection,
+        *,
+        opened_at: float,
+        life: int,
+        sweep_every: int = SWEEP_EVERY_ROWS,
     ) -> None:
         self.database = database
         self.opened_at = opened_at
@@ -119,9 +125,9 @@ class FrontierState:
         self.hosts: dict[str, HostState] = {}
         # A heap; a batch may be listed too early, never too late.
         self.deadlines: list[tuple[float, int, Batch]] = []
-        self.with_suspect: set[str] = set()  # holders that have one
+        self.with_suspect: set[str] = set()  # holders that have a suspect
         self.spent = DeferredDeletes(sweep_every)
-        self.token = life << 32  # tokens of an earlier life are smaller, those of a later one greater
+        self.token = life << 32  # tokens of earlier processes are smaller, those of later ones greater
         self.next_lane = self._after("lane")
         self.next_host = self._after("host")
 
@@ -136,7 +142,7 @@ class FrontierState:
             raise Misconfigured(f"no crawl named {name!r} is open") from None
 
     def host(self, name: str, changes: Changes) -> HostState:
-        """Find a host, or make it."""
+        """Return a host; create it if it is new."""
         if (host := self.find_host(name)) is not None:
             return host
         host = self.hosts[name] = HostState(self.next_host, name, HostRecord())
@@ -145,7 +151,7 @@ class FrontierState:
         return host
 
     def find_host(self, name: str) -> HostState | None:
-        """Find a host, in RAM or among those that an earlier life knew."""
+        """Return a host that is in RAM or in the database, or None."""
         if (host := self.hosts.get(name)) is not None:
             return host
         known = self.database.execute(
@@ -153,17 +159,17 @@ class FrontierState:
             " FROM host WHERE name = ?",
             (name,),
         ).fetchone()
-        return None if known is None else self.take_in(known[0], name, known[1:])
+        return None if known is None else self.load_host(known[0], name, known[1:])
 
-    def take_in(self, id: int, name: str, record: Sequence[Any]) -> HostState:
-        """Take in a host that an earlier life knew: it may have been asked the moment before."""
-        known = HostRecord(*record)  # columns in the order of its fields
+    def load_host(self, id: int, name: str, record: Sequence[Any]) -> HostState:
+        """Load a host from its row. An earlier process may have sent it a request just before the start."""
+        known = HostRecord(*record)  # its fields in the order of the columns
         known.paused = bool(known.paused)
         host = self.hosts[name] = HostState(id, name, known, last=self.opened_at)
         return host
 
     def lane(self, crawl: CrawlState, host_name: str, pool: str, changes: Changes) -> Lane:
-        """Find the lane of a request, or make it."""
+        """Return the lane of a request; create it if it is new."""
         if (lane := crawl.lanes.get((host_name, pool))) is not None:
             return lane
         host = self.host(host_name, changes)
@@ -179,8 +185,8 @@ class FrontierState:
         host.join(lane)
         return lane
 
-    def beside(self, lane: Lane) -> Lane:
-        """Find the lane of suspects beside a lane, or make it."""
+    def suspect_lane(self, lane: Lane) -> Lane:
+        """Return the lane of suspects that belongs to a lane; create it if it is new."""
         if lane.suspects is None:
             suspects = Lane(
                 lane.id,
@@ -196,7 +202,7 @@ class FrontierState:
         return lane.suspects
 
     def next_deadline(self) -> float:
-        """Say when the next lease runs out."""
+        """Return when the next lease expires."""
         while self.deadlines:
             listed, token, batch = self.deadlines[0]
             if batch.held and not batch.extended:
@@ -210,6 +216,6 @@ class FrontierState:
         return math.inf
 
     def open_crawls(self, names: Iterable[str] | None) -> list[CrawlState]:
-        """Give the crawls that may be leased from."""
+        """Return the open crawls that are not paused."""
         chosen = self.crawls.values() if names is None else [self.crawl(name) for name in names]
         return [crawl for crawl in chosen if not crawl.paused]

@@ -1,9 +1,9 @@
-"""Checkpoints off the event loop: moving the write-ahead log into the database from a thread of its own.
+"""WAL checkpoints off the event loop: a dedicated thread copies the write-ahead log into the database.
 
-SQLite would do it inside the commit that fills the log up, and sync the disk twice there. Here a thread
-copies most of the log while commits go on, and only for the short rest, with which the log can start anew,
-are they held up. The log stays bounded; if a long reader keeps it from starting anew, the next round tries
-again.
+SQLite would do it inside the commit that fills the log, and sync the disk twice there. Here a thread copies
+most of the log while commits continue. Commits wait only for the short last part, after which the log
+restarts from its beginning. The log stays bounded; if a long read transaction prevents the restart, the next
+round tries again.
 """
 
 import logging
@@ -14,9 +14,8 @@ from types import TracebackType
 
 log = logging.getLogger(__name__)
 
-EVERY = (
-    16_384  # changed rows between checkpoints: a log of a few MiB, or 64 if every row lies in another block
-)
+# Between checkpoints: a log of a few MiB, or of 64 MiB if every row is in another block.
+CHECKPOINT_EVERY_ROWS = 16_384
 
 
 class Checkpointer:
@@ -39,16 +38,17 @@ class Checkpointer:
         self._thread.join()
 
     def note(self, changed_rows: int) -> None:
-        """Learn how many rows the owner has changed in all."""
-        if changed_rows - self._since >= EVERY:
+        """Start a checkpoint if enough rows have changed; `changed_rows` counts from the start."""
+        if changed_rows - self._since >= CHECKPOINT_EVERY_ROWS:
             self._since = changed_rows
             self._wake.set()
 
     def _run(self) -> None:
-        # No waiting: holding the writer's lock while waiting for a reader would hold up the owner.
+        # No timeout: waiting for a reader while holding the write lock would block the owner.
         database = sqlite3.connect(self._path, isolation_level=None, timeout=0.0)
         try:
-            # SQLite opens the file with the first statement: now, so that a crawl's open files do not grow.
+            # SQLite opens the file with the first statement: do that now, so that the number of open files
+            # does not grow during a crawl.
             database.execute("PRAGMA schema_version").fetchone()
             while self._wake.wait() and not self._stop:
                 self._wake.clear()
@@ -56,7 +56,7 @@ class Checkpointer:
                     database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
                     database.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
                 except sqlite3.Error as error:
-                    # The log is still whole, and the owner's next commit meets the same disk.
+                    # The log is still complete, and the owner's next commit runs into the same disk error.
                     log.warning("store.checkpoint_failed", extra={"reason": str(error)})
         finally:
             database.close()

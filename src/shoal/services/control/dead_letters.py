@@ -81,12 +81,12 @@ async def find_letters(store: str, crawl: str | None, asked: str) -> list[DeadLe
 
 async def replay(store: str, choice: DeadLetterFilter) -> int:
     """Put dead letters back into the queue; returns how many. Whoever crawls next takes them up."""
-    return await _treat(store, choice, lambda frontier: frontier.replay)
+    return await _treat(store, choice, lambda frontier: frontier.dead_letters.replay)
 
 
 async def purge(store: str, choice: DeadLetterFilter) -> int:
     """Throw dead letters away; returns how many. Their requests stay counted as dead."""
-    return await _treat(store, choice, lambda frontier: frontier.purge)
+    return await _treat(store, choice, lambda frontier: frontier.dead_letters.purge)
 
 
 async def _treat(store: str, choice: DeadLetterFilter, how: Callable[[StoreWriter], DeadLetterAction]) -> int:
@@ -98,9 +98,9 @@ async def _treat(store: str, choice: DeadLetterFilter, how: Callable[[StoreWrite
         for name in names:
             count += await treat(
                 name,
-                kinds=choice.kinds,
+                classes=choice.kinds,
                 host=choice.host,
-                fingerprints=await _looked_up(frontier, name, choice),
+                fingerprints=await _looked_up(frontier.reader, name, choice),
                 limit=None if choice.limit is None else choice.limit - count,
             )
     return count
@@ -118,6 +118,6 @@ async def _looked_up(frontier: StoreReader, crawl: str, choice: DeadLetterFilter
 
 async def _letters(reader: StoreReader, crawl: str, choice: DeadLetterFilter) -> AsyncIterator[DeadLetter]:
     now = time.time()
-    async for letter in reader.dead_letters(crawl, kinds=choice.kinds, host=choice.host):
+    async for letter in reader.dead_letters(crawl, classes=choice.kinds, host=choice.host):
         if choice.takes(letter, now):
             yield letter

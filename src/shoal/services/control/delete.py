@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from shoal.archive.names import file_name
-from shoal.archive.registry import place_below, place_in
+from shoal.archive.registry import crawl_location, folder_location
 from shoal.engine.outputs import archive_key, rejects_file, rejects_key, sinks_key
 from shoal.frontier.results import Counts
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.sinks.names import shown
+from shoal.sinks.names import public_name
 from shoal.sinks.recount import outputs
 from shoal.stores.access import chosen, peeking
 from shoal.stores.address import is_redis
@@ -86,7 +86,7 @@ class FolderCrawl:
         if (owner := folder.owner()) is not None:
             raise StoreBusy(f"{folder.path} is in use by {owner}")
         rejects = [str(path)] if (path := rejects_file(folder, crawl)).exists() else []
-        archive = place_in(folder.archive / file_name(crawl))
+        archive = folder_location(folder.archive / file_name(crawl))
         return cls(folder, _belongings(crawl, counts, [*written, *rejects], archive))
 
     async def forget(self) -> None:
@@ -95,7 +95,7 @@ class FolderCrawl:
         checkpoints = [key(crawl) for key in (sinks_key, rejects_key, archive_key)]
         with self._folder.owned():
             async with SqliteFrontier.open(self._folder.database) as frontier:
-                await frontier.drop_crawl(crawl, forget=checkpoints, entirely=True)
+                await frontier.crawls.delete(crawl, checkpoints=checkpoints, entirely=True)
 
 
 class FleetCrawl:
@@ -118,13 +118,13 @@ class FleetCrawl:
         from shoal.stores.redis.crawls import Crawls
 
         frontier, record = RedisFrontier(store), await Crawls(store).get(crawl)
-        written = [] if record is None else list(map(shown, record.outputs))
+        written = [] if record is None else list(map(public_name, record.outputs))
         if record is None:
-            await chosen(frontier, crawl)
+            await chosen(frontier.reader, crawl)
         counts, unwritten = Counts(), 0
         with suppress(Misconfigured):  # nothing is there but its record
-            counts, unwritten = await frontier.counts(crawl), await on_their_way(store, crawl)
-            written += await ever_written(store, await frontier.number(crawl))
+            counts, unwritten = await frontier.reader.counts(crawl), await on_their_way(store, crawl)
+            written += await ever_written(store, await frontier.reader.number(crawl))
         belongings = _belongings(crawl, counts, dict.fromkeys(written), _archive(crawl, record))
         scattered = record is not None and not _location(record)
         found = cls(store, replace(belongings, unwritten=unwritten, scattered=scattered))
@@ -133,7 +133,7 @@ class FleetCrawl:
 
     async def refuse_if_worked_on(self) -> None:
         name = self.belongings.crawl
-        paused = name in await self._frontier.crawls() and await self._frontier.paused(name)
+        paused = name in await self._frontier.reader.crawls() and await self._frontier.reader.paused(name)
         if busy := at_work(name, await self._workers.all(), paused=paused):
             who = f"{len(busy)} {'worker' if len(busy) == 1 else 'workers'} ({', '.join(busy)})"
             how = "wait for what they have in hand" if paused else f"run shoal pause {name} first"
@@ -149,7 +149,7 @@ class FleetCrawl:
             async with asyncio.timeout(LET_GO):
                 while attends(name, await self._workers.all()):  # noqa: ASYNC110 (others make it so)
                     await asyncio.sleep(0.2)
-        await self._frontier.drop_crawl(name, entirely=True)
+        await self._frontier.crawls.delete(name, entirely=True)
         await self._crawls.tell_news()  # so that nobody keeps its pages in hand
         await self._store.sync()
 
@@ -173,7 +173,7 @@ def attends(crawl: str, workers: "Iterable[Heartbeat]") -> bool:
 
 
 def _belongings(crawl: str, counts: Counts, written: Iterable[str], archive: str) -> CrawlFootprint:
-    names = tuple(map(shown, written))
+    names = tuple(map(public_name, written))
     return CrawlFootprint(crawl, counts.accepted, counts.open, counts.dead, names, archive)
 
 
@@ -183,7 +183,7 @@ def _archive(crawl: str, record: "CrawlRecord | None") -> str:
     from shoal.stores.redis.submitted import FOLDER
 
     location = _location(record)
-    return place_below(location, crawl) if location else f"{FOLDER}/archive/{file_name(crawl)}"
+    return crawl_location(location, crawl) if location else f"{FOLDER}/archive/{file_name(crawl)}"
 
 
 def _location(record: "CrawlRecord") -> str:

@@ -24,7 +24,15 @@ from shoal.stores.folder.control_socket import (
 )
 from shoal.stores.folder.store import StoreBusy, StoreFolder
 
-__all__ = ["HostView", "note_reparse", "pause_crawls", "set_host", "show_host"]
+__all__ = [
+    "ClearHost",
+    "HostView",
+    "SetHost",
+    "note_reparse",
+    "pause_crawls",
+    "set_host",
+    "show_host",
+]
 
 
 async def show_host(store: str, host: str) -> HostView | None:

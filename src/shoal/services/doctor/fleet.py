@@ -10,7 +10,7 @@ from shoal.model.errors import Misconfigured, ShoalError
 from shoal.model.limits import MIB
 from shoal.redis_client import RedisClient, health, parse
 from shoal.redis_client import durability as disk
-from shoal.redis_client.inspect import ServerReport, survey
+from shoal.redis_client.inspect import ServerReport, inspect_servers
 from shoal.services.doctor.checks import Check, Grade, check
 from shoal.services.inspect.fleet_verify import steady_audit
 from shoal.stores.redis.workers import Workers
@@ -24,7 +24,7 @@ async def examine_fleet(dsn: str) -> list[Check]:
     """Ask a store how it is."""
     store = parse(dsn)
     try:
-        servers = await survey(store)
+        servers = await inspect_servers(store)
     except ShoalError as error:
         return [Check("store", Grade.FAIL, str(error), _REACH)]
     # Whoever names sentinels or a cluster counts on a replica to take over.
@@ -47,7 +47,7 @@ def judge_server(server: ServerReport, *, of_many: bool = False, replaced: bool 
         f"Valkey {told['valkey_version']}" if "valkey_version" in told else f"Redis {told['redis_version']}"
     )
     try:
-        health.refuse({"redis_version": told.get("redis_version", "0")}, where=server.where)
+        health.reject_unfit({"redis_version": told.get("redis_version", "0")}, where=server.where)
     except Misconfigured as error:
         yield Check("store", Grade.FAIL, str(error), "upgrade the server")
     else:
@@ -95,7 +95,7 @@ def _persistence(server: ServerReport, at: str) -> Check:
     name = "store persistence"
     if server.facts.get("aof_last_write_status", "ok") != "ok":
         return Check(name, Grade.FAIL, f"{at}the last write to its log has failed", "make room on its disk")
-    warning = health.persistence(dict(server.facts), save=server.save)
+    warning = health.persistence_advice(dict(server.facts), save=server.save)
     if warning is None:
         return Check(name, Grade.OK, f"{at}a log of every change{_what_it_does_not_tell(server)}")
     finding, _, fix = warning.partition(": ")
@@ -103,7 +103,7 @@ def _persistence(server: ServerReport, at: str) -> Check:
 
 
 def _what_it_does_not_tell(server: ServerReport) -> str:
-    if health.version(dict(server.facts)) >= disk.SINCE:
+    if health.version(dict(server.facts)) >= disk.WAITAOF_SINCE:
         return ""
     return "; before 7.2 Redis does not tell when it is on disk, so a file may repeat items after a crash"
 
@@ -113,7 +113,7 @@ async def _crawls(dsn: str) -> Check:
     try:
         async with RedisClient.open(dsn, advise=False) as store:
             frontier, workers = RedisFrontier(store), await Workers(store).all()
-            names: Sequence[str] = await frontier.crawls()
+            names: Sequence[str] = await frontier.reader.crawls()
             for name in names:
                 audit = await steady_audit(frontier, name, at_work=bool(workers))
                 problems += [f"{name}: {problem}" for problem in audit.problems]

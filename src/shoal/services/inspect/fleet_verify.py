@@ -13,13 +13,14 @@ import os
 from dataclasses import dataclass, replace
 
 from shoal.frontier.redis import RedisFrontier
+from shoal.frontier.redis.repair import repair_crawls
 from shoal.frontier.results import Audit
 from shoal.model.errors import Misconfigured
 from shoal.redis_client import RedisClient
 from shoal.services.inspect.verify import REMEDY, CrawlReport, VerifyReport, compare
 from shoal.services.reprocess.fleet_pages import FleetPages
 from shoal.sinks.fleet.progress import ever_written, output_progress
-from shoal.sinks.names import shown
+from shoal.sinks.names import public_name
 from shoal.stores.access import chosen
 from shoal.stores.redis.crawls import CrawlRecord, Crawls
 from shoal.stores.redis.workers import Workers
@@ -31,8 +32,8 @@ async def verify_fleet(dsn: str, crawl: str | None, *, deep: bool, repair: bool 
     """Check one crawl of a fleet's store, or all; `repair` first puts right what can be."""
     async with RedisClient.open(dsn, advise=False) as store:
         frontier = RedisFrontier(store)
-        names = await chosen(frontier, crawl)
-        repaired = await frontier.repair(names) if repair else None
+        names = await chosen(frontier.reader, crawl)
+        repaired = await repair_crawls(frontier, names) if repair else None
         crawls = [await _verify_crawl(store, frontier, name, deep=deep) for name in names]
         return VerifyReport(str(store.dsn), deep, crawls, repaired)
 
@@ -41,14 +42,14 @@ async def _verify_crawl(
     store: RedisClient, frontier: RedisFrontier, crawl: str, *, deep: bool
 ) -> CrawlReport:
     record = await Crawls(store).get(crawl)
-    number = await frontier.number(crawl)
+    number = await frontier.reader.number(crawl)
     node = os.uname().nodename
-    wanted = {shown(one): one for one in (() if record is None else record.outputs)}
+    wanted = {public_name(one): one for one in (() if record is None else record.outputs)}
     outputs = {name: await output_progress(store, number, one, node=node) for name, one in wanted.items()}
     for name in await ever_written(store, number):
         if name not in wanted:  # nothing more comes, and what it has counts
             outputs[name] = replace(await output_progress(store, number, name, node=node), waiting=0)
-    items = await frontier.items(crawl)
+    items = await frontier.reader.items(crawl)
     at_work = bool(await Workers(store).all())
     audit = await steady_audit(frontier, crawl, at_work=at_work)
     shelf = await _look_through(store, record) if deep and record is not None else _Shelf(unchecked=ARCHIVE)
@@ -57,7 +58,7 @@ async def _verify_crawl(
     if at_work:
         unchecked.append("what is changing right now: workers are at work")
     waiting = max((one.waiting for one in outputs.values()), default=0)
-    left = (await frontier.counts(crawl)).open
+    left = (await frontier.reader.counts(crawl)).open
     problems = [*audit.problems, *(f"{one.problem}; {REMEDY}" for one in outputs.values() if one.problem)]
     problems += [shelf.problem] if shelf.problem else []
     if waiting and not left and not at_work:
@@ -108,8 +109,8 @@ async def _look_through(store: RedisClient, record: CrawlRecord) -> _Shelf:
 
 async def steady_audit(frontier: RedisFrontier, crawl: str, *, at_work: bool) -> Audit:
     """Audit a crawl; what workers change meanwhile is not held against it."""
-    found = await frontier.audit(crawl)
+    found = await frontier.reader.audit(crawl)
     if not found.problems or not at_work:
         return found
-    again = await frontier.audit(crawl)
+    again = await frontier.reader.audit(crawl)
     return Audit(again.counts, [line for line in again.problems if line in found.problems])

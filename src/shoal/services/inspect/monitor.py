@@ -110,7 +110,7 @@ async def overseeing(store: str) -> AsyncIterator[StoreMonitor]:
             from shoal.services.inspect.fleet_status import look_at
 
             opened = await stack.enter_async_context(RedisClient.open(address, advise=False))
-            yield StoreMonitor(RedisFrontier(opened), partial(look_at, opened, shown_store(store)))
+            yield StoreMonitor(RedisFrontier(opened).reader, partial(look_at, opened, shown_store(store)))
         else:
             reader = await stack.enter_async_context(open_reader(address))
             yield StoreMonitor(reader, partial(folder_status, address, reader))

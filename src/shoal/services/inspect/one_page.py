@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from contextlib import AsyncExitStack
 
 from shoal.engine.crawl_options import pace_of
 from shoal.engine.fetchers import open_fetcher
@@ -29,8 +28,7 @@ async def look_at(url: str, settings: Settings) -> ParseTask:
     """
     pace = pace_of(settings.crawl)
     request = Request(url=canonical(url))
-    async with AsyncExitStack() as stack:
-        fetcher = await open_fetcher(stack, settings, jar=CookieJar())
+    async with open_fetcher(settings, jar=CookieJar()) as fetcher:
         while True:  # ends: the fetcher counts redirects, and a host's turn comes
             fingerprint = fingerprint_of(request.method, request.url)
             host = host_key(request.url)

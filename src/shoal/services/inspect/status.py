@@ -34,6 +34,7 @@ class CrawlStatus:
         default_factory=dict
     )  # by pattern: too many pages alike
     paused: bool = False
+    unserved_pools: Mapping[str, int] = field(default_factory=dict)  # requests in pools without a worker
     mistaken: float = 0.0  # share of new links taken for known ones; 0: links are remembered exactly
 
 
@@ -77,7 +78,7 @@ async def status(store: str) -> StoreStatus:
 async def folder_status(folder: str, reader: StoreReader) -> StoreStatus:
     """Count the requests in a folder, as one who reads there already."""
     crawls = [
-        await crawl_status(reader, name, sums.CrawlTotals.load(await reader.crawl_get(name, sums.KEY)))
+        await crawl_status(reader, name, sums.CrawlTotals.load(await reader.value(name, sums.KEY)))
         for name in await reader.crawls()
     ]
     return StoreStatus(folder, StoreFolder(Path(folder)).owner(), crawls)

@@ -13,7 +13,7 @@ from pathlib import Path
 from shoal.archive.errors import PageUnreadable
 from shoal.archive.names import file_name
 from shoal.archive.reader import ArchiveReader, StoredPage
-from shoal.archive.registry import segments_in
+from shoal.archive.registry import open_crawl_folder
 from shoal.fetch.http.decode import decode_archived
 from shoal.frontier.results import HostView, RequestHistory
 from shoal.model.page import PageRecord
@@ -74,7 +74,7 @@ async def trace(store: str, crawl: str | None, asked: str) -> list[Trace]:
     url = "" if re.fullmatch(r"[0-9a-f]{16}", asked) else asked
     fingerprint = Link.to(Request(url=url)).fingerprint if url else int(asked, 16)
     async with open_reader(store) as reader:
-        stories = [await reader.story(name, fingerprint) for name in await chosen(reader, crawl)]
+        stories = [await reader.history(name, fingerprint) for name in await chosen(reader, crawl)]
         folder = StoreFolder(Path(store))
         return [await _trace(reader, folder, story, url) for story in stories if story is not None]
 
@@ -85,7 +85,7 @@ async def _trace(reader: StoreReader, store: StoreFolder, story: RequestHistory,
     origin = story.found_on
     if origin is None:
         origin = request.found_on if request is not None else 0
-    versions = SpiderVersions.load(await reader.crawl_get(story.crawl, KEY))
+    versions = SpiderVersions.load(await reader.value(story.crawl, KEY))
     page = story.page
     return Trace(
         story,
@@ -118,7 +118,7 @@ def _covers(reparse: Reparse, page: PageRecord, url: str) -> bool:
 
 
 async def _found_on(reader: StoreReader, store: StoreFolder, crawl: str, fingerprint: int) -> FoundOn:
-    origin = await reader.story(crawl, fingerprint)
+    origin = await reader.history(crawl, fingerprint)
     if origin is None:
         return FoundOn(fingerprint, "", None)
     request = _request_of(store, origin)
@@ -136,4 +136,4 @@ def _request_of(store: StoreFolder, story: RequestHistory) -> Request | None:
 
 
 def _stored(store: StoreFolder, crawl: str, page: PageRecord) -> StoredPage:
-    return ArchiveReader(segments_in(store.archive / file_name(crawl)), decode_archived).read(page.ref)
+    return ArchiveReader(open_crawl_folder(store.archive / file_name(crawl)), decode_archived).read(page.ref)

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from shoal.archive.contract import Segments
 from shoal.archive.errors import PageExpired, PageUnreadable
 from shoal.archive.names import SegmentName, file_name
 from shoal.archive.reader import ArchiveReader
-from shoal.archive.registry import segments_in
-from shoal.archive.segments import Segments
+from shoal.archive.registry import open_crawl_folder
 from shoal.engine.outputs import rejects_key, sinks_key
 from shoal.fetch.http.decode import decode_archived
 from shoal.frontier.sqlite import SqliteReader
@@ -81,7 +81,7 @@ async def verify(store: str, crawl: str | None, *, deep: bool, repair: bool = Fa
 async def _verify_crawl(reader: SqliteReader, store: StoreFolder, crawl: str, deep: bool) -> CrawlReport:
     audit = await reader.audit(crawl)
     checkpoint = await reader.checkpoint(sinks_key(crawl))
-    shelf = _Shelf(segments_in(store.archive / file_name(crawl)), deep=deep)
+    shelf = _Shelf(open_crawl_folder(store.archive / file_name(crawl)), deep=deep)
     pages = items = 0
     async for fingerprint, page in reader.pages(crawl):
         pages += 1
@@ -89,7 +89,7 @@ async def _verify_crawl(reader: SqliteReader, store: StoreFolder, crawl: str, de
         shelf.check(fingerprint, page)
     written, lost = _count_outputs(outputs(checkpoint))
     rejects, rejects_lost = _count_outputs(outputs(await reader.checkpoint(rejects_key(crawl))))
-    totals = sums.CrawlTotals.load(await reader.crawl_get(crawl, sums.KEY))
+    totals = sums.CrawlTotals.load(await reader.value(crawl, sums.KEY))
     items += totals.hook_items
     running = store.owner() is not None
     return CrawlReport(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
-from shoal.sinks.files import translated
-from shoal.sinks.names import STDOUT, is_database
-from shoal.sinks.registry import Sink, open_sink
+from shoal.sinks.contract import Sink
+from shoal.sinks.files import translate_errors
+from shoal.sinks.registry import resolve
 
 BATCH = 4096  # items in memory before they are written
 
@@ -41,12 +41,12 @@ def drafting(out: str) -> Iterator[Path]:
     target = Path(out)
     if target.is_dir():
         raise Misconfigured(f"output {out}: there is a folder already; move it away or name another output")
-    with translated(target):
+    with translate_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=".shoal-draft-", dir=target.parent))
     try:
         yield folder / target.name
-        with translated(target):
+        with translate_errors(target):
             # Some formats need several files; the one that was asked for comes last.
             for made in sorted(folder.iterdir(), key=lambda path: path.name == target.name):
                 made.replace(target.parent / made.name)
@@ -60,11 +60,12 @@ def drafting_items(out: str) -> Iterator[AtomicOutput]:
 
     What has gone to standard output or to a database stays there after an error.
     """
-    if out == STDOUT or is_database(out):
-        yield from _filled(open_sink(out))
+    resolved = resolve(out)
+    if not resolved.capabilities.is_file:
+        yield from _filled(resolved.factory.open(out, fsync=False, overwrite=False))
         return
     with drafting(out) as draft:
-        yield from _filled(open_sink(str(draft)))
+        yield from _filled(resolved.factory.open(str(draft), fsync=False, overwrite=False))
 
 
 def _filled(sink: Sink) -> Iterator[AtomicOutput]:

@@ -22,7 +22,7 @@ from shoal.model.page import Item
 from shoal.services.reprocess.atomic_output import drafting, drafting_items
 from shoal.services.reprocess.folder_pages import FolderPages, PageEntry, PageFilter, lines_of
 from shoal.services.reprocess.pages import CrawlPages, open_pages, refuse_own
-from shoal.sinks.files import translated
+from shoal.sinks.files import translate_errors
 
 if TYPE_CHECKING:
     from shoal.services.reprocess.fleet_pages import FleetPages
@@ -103,13 +103,13 @@ async def _export_pages(holdings: CrawlPages, plan: ExportPlan, report: Exported
         ("isPartOf", report.crawl),
     ]
     head = warcinfo_record(RecordIds(), Path(plan.out).name, at=time.time(), fields=fields)
-    with drafting(plan.out) as draft, translated(plan.out), draft.open("wb") as file:
+    with drafting(plan.out) as draft, translate_errors(plan.out), draft.open("wb") as file:
         file.write(pack(head))
         report.pages = 0
         chosen = _chosen(holdings, plan.selection, report, None, reads=True)
         async with aclosing(chosen):
             async for kept in chosen:
-                file.write(holdings.archive.packed(kept.page.ref))
+                file.write(holdings.archive.raw_records(kept.page.ref))
                 report.pages += 1
     report.unreadable += holdings.unreadable
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from shoal.archive.errors import PageDamaged
 from shoal.archive.read_ahead import ReadAhead
 from shoal.archive.reader import ArchiveReader, Damage
-from shoal.archive.records import ArchivedResponse, WarcRecord, parse_answer
+from shoal.archive.records import ArchivedResponse, WarcRecord, parse_response
 from shoal.archive.registry import open_segments
-from shoal.archive.request_metadata import read_asked
+from shoal.archive.request_metadata import parse_metadata
 from shoal.fetch.http.decode import decode_archived
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured
@@ -31,7 +31,7 @@ from shoal.model.url import fingerprint_of
 from shoal.redis_client import RedisClient
 from shoal.services.reprocess.folder_pages import LINES, PageEntry, PageFilter
 from shoal.sinks.fleet.progress import ever_written, output_progress
-from shoal.sinks.names import name_of
+from shoal.sinks.names import canonical_name
 from shoal.stores.redis.crawls import CrawlRecord, Crawls
 from shoal.stores.redis.submitted import FOLDER, settings_of
 
@@ -67,7 +67,7 @@ async def open_fleet_holdings(
 ) -> AsyncIterator["FleetPages"]:
     """Open what a crawl of a fleet has gathered; `choose` names one of its crawls."""
     async with RedisClient.open(dsn, advise=False) as store:
-        crawl = choose(await RedisFrontier(store).crawls())
+        crawl = choose(await RedisFrontier(store).reader.crawls())
         record = await Crawls(store).get(crawl)
         if record is None:
             raise Misconfigured(f"crawl {crawl!r} was never submitted to the end: shoal submit does that")
@@ -96,8 +96,8 @@ class FleetPages:
         return self.record.hosts or ()
 
     async def outputs(self) -> Collection[str]:
-        written = await ever_written(self._store, await self._frontier.number(self.crawl))
-        return {name_of(output) for output in (*self.record.outputs, *written)}
+        written = await ever_written(self._store, await self._frontier.reader.number(self.crawl))
+        return {canonical_name(output) for output in (*self.record.outputs, *written)}
 
     async def pages(
         self, selection: PageFilter, items: Path | None = None
@@ -129,7 +129,9 @@ class FleetPages:
 
     async def _list(self, pages: sqlite3.Connection) -> Inventory:
         """Go through the archive; raises `Misconfigured` if nothing of the crawl is there."""
-        done = (await self._frontier.counts(self.crawl)).done  # before: pages are archived, then settled
+        done = (
+            await self._frontier.reader.counts(self.crawl)
+        ).done  # before: pages are archived, then settled
         damaged = 0
         pages.execute(_SCHEMA)
         for number, entry in enumerate(_entries(self.archive)):
@@ -148,13 +150,13 @@ class FleetPages:
 
     async def whole_output(self) -> tuple[Path, int]:
         """Find a JSONL output on this machine that holds every item, and how many that are."""
-        number = await self._frontier.number(self.crawl)
-        items = await self._frontier.items(self.crawl)
+        number = await self._frontier.reader.number(self.crawl)
+        items = await self._frontier.reader.items(self.crawl)
         why = []
         for output in self.record.outputs:
             stands = await output_progress(self._store, number, output, node=os.uname().nodename)
             if not output.endswith(LINES):
-                why.append(f"{name_of(output)} is no JSONL")
+                why.append(f"{canonical_name(output)} is no JSONL")
             elif stands.held is None or stands.problem:
                 why.append(stands.problem or f"{output}: {stands.why}")
             elif stands.waiting or stands.held != items:
@@ -176,7 +178,7 @@ def _entries(archive: ArchiveReader) -> Iterator[tuple[int, PageRecord] | Damage
         ref, record = found
         try:
             if record.kind in ("response", "revisit"):
-                answered = ref, parse_answer(record)
+                answered = ref, parse_response(record)
             elif record.kind == "request" and answered is not None:
                 (at, answer), answered = answered, None
                 yield _fingerprint(answer, record), PageRecord(at, answer.status, answer.fetched_at)
@@ -185,5 +187,5 @@ def _entries(archive: ArchiveReader) -> Iterator[tuple[int, PageRecord] | Damage
 
 
 def _fingerprint(answer: ArchivedResponse, request: WarcRecord) -> int:
-    method = read_asked(answer.url, answer.asked).method
+    method = parse_metadata(answer.url, answer.request_metadata).method
     return fingerprint_of(method, answer.url, request.block.partition(b"\r\n\r\n")[2])

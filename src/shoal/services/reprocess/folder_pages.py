@@ -15,7 +15,7 @@ import msgspec
 
 from shoal.archive.names import file_name
 from shoal.archive.reader import ArchiveReader
-from shoal.archive.registry import segments_in
+from shoal.archive.registry import open_crawl_folder
 from shoal.engine.outputs import sinks_key
 from shoal.fetch.http.decode import decode_archived
 from shoal.frontier.sqlite import SqliteReader
@@ -71,7 +71,7 @@ class FolderPages:
 
     def __init__(self, reader: SqliteReader, store: StoreFolder, crawl: str) -> None:
         self.crawl = crawl
-        self.archive = ArchiveReader(segments_in(store.archive / file_name(crawl)), decode_archived)
+        self.archive = ArchiveReader(open_crawl_folder(store.archive / file_name(crawl)), decode_archived)
         self._reader = reader
         self._store = store
 
@@ -79,7 +79,7 @@ class FolderPages:
         return own
 
     async def hosts(self) -> Sequence[str]:
-        return msgspec.json.decode(await self._reader.crawl_get(self.crawl, "hosts") or b"[]", type=list[str])
+        return msgspec.json.decode(await self._reader.value(self.crawl, "hosts") or b"[]", type=list[str])
 
     async def outputs(self) -> Collection[str]:
         return outputs(await self._reader.checkpoint(sinks_key(self.crawl)))
@@ -111,7 +111,7 @@ class FolderPages:
                         return Path(path)
                 except Rejected:
                     continue  # gone, or changed: perhaps there is another one
-        if made := sums.CrawlTotals.load(await self._reader.crawl_get(self.crawl, sums.KEY)).hook_items:
+        if made := sums.CrawlTotals.load(await self._reader.value(self.crawl, sums.KEY)).hook_items:
             raise Misconfigured(
                 f"{made} items of crawl {self.crawl!r} were made by on_error hooks, from no page: "
                 "the others cannot be told from them"

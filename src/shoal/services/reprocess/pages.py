@@ -9,7 +9,7 @@ from shoal.archive.reader import ArchiveReader
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import Settings
 from shoal.services.reprocess.folder_pages import FolderPages, PageEntry, PageFilter
-from shoal.sinks.names import name_of
+from shoal.sinks.names import canonical_name
 from shoal.stores.access import peeking
 from shoal.stores.address import is_redis
 from shoal.stores.folder.store import StoreFolder
@@ -65,5 +65,5 @@ def chosen_crawl(names: Sequence[str], asked: str, spider: str) -> str:
 
 async def refuse_own(holdings: CrawlPages, out: str) -> None:
     """Keep a command that makes an output away from those that the crawl itself goes on writing."""
-    if name_of(out) in await holdings.outputs():
-        raise Misconfigured(f"output {name_of(out)}: the crawl itself writes there; name another one")
+    if canonical_name(out) in await holdings.outputs():
+        raise Misconfigured(f"output {canonical_name(out)}: the crawl itself writes there; name another one")

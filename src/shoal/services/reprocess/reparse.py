@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from shoal.archive.errors import PageUnreadable
 from shoal.archive.reader import StoredPage
-from shoal.engine.session import with_wishes
+from shoal.engine.crawl_options import with_spider_options
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item, ParseResult, ParseTask
 from shoal.model.request import Request
@@ -171,7 +171,7 @@ async def _scope(holdings: CrawlPages, plan: ReparsePlan, spider: SpiderDescript
 
     Where only canonical pages yield items, what they are depends on the hosts of the crawl.
     """
-    settings = with_wishes(holdings.settings(plan.settings), spider, plan.overrides)
+    settings = with_spider_options(holdings.settings(plan.settings), spider, plan.overrides)
     if not settings.crawl.canonical_only:
         return Scope(hosts=frozenset(), obey_nofollow=settings.crawl.robots)
     hosts = [*spider.hosts, *await holdings.hosts()]
@@ -196,7 +196,7 @@ async def _pages(
             if not is_parsed(kept.page):
                 continue
             try:
-                stored = await holdings.archive.read_aside(kept.page.ref)
+                stored = await holdings.archive.read_async(kept.page.ref)
                 request = stored.request
             except PageUnreadable:
                 report.unreadable += 1

@@ -1,95 +1,116 @@
-"""Outputs that remember, with what they hold, how far their writer had read.
+"""Outputs that store the position of their writer together with the items.
 
-A note is kept in one step with the items that led to it: a table has it in the same transaction. A file has
-it beside itself, in `<file>.shoal`, together with the sink's checkpoint, written after the flush and put in
-place by a rename: after a kill between the two the file is longer than the note knows, and is cut back.
+The position is stored in one step with the items that precede it: a table has it in the same transaction.
+For a file it is in a second file, `<file>.shoal`, together with the checkpoint of the sink. That file is
+written after the flush and renamed into place: after a kill between the two, the output is longer than its
+checkpoint says and is cut back.
 
-Whoever holds the lock of that small file is the only process of this machine that writes the output. A
-process that is stopped keeps it: nobody can write meanwhile, and it cannot wake up and write into somebody
-else's work. A lock does not reach beyond a machine, nor surely across network file systems.
+The process that has locked `<file>.shoal.lock` is the only one on this machine that writes the output. A
+suspended process keeps its lock: no other process writes meanwhile, so it cannot wake up and overwrite the
+work of a successor. A lock does not reach other machines, and is not reliable on network file systems.
 """
 
 import os
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import Item
-from shoal.sinks.files import lock, sync_folder, translated
-from shoal.sinks.names import STDOUT, is_database
-from shoal.sinks.registry import Sink, open_postgres, open_sink
+from shoal.sinks.contract import CheckpointedSink, LastFlush, Sink
+from shoal.sinks.files import lock, sync_folder, translate_errors
+from shoal.sinks.names import STDOUT
+from shoal.sinks.registry import ResolvedOutput, is_known_file, resolve
 
 
-class SinkNote(msgspec.Struct, frozen=True):
-    owner: str  # which crawl of which store
+class WriterPosition(msgspec.Struct, frozen=True):
+    owner: str  # identifies one output of one crawl in one store
     positions: dict[int, str]  # by shard: the last entry of its stream that is in the output
 
 
-class CheckpointedSink(Protocol):
-    """A sink that keeps a note with every flush."""
-
-    def kept(self) -> tuple[bytes, bytes] | None: ...
-    def restore(self, checkpoint: bytes | None) -> None: ...
-    def write(self, items: Sequence[Item]) -> None: ...
-    def flush(self, note: bytes) -> bytes: ...
-    def finish(self, note: bytes) -> bytes: ...
-    def close(self) -> None: ...
-
-
-def open_checkpointed(output: str, *, fsync: bool = False, overwrite: bool = False) -> CheckpointedSink:
-    """Choose the sink for an output of a fleet; nothing is touched before `kept`."""
-    if output == STDOUT:
-        raise Misconfigured("output -: a fleet has no standard output; name a file or a database")
-    if is_database(output):
-        return open_postgres(output, overwrite=overwrite)
-    return CheckpointedFile(open_sink(output, fsync=fsync, overwrite=overwrite), Path(output), fsync=fsync)
+def open_checkpointed(
+    resolved: ResolvedOutput, *, fsync: bool = False, overwrite: bool = False
+) -> CheckpointedSink:
+    """Open the sink of an output of a fleet; nothing is touched before `last_flush`."""
+    output, factory = resolved.output, resolved.factory
+    if factory.open_checkpointed is not None:
+        return factory.open_checkpointed(output, fsync=fsync, overwrite=overwrite)
+    if not resolved.capabilities.is_file:
+        raise unfit_for_fleet(resolved)
+    sink = factory.open(output, fsync=fsync, overwrite=overwrite)
+    return CheckpointedFile(sink, Path(output), fsync=fsync)
 
 
-def peek(output: str) -> tuple[bytes, SinkNote] | None:
-    """Read the checkpoint and the note of the last flush beside whoever writes; None: there is none."""
-    if is_database(output):
-        with closing(open_postgres(output)) as sink:
-            kept = sink.kept()
+def unfit_for_fleet(resolved: ResolvedOutput) -> Misconfigured:
+    """Return the error for an output that a fleet cannot write exactly once."""
+    if resolved.output == STDOUT:
+        return Misconfigured("output -: a fleet has no standard output; name a file or a database")
+    return Misconfigured(
+        f"output {resolved.name!r}: its sink does not store checkpoints, which a fleet needs;"
+        " name a file or another database"
+    )
+
+
+def check_fleet_output(output: str) -> str:
+    """Return an output as every machine of a fleet spells it: the absolute path of a file.
+
+    Raise `Misconfigured` for an output that no fleet can write. What only this machine lacks is not an error:
+    the packages that a format needs have to be installed on the workers.
+    """
+    if is_known_file(output):
+        return str(Path(output).absolute())
+    if not (resolved := resolve(output)).capabilities.fleet:
+        raise unfit_for_fleet(resolved)
+    return output
+
+
+def read_position(resolved: ResolvedOutput) -> tuple[bytes, WriterPosition] | None:
+    """Read checkpoint and position of the last flush, without locking; None: there is no flush yet."""
+    if resolved.factory.open_checkpointed is not None:
+        with closing(open_checkpointed(resolved)) as sink:
+            last = sink.last_flush()
     else:
-        kept = _read(_beside(Path(output)))
-    return None if kept is None else (kept[0], msgspec.msgpack.decode(kept[1], type=SinkNote))
+        last = _read(_checkpoint_path(Path(resolved.output)))
+    return None if last is None else (last.checkpoint, decode_position(last.position))
 
 
-def _beside(path: Path) -> Path:
+def decode_position(position: bytes) -> WriterPosition:
+    return msgspec.msgpack.decode(position, type=WriterPosition)
+
+
+def _checkpoint_path(path: Path) -> Path:
     return path.with_name(path.name + ".shoal")
 
 
-def _read(path: Path) -> tuple[bytes, bytes] | None:
-    with translated(path):
+def _read(path: Path) -> LastFlush | None:
+    with translate_errors(path):
         try:
-            kept = msgspec.msgpack.decode(path.read_bytes(), type=_Kept)
+            stored = msgspec.msgpack.decode(path.read_bytes(), type=_StoredFlush)
         except FileNotFoundError:
             return None
         except msgspec.MsgspecError:
             raise Misconfigured(f"output {path}: not written by Shoal; move it away") from None
-    return kept.checkpoint, kept.note
+    return LastFlush(stored.checkpoint, stored.position)
 
 
-class _Kept(msgspec.Struct, frozen=True, array_like=True):
+class _StoredFlush(msgspec.Struct, frozen=True, array_like=True):
     checkpoint: bytes
-    note: bytes
+    position: bytes
 
 
 class CheckpointedFile:
-    """A sink on this machine, with its note beside it."""
+    """A sink on this machine, with its checkpoint in a file beside the output."""
 
     def __init__(self, sink: Sink, path: Path, *, fsync: bool) -> None:
         self._sink = sink
         self._fsync = fsync
-        self._path = _beside(path)
+        self._path = _checkpoint_path(path)
         self._lock = -1
 
-    def kept(self) -> tuple[bytes, bytes] | None:
-        """Take the lock, and return the checkpoint and the note of the last flush; None: there was none."""
+    def last_flush(self) -> LastFlush | None:
+        """Lock the output, and return its last flush; None: there is no flush yet."""
         if self._lock < 0:
             self._take_lock()
         return _read(self._path)
@@ -99,43 +120,43 @@ class CheckpointedFile:
         self._sink.restore(checkpoint)
 
     def write(self, items: Sequence[Item]) -> None:
-        """Take items in."""
+        """Buffer items."""
         self._sink.write(items)
 
-    def flush(self, note: bytes) -> bytes:
-        """Flush the sink, then keep the note."""
-        return self._keep(self._sink.flush(), note)
+    def flush(self, position: bytes) -> bytes:
+        """Flush the sink, then store the position."""
+        return self._store(self._sink.flush(), position)
 
-    def finish(self, note: bytes) -> bytes:
-        """Finish the sink, then keep the note."""
-        return self._keep(self._sink.finish(), note)
+    def finish(self, position: bytes) -> bytes:
+        """Finish the sink, then store the position."""
+        return self._store(self._sink.finish(), position)
 
     def close(self) -> None:
-        """Close the sink and let go of the lock."""
+        """Close the sink and release the lock."""
         self._sink.close()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
     def _take_lock(self) -> None:
-        # Not on the note, which gets replaced, but on a file that stays.
-        beside = self._path.with_name(self._path.name + ".lock")
-        with translated(self._path):
+        # Not on the checkpoint file, which is replaced, but on a file that stays.
+        lock_path = self._path.with_name(self._path.name + ".lock")
+        with translate_errors(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
                 lock(self._lock, self._path)
             except Misconfigured:
                 self.close()
                 raise Unavailable(
-                    f"output {self._path}: a process of this machine is writing it, or was stopped in it"
+                    f"output {self._path}: another process of this machine is writing it, or is suspended"
                 ) from None
 
-    def _keep(self, checkpoint: bytes, note: bytes) -> bytes:
-        with translated(self._path):
+    def _store(self, checkpoint: bytes, position: bytes) -> bytes:
+        with translate_errors(self._path):
             draft = self._path.with_name(self._path.name + ".draft")
             with draft.open("wb") as file:
-                file.write(msgspec.msgpack.encode(_Kept(checkpoint, note)))
+                file.write(msgspec.msgpack.encode(_StoredFlush(checkpoint, position)))
                 if self._fsync:
                     file.flush()
                     os.fsync(file.fileno())

@@ -1,13 +1,12 @@
-#!lua flags=allow-oom
--- Make a holder the writer of an output, or keep it so, for a time; or let go.
--- ARGV: number of the crawl, output, holder, ms (0: let go), node ('': any), a name for the output if it is new.
--- Answers ms to wait (0: the holder is the writer; -1: it belongs to another node; -2: the crawl was dropped) and the
--- output's name.
+-- Elect a worker as the writer of an output for a term, renew its term, or end it.
+-- ARGV: number of the crawl, output, holder, term in ms (0: end it), node ('': any), an id for the output if it is new.
+-- Returns ms to wait (0: the holder is the writer; -1: the output belongs to another node; -2: the crawl was deleted)
+-- and the id of the output, or the name of the other node.
 
 local tag = string.sub(KEYS[1], 1, -3)
-local writers = tag .. ':writer:' .. ARGV[1]
--- A writer that does not know it yet must not leave anything of a crawl that was swept away.
-if redis.call('HEXISTS', tag .. ':c', ARGV[1]) == 0 then
+local writers = tag .. WRITER_KEY .. ARGV[1]
+-- A writer that does not know yet that the crawl was deleted must not create keys for it.
+if redis.call('HEXISTS', tag .. CRAWL_OPTIONS_KEY, ARGV[1]) == 0 then
   return {-2, ''}
 end
 local NODE, NAME, HOLDER, DEADLINE = 'node ' .. ARGV[2], 'name ' .. ARGV[2], 'holder ' .. ARGV[2], 'until ' .. ARGV[2]
@@ -25,7 +24,7 @@ redis.call('HSETNX', writers, NAME, ARGV[6])
 local name, holder, deadline = unpack(redis.call('HMGET', writers, NAME, HOLDER, DEADLINE))
 local left, term = (tonumber(deadline) or 0) - now, tonumber(ARGV[4])
 if term > 0 and left > term then
-  -- The server's clock was set back. Whoever holds it has one more term to say so, and not until time has caught up.
+  -- The server's clock was set back: limit the term of the current holder to one term from now.
   left = term
   redis.call('HSET', writers, DEADLINE, string.format('%.0f', now + term))
 end

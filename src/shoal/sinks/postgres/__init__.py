@@ -1,0 +1,1 @@
+"""The PostgreSQL sink: one row per key in a table; see `sink` for what it guarantees."""

@@ -1,4 +1,4 @@
-"""Items as PostgreSQL takes them: what its types cannot hold is spelled another way, or told."""
+"""Items as rows: values that the types of PostgreSQL cannot hold are changed, or the item is rejected."""
 
 import hashlib
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from shoal.model.limits import MIB
 from shoal.model.page import Item
 from shoal.sinks.columns import decode_item
 
-LARGEST = 256 * MIB - 1  # of a jsonb value; a message beyond 1 GiB would even end the connection
-_LONGEST_KEY = 2000  # bytes; an entry of a B-tree has at most 2704
-_SHOWN = 64 * 1024  # bytes kept of an item that cannot be stored
+MAX_ITEM_BYTES = 256 * MIB - 1  # of a jsonb value; the server closes a connection for a message beyond 1 GiB
+_MAX_KEY_BYTES = 2000  # an entry of a B-tree has at most 2704
+_MAX_REJECTED_BYTES = 64 * 1024  # stored of a rejected item
 _NUL = b"\\u0000"
 
 _encode = msgspec.json.Encoder().encode
@@ -25,52 +25,52 @@ class ItemRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfit:
-    """An item that no row can hold, with the reason and what there is to show of it."""
+class UnfitItem:
+    """An item that cannot be a row, with the reason and the first bytes of its JSON."""
 
     key: str
     reason: str
     beginning: bytes
 
     @classmethod
-    def of(cls, key: str, json: bytes, reason: str) -> "Unfit":
-        """Keep enough to tell which item it was."""
-        return cls(key, reason, json[:_SHOWN])
+    def of(cls, key: str, json: bytes, reason: str) -> "UnfitItem":
+        """Keep enough of the item to identify it."""
+        return cls(key, reason, json[:_MAX_REJECTED_BYTES])
 
 
-def row_of(item: Item, *, largest: int = LARGEST) -> ItemRow | Unfit:
-    """Fit an item into a row. NUL, which PostgreSQL cannot hold, becomes `\\0`."""
+def row_of(item: Item, *, max_bytes: int = MAX_ITEM_BYTES) -> ItemRow | UnfitItem:
+    """Return an item as a row. NUL, which PostgreSQL cannot hold, becomes `\\0`."""
     key = row_key(item.key)
-    if len(item.json) > largest:
-        return Unfit.of(key, item.json, f"longer than {largest} bytes, which is all that jsonb takes")
+    if len(item.json) > max_bytes:
+        return UnfitItem.of(key, item.json, f"longer than {max_bytes} bytes, the limit of jsonb")
     try:
         text = (_without_nul(item.json) if _NUL in item.json else item.json).decode()
-    except ValueError as error:  # not UTF-8, or no JSON at all
-        return Unfit.of(key, item.json, str(error))
+    except ValueError as error:  # not UTF-8, or not JSON
+        return UnfitItem.of(key, item.json, str(error))
     return ItemRow(key, text)
 
 
 def row_key(key: str) -> str:
-    """Spell a key that an index takes; different keys stay different."""
-    spelled = key.replace("\0", "\\0")
-    encoded = spelled.encode(errors="replace")
-    if len(encoded) <= _LONGEST_KEY and spelled == key:
+    """Return a key that fits an index; different keys stay different."""
+    text = key.replace("\0", "\\0")
+    encoded = text.encode(errors="replace")
+    if len(encoded) <= _MAX_KEY_BYTES and text == key:
         return key
     digest = hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
-    return f"{encoded[:_LONGEST_KEY].decode(errors='ignore')}#{digest}"
+    return f"{encoded[:_MAX_KEY_BYTES].decode(errors='ignore')}#{digest}"
 
 
 def _without_nul(json: bytes) -> bytes:
-    return _encode(_plain(decode_item(json)))
+    return _encode(_escape_nul(decode_item(json)))
 
 
-def _plain(value: Any) -> Any:
+def _escape_nul(value: Any) -> Any:
     match value:
         case str():
             return value.replace("\0", "\\0")
         case list():
-            return [_plain(member) for member in value]
+            return [_escape_nul(member) for member in value]
         case dict():
-            return {_plain(key): _plain(member) for key, member in value.items()}
+            return {_escape_nul(key): _escape_nul(member) for key, member in value.items()}
         case _:
             return value

@@ -1,23 +1,27 @@
-"""Items as rows of a PostgreSQL table, one row for each key.
+"""Items as rows of a PostgreSQL table, one row per key.
 
-`postgresql://user@host:port/database?table=books`; the table is `items` if none is named, and may be
-`schema.table`. It has `_id` (order of arrival), `_key` and `item`, a jsonb with the fields; an item with the
-key of an earlier one replaces it. One jsonb instead of a column for each field: fields of pages come and
-change their types as they like, and every new column or type would lock the table that others are reading.
-An expression index or a view gives the fields that matter a place of their own.
+`postgresql://user@host:port/database?table=books`; the default table is `items`, and `schema.table` works,
+too. The table has `_id` (order of arrival), `_key` and `item`, a jsonb with the fields; an item with the
+key of an earlier one replaces it. One jsonb instead of a column per field: the fields of pages and their
+types change, and every new column or type would lock the table while others read it. Use an expression
+index or a view for the fields that you query.
 
-Exactly once. A flush is one transaction: COPY into a temporary table, an upsert from there, and its own
-number in `_shoal_outputs`, where it also locks out any other writer of the table. Whoever has not seen the
-answer finds the number, and the mark of that very attempt, and knows. A flush keeps what is needed to undo it
-(`_shoal_undo`): if the crawl's store never commits the checkpoint, `restore` takes it back. A flush with a
-note needs no undo: the note is committed with the items, and says where to go on. Whoever has looked at the
-note (`kept`) goes on only if nobody has written since: it may have been stopped, and replaced by another
-writer whose items must not be taken back. It hears that the output is unavailable, and looks again.
+Exactly once. A flush is one transaction: COPY into a temporary table, an upsert from there, and the number
+of the flush in `_shoal_outputs`, whose row lock also excludes any other writer of the table. The flush
+stores the random id of its attempt: a sink that has lost the server's answer finds the number and the id,
+and knows that the flush was committed. A flush also stores what is needed to undo it (`_shoal_undo`): if
+the crawl's store never commits the checkpoint, `restore` undoes it.
 
-What cannot be stored. NUL becomes `\\0`. A row that PostgreSQL refuses (too long, too deep, a constraint of
-yours) does not hold up the others: they are stored, and it goes to `_shoal_rejected`, with the reason.
+A flush with a writer position needs no undo: the position is committed with the items, and the next writer
+continues from it. A sink that has read the position (`last_flush`) writes only if no other one has written
+since: its process may have been suspended and replaced by another writer, whose items must not be undone.
+It then raises `Unavailable`, and the writer reads the position again.
 
-Passwords belong into PGPASSWORD, PGPASSFILE or ~/.pgpass; one in the address works, and is never shown.
+What cannot be stored. NUL becomes `\\0`. A row that PostgreSQL rejects (too long, too deep, violating a
+constraint of yours) does not block the others: they are stored, and the rejected row goes to
+`_shoal_rejected` with the reason.
+
+Put passwords into PGPASSWORD, PGPASSFILE or ~/.pgpass; a password in the address works, and is never shown.
 """
 
 import logging
@@ -31,125 +35,126 @@ import msgspec
 
 from shoal.model.errors import Misconfigured, Rejected, Unavailable
 from shoal.model.page import Item
-from shoal.sinks.files import refuse, refuse_changed
-from shoal.sinks.names import name_of
-from shoal.sinks.postgres.rows import ItemRow, Unfit, row_of
+from shoal.sinks.contract import LastFlush
+from shoal.sinks.files import changed_output, foreign_output
+from shoal.sinks.names import canonical_name
+from shoal.sinks.postgres.rows import ItemRow, UnfitItem, row_of
 from shoal.sinks.postgres.session import Connection, Session, Unstorable
-from shoal.sinks.postgres.sql import BATCH, COUNT, ITEMS, PUT, SCHEMA, TAKE_BACK, UPSERT
+from shoal.sinks.postgres.sql import BATCH, COUNT, ITEMS, PUT, SCHEMA, UNDO, UPSERT
 
 log = logging.getLogger(__name__)
 
-UNDO = 16  # flushes that can be taken back, as in `sqlite.py`
-PATIENCE = 5.0  # seconds for a lost connection, a deadlock or a server that is starting
-_LONGEST_NAME = 63  # bytes of an identifier
+UNDO_FLUSHES = 16  # flushes that can be undone, as in `sqlite.py`
+RETRY_S = 5.0  # for a lost connection, a deadlock or a server that is starting
+_MAX_NAME_BYTES = 63  # of an identifier
 
 
 class PostgresCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     output: bytes
     flushes: int
-    items: int = 0  # taken in, those included that replaced another one or were rejected
-    rows: int = 0  # that they came to
+    items: int = 0  # written, including those that replaced another one or were rejected
+    rows: int = 0  # in the table
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """What one flush puts; kept until it is known to be there, and repeated as it is."""
+    """The content of one flush; kept until its commit is confirmed, and repeated unchanged."""
 
     attempt: bytes
     items: Sequence[Item]
-    note: bytes | None
+    position: bytes | None
 
 
 class PostgresSink:
-    """Rows in a table; the checkpoint is the number of flushes, and what they have come to."""
+    """Rows in a table; the checkpoint is the number of flushes, of items and of rows."""
 
-    def __init__(self, dsn: str, *, overwrite: bool = False, patience: float = PATIENCE) -> None:
-        self._name = name_of(dsn)
+    def __init__(self, dsn: str, *, overwrite: bool = False, retry_s: float = RETRY_S) -> None:
+        self._name = canonical_name(dsn)
         schema, self._table = _table_of(dsn, self._name)
         self._schema = f"{_quoted(schema)}." if schema else ""
         self._items = self._schema + _quoted(self._table)
         self._overwrite = overwrite
-        self._session = Session(dsn, name=self._name, patience=patience, first=BATCH)
+        self._session = Session(dsn, name=self._name, retry_s=retry_s, first_statement=BATCH)
         self._state = PostgresCheckpoint(b"", 0)
-        self._note: bytes | None = None
-        self._looked = False  # by `kept`
-        self._seen: PostgresCheckpoint | None = None  # what there was then
+        self._position: bytes | None = None
+        self._position_read = False  # by `last_flush`
+        self._state_read: PostgresCheckpoint | None = None  # the state that `last_flush` has found
         self._pending: list[Item] = []
         self._sending: _Batch | None = None
 
-    def kept(self) -> tuple[bytes, bytes] | None:
-        """Return the checkpoint and the note of the last flush that had one; None: there was none."""
-        return self._session.run(self._kept)
+    def last_flush(self) -> LastFlush | None:
+        """Return checkpoint and position of the last flush with a position; None: there is no such flush."""
+        return self._session.run(self._last_flush)
 
     def restore(self, checkpoint: bytes | None) -> None:
-        """Take back the flushes that the store never heard of."""
+        """Undo the flushes after the checkpoint."""
         try:
             if checkpoint is None:
                 self._state = self._session.run(self._start)
             else:
                 self._state = msgspec.msgpack.decode(checkpoint, type=PostgresCheckpoint)
-                self._session.run(self._take_back)
+                self._session.run(self._undo)
         except BaseException:
             self.close()
             raise
 
     def recount(self, checkpoint: bytes) -> int:
-        """Count the items of the flushes that a checkpoint knows; raise `Rejected` if rows are missing."""
+        """Count the items of the flushes up to a checkpoint; raise `Rejected` if rows are missing."""
         return self._session.run(
             partial(self._count, msgspec.msgpack.decode(checkpoint, type=PostgresCheckpoint))
         )
 
     def write(self, items: Sequence[Item]) -> None:
-        """Take items in."""
+        """Buffer items."""
         self._pending += items
 
-    def flush(self, note: bytes | None = None) -> bytes:
-        """Put what was taken in into the table, in one transaction; a new note with it."""
+    def flush(self, position: bytes | None = None) -> bytes:
+        """Write the buffered items, and the position if it is new, in one transaction."""
         if self._sending:
             self._send(self._sending)
-        if self._pending or (note is not None and note != self._note):
-            self._sending = _Batch(os.urandom(8), self._pending, note)
+        if self._pending or (position is not None and position != self._position):
+            self._sending = _Batch(os.urandom(8), self._pending, position)
             self._pending = []
             self._send(self._sending)
         return msgspec.msgpack.encode(self._state)
 
-    def finish(self, note: bytes | None = None) -> bytes:
-        """Nothing is left to do after the last flush."""
-        return self.flush(note)
+    def finish(self, position: bytes | None = None) -> bytes:
+        """Flush; nothing else is left to do."""
+        return self.flush(position)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._session.close()
 
     def _send(self, batch: _Batch) -> None:
-        rows: dict[str, ItemRow] = {}  # of several with the same key the last one counts
-        unfit: list[Unfit] = []
+        rows: dict[str, ItemRow] = {}  # the last of several items with the same key is written
+        unfit: list[UnfitItem] = []
         for item in batch.items:
             match row_of(item):
                 case ItemRow() as row:
                     rows[row.key] = row
-                case Unfit() as refused:
-                    unfit.append(refused)
+                case UnfitItem() as rejected:
+                    unfit.append(rejected)
         try:
             self._state = self._session.run(partial(self._put, batch, list(rows.values()), unfit))
         except Unstorable:
-            reasons = self._unstorable(list(rows.values()))
-            unfit += [Unfit.of(key, rows.pop(key).json.encode(), why) for key, why in reasons.items()]
+            reasons = self._find_unstorable(list(rows.values()))
+            unfit += [UnfitItem.of(key, rows.pop(key).json.encode(), why) for key, why in reasons.items()]
             self._state = self._session.run(partial(self._put, batch, list(rows.values()), unfit))
-        for refused in unfit:
-            log.warning("item.rejected", extra={"output": self._name, "reason": refused.reason})
-        self._note = batch.note if batch.note is not None else self._note
+        for rejected in unfit:
+            log.warning("item.rejected", extra={"output": self._name, "reason": rejected.reason})
+        self._position = batch.position if batch.position is not None else self._position
         self._sending = None
 
-    def _unstorable(self, rows: Sequence[ItemRow]) -> dict[str, str]:
-        """Find the rows that the server does not take, by halves; each with the reason."""
+    def _find_unstorable(self, rows: Sequence[ItemRow]) -> dict[str, str]:
+        """Return the keys of the rows that the server rejects, each with the reason, by bisection."""
         try:
             self._session.run(partial(self._try, rows))
         except Unstorable as error:
             if len(rows) == 1:
                 return {rows[0].key: str(error)}
             half = len(rows) // 2
-            return self._unstorable(rows[:half]) | self._unstorable(rows[half:])
+            return self._find_unstorable(rows[:half]) | self._find_unstorable(rows[half:])
         return {}
 
     async def _try(self, rows: Sequence[ItemRow], connection: Connection) -> None:
@@ -162,20 +167,20 @@ class PostgresSink:
             await attempt.rollback()
 
     async def _put(
-        self, batch: _Batch, rows: Sequence[ItemRow], unfit: Sequence[Unfit], connection: Connection
+        self, batch: _Batch, rows: Sequence[ItemRow], unfit: Sequence[UnfitItem], connection: Connection
     ) -> PostgresCheckpoint:
         number = self._state.flushes + 1
         async with connection.transaction():
-            found = await self._find(connection, "FOR UPDATE")
+            found = await self._read_state(connection, "FOR UPDATE")
             if found is None:
-                raise refuse_changed(self._name)
+                raise changed_output(self._name)
             state, attempt = found
             if state.flushes == number and attempt == batch.attempt:
-                return state  # an earlier attempt, whose answer was lost
-            if state != self._state and batch.note is not None:
+                return state  # an earlier attempt was committed, and its answer was lost
+            if state != self._state and batch.position is not None:
                 raise self._replaced()
             if state.output != self._state.output:
-                raise refuse_changed(self._name)
+                raise changed_output(self._name)
             if state.flushes != self._state.flushes:
                 raise Misconfigured(f"output {self._name}: another crawl is writing it")
             await self._copy(rows, connection)
@@ -185,8 +190,8 @@ class PostgresSink:
                     [(self._table, number, row.key, row.reason, row.beginning) for row in unfit],
                 )
             put = await connection.fetchrow(
-                self._spelled(PUT),
-                *(self._table, number, UNDO, batch.attempt, batch.note, len(batch.items)),
+                self._statement(PUT),
+                *(self._table, number, UNDO_FLUSHES, batch.attempt, batch.position, len(batch.items)),
             )
         assert put
         return PostgresCheckpoint(*put)
@@ -196,7 +201,7 @@ class PostgresSink:
             "_shoal_batch", records=[(number, row.key, row.json) for number, row in enumerate(rows)]
         )
 
-    async def _find(
+    async def _read_state(
         self, connection: Connection, lock: str = ""
     ) -> tuple[PostgresCheckpoint, bytes | None] | None:
         found = await connection.fetchrow(
@@ -206,11 +211,12 @@ class PostgresSink:
         )
         return None if found is None else (PostgresCheckpoint(*found[:4]), found[4])
 
-    async def _kept(self, connection: Connection) -> tuple[bytes, bytes] | None:
-        self._looked, self._seen = True, None
+    async def _last_flush(self, connection: Connection) -> LastFlush | None:
+        self._position_read, self._state_read = True, None
         if not await self._exists(connection, f"{self._schema}_shoal_outputs"):
             return None
-        # In one look: a writer that was stopped may still end its flush, and a note goes with its checkpoint.
+        # In one query: a suspended writer may still commit its flush, and a position needs its own
+        # checkpoint.
         found = await connection.fetchrow(
             f"SELECT note, id, flushes, items, rows FROM {self._schema}_shoal_outputs"  # noqa: S608 (quoted)
             " WHERE output = $1",
@@ -218,12 +224,12 @@ class PostgresSink:
         )
         if found is None:
             return None
-        note, *state = found
-        self._seen = PostgresCheckpoint(*state)
-        return None if note is None else (msgspec.msgpack.encode(self._seen), note)
+        position, *state = found
+        self._state_read = PostgresCheckpoint(*state)
+        return None if position is None else LastFlush(msgspec.msgpack.encode(self._state_read), position)
 
-    def _check_unseen(self, found: tuple[PostgresCheckpoint, bytes | None] | None) -> None:
-        if self._looked and self._seen != (found and found[0]):
+    def _check_not_replaced(self, found: tuple[PostgresCheckpoint, bytes | None] | None) -> None:
+        if self._position_read and self._state_read != (found and found[0]):
             raise self._replaced()
 
     def _replaced(self) -> Unavailable:
@@ -231,18 +237,18 @@ class PostgresSink:
 
     async def _start(self, connection: Connection) -> PostgresCheckpoint:
         async with connection.transaction():
-            # Of two that start at once one waits: making a table that is being made is an error.
+            # Two sinks that start at once do this one after the other: creating a table twice is an error.
             await connection.execute("SELECT pg_advisory_xact_lock(hashtext('shoal'))")
-            await connection.execute(self._spelled(SCHEMA))
-            found = await self._find(connection, "FOR UPDATE")
-            self._check_unseen(found)
+            await connection.execute(self._statement(SCHEMA))
+            found = await self._read_state(connection, "FOR UPDATE")
+            self._check_not_replaced(found)
             exists = await self._exists(connection, self._items)
             if exists and (found is None or (found[0].flushes and not self._overwrite)):
-                raise refuse(self._name)
+                raise foreign_output(self._name)
             if exists and self._overwrite:
                 await connection.execute(f"DROP TABLE {self._items}")
             if not exists or self._overwrite:
-                await connection.execute(self._spelled(ITEMS))
+                await connection.execute(self._statement(ITEMS))
                 for table in ("outputs", "flushes", "undo", "rejected"):
                     await connection.execute(
                         f"DELETE FROM {self._schema}_shoal_{table} WHERE output = $1",  # noqa: S608 (quoted)
@@ -252,56 +258,56 @@ class PostgresSink:
                     f"INSERT INTO {self._schema}_shoal_outputs (output, id) VALUES ($1, $2)",  # noqa: S608 (quoted)
                     *(self._table, os.urandom(16)),
                 )
-            found = await self._find(connection)
+            found = await self._read_state(connection)
         assert found
         return found[0]
 
-    async def _take_back(self, connection: Connection) -> None:
-        kept = self._state
+    async def _undo(self, connection: Connection) -> None:
+        wanted = self._state
         async with connection.transaction():
             found = None
             if await self._exists(connection, self._items):
-                found = await self._find(connection, "FOR UPDATE")
+                found = await self._read_state(connection, "FOR UPDATE")
             if found is not None:
-                self._check_unseen(found)
-            if found is None or found[0].output != kept.output or found[0].flushes < kept.flushes:
-                raise refuse_changed(self._name)
-            if found[0].flushes > kept.flushes:
+                self._check_not_replaced(found)
+            if found is None or found[0].output != wanted.output or found[0].flushes < wanted.flushes:
+                raise changed_output(self._name)
+            if found[0].flushes > wanted.flushes:
                 done = await connection.execute(
-                    self._spelled(TAKE_BACK), *(self._table, kept.flushes, kept.items, kept.rows)
+                    self._statement(UNDO), *(self._table, wanted.flushes, wanted.items, wanted.rows)
                 )
-                if done != "UPDATE 1":  # so far back that it is not remembered
-                    raise refuse_changed(self._name)
+                if done != "UPDATE 1":  # too many flushes ago
+                    raise changed_output(self._name)
 
-    async def _count(self, kept: PostgresCheckpoint, connection: Connection) -> int:
+    async def _count(self, wanted: PostgresCheckpoint, connection: Connection) -> int:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             found = None
             if await self._exists(connection, self._items):
-                found = await self._find(connection)
-            if found is None or found[0].output != kept.output or found[0].flushes < kept.flushes:
-                raise refuse_changed(self._name)
-            rows = await connection.fetchval(self._spelled(COUNT), *(self._table, kept.flushes))
-        # The table knows its last flushes only: if a crawl went on for more, later rows count as well.
-        forgotten = found[0].flushes > kept.flushes + UNDO
-        if rows != kept.rows and not (forgotten and rows > kept.rows):
-            raise Rejected(f"output {self._name} holds {rows} rows, but {kept.rows} were written there")
-        return kept.items
+                found = await self._read_state(connection)
+            if found is None or found[0].output != wanted.output or found[0].flushes < wanted.flushes:
+                raise changed_output(self._name)
+            rows = await connection.fetchval(self._statement(COUNT), *(self._table, wanted.flushes))
+        # The table has the last flushes only: if the crawl has made more since, later rows count as well.
+        overtaken = found[0].flushes > wanted.flushes + UNDO_FLUSHES
+        if rows != wanted.rows and not (overtaken and rows > wanted.rows):
+            raise Rejected(f"output {self._name} holds {rows} rows, but {wanted.rows} were written there")
+        return wanted.items
 
     async def _exists(self, connection: Connection, table: str) -> bool:
         return await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", table) is True
 
-    def _spelled(self, statement: str) -> str:
+    def _statement(self, statement: str) -> str:
         upsert = UPSERT.format(items=self._items)
         return statement.format(schema=self._schema, items=self._items, upsert=upsert)
 
 
 def _table_of(dsn: str, name: str) -> tuple[str, str]:
-    """Return schema (empty: the server's choice) and table of an address."""
-    [spelled] = parse_qs(urlsplit(dsn).query).get("table", ["items"])[-1:]
-    schema, dot, table = spelled.rpartition(".")
+    """Return schema (empty: the search path of the server) and table of an address."""
+    [option] = parse_qs(urlsplit(dsn).query).get("table", ["items"])[-1:]
+    schema, dot, table = option.rpartition(".")
     parts = [schema, table] if dot else [table]
-    if any(not part or len(part.encode()) > _LONGEST_NAME or "\0" in part for part in parts):
-        raise Misconfigured(f"output {name}: {spelled!r} cannot be the name of a table")
+    if any(not part or len(part.encode()) > _MAX_NAME_BYTES or "\0" in part for part in parts):
+        raise Misconfigured(f"output {name}: {option!r} cannot be the name of a table")
     return schema, table
 
 

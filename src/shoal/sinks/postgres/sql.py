@@ -1,4 +1,4 @@
-"""The statements of the PostgreSQL sink; names in braces are filled in quoted."""
+"""The statements of the PostgreSQL sink; the sink replaces the names in braces with quoted ones."""
 
 from importlib import resources
 
@@ -20,7 +20,7 @@ UPSERT = """
     INSERT INTO {items} (_key, item) SELECT _key, item FROM _shoal_batch ORDER BY number
     ON CONFLICT (_key) DO UPDATE SET item = excluded.item
 """
-# All parts of one statement see the table as it was before it.
+# All parts of one statement see the same snapshot of the table.
 PUT = """
 WITH before AS (
     INSERT INTO {schema}_shoal_undo
@@ -28,7 +28,7 @@ WITH before AS (
     WHERE $5::bytea IS NULL
 ), numbered AS (
     INSERT INTO {schema}_shoal_flushes SELECT $1, $2, coalesce(max(_id), 0) FROM {items}
-), forgotten AS (
+), expired AS (
     DELETE FROM {schema}_shoal_flushes WHERE output = $1 AND number <= $2 - $3
 ), undone AS (
     DELETE FROM {schema}_shoal_undo WHERE output = $1 AND flush <= $2 - $3
@@ -43,7 +43,7 @@ SET flushes = $2, attempt = $4, note = coalesce($5, note), items = items + $6, r
 FROM counted WHERE output = $1
 RETURNING id, flushes, items, rows
 """
-TAKE_BACK = """
+UNDO = """
 WITH first AS (
     SELECT last_id FROM {schema}_shoal_flushes WHERE output = $1 AND number = $2 + 1
 ), gone AS (

@@ -76,9 +76,9 @@ async def obey(frontier: StoreWriter, command: Command) -> ControlReply:
     """Carry a command out."""
     match command:
         case ShowHost(host):
-            return ControlReply(host=await frontier.host_get(host))
+            return ControlReply(host=await frontier.hosts.get(host))
         case SetHost():
-            changed = await frontier.host_set(
+            changed = await frontier.hosts.set(
                 command.host,
                 interval=command.interval,
                 concurrency=command.concurrency,
@@ -87,14 +87,14 @@ async def obey(frontier: StoreWriter, command: Command) -> ControlReply:
             )
             return ControlReply(host=changed)
         case ClearHost(host):
-            return ControlReply(host=await frontier.host_clear(host))
+            return ControlReply(host=await frontier.hosts.clear(host))
         case NoteReparse(crawl, reparse):
-            versions = SpiderVersions.load(await frontier.crawl_get(crawl, KEY))
+            versions = SpiderVersions.load(await frontier.reader.value(crawl, KEY))
             versions.add_reparse(reparse)
-            await frontier.crawl_set(crawl, KEY, versions.dump())
+            await frontier.crawls.set_value(crawl, KEY, versions.dump())
             return ControlReply()
         case PauseCrawl(crawl, paused):
-            await (frontier.pause(crawl) if paused else frontier.resume(crawl))
+            await (frontier.crawls.pause(crawl) if paused else frontier.crawls.resume(crawl))
             return ControlReply()
 
 

@@ -10,5 +10,5 @@ MOST_UNWRITTEN = 50_000  # and pages whose items wait to be written
 
 async def on_their_way(store: RedisClient, crawl: str) -> int:
     """Count the pages whose items are not in every output yet."""
-    number = await RedisFrontier(store).number(crawl)
+    number = await RedisFrontier(store).reader.number(crawl)
     return await item_streams(store, number).length()

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, key_names
 from shoal.spider.source import SpiderSource
 
 
@@ -40,8 +40,8 @@ class Crawls:
     def __init__(self, store: RedisClient) -> None:
         self._store = store
         self._tag = store.fleet_tag
-        self._key = f"{self._tag}:crawls"
-        self._news = f"{self._tag}:news"
+        self._key = key_names.crawl_records(self._tag)
+        self._news = key_names.news(self._tag)
 
     async def submit(self, record: CrawlRecord) -> bool:
         """Write a crawl down; False: that very crawl was there already. Either way there is news."""
@@ -51,7 +51,7 @@ class Crawls:
         else:
             packed = msgspec.msgpack.encode(record)
             commands = [("HSET", self._key, record.name, packed), ("INCR", self._news)]
-            await self._store.pipeline(self._tag, commands, promised=True)
+            await self._store.pipeline(self._tag, commands, replicated=True)
         return not same
 
     async def tell_news(self) -> None:
@@ -72,7 +72,7 @@ class Crawls:
         return sorted(map(_unpacked, flat), key=lambda record: record.name)
 
     async def forget(self, name: str) -> None:
-        await self._store.do(self._tag, "HDEL", self._key, name, promised=True)
+        await self._store.do(self._tag, "HDEL", self._key, name, replicated=True)
 
 
 _decode = msgspec.msgpack.Decoder(CrawlRecord).decode

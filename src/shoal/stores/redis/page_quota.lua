@@ -1,4 +1,3 @@
-#!lua flags=allow-oom
 -- Grant a worker a part of the pages that a crawl may still get.
 --
 -- KEYS[1]  the shard's own key; the hash is <tag>:allowance:<crawl>: worker -> pages it may have in hand and until
@@ -9,7 +8,7 @@
 --
 -- A page that a worker has let go since the count may be one that the crawl has: it counts as one.
 
-local parts = string.sub(KEYS[1], 1, -3) .. ':allowance:' .. ARGV[1]
+local parts = string.sub(KEYS[1], 1, -3) .. PAGE_QUOTA_KEY .. ARGV[1]
 local worker, held, wanted, ttl = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local now = redis.call('TIME')
 now = now[1] * 1000 + math.floor(now[2] / 1000)

@@ -10,12 +10,12 @@ goes on may be in the count or not; it is added to it.
 """
 
 from collections.abc import Awaitable, Callable
-from importlib import resources
 
-from shoal.redis_client import RedisClient, Script
+from shoal.redis_client import RedisClient, key_names
+from shoal.redis_client.script import load_script
 
 BEYOND = 1.25  # times the length of a lease that a part is good for
-_SCRIPT = Script("allowance", resources.files("shoal.stores.redis").joinpath("page_quota.lua").read_text())
+_SCRIPT = load_script("shoal.stores.redis", "page_quota")
 
 
 class SharedPageQuota:
@@ -60,4 +60,4 @@ class SharedPageQuota:
 
     @property
     def _key(self) -> str:
-        return f"{self._tag}:allowance:{self._crawl}"
+        return key_names.page_quota(self._tag, self._crawl)

@@ -3,11 +3,11 @@
 Nothing depends on them but what people see: work that a dead worker held comes back when its lease runs out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, key_names
 
 TTL = 15.0  # seconds without a sign of life after which a worker is gone
 EVERY = 5.0
@@ -49,13 +49,24 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     crawls: tuple[CrawlActivity, ...] = ()
     outputs: tuple[OutputActivity, ...] = ()
     refused: dict[str, str] = {}  # by crawl: why it cannot be served there
+    pools: tuple[str, ...] = ("http",)  # whose requests it takes; older workers do not say, and take these
+
+
+def served_pools(workers: Iterable[Heartbeat]) -> set[str]:
+    """Return the pools whose requests at least one of the workers takes."""
+    return {pool for worker in workers if "fetch" in worker.roles for pool in worker.pools}
+
+
+def unserved_pools(waiting: Mapping[str, int], served: Collection[str]) -> dict[str, int]:
+    """Return the pools with waiting requests that no worker takes, and how many requests those are."""
+    return {pool: count for pool, count in waiting.items() if count and pool not in served}
 
 
 class Workers:
     def __init__(self, store: RedisClient) -> None:
         self._store = store
         self._tag = store.fleet_tag
-        self._index = f"{self._tag}:workers"
+        self._index = key_names.workers(self._tag)
 
     async def beat(self, heartbeat: Heartbeat) -> None:
         packed = msgspec.msgpack.encode(heartbeat)
@@ -79,7 +90,7 @@ class Workers:
         return [_decode(beat) for beat in packed if beat is not None]
 
     def _key(self, worker: str) -> str:
-        return f"{self._tag}:worker:{worker}"
+        return key_names.heartbeat(self._tag, worker)
 
 
 _decode = msgspec.msgpack.Decoder(Heartbeat).decode

@@ -1,4 +1,4 @@
-"""Hosts as they are named and shown."""
+"""Host names and how hosts are shown."""
 
 import pytest
 from msgspec import structs
@@ -17,23 +17,23 @@ from shoal.model.errors import Misconfigured
         ("https://shop.example:444/", "shop.example:444"),
     ],
 )
-def test_a_host_is_read_as_people_give_it(text: str, name: str) -> None:
+def test_a_host_is_a_name_a_port_or_a_url(text: str, name: str) -> None:
     assert host_name(text) == name
 
 
 @pytest.mark.parametrize("text", ["", "a b", "https://"])
-def test_what_is_no_host_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(Misconfigured, match="as in shop"):
+def test_a_bad_host_name_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(Misconfigured, match="such as shop"):
         host_name(text)
 
 
-def test_a_host_says_everything_that_stands_in_the_way() -> None:
+def test_a_host_shows_everything_that_limits_it() -> None:
     busy = structs.replace(HOST, inflight=2, crawl_delay=5.0, next_turn=NOW + 60, failures=3)
     assert host_lines(busy, NOW)[1:] == [
-        "  2 of 4 out at once, bursts of 1",
+        "  2 of 4 requests at once, bursts of 1",
         "  robots.txt asks for 5.0 s between requests",
-        "  next turn 2023-11-14 22:14:20Z, in 1m 00s",
-        "  3 failed attempts since the crawl was started",
+        "  next request 2023-11-14 22:14:20Z, in 1m 00s",
+        "  3 failed attempts since the crawl started",
     ]
     assert len(host_lines(HOST, NOW)) == 2
     assert host_json(HOST)["waiting"] == 7

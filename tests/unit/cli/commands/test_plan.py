@@ -1,4 +1,4 @@
-"""A plan says what bounds a crawl, when it ends and what it costs."""
+"""A plan shows what limits a crawl, when it ends and what it costs."""
 
 import json
 import math
@@ -25,14 +25,14 @@ def planned(
     return Plan("a test", load, forecast(load), 10_000.0, within, prices)
 
 
-def test_where_the_hosts_bound_it_more_workers_cannot_help() -> None:
+def test_more_workers_do_not_help_if_the_hosts_are_the_limit() -> None:
     assert list(plan_lines(planned(*HOSTS))) == [
         "plan: a test",
         "  to fetch    3,000 pages on 2 hosts",
         "  a page      takes 0.5 s and 10.0 kB",
         "  hosts       allow 4 pages/s together",
         "  slots       64 at once can do 128 pages/s",
-        "  bounded by  the pace of the hosts: more workers cannot help, 2 at once will do",
+        "  bounded by  the pace of the hosts: more workers cannot help, 2 at once are enough",
         "  done in     12m 30s; but a.test alone takes 24m 10s: 2,900 pages at 2 pages/s",
         "  traffic     30.0 MB",
     ]
@@ -43,7 +43,7 @@ def test_where_the_hosts_bound_it_more_workers_cannot_help() -> None:
     [
         (planned(*HOSTS, concurrency=1), "the slots: more --concurrency"),
         (planned(HostLoad("a.test", 5, 0.0)), "a pause: shoal host resume"),
-        (planned(*HOSTS, inflow=4.0), "never: 4 new URLs per second come in, 4 pages/s go out"),
+        (planned(*HOSTS, inflow=4.0), "never: 4 new URLs per second, but only 4 pages/s fetched"),
         (planned(*HOSTS, within=86_400.0), "in time     yes"),
         (
             planned(*HOSTS, within=60.0),
@@ -60,17 +60,17 @@ def test_where_the_hosts_bound_it_more_workers_cannot_help() -> None:
         (planned(), "0 pages on 0 hosts"),
     ],
 )
-def test_every_bound_and_price_is_told(plan: Plan, expected: str) -> None:
+def test_every_limit_and_price_is_shown(plan: Plan, expected: str) -> None:
     assert expected in "\n".join(plan_lines(plan))
 
 
-def test_programs_get_the_same_and_null_for_what_has_no_end() -> None:
+def test_json_has_null_for_infinite_values() -> None:
     found = json.loads(json.dumps(plan_json(planned(*HOSTS, inflow=9.0))))
     assert (found["bounded_by"], found["drain_s"], found["pages_per_s"]) == ("hosts", None, 4.0)
     assert (found["longest_host"], found["longest_host_s"]) == ("a.test", 1450.0)
 
 
-def test_numbers_alone_are_enough(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_needs_no_store(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", "--pages", "1e6", "--hosts", "200", "--rate", "2", "--within", "7d", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["pages"], found["hosts"], found["pages_per_s_by_hosts"]) == (1_000_000, 200, 400.0)

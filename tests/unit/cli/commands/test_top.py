@@ -10,22 +10,22 @@ from shoal.model.errors import Unavailable
 
 
 class Screen:
-    """Notes what it is told."""
+    """Records what is shown."""
 
     def __init__(self) -> None:
-        self.told: list[object] = []
+        self.shown: list[object] = []
         self.answered = asyncio.Event()
 
     def show(self, overview: object) -> None:
-        self.told.append(overview)
+        self.shown.append(overview)
         self.answered.set()
 
-    def wait(self, seconds: float) -> None:
-        self.told.append("waits")
+    def record_delay(self, seconds: float) -> None:
+        self.shown.append("waits")
 
 
-class Overseer:
-    """Fails as often as told, then answers."""
+class Monitor:
+    """Fails `failures` times, then answers."""
 
     def __init__(self, failures: int = 0, pause: float = 0.0) -> None:
         self._failures = failures
@@ -39,26 +39,26 @@ class Overseer:
         return "back"
 
 
-async def watched(overseer: Any) -> list[object]:
+async def watch(monitor: Any) -> list[object]:
     screen: Any = Screen()
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-        looking = group.create_task(top._keep_looking(overseer, screen, every=0.0))
+        refresh = group.create_task(top._refresh(monitor, screen, every=0.0))
         await screen.answered.wait()
-        looking.cancel()
-    told: list[object] = screen.told
-    return told
+        refresh.cancel()
+    shown: list[object] = screen.shown
+    return shown
 
 
-async def test_a_store_that_cannot_be_asked_is_asked_again() -> None:
-    told = await watched(Overseer(failures=2))
+async def test_a_store_that_does_not_answer_is_asked_again() -> None:
+    shown = await watch(Monitor(failures=2))
 
-    assert set(told) == {"back"}
+    assert set(shown) == {"back"}
 
 
-async def test_silence_is_shown_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(top, "SILENT", 0.01)
+async def test_a_missing_answer_is_shown_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(top, "DELAY_SHOWN_AFTER_S", 0.01)
 
-    told = await watched(Overseer(pause=0.2))
+    shown = await watch(Monitor(pause=0.2))
 
-    assert told[0] == "waits"
-    assert told[-1] == "back"
+    assert shown[0] == "waits"
+    assert shown[-1] == "back"

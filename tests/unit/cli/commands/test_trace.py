@@ -1,4 +1,4 @@
-"""The story of a URL, as it is told."""
+"""The history of a URL, as text and JSON."""
 
 from dataclasses import replace
 
@@ -49,7 +49,7 @@ TRACE = Trace(
 )
 
 
-def test_a_finished_story_is_told_from_beginning_to_end() -> None:
+def test_a_finished_history_is_shown_in_order() -> None:
     assert list(trace_lines(TRACE, NOW)) == [
         "http://a.test/x   in crawl shop, trace 0000000000000001",
         "  found on  http://a.test/",
@@ -58,7 +58,7 @@ def test_a_finished_story_is_told_from_beginning_to_end() -> None:
         "  try 2     2023-11-14 22:13:19Z  200 in 0.1 s",
         "  archived  seg at 10, 20 bytes for 12.3 kB of body",
         "  parsed    by version 0123456789ab, in use since 2023-11-14 22:12:20Z",
-        "  brought   1 item, 12 links",
+        "  yielded   1 item, 12 links",
         "  reparsed  2023-11-14 22:14:20Z  by version ba9876543210 into /new.jsonl",
         "  reparsed  2023-11-14 22:14:20Z  by version ba9876543210 into - (if among the first 7 pages)",
         "  now       done, 2023-11-14 22:13:20Z",
@@ -79,7 +79,7 @@ def test_a_finished_story_is_told_from_beginning_to_end() -> None:
     assert found["parsed_by"] == {"version": "0123456789ab", "since": NOW - 60}
 
 
-def test_what_ended_a_story_is_one_of_its_attempts_and_none_is_told_twice() -> None:
+def test_the_last_attempt_is_listed_and_none_is_listed_twice() -> None:
     gone = replace(DONE, state="gone", page=None, status=404, elapsed=0.5)
     assert [(one.status, one.kind) for one in tries_of(gone)] == [(503, "target_error"), (404, "gone")]
     failed = [Tried(NOW, 0.1, 200, FailureClass.PARSE_ERROR, "no title")]
@@ -91,8 +91,8 @@ def test_what_ended_a_story_is_one_of_its_attempts_and_none_is_told_twice() -> N
 @pytest.mark.parametrize(
     ("story", "expected"),
     [
-        (WAITING, "waiting for its host's turn"),
-        (replace(WAITING, state="delayed", due=NOW + 60), "delayed: tried again in 1m 00s, at 2023-11-14 22"),
+        (WAITING, "waiting for its host"),
+        (replace(WAITING, state="delayed", due=NOW + 60), "delayed: retried in 1m 00s, at 2023-11-14 22"),
         (
             replace(WAITING, state="leased", holder="box-7", leased_at=NOW),
             "leased by box-7, since 2023-11-14 22:13:20Z",
@@ -104,24 +104,24 @@ def test_what_ended_a_story_is_one_of_its_attempts_and_none_is_told_twice() -> N
         ),
     ],
 )
-def test_every_state_says_how_it_stands(story: RequestHistory, expected: str) -> None:
+def test_every_state_is_described(story: RequestHistory, expected: str) -> None:
     lines = list(trace_lines(replace(TRACE, story=story), NOW))
-    [standing] = [line for line in lines if line.startswith("  now ")]
-    assert expected in standing
+    [state] = [line for line in lines if line.startswith("  now ")]
+    assert expected in state
 
 
-def test_what_waits_names_what_its_host_is_up_to() -> None:
+def test_a_waiting_request_shows_its_host() -> None:
     assert list(trace_lines(replace(TRACE, story=WAITING), NOW))[-1] == (
         "  host      a.test: 7 requests waiting, one request every 0.5 s"
     )
     assert "paused" in host_line(structs.replace(HOST, paused=True), NOW)
     assert "resting until 2023-11-14 22:14:20Z" in host_line(structs.replace(HOST, rest_until=NOW + 60), NOW)
     assert "slowed down 2.0 times" in host_line(structs.replace(HOST, slow=2.0), NOW)
-    assert "no limit of pace" in host_line(structs.replace(HOST, interval=0.0), NOW)
+    assert "no rate limit" in host_line(structs.replace(HOST, interval=0.0), NOW)
 
 
-def test_where_it_was_found_is_told_as_far_as_it_is_known() -> None:
+def test_the_page_that_linked_to_it_is_shown_if_known() -> None:
     seed, forgotten = replace(TRACE, found_on=None), replace(TRACE, found_on=FoundOn(255, "", None))
-    assert "  found on  nowhere: a start URL" in list(trace_lines(seed, NOW))
-    assert "  found on  00000000000000ff, which is forgotten" in list(trace_lines(forgotten, NOW))
+    assert "  found on  none: a start URL" in list(trace_lines(seed, NOW))
+    assert "  found on  00000000000000ff (URL no longer known)" in list(trace_lines(forgotten, NOW))
     assert trace_json(seed)["found_on"] is None

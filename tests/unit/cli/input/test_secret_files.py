@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.cli.input.secret_files import VARIABLES, take_secret_files
+from shoal.cli.input.secret_files import VARIABLES, load_secret_files
 from shoal.cli.main import run
 from shoal.model.errors import Misconfigured
 
@@ -13,21 +13,21 @@ from shoal.model.errors import Misconfigured
 def test_a_variable_is_read_from_the_file_that_another_one_names(name: str, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("correct horse\n")
     environ = {f"{name}_FILE": str(tmp_path / "secret"), "HOME": "/"}
-    take_secret_files(environ)
+    load_secret_files(environ)
     assert environ == {name: "correct horse", "HOME": "/"}
 
 
-def test_what_is_set_twice_or_not_there_is_refused_without_its_value(tmp_path: Path) -> None:
+def test_a_bad_credential_file_is_refused_without_printing_its_value(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("correct horse")
     file = str(tmp_path / "secret")
     with pytest.raises(Misconfigured, match="PGPASSWORD and PGPASSWORD_FILE are both set") as caught:
-        take_secret_files({"PGPASSWORD": "other", "PGPASSWORD_FILE": file})
+        load_secret_files({"PGPASSWORD": "other", "PGPASSWORD_FILE": file})
     assert "other" not in str(caught.value)
     with pytest.raises(Misconfigured, match="SHOAL_STORE_FILE: /nowhere cannot be read: No such file"):
-        take_secret_files({"SHOAL_STORE_FILE": "/nowhere"})
+        load_secret_files({"SHOAL_STORE_FILE": "/nowhere"})
     (tmp_path / "secret").write_text("\n")
-    with pytest.raises(Misconfigured, match="holds no credential"):
-        take_secret_files({"PGPASSWORD_FILE": file})
+    with pytest.raises(Misconfigured, match="contains no credential"):
+        load_secret_files({"PGPASSWORD_FILE": file})
 
 
 def test_commands_take_the_store_from_a_file(
@@ -38,6 +38,6 @@ def test_commands_take_the_store_from_a_file(
     monkeypatch.setenv("SHOAL_STORE", "")  # so that what the command puts there is taken back
     monkeypatch.delenv("SHOAL_STORE")
     assert run(["status"]) == 4
-    said = capsys.readouterr().err
-    assert "127.0.0.1:1 " in said
-    assert "horse" not in said
+    printed = capsys.readouterr().err
+    assert "127.0.0.1:1 " in printed
+    assert "horse" not in printed

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.cli.input.settings_loader import layered, load_settings
+from shoal.cli.input.settings_loader import load_settings, merge_layers
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import Settings
 
@@ -15,7 +15,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_flags_beat_the_environment_which_beats_the_file_which_beats_the_defaults(file: Path) -> None:
-    found = layered(
+    found = merge_layers(
         {"crawl.rate": 3.0}, environ={"SHOAL_CRAWL_RATE": "2", "SHOAL_CRAWL_DEPTH": "2"}, file=file
     ).settings
 
@@ -25,14 +25,14 @@ def test_flags_beat_the_environment_which_beats_the_file_which_beats_the_default
     assert found.crawl.per_host == Settings().crawl.per_host
 
 
-def test_what_somebody_set_is_known_even_if_it_equals_the_default(file: Path) -> None:
-    found = layered({"crawl.robots": True}, environ={"SHOAL_CRAWL_PROCS": "0"}, file=file)
+def test_a_set_value_is_an_override_even_if_it_equals_the_default(file: Path) -> None:
+    found = merge_layers({"crawl.robots": True}, environ={"SHOAL_CRAWL_PROCS": "0"}, file=file)
     assert found.overrides == {"rate", "depth", "burst", "procs", "robots"}
 
 
-def test_a_flag_is_refused_by_its_own_name() -> None:
+def test_a_bad_flag_is_refused_by_its_name() -> None:
     with pytest.raises(Misconfigured, match="--per-host: must be a whole number, more than 0, not 0"):
-        layered({"crawl.per_host": 0}, environ={}, file=None)
+        merge_layers({"crawl.per_host": 0}, environ={}, file=None)
 
 
 def test_a_file_in_the_current_folder_is_found(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +40,7 @@ def test_a_file_in_the_current_folder_is_found(file: Path, monkeypatch: pytest.M
     assert load_settings({}).settings.store == "from-file"
 
 
-def test_no_file_is_fine_unless_it_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_file_is_fine_unless_it_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert load_settings({}).settings == Settings()
     with pytest.raises(Misconfigured, match=r"other\.toml: cannot be read: No such file"):
@@ -48,12 +48,12 @@ def test_no_file_is_fine_unless_it_was_named(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("content", [b"[crawl", b"a = \xff", b"x" * (2 << 20)])
-def test_a_file_that_is_no_toml_is_refused_by_name(file: Path, content: bytes) -> None:
+def test_a_file_that_is_not_toml_is_refused_by_name(file: Path, content: bytes) -> None:
     file.write_bytes(content)
     with pytest.raises(Misconfigured, match=r"shoal\.toml: "):
-        layered({}, environ={}, file=file)
+        merge_layers({}, environ={}, file=file)
 
 
-def test_a_folder_is_no_settings_file(tmp_path: Path) -> None:
+def test_a_folder_is_not_a_settings_file(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="cannot be read: Is a directory"):
-        layered({}, environ={}, file=tmp_path)
+        merge_layers({}, environ={}, file=tmp_path)

@@ -25,7 +25,7 @@ def test_a_name_in_a_module_is_a_spider() -> None:
     assert read_target(["my.spiders:books"]) == Target(SpiderModule("my.spiders", "books"))
 
 
-def test_a_spider_says_itself_what_to_extract() -> None:
+def test_a_spider_cannot_be_combined_with_item() -> None:
     with pytest.raises(Misconfigured, match="--item is for crawls without a spider"):
         read_target(["my.spiders:books"], ["name=h1"])
 
@@ -59,6 +59,6 @@ def test_a_malformed_field_is_refused_with_an_example(item: str) -> None:
 
 
 @pytest.mark.parametrize("items", [["a=.x", "a=.y"], ["url=.x"]])
-def test_a_field_cannot_be_given_twice(items: list[str]) -> None:
+def test_a_field_cannot_be_defined_twice(items: list[str]) -> None:
     with pytest.raises(Misconfigured, match="already"):
         read_fields(items)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shoal.cli.process.log_format import LogFormatter, shown, start_logging
+from shoal.cli.process.log_format import LogFormatter, start_logging
 
 
 def line(message: str, **fields: object) -> str:
@@ -23,21 +23,6 @@ def test_a_line_is_time_in_utc_level_event_and_fields(monkeypatch: pytest.Monkey
     )
 
 
-@pytest.mark.parametrize(
-    "nasty", ["two\nlines", "a b", "a=b", 'quo"te', "\x1b[31mred", "\x9b31m", "bidi\u202e", ""]
-)
-def test_no_value_can_break_the_line_or_steer_the_terminal(nasty: str) -> None:
-    written = shown(nasty)
-    assert written.startswith('"')
-    assert written.endswith('"')
-    assert written.isprintable()
-
-
-def test_a_plain_value_is_written_plainly() -> None:
-    assert shown("https://a.test/x?y") == "https://a.test/x?y"
-    assert shown("ünïcode") == "ünïcode"
-
-
 @pytest.fixture(autouse=True)
 def logging_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     root, progress = logging.getLogger(), logging.getLogger("shoal.progress")
@@ -47,7 +32,7 @@ def logging_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def logged(**options: Any) -> list[str]:
-    """Name the events that reach standard error out of one of each kind."""
+    """Return the events that reach standard error, of one per level."""
     with redirect_stderr(io.StringIO()) as stream:
         start_logging(**options)
         logging.getLogger("shoal.fetch").debug("slot.free")
@@ -61,16 +46,16 @@ def test_without_flags_only_warnings_and_progress_are_logged() -> None:
     assert logged() == ["host.slow", "crawl.progress"]
 
 
-def test_quiet_silences_progress() -> None:
+def test_quiet_logs_no_progress() -> None:
     assert logged(quiet=True) == ["host.slow"]
 
 
-def test_verbose_tells_the_story_and_twice_tells_everything() -> None:
+def test_verbose_logs_events_and_twice_logs_everything() -> None:
     assert logged(verbose=1) == ["page.fetched", "host.slow", "crawl.progress"]
     assert logged(verbose=2) == ["slot.free", "page.fetched", "host.slow", "crawl.progress"]
 
 
-def test_a_reader_that_went_away_is_reported_and_does_no_harm() -> None:
+def test_a_closed_pipe_calls_lost_and_raises_nothing() -> None:
     class Closed(io.StringIO):
         def write(self, _: str) -> int:
             raise BrokenPipeError

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from shoal.cli.process.signals import ASKING, stopped_by_signals
-from shoal.engine.plan import Stop
+from shoal.cli.process.signals import STOP_SIGNALS, resume_command, stop_on_signals
+from shoal.services.crawl import Stop
 
 
 async def deliver(number: int, stop: Stop, *, now: bool = False) -> None:
@@ -14,33 +14,33 @@ async def deliver(number: int, stop: Stop, *, now: bool = False) -> None:
     await (stop.now if now else stop.drain).wait()
 
 
-@pytest.mark.parametrize("number", ASKING)
-async def test_the_first_signal_drains_and_the_second_stops_and_both_say_how_to_go_on(
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+async def test_the_first_signal_drains_the_second_stops_and_both_print_how_to_resume(
     number: signal.Signals,
 ) -> None:
-    stop, said = Stop(), list[str]()
+    stop, messages = Stop(), list[str]()
     before = signal.getsignal(number)
     try:
-        with stopped_by_signals(stop, said.append, resume="shoal crawl x"):
+        with stop_on_signals(stop, messages.append, resume="shoal crawl x"):
             await deliver(number, stop)
             assert not stop.now.is_set()
             await deliver(number, stop, now=True)
     finally:
         signal.signal(number, before)
 
-    assert [text.rpartition(": ")[2] for text in said] == ["shoal crawl x", "shoal crawl x"]
-    assert "finishing what is in hand" in said[0]
-    assert "stopping now" in said[1]
+    assert [text.rpartition(": ")[2] for text in messages] == ["shoal crawl x", "shoal crawl x"]
+    assert "finishing requests in progress" in messages[0]
+    assert "stopping now" in messages[1]
 
 
 HANGS = """
 import asyncio, os, signal, sys
-from shoal.cli.process.signals import stopped_by_signals
-from shoal.engine.plan import Stop
+from shoal.cli.process.signals import stop_on_signals
+from shoal.services.crawl import Stop
 
 async def main():
     stop = Stop()
-    with stopped_by_signals(stop, lambda text: None, resume=""):
+    with stop_on_signals(stop, lambda text: None, resume=""):
         for event in (stop.drain, stop.now):
             os.kill(os.getpid(), signal.SIGTERM)
             await event.wait()
@@ -53,3 +53,8 @@ asyncio.run(main())
 
 def test_the_third_signal_ends_a_program_whose_stopping_hangs() -> None:
     assert subprocess.run([sys.executable, "-c", HANGS], check=False).returncode == -signal.SIGTERM
+
+
+def test_the_command_that_resumes_has_neither_fresh_nor_a_password() -> None:
+    typed = ["crawl", "my spider.py", "--fresh", "--store", "redis://user:secret@host/0"]
+    assert resume_command(typed) == "shoal crawl 'my spider.py' --store 'redis://***@host/0'"

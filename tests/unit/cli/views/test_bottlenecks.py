@@ -48,7 +48,7 @@ def test_all_is_well_where_somebody_works_at_everything() -> None:
 
 
 def test_work_that_nobody_is_there_for() -> None:
-    assert said(status(fetch=1)) == ["nobody is at work: shoal worker, on any machine, with the same --store"]
+    assert said(status(fetch=1)) == ["no worker is running: start shoal worker with the same --store"]
     [text] = said(status(worker(roles=("fetch",)), parse=3))
     assert text == "shop waits for a worker with the role parse: shoal worker --roles parse"
 

@@ -1,4 +1,4 @@
-"""The picture of a running crawl."""
+"""The live screen of a running crawl."""
 
 import io
 from itertools import product
@@ -22,7 +22,7 @@ def showing(**changes: object) -> Screen:
     return screen
 
 
-def test_it_shows_speed_queue_failures_and_time_left_with_what_bounds_it() -> None:
+def test_it_shows_speed_queue_failures_and_time_left_with_its_bound() -> None:
     text = "\n".join(drawn(showing()))
 
     for expected in (
@@ -40,7 +40,7 @@ def test_it_shows_speed_queue_failures_and_time_left_with_what_bounds_it() -> No
         assert expected in text
 
 
-def test_hosts_that_hold_the_crawl_up_say_why() -> None:
+def test_slow_hosts_show_why() -> None:
     slowed, paused = host("slow.example", slow=4.2), host("off.example", paused=True)
     lines = drawn(showing(slowest=[slowed, paused], failing=[host("bad.example", failures=7)]))
 
@@ -71,19 +71,19 @@ def test_both_lists_of_hosts_are_there_in_a_small_terminal() -> None:
     assert any(line.startswith("failing hosts") for line in lines)
 
 
-def test_before_the_first_snapshot_it_says_that_it_starts() -> None:
+def test_before_the_first_snapshot_it_shows_starting() -> None:
     assert drawn(Screen()) == ["starting"]
 
 
-def test_time_left_that_nobody_can_know_is_not_invented() -> None:
-    assert "time left: not known yet" in drawn(showing(eta=None))
+def test_unknown_time_left_is_not_guessed() -> None:
+    assert "time left: unknown" in drawn(showing(eta=None))
 
 
-def test_draining_is_plain_to_see() -> None:
-    assert "stopping: finishing what is in hand" in drawn(showing(draining=True))[0]
+def test_draining_is_shown() -> None:
+    assert "stopping: finishing requests in progress" in drawn(showing(draining=True))[0]
 
 
-def test_the_curve_takes_one_point_a_second_however_often_it_is_drawn() -> None:
+def test_the_sparkline_has_one_point_per_second() -> None:
     screen = Screen()
     for tick in range(13):
         screen.show(snapshot(elapsed=tick / 4, rate=float(tick)))
@@ -102,7 +102,7 @@ def test_a_log_line_carries_the_same_figures() -> None:
     assert (fields["eta"], fields["bounded_by"]) == ("2m 43s", "the pace of shop.example")
 
 
-def test_an_unlimited_host_that_is_due_says_so() -> None:
+def test_an_unlimited_host_that_is_due_is_shown_as_such() -> None:
     [line] = [
         line
         for line in drawn(showing(slowest=[host("a.test", interval=0.0, next_turn=0.0)]))

@@ -1,4 +1,4 @@
-"""Showing dead letters on the command line, and asking before they are gone."""
+"""Dead letters as text and JSON, and confirmation before a change."""
 
 import io
 import json
@@ -8,7 +8,7 @@ import pytest
 from tests.unit.cli.views.test_summary import LETTER
 
 from shoal.cli.input.confirm import require_yes
-from shoal.cli.views.dead_letters import letter_json, whole_letter
+from shoal.cli.views.dead_letters import letter_details, letter_json
 from shoal.model.errors import Misconfigured
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.request import Request
@@ -29,10 +29,16 @@ FULL = replace(
 )
 
 
-def test_a_letter_is_shown_whole_but_for_secrets() -> None:
-    text = "\n".join(whole_letter(FULL))
+def test_all_of_a_letter_is_shown_except_secrets() -> None:
+    text = "\n".join(letter_details(FULL))
 
-    for expected in ("POST http://a.test/", FULL.trace, '"nobody answers"', "00000000000000ff", "seg at 10"):
+    for expected in (
+        "POST http://a.test/",
+        FULL.trace,
+        '"connection refused"',
+        "00000000000000ff",
+        "seg at 10",
+    ):
         assert expected in text
     assert "Authorization" in text
     assert "8 bytes" in text
@@ -40,16 +46,16 @@ def test_a_letter_is_shown_whole_but_for_secrets() -> None:
     assert "secret=1" not in text
 
 
-def test_a_letter_for_programs_is_json_whatever_data_it_carries() -> None:
+def test_any_data_of_a_letter_becomes_json() -> None:
     found = json.loads(json.dumps(letter_json(FULL)))
     assert (found["data"], found["page"]) == ({"when": "AA=="}, ["seg", 10, 20])
     assert "hush" not in str(found)
     assert letter_json(LETTER)["page"] is None
 
 
-def test_where_nobody_can_be_asked_only_yes_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_only_yes_confirms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
-    with pytest.raises(Misconfigured, match="say --yes"):
+    with pytest.raises(Misconfigured, match="pass --yes"):
         require_yes("really?", yes=False)
     require_yes("really?", yes=True)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from shoal.cli.views.format import by_count, counted, duration, size, sparkline, table
+from shoal.cli.views.format import by_count, duration, plural, quote_value, size, sparkline, table
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_size_is_shown_in_the_largest_unit_that_fits(number: int, text: str) -
 
 
 def test_a_noun_agrees_with_its_number() -> None:
-    assert [counted(number, "page") for number in (0, 1, 2000)] == ["0 pages", "1 page", "2,000 pages"]
+    assert [plural(number, "page") for number in (0, 1, 2000)] == ["0 pages", "1 page", "2,000 pages"]
 
 
 def test_counts_are_listed_largest_first() -> None:
@@ -49,3 +49,18 @@ def test_a_table_aligns_names_left_and_figures_right() -> None:
         "a       1,000",
         "longer      2",
     ]
+
+
+@pytest.mark.parametrize(
+    "value", ["two\nlines", "a b", "a=b", 'quo"te', "\x1b[31mred", "\x9b31m", "bidi\u202e", ""]
+)
+def test_no_value_can_break_the_line_or_control_the_terminal(value: str) -> None:
+    written = quote_value(value)
+    assert written.startswith('"')
+    assert written.endswith('"')
+    assert written.isprintable()
+
+
+def test_a_plain_value_is_not_quoted() -> None:
+    assert quote_value("https://a.test/x?y") == "https://a.test/x?y"
+    assert quote_value("ünïcode") == "ünïcode"

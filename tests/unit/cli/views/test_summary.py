@@ -1,4 +1,4 @@
-"""The last word of a crawl."""
+"""What a crawl prints when it starts and when it ends."""
 
 import json
 
@@ -7,23 +7,26 @@ from tests.unit.cli.snapshots import BUSY, snapshot, summary
 
 from shoal.cli.commands.status import status_lines
 from shoal.cli.commands.verify import verify_json, verify_lines
-from shoal.cli.process.exit_codes import MEANING, ExitCode, code_of
+from shoal.cli.process.exit_codes import ExitCode
 from shoal.cli.views.dead_letters import letter_json, letter_lines
-from shoal.cli.views.output import ClosedPipe
-from shoal.cli.views.summary import again, exit_of, opening_lines, shortcoming, summary_json, summary_lines
-from shoal.engine.snapshot import Ending, Opening
-from shoal.model.errors import Misconfigured, Rejected, ShoalError, Unavailable
+from shoal.cli.views.summary import (
+    failure_reason,
+    opening_lines,
+    summary_json,
+    summary_lines,
+)
 from shoal.model.failure import FailureClass
 from shoal.model.request import Request
 from shoal.services.control.dead_letters import DeadLetter
+from shoal.services.crawl import Ending, Opening
 from shoal.services.inspect.status import CrawlStatus, StoreStatus
 from shoal.services.inspect.verify import CrawlReport, VerifyReport
 
 NO_PAGE = snapshot(pages=0, counts={"done": 0, "dead": 1})
 
 
-def test_the_summary_says_what_was_done_where_it_is_and_what_to_try_next() -> None:
-    text = "\n".join(summary_lines(summary(dead_by_class={"timeout": 3}), again="shoal crawl x"))
+def test_the_summary_shows_what_was_done_where_it_is_and_what_to_run_next() -> None:
+    text = "\n".join(summary_lines(summary(dead_by_class={"timeout": 3}), resume="shoal crawl x"))
 
     for expected in (
         "Finished: 1,234 pages and 1,100 items in 1m 12s (17.1 pages/s, 48.2 MB)",
@@ -47,34 +50,13 @@ def test_the_summary_says_what_was_done_where_it_is_and_what_to_try_next() -> No
     ],
 )
 def test_every_ending_names_the_next_step(ending: Ending, headline: str, following: str) -> None:
-    first, *_, last = summary_lines(summary(ending), again="shoal crawl x")
+    first, *_, last = summary_lines(summary(ending), resume="shoal crawl x")
     assert first.startswith(headline)
     assert last.startswith("Next: ")
     assert following in last
 
 
-@pytest.mark.parametrize(
-    ("ending", "code"),
-    [(Ending.FINISHED, 0), (Ending.LIMITED, 0), (Ending.INTERRUPTED, 3)],
-)
-def test_an_ending_has_its_code(ending: Ending, code: int) -> None:
-    assert exit_of(summary(ending), max_dead=None) == code
-
-
-def test_more_dead_letters_than_allowed_have_a_code() -> None:
-    assert exit_of(summary(max_dead_exceeded=True), max_dead=1) == ExitCode.DEAD_LETTERS
-
-
-def test_not_a_single_page_is_no_success_unless_dead_letters_were_allowed() -> None:
-    assert exit_of(summary(snapshot=NO_PAGE), max_dead=None) == ExitCode.DEAD_LETTERS
-    assert exit_of(summary(snapshot=NO_PAGE), max_dead=1) == ExitCode.FINISHED
-
-
-def test_interrupted_comes_before_dead_letters_because_there_is_more_to_come() -> None:
-    assert exit_of(summary(Ending.INTERRUPTED, max_dead_exceeded=True), max_dead=1) == ExitCode.INTERRUPTED
-
-
-def test_programs_get_the_same_figures() -> None:
+def test_json_has_the_same_figures() -> None:
     found = json.loads(json.dumps(summary_json(summary(dead_by_class={"dns": 3}), code=ExitCode.FINISHED)))
 
     assert found["ending"] == "finished"
@@ -85,22 +67,17 @@ def test_programs_get_the_same_figures() -> None:
     assert (found["outputs"], found["archive"]) == (["shoal-data/items.jsonl"], "shoal-data/archive")
 
 
-def test_the_command_to_go_on_with_does_not_start_afresh_and_holds_no_password() -> None:
-    typed = ["crawl", "my spider.py", "--fresh", "--store", "redis://user:secret@host/0"]
-    assert again(typed) == "shoal crawl 'my spider.py' --store 'redis://***@host/0'"
-
-
 def opening(*, resumed: bool) -> Opening:
     return Opening("shop", resumed, BUSY.counts, ["a.jsonl", "b.csv"], "data/archive/shop", "data")
 
 
-def test_the_opening_says_whether_it_resumes_and_where_things_go() -> None:
+def test_the_opening_shows_whether_it_resumes_and_where_output_goes() -> None:
     assert list(opening_lines(opening(resumed=False))) == [
         "starting crawl shop",
         "items go to a.jsonl, b.csv",
         "pages go to data/archive/shop",
     ]
-    assert next(opening_lines(opening(resumed=True))) == "resuming crawl shop: 1,337 settled, 3,022 to go"
+    assert next(opening_lines(opening(resumed=True))) == "resuming crawl shop: 1,337 settled, 3,022 left"
 
 
 LETTER = DeadLetter(
@@ -109,7 +86,7 @@ LETTER = DeadLetter(
     host="a.test",
     request=Request(url="http://a.test/"),
     kind=FailureClass.CONNECT,
-    reason="nobody answers",
+    reason="connection refused",
     status=0,
     attempts=4,
     crashes=0,
@@ -120,37 +97,37 @@ LETTER = DeadLetter(
 )
 
 
-def test_a_crawl_without_a_page_says_why() -> None:
-    told = shortcoming(summary(snapshot=NO_PAGE), [LETTER])
-    assert told == "not a single page: http://a.test/: connect: nobody answers"
+def test_a_crawl_without_a_page_explains_why() -> None:
+    reason = failure_reason(summary(snapshot=NO_PAGE), [LETTER])
+    assert reason == "no page was fetched: http://a.test/: connect: connection refused"
 
 
-def test_a_crawl_whose_pages_are_gone_or_forbidden_says_so() -> None:
+def test_a_crawl_whose_pages_are_gone_or_filtered_says_so() -> None:
     nothing = snapshot(counts={"done": 0, "gone": 1, "filtered": 3, "dead": 0})
-    assert shortcoming(summary(snapshot=nothing), []) == "not a single page: filtered 3, gone 1"
+    assert failure_reason(summary(snapshot=nothing), []) == "no page was fetched: filtered 3, gone 1"
 
 
 def test_too_many_dead_letters_are_counted_by_class() -> None:
     given_up = summary(dead_by_class={"dns": 1, "timeout": 2}, max_dead_exceeded=True)
-    told = shortcoming(given_up, [])
-    assert told == "3 requests given up, more than --max-dead allows: timeout 2, dns 1"
+    reason = failure_reason(given_up, [])
+    assert reason == "3 requests given up, more than --max-dead allows: timeout 2, dns 1"
 
 
-def test_there_is_nothing_to_say_of_a_good_crawl_or_one_that_goes_on_later() -> None:
-    assert shortcoming(summary(), []) == ""
-    assert shortcoming(summary(Ending.INTERRUPTED, snapshot=NO_PAGE), [LETTER]) == ""
+def test_a_successful_or_interrupted_crawl_has_no_failure_reason() -> None:
+    assert failure_reason(summary(), []) == ""
+    assert failure_reason(summary(Ending.INTERRUPTED, snapshot=NO_PAGE), [LETTER]) == ""
 
 
 def test_dead_letters_are_shown_with_time_class_place_and_reason() -> None:
     assert list(letter_lines([LETTER])) == [
         "2023-11-14 22:13:20Z  connect  http://a.test/",
-        '    shop: 4 attempts; "nobody answers"',
+        '    shop: 4 attempts; "connection refused"',
     ]
     assert letter_json(LETTER)["class"] == "connect"
     assert list(letter_lines([])) == ["no dead letters"]
 
 
-def test_the_status_leaves_out_states_that_nothing_is_in() -> None:
+def test_the_status_omits_empty_states() -> None:
     counts = {"waiting": 0, "done": 1234, "dead": 2}
     crawls = [
         CrawlStatus("shop", 1236, counts, {"dns": 2}, {}),
@@ -169,37 +146,19 @@ def test_the_status_leaves_out_states_that_nothing_is_in() -> None:
     assert last == "shop is paused: shoal resume shop lets it go on"
 
 
-def test_a_verified_store_says_so_and_problems_are_listed() -> None:
+def test_verify_lists_problems_or_states_that_there_are_none() -> None:
     good = CrawlReport("shop", 10, 8, 7, {"a.jsonl": 7, "a.parquet": None}, [])
     bad = CrawlReport("bad", 1, 1, 1, {}, ["the counter of done says 1, the data 2"])
     assert list(verify_lines(VerifyReport("data", False, [good]))) == [
         "shop: 10 requests accounted for, 8 pages in the archive, 7 items",
         "  a.jsonl: 7 items",
-        "  a.parquet: there, not counted",
-        "nothing lost, nothing doubled",
+        "  a.parquet: exists, not counted",
+        "nothing lost, nothing duplicated",
     ]
     assert list(verify_lines(VerifyReport("data", False, [bad])))[1:] == [
         "problem: bad: the counter of done says 1, the data 2",
         "1 problem",
     ]
     assert verify_json(VerifyReport("data", True, [bad]))["ok"] is False
-    for repaired, told in (([], "there was nothing to put right"), (["a lane"], "put right: a lane")):
-        assert next(verify_lines(VerifyReport("data", False, [good], repaired))) == told
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (Misconfigured("x"), 1),
-        (Rejected("x"), 1),
-        (Unavailable("x"), 4),
-        (ClosedPipe("x"), 141),
-        (ShoalError("x"), 1),
-    ],
-)
-def test_an_error_has_the_code_of_its_family(error: ShoalError, code: int) -> None:
-    assert code_of(error) == code
-
-
-def test_every_code_has_a_meaning() -> None:
-    assert set(MEANING) == set(ExitCode)
+    for repaired, line in (([], "nothing to repair"), (["a lane"], "repaired: a lane")):
+        assert next(verify_lines(VerifyReport("data", False, [good], repaired))) == line

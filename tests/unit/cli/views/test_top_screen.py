@@ -1,11 +1,11 @@
-"""The picture of a whole store."""
+"""The screen of `shoal top`."""
 
 from dataclasses import replace
 
 import msgspec
 import pytest
 
-from shoal.cli.views.top_screen import TopScreen, shares
+from shoal.cli.views.top_screen import TopScreen, share_lines
 from shoal.frontier.results import STATES, HostQueue
 from shoal.services.inspect.monitor import Overview
 from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus
@@ -82,7 +82,7 @@ def test_the_version_of_a_spider_is_named_where_workers_differ() -> None:
     assert "shop@fedcba" in text
 
 
-def test_many_crawls_get_a_line_each_those_that_have_ended_last() -> None:
+def test_many_crawls_get_one_line_each_ended_ones_last() -> None:
     now = overview(worker(), crawls=6)
     ended = replace(now.status.crawls[0], counts={**dict.fromkeys(STATES, 0), "done": 5})
     now = replace(now, status=replace(now.status, crawls=[ended, *now.status.crawls[1:]]))
@@ -95,7 +95,7 @@ def test_many_crawls_get_a_line_each_those_that_have_ended_last() -> None:
     assert any(line.startswith("workers") for line in lines)
 
 
-def test_a_host_says_why_it_is_slow_and_the_heading_how_many_are_held_up() -> None:
+def test_a_host_shows_why_it_is_slow_and_the_heading_counts_such_hosts() -> None:
     hosts = (
         HostQueue("resting.example", 9, 1.0, 4, False, rest_until=NOW + 90),
         HostQueue("pushing.example", 9, 4.0, 4, False, slow=4.0),
@@ -112,12 +112,12 @@ def test_a_host_says_why_it_is_slow_and_the_heading_how_many_are_held_up() -> No
     ("wanted", "room", "given"),
     [([3, 0, 2], 20, [3, 0, 2]), ([30, 2, 30], 20, [9, 2, 9]), ([1, 1, 1], 2, [1, 1, 0]), ([5], 0, [0])],
 )
-def test_lines_are_shared_out_evenly(wanted: list[int], room: int, given: list[int]) -> None:
-    assert shares(wanted, room) == given
+def test_lines_are_divided_evenly(wanted: list[int], room: int, given: list[int]) -> None:
+    assert share_lines(wanted, room) == given
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_columns_stand_below_their_headings_and_end_inside_the_window(width: int) -> None:
+def test_columns_are_below_their_headings_and_inside_the_window(width: int) -> None:
     hosts = (
         HostQueue("a.example", 1_234_567, 30.0, 1, False),
         HostQueue(f"{'long' * 20}.example", 7, 1, 4, True),
@@ -125,7 +125,7 @@ def test_columns_stand_below_their_headings_and_end_inside_the_window(width: int
     screen = TopScreen()
     screen.show(overview(worker(1), worker(2, silent=12.0), hosts=hosts))
     lines = ["".join(text for text, _ in line).rstrip() for line in screen.lines(width, 24)]
-    for title, column in (("workers", "silent"), ("slowest hosts", "left")):
+    for title, column in (("workers", "last seen"), ("slowest hosts", "left")):
         at = next(number for number, line in enumerate(lines) if line.startswith(title))
         edge = lines[at].index(column) + len(column)
         assert edge <= width
@@ -134,26 +134,28 @@ def test_columns_stand_below_their_headings_and_end_inside_the_window(width: int
             assert line[edge : edge + 1] in ("", " ")
 
 
-def test_a_stage_that_nobody_serves_is_named() -> None:
+def test_a_stage_without_a_worker_is_named() -> None:
     fetching = replace_roles(worker(), "fetch", "sink")
 
     assert "shop waits for a worker with the role parse: shoal" in "\n".join(drawn(overview(fetching)))
     assert "with the role" not in "\n".join(drawn(overview(worker())))
-    nobody = "\n".join(drawn(overview()))
-    assert "nobody is at work" in nobody
-    assert "with the role" not in nobody
+    idle = "\n".join(drawn(overview()))
+    assert "no worker is running" in idle
+    assert "with the role" not in idle
 
 
-def test_a_picture_that_is_old_says_so_until_the_store_answers() -> None:
+def test_an_old_overview_is_marked_until_the_store_answers() -> None:
     screen = TopScreen()
     screen.show(overview(worker()))
-    screen.wait(12.0)
-    assert any("no answer for 12 s" in text for line in screen.lines(80, 24) for text, _ in line)
+    screen.record_delay(12.0)
+    assert any(
+        "no answer from the store for 12 s" in text for line in screen.lines(80, 24) for text, _ in line
+    )
     screen.show(overview(worker()))
     assert not any("no answer" in text for line in screen.lines(80, 24) for text, _ in line)
 
 
-def test_the_address_of_a_store_leaves_room_for_what_goes_on() -> None:
+def test_a_long_store_address_is_shortened() -> None:
     now = overview(worker())
     long = replace(now, status=replace(now.status, store=f"redis+unix:///{'folder/' * 20}valkey/socket"))
     first, *_ = drawn(long)
@@ -171,7 +173,7 @@ def test_what_does_not_fit_is_counted(width: int, height: int) -> None:
     assert any(line.startswith("and ") and line.endswith(" more hosts") for line in lines)
 
 
-def test_a_worker_that_has_been_silent_for_long_stands_out() -> None:
+def test_a_worker_without_a_recent_heartbeat_is_red() -> None:
     screen = TopScreen()
     screen.show(overview(worker(1, silent=0.5), worker(2, silent=12.0)))
     styles = {text.strip(): style for line in screen.lines(80, 24) for text, style in line}

@@ -1,4 +1,4 @@
-"""Lookalikes: a pattern with too many near-identical pages is watched, and only what looks alike is a trap."""
+"""Near-duplicates: a pattern with too many is watched, and only pages that resemble another are a trap."""
 
 import logging
 import random
@@ -9,7 +9,7 @@ from shoal.engine.traps.near_duplicates import NearDuplicateTrap
 from shoal.model.crawl_totals import ClosedPattern
 from shoal.model.simhash import SAMPLE
 
-MOST = 10 * SAMPLE
+LIMIT = 10 * SAMPLE
 SAME = 0x0123_4567_89AB_CDEF
 
 
@@ -22,31 +22,29 @@ def nearly(number: int) -> int:
     return SAME ^ 1 << number % 64
 
 
-def test_after_too_many_pages_alike_further_ones_are_a_trap(caplog: pytest.LogCaptureFixture) -> None:
+def test_after_too_many_near_duplicates_further_ones_are_a_trap(caplog: pytest.LogCaptureFixture) -> None:
     watched: dict[str, ClosedPattern] = {}
-    told: list[str] = []
-    lookalikes = NearDuplicateTrap(MOST, watched, told.append)
+    reported: list[str] = []
+    trap = NearDuplicateTrap(LIMIT, watched, reported.append)
     with caplog.at_level(logging.WARNING):
-        judged = [lookalikes.is_trap(url(number), nearly(number)) for number in range(20)]
+        judged = [trap.is_trap(url(number), nearly(number)) for number in range(20)]
 
-    # The first page is nobody's double; then `MOST` of them, one page standing for `SAMPLE`, may come.
+    # The first page has no double; then `LIMIT` are allowed, and one page represents `SAMPLE`.
     assert judged == [False] * 11 + [True] * 9
-    assert told == list(watched) == ["a.test/calendar/0"]
-    assert watched["a.test/calendar/0"] == ClosedPattern(MOST, url(11))
-    assert [record.message for record in caplog.records] == ["pages.lookalike"]
+    assert reported == list(watched) == ["a.test/calendar/0"]
+    assert watched["a.test/calendar/0"] == ClosedPattern(LIMIT, url(11))
+    assert [record.message for record in caplog.records] == ["pages.near_duplicates"]
 
 
-def test_pages_that_say_something_else_are_no_trap_even_where_others_are() -> None:
+def test_pages_with_other_text_are_not_a_trap() -> None:
     rng = random.Random(1)
-    lookalikes = NearDuplicateTrap(
-        MOST, {"a.test/calendar/0": ClosedPattern(MOST, url(0))}, lambda pattern: None
-    )
-    assert not lookalikes.is_trap(url(1), SAME)
-    assert lookalikes.is_trap(url(2), SAME)
-    assert not any(lookalikes.is_trap(url(number), rng.getrandbits(64)) for number in range(100))
-    assert not lookalikes.is_trap(url(3, "elsewhere"), SAME)
+    trap = NearDuplicateTrap(LIMIT, {"a.test/calendar/0": ClosedPattern(LIMIT, url(0))}, lambda pattern: None)
+    assert not trap.is_trap(url(1), SAME)
+    assert trap.is_trap(url(2), SAME)
+    assert not any(trap.is_trap(url(number), rng.getrandbits(64)) for number in range(100))
+    assert not trap.is_trap(url(3, "elsewhere"), SAME)
 
 
 def test_without_a_limit_nothing_is_a_trap() -> None:
-    lookalikes = NearDuplicateTrap(0, {}, lambda pattern: None)
-    assert not any(lookalikes.is_trap(url(number), SAME) for number in range(1000))
+    trap = NearDuplicateTrap(0, {}, lambda pattern: None)
+    assert not any(trap.is_trap(url(number), SAME) for number in range(1000))

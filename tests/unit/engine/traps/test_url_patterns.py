@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from shoal.engine.traps.url_patterns import SAMPLE, SPAN, PatternQuarantine
+from shoal.engine.traps.url_patterns import SAMPLE, SPAN_S, PatternQuarantine
 from shoal.model.crawl_totals import ClosedPattern
 from shoal.model.request import Link, Request
 
@@ -41,7 +41,7 @@ def test_what_comes_slowly_enough_is_never_closed() -> None:
     clock = Clock()
     quarantine = PatternQuarantine(MOST, clock=clock)
     for hour in range(5):
-        clock.now = hour * (SPAN + 1)
+        clock.now = hour * (SPAN_S + 1)
         found = links("p/{}", hour * MOST, MOST // 2)
         assert quarantine.admitted(found) == found
 

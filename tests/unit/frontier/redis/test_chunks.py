@@ -1,4 +1,4 @@
-"""Chunks of a lane: their packed form, and the places that they are kept in."""
+"""Chunks of a lane: their packed form, and the places to store them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from obstore.store import LocalStore, MemoryStore
 
-from shoal.frontier.redis.chunks import ChunkStore, FolderChunks, ObjectChunks, open_chunks, packed, unpacked
+from shoal.frontier.redis.chunks import (
+    ChunkStore,
+    FolderChunks,
+    ObjectChunks,
+    open_chunks,
+    pack_chunk,
+    unpack_chunk,
+)
 from shoal.model.errors import Unavailable
 
 PLACES: dict[str, Callable[[Path], ChunkStore]] = {
@@ -25,11 +32,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> ChunkStore:
 
 
 @given(entries)
-def test_entries_come_out_as_they_went_in(entries: list[bytes]) -> None:
-    assert unpacked(packed(entries)) == entries
+def test_packing_and_unpacking_returns_the_same_entries(entries: list[bytes]) -> None:
+    assert unpack_chunk(pack_chunk(entries)) == entries
 
 
-async def test_a_chunk_is_found_again_until_it_is_deleted(place: ChunkStore) -> None:
+async def test_a_chunk_can_be_read_until_it_is_deleted(place: ChunkStore) -> None:
     await place.put("shoal/07/1/500-ab", b"body")
     await place.put("shoal/07/1/500-cd", b"other")
     assert await place.get("shoal/07/1/500-ab") == b"body"
@@ -42,19 +49,20 @@ async def test_a_chunk_is_found_again_until_it_is_deleted(place: ChunkStore) -> 
     assert await place.get("shoal/07/1/500-cd") == b"other"
 
 
-async def test_only_old_chunks_are_named(place: ChunkStore) -> None:
+async def test_only_old_chunks_are_listed(place: ChunkStore) -> None:
     await place.put("shoal/07/1/500-ab", b"body")
     assert [name async for name in place.older(3600.0)] == []
     assert [name async for name in place.older(-3600.0)] == ["shoal/07/1/500-ab"]
 
 
-async def test_an_empty_place_names_nothing(place: ChunkStore) -> None:
+async def test_an_empty_place_lists_nothing(place: ChunkStore) -> None:
     assert [name async for name in place.older(-3600.0)] == []
 
 
-async def test_chunks_go_where_pages_go_if_all_workers_can_reach_it(tmp_path: Path) -> None:
+async def test_chunks_are_stored_beside_the_archive_if_all_workers_can_reach_it(tmp_path: Path) -> None:
     assert open_chunks("") is None
-    assert open_chunks(str(tmp_path)) is None  # a folder of one machine, for all we know
+    assert open_chunks("mystore://of-a-package/x") is None
+    assert open_chunks(str(tmp_path)) is None  # a folder may be local to one machine
     place = open_chunks(tmp_path.as_uri())
     assert place is not None
     await place.put("shoal/07/1/500-ab", b"body")

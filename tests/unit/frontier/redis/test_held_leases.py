@@ -1,4 +1,4 @@
-"""What a process knows of its own leases."""
+"""The leases that a process holds."""
 
 import time
 
@@ -12,52 +12,52 @@ OTHER: Held = (11, 1, 222)
 
 
 def test_a_lease_is_held_until_it_is_lost_and_used_until_its_deadline() -> None:
-    hand = HeldLeases()
-    hand.take(ONE, PAST)
-    assert ONE in hand  # a late settlement may still be accepted
-    assert not hand.holds(ONE)
-    hand.extend(ONE, LATER)
-    assert hand.holds(ONE)
-    hand.lose(ONE)
-    assert ONE not in hand
-    assert not hand.holds(ONE)
+    held = HeldLeases()
+    held.take(ONE, PAST)
+    assert ONE in held  # a late settlement may still be accepted
+    assert not held.holds(ONE)
+    held.extend(ONE, LATER)
+    assert held.holds(ONE)
+    held.lose(ONE)
+    assert ONE not in held
+    assert not held.holds(ONE)
 
 
-def test_a_deadline_never_comes_nearer() -> None:
-    hand = HeldLeases()
-    hand.take(ONE, LATER)
-    hand.extend(ONE, PAST)
+def test_a_deadline_never_moves_to_earlier() -> None:
+    held = HeldLeases()
+    held.take(ONE, LATER)
+    held.extend(ONE, PAST)
 
-    assert hand.holds(ONE)
-
-
-def test_leases_that_nobody_settled_are_forgotten_in_time() -> None:
-    hand = HeldLeases()
-    hand.take(ONE, PAST)
-    hand.take(OTHER, LATER)
-    hand.forget(before=PAST - 60.0)
-    assert ONE in hand
-    hand.forget(before=PAST + 0.5)
-
-    assert (ONE in hand, OTHER in hand) == (False, True)
+    assert held.holds(ONE)
 
 
-def test_a_suspect_counts_beside_every_shard_but_its_own() -> None:
-    hand = HeldLeases()
-    hand.take(ONE, LATER)
-    hand.suspect(ONE, "w", "{shoal:01}")
+def test_expired_leases_are_dropped() -> None:
+    held = HeldLeases()
+    held.take(ONE, PAST)
+    held.take(OTHER, LATER)
+    held.drop_expired(before=PAST - 60.0)
+    assert ONE in held
+    held.drop_expired(before=PAST + 0.5)
 
-    assert hand.has_suspect("w", beside="{shoal:02}")
-    assert not hand.has_suspect("w", beside="{shoal:01}")
-    assert not hand.has_suspect("somebody else", beside="{shoal:02}")
-    hand.lose(ONE)
-    assert not hand.has_suspect("w", beside="{shoal:02}")
+    assert (ONE in held, OTHER in held) == (False, True)
 
 
-def test_a_shard_is_told_once_what_has_landed() -> None:
-    hand = HeldLeases()
-    hand.land("{shoal:01}", [ONE, OTHER])
-    packed = hand.take_landed("{shoal:01}")
+def test_a_suspect_counts_outside_its_shard() -> None:
+    held = HeldLeases()
+    held.take(ONE, LATER)
+    held.add_suspect(ONE, "w", "{shoal:01}")
+
+    assert held.has_suspect("w", outside="{shoal:02}")
+    assert not held.has_suspect("w", outside="{shoal:01}")
+    assert not held.has_suspect("another", outside="{shoal:02}")
+    held.lose(ONE)
+    assert not held.has_suspect("w", outside="{shoal:02}")
+
+
+def test_landed_requests_are_sent_to_a_shard_once() -> None:
+    held = HeldLeases()
+    held.add_landed("{shoal:01}", [ONE, OTHER])
+    packed = held.take_landed("{shoal:01}")
 
     assert [unpack_held(packed[:20]), unpack_held(packed[20:])] == [ONE, OTHER]
-    assert hand.take_landed("{shoal:01}") == hand.take_landed("{shoal:02}") == b""
+    assert held.take_landed("{shoal:01}") == held.take_landed("{shoal:02}") == b""

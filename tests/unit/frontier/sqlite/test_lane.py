@@ -7,16 +7,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.frontier.sqlite.lane import COMPACT, Lane
+from shoal.frontier.sqlite.lane import COMPACT_AFTER_IDS, Lane
 
 
 def new_lane() -> Lane:
-    anybody: Any = SimpleNamespace()
-    return Lane(1, anybody, anybody, "http", anybody, suspect=False)
+    unused: Any = SimpleNamespace()
+    return Lane(1, unused, unused, "http", unused, suspect=False)
 
 
 @given(st.lists(st.one_of(st.tuples(st.integers(1, 4), st.integers(0, 10**6)), st.none()), max_size=200))
-def test_it_answers_like_a_sorted_list(steps: list[tuple[int, int] | None]) -> None:
+def test_a_lane_behaves_like_a_sorted_list(steps: list[tuple[int, int] | None]) -> None:
     lane, model = new_lane(), list[tuple[int, int]]()
     for step in steps:
         if step is not None and step not in model:
@@ -32,16 +32,16 @@ def test_it_answers_like_a_sorted_list(steps: list[tuple[int, int] | None]) -> N
 def test_a_long_queue_is_served_in_order_while_it_grows() -> None:
     lane = new_lane()
     served = []
-    for number in range(5 * COMPACT):
+    for number in range(5 * COMPACT_AFTER_IDS):
         lane.push(5, 2 * number)
         lane.push(5, 2 * number + 1)
         served.append(lane.pop())
     while lane.size:
         served.append(lane.pop())
-    assert served == list(range(10 * COMPACT))
+    assert served == list(range(10 * COMPACT_AFTER_IDS))
 
 
-def test_what_comes_back_goes_before_what_came_later() -> None:
+def test_a_returned_request_goes_before_later_ones() -> None:
     lane = new_lane()
     for id in range(5):
         lane.push(5, id)

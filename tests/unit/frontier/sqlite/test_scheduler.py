@@ -1,18 +1,17 @@
-"""The scheduler: what is in its heaps, and how little of it a lease looks at."""
+"""The scheduler: what is in its heaps, and how little of it a lease reads."""
 
 from types import SimpleNamespace
 from typing import Any
 
 from shoal.frontier.rules import HostRecord
-from shoal.frontier.sqlite.host import HostState
-from shoal.frontier.sqlite.lane import Lane
-from shoal.frontier.sqlite.scheduler import SPARE, Roster, Scheduler
+from shoal.frontier.sqlite.lane import HostState, Lane
+from shoal.frontier.sqlite.scheduler import SPARE_TICKETS, Roster, Scheduler
 from shoal.frontier.sqlite.state import CrawlTerms
 from shoal.model.pace import Pace
 
 
 class Schedule:
-    """One roster with a few lanes, on a clock that is an argument."""
+    """One roster with a few lanes; the clock is an argument."""
 
     def __init__(self, pace: Pace) -> None:
         self.crawl: Any = SimpleNamespace(terms=CrawlTerms(pace=pace))
@@ -55,17 +54,17 @@ def test_a_lane_that_was_empty_joins_at_the_end() -> None:
     assert schedule.take(9, now=0.0) == ["b", "a", "b"]
 
 
-def test_hosts_that_are_not_due_are_not_looked_at() -> None:
+def test_hosts_that_are_not_due_are_not_read() -> None:
     schedule = Schedule(Pace(10.0, 1, 100))
     for number in range(500):
         schedule.push(schedule.lane(f"{number}"), 2)
     assert len(schedule.take(1000, now=0.0)) == 500
-    assert not schedule.roster.eligible  # nothing left for the next lease to go through
+    assert not schedule.roster.eligible  # nothing left for the next lease to read
     assert schedule.scheduler.wait([schedule.roster], now=3.0) == 7.0
     assert len(schedule.take(1000, now=10.0)) == 500
 
 
-def test_a_host_that_another_lane_has_used_cools_in_its_turn() -> None:
+def test_a_lane_cools_after_another_lane_of_its_host_was_served() -> None:
     schedule = Schedule(Pace(10.0, 1, 100))
     host = HostState(1, "a", HostRecord())
     one, other = schedule.lane(host), schedule.lane(host)
@@ -77,7 +76,7 @@ def test_a_host_that_another_lane_has_used_cools_in_its_turn() -> None:
     assert (one.size, other.size) == (1, 1)
 
 
-def test_a_full_host_waits_for_nobody_but_itself() -> None:
+def test_a_host_at_its_concurrency_limit_is_placed_again_when_a_request_lands() -> None:
     schedule = Schedule(Pace(0.0, 1, 1))
     lane = schedule.lane("a")
     schedule.push(lane, 2)
@@ -88,16 +87,16 @@ def test_a_full_host_waits_for_nobody_but_itself() -> None:
     assert schedule.take(9, now=0.0) == ["a"]
 
 
-def test_tickets_left_behind_are_cleared_away() -> None:
+def test_invalid_tickets_are_removed() -> None:
     schedule = Schedule(Pace(10.0, 1, 100))
     lanes = [schedule.lane(f"{number}") for number in range(3)]
     for lane in lanes:
         schedule.push(lane, 5)
     for step in range(10_000):
         schedule.scheduler.place_all(lanes[step % 3].host, now=0.0)
-    assert len(schedule.roster.eligible) <= 2 * 3 + SPARE
+    assert len(schedule.roster.eligible) <= 2 * 3 + SPARE_TICKETS
     assert sorted(schedule.take(9, now=0.0)) == ["0", "1", "2"]
     for step in range(10_000):
         schedule.scheduler.place_all(lanes[step % 3].host, now=1.0)
-    assert len(schedule.roster.cooling) <= 2 * 3 + SPARE
+    assert len(schedule.roster.cooling) <= 2 * 3 + SPARE_TICKETS
     assert sorted(schedule.take(9, now=10.0)) == ["0", "1", "2"]

@@ -1,4 +1,4 @@
-"""The seen-set: a set, only smaller."""
+"""The seen-set behaves like a set."""
 
 import random
 from array import array
@@ -13,7 +13,7 @@ fps = st.one_of(st.integers(0, LARGEST), st.integers(0, 50), st.integers(LARGEST
 
 
 @given(st.lists(fps, max_size=300))
-def test_it_answers_like_a_set(numbers: list[int]) -> None:
+def test_it_behaves_like_a_set(numbers: list[int]) -> None:
     seen, model = SeenSet(), set[int]()
     for number in numbers:
         assert seen.add(number) == (number not in model)
@@ -25,7 +25,7 @@ def test_it_answers_like_a_set(numbers: list[int]) -> None:
 
 
 @given(st.lists(st.lists(fps, max_size=40), max_size=8))
-def test_loading_is_adding(batches: list[list[int]]) -> None:
+def test_loading_equals_adding(batches: list[list[int]]) -> None:
     loaded = SeenSet.of((array("q", batch) for batch in batches), sum(map(len, batches)))
     added = SeenSet()
     for batch in batches:

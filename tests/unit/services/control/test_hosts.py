@@ -31,7 +31,7 @@ async def store(request: pytest.FixtureRequest, folder: StoreFolder) -> AsyncIte
         if request.param == "somebody has it":
             stack.enter_context(folder.owned())
             frontier = await stack.enter_async_context(SqliteFrontier.open(folder.database))
-            await frontier.open_crawl("one")
+            await frontier.crawls.open("one")
             await stack.enter_async_context(steerable(folder.path, frontier))
         yield str(folder.path)
 
@@ -86,7 +86,7 @@ async def test_a_crawl_goes_on_where_no_socket_can_be_made(
         SqliteFrontier.open(folder.database) as frontier,
         steerable(tmp_path / "nowhere", frontier),
     ):
-        assert await frontier.crawls() == ["one", "two"]
+        assert await frontier.reader.crawls() == ["one", "two"]
     assert [record.message for record in caplog.records] == ["crawl.not_steerable"]
 
 

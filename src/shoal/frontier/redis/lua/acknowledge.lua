@@ -1,38 +1,39 @@
--- acknowledge.lua: end pages that were settled as fetched, each with what it brought.
+-- acknowledge.lua: end pages that were settled as fetched, each with the items of its page.
 --
--- ARGV     one frame: >H number, each >I crawl, 8 bytes fingerprint, s1 consumer ("": whoever has it), >B outcome
---          (1 done, 5 dead); if dead >H status, s1 class, >H reason, >I page (empty: as it was); >I items
--- returns  a `1` for each that was accepted, a `0` for each that was not being parsed, or not by this consumer
+-- KEYS[1]  T:m
+-- ARGV     one frame: >H number, each >I crawl, 8 bytes fingerprint, s1 consumer ("": any consumer), >B outcome
+--          (1 done, 5 dead); if dead >H status, s1 class, >H reason, >I page (empty: unchanged); >I items
+-- returns  a `1` for each that was accepted, a `0` for each that is not being parsed, or not by this consumer
 --
--- A page is parsed once: whoever is second finds it gone. A consumer whose page was given to another because it
--- took too long is refused, even where the other one has not finished yet.
+-- A page is acknowledged once: the second acknowledgement finds it gone. A consumer whose page was redelivered to
+-- another because it took too long is rejected, even if the other has not finished yet.
 
 local DEAD = 5
 local frame, position, number = ARGV[1], 1
 
-local function is_ours(id, consumer)
+local function is_pending_for(id, consumer)
   if consumer == '' then return true end
-  local pending = redis.pcall('XPENDING', tag .. ':pages', GROUP, id, id, 1)
+  local pending = redis.pcall('XPENDING', tag .. PAGES_KEY, PARSE_GROUP, id, id, 1)
   return pending[1] ~= nil and pending[1][2] == consumer
 end
 
 local ended = {}  -- by this call
 
 local function acknowledge(crawl, fp, consumer, letter, items)
-  local packed = terms_of(crawl) and call('HGET', tag .. ':pg:' .. crawl, fp)
+  local packed = options_of(crawl) and call('HGET', tag .. ':pg:' .. crawl, fp)
   local page = packed and unpack_page(packed)
-  if not page or ended[crawl .. fp] or not is_ours(page.id, consumer) then return '0' end
+  if not page or ended[crawl .. fp] or not is_pending_for(page.id, consumer) then return '0' end
   ended[crawl .. fp] = true
   if letter then
     local _, _, _, entry = unpack_record(page.record)
     if letter.page == '' then letter.page = page.page end
     letter.holder = page.holder
-    die(crawl, unpack_entry(entry), page.record, letter)
+    add_dead_letter(crawl, unpack_entry(entry), page.record, letter)
   else
     count(crawl, 'done', 1)
   end
-  if items ~= '' then bring_items(crawl, fp, items) end
-  withdraw(crawl, fp, page)
+  if items ~= '' then append_items(crawl, fp, items) end
+  remove_page(crawl, fp, page)
   return '1'
 end
 
@@ -50,5 +51,5 @@ for i = 1, number do
   accepted[i] = acknowledge(crawl, fp, consumer, letter, items)
 end
 save()
-save_withdrawals()
+save_page_removals()
 return table.concat(accepted)

@@ -1,12 +1,13 @@
--- counts.lua: how many requests of a crawl are in each state.
+-- counts.lua: count the requests of a crawl by state.
 --
+-- KEYS[1]  T:m
 -- ARGV     crawl
--- returns  its counters, one after the other; how many delays have ended and still count as delayed; size, bits
---          and hashes of its seen-set (seen.lua)
+-- returns  its counters, name and value alternating; how many delays have ended and still count as delayed; size,
+--          bits and hashes of its seen-set (seen.lua)
 
 local crawl = tonumber(ARGV[1])
-if terms_of(crawl) then
-  promote(crawl, 64)
+if options_of(crawl) then
+  promote_delayed(crawl, 64)
   save()
 end
 return {

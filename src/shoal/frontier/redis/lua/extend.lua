@@ -1,17 +1,18 @@
--- extend.lua: move deadlines on, never nearer.
+-- extend.lua: move deadlines of leases to later, never to earlier.
 --
--- ARGV     seconds, one frame of >dc12 token and id, repeated; what has landed (leases.lua)
--- returns  for each its new deadline, "" if the lease is lost; the leases that were taken back
+-- KEYS[1]  T:m
+-- ARGV     seconds, one frame of >dc12 token and id, repeated; landed requests (leases.lua)
+-- returns  the new deadline of each, "" if the lease is lost; the leases that were reclaimed
 
 local seconds, frame = tonumber(ARGV[1]), ARGV[2]
-local CHORES = 64
+local MAX_CHORES = 64
 
-land(ARGV[3])
-local lost = reclaim(CHORES)
+mark_landed(ARGV[3])
+local lost = reclaim(MAX_CHORES)
 save()
 save_batches()
 
-local function extended(token, ids)
+local function extend_batch(token, ids)
   local batch, changed, deadlines = load_batch(token), {}, {}
   for _, id in ipairs(ids) do
     local record = batch.records[id]
@@ -40,10 +41,10 @@ for position = 1, #frame, 20 do
   push(ids, token, id)
 end
 local deadlines = {}
-for token, several in pairs(ids) do deadlines[token] = extended(token, several) end
+for token, several in pairs(ids) do deadlines[token] = extend_batch(token, several) end
 local answers = {}
 for i, one in ipairs(order) do
   local leased_until = deadlines[one.token][one.id]
-  answers[i] = leased_until and exact(told(leased_until)) or ''
+  answers[i] = leased_until and format_double(server_time(leased_until)) or ''
 end
 return {answers, lost}

@@ -1,7 +1,8 @@
--- freeze.lua: keep everybody else out of a shard, or let them in again.
+-- freeze.lua: freeze a shard, so that only the caller may change it, or release it.
 --
--- ARGV     who asks, for how many seconds (0: no longer)
--- returns  1; 0 if somebody else is at it
+-- KEYS[1]  T:m
+-- ARGV     name of the caller, seconds (0: release)
+-- returns  1; 0 if another caller has frozen it
 
 local whose = call('HGET', KEYS[1], 'freezer')
 if meta.frozen > now and whose ~= ARGV[1] then return 0 end

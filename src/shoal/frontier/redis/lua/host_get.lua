@@ -1,9 +1,10 @@
 -- host_get.lua: show one host.
 --
--- ARGV     host, what has landed (leases.lua)
--- returns  its view (views.lua); nothing if nobody has heard of it, or for long (forgetting.lua)
+-- KEYS[1]  T:m
+-- ARGV     host, landed requests (leases.lua)
+-- returns  its view (views.lua); nil if the host is unknown, or was deleted as idle (idle_hosts.lua)
 
-land(ARGV[2])
+mark_landed(ARGV[2])
 save()
 local host = host_of(ARGV[1])
 return not host[NEW] and view_of(host)

@@ -1,11 +1,12 @@
--- host_set.lua: give a host a pace of its own, a rest or a pause; what is not given stays as it is.
+-- host_set.lua: set a host's pace, rest or pause; what is not passed stays unchanged.
 --
--- ARGV     host, interval, burst, concurrency, Crawl-delay, rest until, paused (each "": not given), what has
---          landed (leases.lua)
--- returns  as host_get.lua
+-- KEYS[1]  T:m
+-- ARGV     host, interval, burst, concurrency, Crawl-delay, rest until, paused (each "": unchanged), landed requests
+--          (leases.lua)
+-- returns  the view of the host (views.lua)
 
 local name = ARGV[1]
-land(ARGV[8])
+mark_landed(ARGV[8])
 local host = host_of(name)
 local interval, burst, concurrency, crawl_delay = overrides_of(host)
 local given = {}
@@ -18,6 +19,6 @@ if given[2] or given[3] or given[4] or given[5] then
 end
 if given[6] then host[REST_UNTIL] = given[6] + meta.offset end
 if given[7] then host[FLAGS] = with_flag(host[FLAGS], PAUSED, given[7] == 1) end
-follow(host)
+apply_pace(host)
 save()
 return view_of(host)

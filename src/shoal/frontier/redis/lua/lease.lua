@@ -1,143 +1,146 @@
--- lease.lua: hand out requests whose host is due.
+-- lease.lua: grant leases on requests whose host is due.
 --
--- ARGV     holder, call, limit, seconds, epoch of the server process, 1 if the holder may have a suspect,
---          crawls (>I each), pools (s1 each), what has landed (leases.lua)
--- returns  token, deadline, seconds to wait, band of the best that is left, the requests (LEASED), the leases that
---          were taken back (>dc12 token and id), lanes that want a chunk back (spilled.lua)
+-- KEYS[1]  T:m
+-- ARGV     holder, id of the call, limit, seconds, epoch of the server process, 1 if the holder may have a suspect,
+--          crawls (>I each), pools (s1 each), landed requests (leases.lua)
+-- returns  token, deadline, seconds to wait, band of the best request that is left, the requests (LEASED), the leases
+--          that were reclaimed (>dc12 token and id), lanes that need a chunk back (spilled.lua)
 --
--- Best band first; in a band the lane that has been due for longest. Lines are in that order. What is looked at is
--- bounded by what can be handed out, however much waits.
+-- The best band goes first; within a band, the lane that has been due for longest. Schedules are in that order. The
+-- work is bounded by what can be granted, however many requests are waiting.
 
 local holder, call_id, limit, seconds, epoch = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
-local MORE = 8  -- lanes looked at beyond the limit: some of their hosts will have been served by then
-local CHORES = 64  -- leases taken back and delays ended per call
+local EXTRA_LANES = 8  -- lanes read beyond the limit: some of their hosts will have been served by then
+local MAX_CHORES = 64  -- leases reclaimed and delays ended per call
 
-notice(epoch)
+check_epoch(epoch)
 
-local given, crawls, pools, position = {}, {}, {}, 1  -- crawls: those that are not paused
+local open_crawls, crawls, pools, position = {}, {}, {}, 1  -- crawls: those that are not paused
 for at = 1, #ARGV[7], 4 do
   local crawl = parse('>I', ARGV[7], at)
-  local terms = terms_of(crawl)
-  if terms then
-    given[#given + 1] = crawl
-    if terms.paused == 0 then crawls[#crawls + 1] = crawl end
+  local options = options_of(crawl)
+  if options then
+    open_crawls[#open_crawls + 1] = crawl
+    if options.paused == 0 then crawls[#crawls + 1] = crawl end
   end
 end
 while position <= #ARGV[8] do
   pools[#pools + 1], position = parse('>Bc0', ARGV[8], position)
 end
 
-land(ARGV[9])
-local lost = reclaim(CHORES)
-for _, crawl in ipairs(given) do promote(crawl, CHORES) end
-if #touched + #lost > 0 or next(counted) then  -- mostly there was nothing to do
+mark_landed(ARGV[9])
+local lost = reclaim(MAX_CHORES)
+for _, crawl in ipairs(open_crawls) do promote_delayed(crawl, MAX_CHORES) end
+if #dirty_hosts + #lost > 0 or next(counter_changes) then  -- usually there is nothing to write
   save()
   save_batches()
 end
 local suspects_allowed = ARGV[6] == '1' and not call('HGET', tag .. ':su', holder)
 
--- --- who is next -----------------------------------------------------------------------------------
+-- --- the next lanes --------------------------------------------------------------------------------
 
-local lines = {}  -- each with the next of its bands in which any lane stands
+local schedules = {}  -- each with its next band that has a due lane
 for _, crawl in ipairs(crawls) do
   for _, pool in ipairs(pools) do
-    local roster = roster_of(crawl, pool)
-    lines[#lines + 1] = {key = roster.line, crawl = crawl, pool = pool, suspect = false, band = 0}
+    local keys = lane_keys(crawl, pool)
+    schedules[#schedules + 1] = {key = keys.schedule, crawl = crawl, pool = pool, suspect = false, band = 0}
     if suspects_allowed then
-      lines[#lines + 1] = {key = roster.suspects, crawl = crawl, pool = pool, suspect = true, band = 0}
+      schedules[#schedules + 1] = {key = keys.suspect_schedule, crawl = crawl, pool = pool, suspect = true, band = 0}
     end
   end
 end
 
-local horizon = math.max(step, meta.moment)  -- lanes are due that have a moment, though it may be ahead of the clock
-local more = false  -- whether there may be lanes that are due and that nobody looked at
+local horizon = math.max(step, meta.moment)  -- moments may be ahead of the clock, and their lanes are due
+local more = false  -- whether there may be due lanes that were not read
 
--- Find the first lane from a place in line on: its host, its band, and when it is due.
-local function first_from(line, place)
-  local found = call('ZRANGEBYSCORE', line.key, place, '+inf', 'WITHSCORES', 'LIMIT', '0', '1')
+-- Return the first lane at or after a score of the schedule: its host, its band, and the step at which it is due.
+local function first_from(schedule, place)
+  local found = call('ZRANGEBYSCORE', schedule.key, place, '+inf', 'WITHSCORES', 'LIMIT', '0', '1')
   if not found[1] then return nil end
   local score = tonumber(found[2])
-  local band = math.floor(score / LINE)
-  return found[1], band, score - band * LINE
+  local band = math.floor(score / SCHEDULE_BAND)
+  return found[1], band, score - band * SCHEDULE_BAND
 end
 
--- Move on to the next band in which a lane is due; nil: there is none.
-local function advance(line, band)
-  local _, found, at = first_from(line, printed(band * LINE))
+-- Set the schedule's next band that has a due lane; nil: no band has.
+local function advance(schedule, band)
+  local _, found, at = first_from(schedule, format_int(band * SCHEDULE_BAND))
   while found and at > horizon do
-    _, found, at = first_from(line, printed((found + 1) * LINE))
+    _, found, at = first_from(schedule, format_int((found + 1) * SCHEDULE_BAND))
   end
-  line.band = found
+  schedule.band = found
 end
 
--- List the hosts that are due in a band of a line, and their states.
-local function hosts_in(line, band)
-  local wanted = limit + MORE
-  local names = call('ZRANGEBYSCORE', line.key, printed(band * LINE), printed(band * LINE + horizon), 'LIMIT', '0',
-    printed(wanted))
+-- Return the hosts that are due in a band of a schedule, and their states.
+local function hosts_in(schedule, band)
+  local wanted = limit + EXTRA_LANES
+  local names = call('ZRANGEBYSCORE', schedule.key, format_int(band * SCHEDULE_BAND),
+    format_int(band * SCHEDULE_BAND + horizon), 'LIMIT', '0', format_int(wanted))
   more = more or #names == wanted
   return names, #names > 0 and call('HMGET', tag .. ':h', unpack(names))
 end
 
--- Find out what really waits in a lane that stands elsewhere than its host says: a script was cut short.
-local function mend(lane)
-  look_into(lane)
-  lane[LANE_FLAGS], lane[CHANGED] = with_flag(lane[LANE_FLAGS], IN_LINE, true), true
-  touch(lane[OF_HOST])
+-- Correct a lane that is scheduled elsewhere than its host records, because a script was aborted.
+local function repair_lane(lane)
+  rescan_lane(lane)
+  lane[LANE_FLAGS], lane[CHANGED] = with_flag(lane[LANE_FLAGS], SCHEDULED, true), true
+  mark_dirty(lane[OF_HOST])
   more = true
 end
 
--- Give the lane of a host that stands in line; nil: not as it should. The host's state may be known already.
-local function lane_at(name, packed, line, band)
+-- Return the scheduled lane of a host; nil: it had to be repaired. The host may have been read before.
+local function lane_at(name, packed, schedule, band)
   local host = hosts[name] or unpack_host(name, packed)
-  local lane = find_lane(host, line.crawl, line.pool, line.suspect)
+  local lane = find_lane(host, schedule.crawl, schedule.pool, schedule.suspect)
   if lane and lane[BAND] == band then return lane end
-  mend(lane or lane_of(host, line.crawl, line.pool, line.suspect))
+  repair_lane(lane or ensure_lane(host, schedule.crawl, schedule.pool, schedule.suspect))
 end
 
-local function by_turn(one, other)
+local function by_due(one, other)
   if one.due ~= other.due then return one.due < other.due end
   if one.name ~= other.name then return one.name < other.name end
   return one.moment < other.moment
 end
 
--- List the lanes of a band in several lines, in the order in which they are served.
-local function merged(band, standing)
-  local turns = {}
-  for _, line in ipairs(standing) do
-    local names, states = hosts_in(line, band)
+-- Return the lanes of a band in several schedules, in the order in which they are served.
+local function merge_lanes(band, schedules_in_band)
+  local candidates = {}
+  for _, schedule in ipairs(schedules_in_band) do
+    local names, states = hosts_in(schedule, band)
     for i, name in ipairs(names) do
-      local lane = lane_at(name, states[i], line, band)
+      local lane = lane_at(name, states[i], schedule, band)
       if lane then
         local moment = lane[MOMENT]
-        turns[#turns + 1] = {due = due(lane[OF_HOST][READY], moment), name = name, moment = moment, lane = lane}
+        candidates[#candidates + 1] = {
+          due = due_step(lane[OF_HOST][READY], moment), name = name, moment = moment, lane = lane,
+        }
       end
     end
   end
-  table.sort(turns, by_turn)
-  return turns
+  table.sort(candidates, by_due)
+  return candidates
 end
 
--- Let one that is due later than it was go behind those that are due before it.
-local function step_back(turns, at)
-  local turn = turns[at]
-  while turns[at + 1] and by_turn(turns[at + 1], turn) do
-    turns[at] = turns[at + 1]
+-- Move a candidate that became due later behind those that are due before it.
+local function move_later(candidates, at)
+  local candidate = candidates[at]
+  while candidates[at + 1] and by_due(candidates[at + 1], candidate) do
+    candidates[at] = candidates[at + 1]
     at = at + 1
   end
-  turns[at] = turn
+  candidates[at] = candidate
 end
 
--- --- what waits in a lane --------------------------------------------------------------------------
+-- --- the next request of a lane --------------------------------------------------------------------
 
--- Give the next of its new links, and their band.
+-- Return the next new link, and its band.
 local function fresh_head(lane)
   while lane[FRESH] > 0 do
     local read = lane[READ]
     if not read then
       local band, fresh, host = lane[BAND], lane[FRESH], lane[OF_HOST]
       while fresh % 2 ^ (band + 1) < 2 ^ band do band = band + 1 end
-      -- One more than will be taken: the band of the next one is the lane's.
+      -- One more than will be taken: the band of the next one becomes the lane's.
       local paced = host[INTERVAL] > 0 and host[BURST] == 1
       local key = fresh_of(lane, band)
       read = call('LRANGE', key, '0', paced and '1' or '7')
@@ -151,11 +154,11 @@ local function fresh_head(lane)
       lane[UNREAD] = #found == 16
     end
     if read[next_one] then return read[next_one], lane[READ_BAND] end
-    lane[FRESH], lane[READ] = lane[FRESH] - 2 ^ lane[READ_BAND], false  -- that was the last of its band
+    lane[FRESH], lane[READ] = lane[FRESH] - 2 ^ lane[READ_BAND], false  -- the list of the band is empty
   end
 end
 
--- Give the next of what came back.
+-- Return the next returned request.
 local function returned_head(lane)
   local back = lane[BACK]
   if not back or not back[lane[BACK_TAKEN] + 1] then
@@ -169,7 +172,7 @@ local function returned_head(lane)
   return entry
 end
 
--- Give the entry that goes next, its band, and whether it is one that came back.
+-- Return the entry that goes next, its band, and whether it is a returned one.
 local function head_of(lane)
   local entry, band = fresh_head(lane)
   if lane[LANE_FLAGS] < RETURNED then return entry, band end
@@ -185,128 +188,132 @@ end
 local function take_out(lane, entry, came_back)
   if came_back then
     lane[BACK_TAKEN] = lane[BACK_TAKEN] + 1
-    push(removed, returned_of(lane), entry)
+    push(zset_removals, returned_of(lane), entry)
   else
     lane[TAKEN] = lane[TAKEN] + 1
-    popped[lane[READ_KEY]] = lane[TAKEN]
+    list_pops[lane[READ_KEY]] = lane[TAKEN]
   end
 end
 
 -- --- granting --------------------------------------------------------------------------------------
 
 local leased_until = now + seconds
-local granted_at = told(now)
+local granted_at = server_time(now)
 local token = math.max(meta.token + 1, math.floor(now * 1e6))
-local records, granted, numbers, suspect_granted = {}, {}, {}, false  -- numbers: how many, by crawl
-local short = {}  -- lanes with chunks that were served -> how many they have given
-local out = {}  -- ids in this batch
+local records, granted, numbers, suspect_granted = {}, {}, {}, false  -- numbers: leases by crawl
+local short_lanes = {}  -- served lanes that have chunks -> how many requests were taken
+local granted_ids = {}  -- ids in this batch
 
-local function hand_out(host, lane, id, entry)
+local function add_lease(host, lane, id, entry)
   local name, pool, crawl, number = host[NAME], lane[POOL], lane[CRAWL], #granted + 1
   local record = pack(LEASED, leased_until, granted_at, 0, host[INTERVAL], host[BURST], crawl, #name, name, #pool, pool)
     .. entry
   records[2 * number - 1], records[2 * number], granted[number] = id, record, record
   numbers[crawl] = (numbers[crawl] or 0) + 1
-  take(host, token)
+  count_pool(crawl, pool, -1)
+  charge_turn(host, token)
   lane[MOMENT], lane[CHANGED] = next_moment(), true
-  local flags = lane[LANE_FLAGS] % IN_LINE
-  if flags >= SPILLED then short[lane] = (short[lane] or 0) + 1 end
+  local flags = lane[LANE_FLAGS] % SCHEDULED
+  if flags >= SPILLED then short_lanes[lane] = (short_lanes[lane] or 0) + 1 end
   if flags % 2 == SUSPECT then suspects_allowed, suspect_granted = false, true end
 end
 
 local function grant(host, lane)
   local entry, _, came_back = head_of(lane)
-  if not entry then  -- a script was cut short
+  if not entry then  -- a script was aborted
     lane[BAND] = EMPTY
-    touch(host)
+    mark_dirty(host)
     return
   end
   take_out(lane, entry, came_back)
   local id = lease_id(lane[CRAWL], entry)
-  if out[id] then  -- it waited twice, since a script was cut short
+  if granted_ids[id] then  -- it was waiting twice, because a script was aborted
     count(lane[CRAWL], 'waiting', -1)
-    touch(host)
+    count_pool(lane[CRAWL], lane[POOL], -1)
+    mark_dirty(host)
   else
-    out[id] = true
-    hand_out(host, lane, id, entry)
+    granted_ids[id] = true
+    add_lease(host, lane, id, entry)
   end
   local read = lane[READ]
-  if not read or not read[lane[TAKEN] + 1] or lane[LANE_FLAGS] >= RETURNED then  -- mostly the next is as the one before
+  if not read or not read[lane[TAKEN] + 1] or lane[LANE_FLAGS] >= RETURNED then  -- usually the next has the same band
     local _, band = head_of(lane)
     lane[BAND] = band or EMPTY
   end
 end
 
-local only_line = nil  -- where no other has lanes that are due, as mostly
-local again = {}  -- band -> lanes that were served and can be served again, behind all others of the band
+local only_schedule = nil  -- the one that has due lanes, if there is only one, as usual
+local served = {}  -- band -> lanes that can be served again, after all others of the band
 
 local function serve(lane)
   local host = lane[OF_HOST]
-  if host[READY] > now then  -- another of its lanes took the turn, or it is due before the step ends
+  if host[READY] > now then  -- another of its lanes took the turn, or it becomes due within this step
     more = more or host[READY] < now + 1 / STEPS
     return
   end
   if not is_open(host) then return end
   if lane[LANE_FLAGS] % 2 == SUSPECT and not suspects_allowed then return end
   grant(host, lane)
-  if lane[BAND] ~= EMPTY and host[READY] <= now and is_open(host) then push(again, lane[BAND], lane) end
+  if lane[BAND] ~= EMPTY and host[READY] <= now and is_open(host) then push(served, lane[BAND], lane) end
 end
 
--- Serve the lanes of a band: as they stand in line, then those that can be served again.
+-- Serve the lanes of a band as scheduled, then those that can be served again.
 local function serve_band(band)
-  local standing = {}
-  for _, line in ipairs(lines) do
-    if line.band == band then standing[#standing + 1] = line end
+  local schedules_in_band = {}
+  for _, schedule in ipairs(schedules) do
+    if schedule.band == band then schedules_in_band[#schedules_in_band + 1] = schedule end
   end
-  if only_line then  -- in order already
-    local names, states = hosts_in(only_line, band)
+  if only_schedule then  -- already in order
+    local names, states = hosts_in(only_schedule, band)
     for i = 1, #names do
       if #granted == limit then return end
-      local lane = lane_at(names[i], states[i], only_line, band)
+      local lane = lane_at(names[i], states[i], only_schedule, band)
       if lane then serve(lane) end
     end
   else
-    local turns, at = merged(band, standing), 1
-    while turns[at] do
+    local candidates, at = merge_lanes(band, schedules_in_band), 1
+    while candidates[at] do
       if #granted == limit then return end
-      local turn = turns[at]
-      local current = due(turn.lane[OF_HOST][READY], turn.moment)
-      if current == turn.due then
-        serve(turn.lane)
+      local candidate = candidates[at]
+      local current = due_step(candidate.lane[OF_HOST][READY], candidate.moment)
+      if current == candidate.due then
+        serve(candidate.lane)
         at = at + 1
       else  -- another lane of its host was served
-        turn.due = current
-        step_back(turns, at)
+        candidate.due = current
+        move_later(candidates, at)
       end
     end
   end
-  local behind, number = again[band], 1
+  local behind, number = served[band], 1
   while behind and behind[number] do
     if #granted == limit then return end
     serve(behind[number])
     number = number + 1
   end
-  again[band] = nil
-  for _, line in ipairs(standing) do advance(line, band + 1) end
+  served[band] = nil
+  for _, schedule in ipairs(schedules_in_band) do advance(schedule, band + 1) end
 end
 
--- Give the best band in which anything may go.
+-- Return the best band that has a request to serve.
 local function best_band()
   local best = nil
-  for _, line in ipairs(lines) do
-    if line.band and (suspects_allowed or not line.suspect) then best = math.min(best or line.band, line.band) end
+  for _, schedule in ipairs(schedules) do
+    if schedule.band and (suspects_allowed or not schedule.suspect) then
+      best = math.min(best or schedule.band, schedule.band)
+    end
   end
-  for band in pairs(again) do best = math.min(best or band, band) end
+  for band in pairs(served) do best = math.min(best or band, band) end
   return best
 end
 
 local function serve_all()
   local due_lines = {}
-  for _, line in ipairs(lines) do
-    advance(line, 0)
-    if line.band then due_lines[#due_lines + 1] = line end
+  for _, schedule in ipairs(schedules) do
+    advance(schedule, 0)
+    if schedule.band then due_lines[#due_lines + 1] = schedule end
   end
-  if #due_lines == 1 then only_line = due_lines[1] end
+  if #due_lines == 1 then only_schedule = due_lines[1] end
   local band = best_band()
   while band and #granted < limit do
     serve_band(band)
@@ -319,7 +326,7 @@ local function serve_all()
   return band
 end
 
--- Say when asking again can help.
+-- Return the seconds after which another call can grant something.
 local function wait_hint()
   if #granted == limit or more then return 0 end
   local first = math.huge
@@ -327,14 +334,14 @@ local function wait_hint()
     local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
     if head[2] then first = math.min(first, tonumber(head[2])) end
   end
-  for _, line in ipairs(lines) do
-    local name, band, at = first_from(line, '0')
-    while name and (suspects_allowed or not line.suspect) do
-      if at <= step then  -- it was looked at
-        name, band, at = first_from(line, printed(band * LINE + step + 1))
+  for _, schedule in ipairs(schedules) do
+    local name, band, at = first_from(schedule, '0')
+    while name and (suspects_allowed or not schedule.suspect) do
+      if at <= step then  -- it was read above
+        name, band, at = first_from(schedule, format_int(band * SCHEDULE_BAND + step + 1))
       else
         first = math.min(first, host_of(name)[READY])
-        name, band, at = first_from(line, printed((band + 1) * LINE))
+        name, band, at = first_from(schedule, format_int((band + 1) * SCHEDULE_BAND))
       end
     end
   end
@@ -344,8 +351,8 @@ local function wait_hint()
   return math.max(first - now, 0)
 end
 
--- A call that is repeated because its answer was lost gets the same batch again.
-local function repeated()
+-- Load the batch of a call that is repeated because its reply was lost.
+local function load_repeated()
   local latest = call('GET', tag .. ':ca:' .. holder)
   if not latest or sub(latest, 9) ~= call_id then return false end
   token = parse('>d', latest)
@@ -357,12 +364,12 @@ local function repeated()
 end
 
 local best = nil
-if not repeated() and limit > 0 then
+if not load_repeated() and limit > 0 then
   best = serve_all()
   if #granted > 0 then
     meta.token = token
-    call('HSET', KEYS[1], 'token', token)  -- first: no other batch may ever have the same
-    -- A deadline without a batch is found and taken away; a batch without a deadline would be out for ever.
+    call('HSET', KEYS[1], 'token', token)  -- first: no other batch may ever have this token
+    -- Deadline first: one without a batch is found and removed; a batch without a deadline would never expire.
     call('ZADD', tag .. ':lx', leased_until, format('%.0f', token))
     records[#records + 1], records[#records + 2] = '_', '0' .. holder
     call('HSET', batch_key(token), unpack(records))
@@ -370,13 +377,13 @@ if not repeated() and limit > 0 then
     call('SET', tag .. ':ca:' .. holder, pack('>d', token) .. call_id,
       'PX', math.max(math.ceil(seconds * 1000), 1))
   end
-  -- Before they are told that they may be empty: an empty lane stands in no line, and no lease comes across it.
-  for lane, number in pairs(short) do want_chunk(lane, number) end
+  -- Before the lanes are saved as empty: an empty lane is not scheduled, and no lease would find it.
+  for lane, number in pairs(short_lanes) do request_chunk(lane, number) end
   save()
 end
-local wanted = wanted_chunks()
-sweep()
+local wanted = due_chunk_requests()
+sweep_idle_hosts()
 return {
-  format('%.0f', token), exact(told(leased_until)), exact(wait_hint()), best or '',
+  format('%.0f', token), format_double(server_time(leased_until)), format_double(wait_hint()), best or '',
   granted, lost, wanted,
 }

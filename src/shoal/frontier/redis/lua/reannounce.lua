@@ -1,19 +1,20 @@
--- reannounce.lua: announce pages again whose announcement is gone, a slice at a time.
+-- reannounce.lua: announce pages again whose stream entry is gone, in batches.
 --
--- ARGV     crawl, where to go on ("0": from the beginning)
--- returns  where to go on ("0": that was all), how many were announced again
+-- KEYS[1]  T:m
+-- ARGV     crawl, cursor ("0": from the start)
+-- returns  the next cursor ("0": finished), how many were announced again
 --
--- Where another queue delivers pages, their entries leave the stream when that queue has them. If it loses them,
--- what a shard knows of its pages is all that is left.
+-- Where another bus delivers pages, their entries leave the stream once that bus has them. If it loses them, T:pg is
+-- all that is left.
 
 local crawl, again = tonumber(ARGV[1]), 0
 local found = call('HSCAN', tag .. ':pg:' .. crawl, ARGV[2], 'COUNT', 100)
-if not terms_of(crawl) then return {'0', 0} end
+if not options_of(crawl) then return {'0', 0} end
 for i = 1, #found[2], 2 do
   local page = unpack_page(found[2][i + 1])
-  if #call('XRANGE', tag .. ':pages', page.id, page.id) == 0 then
+  if #call('XRANGE', tag .. PAGES_KEY, page.id, page.id) == 0 then
     local _, _, _, entry = unpack_record(page.record)
-    tell_of(crawl, unpack_entry(entry), page.record, page.page, page.holder)
+    add_page(crawl, unpack_entry(entry), page.record, page.page, page.holder)
     again = again + 1
   end
 end

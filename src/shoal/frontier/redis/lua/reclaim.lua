@@ -1,10 +1,10 @@
--- reclaim.lua: take back leases whose deadline has passed; note what has landed.
+-- reclaim.lua: reclaim leases whose deadline has passed; mark landed requests.
 --
--- ARGV     what has landed (leases.lua)
--- returns  the leases that were taken back (>dc12 token and id), at most a few batches; none: there are
---          no more
+-- KEYS[1]  T:m
+-- ARGV     landed requests (leases.lua)
+-- returns  the leases that were reclaimed (>dc12 token and id), of a few batches at most; none: no more are expired
 
-land(ARGV[1])
+mark_landed(ARGV[1])
 local lost = reclaim(64)
 save()
 save_batches()

@@ -1,5 +1,6 @@
--- replay.lua: put dead letters back with a clean slate.
+-- replay.lua: requeue dead letters with their attempts reset.
 --
+-- KEYS[1]  T:m
 -- ARGV     crawl, one frame: >H number, each 8 bytes fingerprint and >B 1 if its page is parsed again
 -- returns  how many there were
 
@@ -14,7 +15,7 @@ local function unpack_letter(packed)
   return letter
 end
 
-local dates = {}  -- of the letters that are put back
+local dates = {}  -- of the letters that are requeued
 
 local function revive(fp, letter, parsed_again)
   local _, name, pool, packed = unpack_record(letter.record)
@@ -23,7 +24,7 @@ local function revive(fp, letter, parsed_again)
     announce(crawl, entry, letter.record, letter.page, letter.holder)
   else
     entry.attempts, entry.crashes, entry.rests, entry.first_at = 0, 0, 0, nil
-    put_back(host_of(name), crawl, pool, entry, 0)
+    requeue(host_of(name), crawl, pool, entry, 0)
   end
   dates[#dates + 1] = pack('>d', entry.ordinal) .. fp
   count(crawl, 'dead', -1)
@@ -31,7 +32,7 @@ local function revive(fp, letter, parsed_again)
 end
 
 local revived = {}
-if terms_of(crawl) then
+if options_of(crawl) then
   number, position = parse('>H', frame, position)
   for _ = 1, number do
     local fp, again

@@ -1,5 +1,6 @@
--- seen_get.lua: say whether a crawl has seen a fingerprint in this shard.
+-- seen_get.lua: return whether a crawl has seen a fingerprint in this shard.
 --
+-- KEYS[1]  T:m
 -- ARGV     crawl, fingerprint in decimal, its hash (seen.lua)
 -- returns  1 or 0
 

@@ -1,5 +1,6 @@
--- settle.lua: end attempts, each with what its page brought.
+-- settle.lua: end attempts, each with the items of its page.
 --
+-- KEYS[1]  T:m
 -- ARGV     one frame: >H runs of one batch, each >d token, >H number; then for each settlement >B outcome, >B flags
 --          (1 blocked, 2 sent, 4 the host answered), >I items (empty: none), and by outcome
 --            fetched   >I page
@@ -7,8 +8,10 @@
 --            dead      >H status, s1 class, >H reason, >I page (empty: none)
 --            retry     >d delay, >B charged, >d rest of the host
 --            released  >d delay
---          then the ids of all of them (leases.lua), none twice
--- returns  a `1` for each that was accepted, a `0` for each that came too late
+--          then the ids of all of them (leases.lua), without duplicates
+-- returns  a `1` for each that was accepted, a `0` for each whose lease is lost
+--
+-- The same rules are in `frontier/sqlite/settle.py` and in the model of the tests; `packing.py` packs the frame.
 
 local DONE, FETCHED, GONE, FILTERED, DEAD, RETRY, RELEASED = 1, 2, 3, 4, 5, 6, 7
 local BLOCKED, SENT, ANSWERED = 1, 2, 4
@@ -24,7 +27,7 @@ local PAYLOAD = {
 local frame = ARGV[1]
 local runs, position = parse('>H', frame)
 
--- Read what belongs to an outcome.
+-- Read the payload of an outcome.
 local function read_payload(outcome)
   local payload, wanted = {}, PAYLOAD[outcome]
   local values = {parse(wanted[1], frame, position)}
@@ -33,7 +36,7 @@ local function read_payload(outcome)
   return payload
 end
 
--- Read the leases, in one call for each run, and then their hosts.
+-- Read the leases, with one command per run, and then their hosts.
 local function read_leases()
   local leases, names, first = {}, {}, 2
   for _ = 1, runs do
@@ -52,12 +55,12 @@ local function read_leases()
     end
     first = first + number
   end
-  peek_hosts(names)
+  prefetch_hosts(names)
   return leases
 end
 
--- What is left of a request once its attempt has ended; most leave nothing but a number.
-local function conclude(outcome, payload, lease)
+-- Record the outcome of a request; most outcomes only change a counter.
+local function apply_outcome(outcome, payload, lease)
   local crawl, pool, name = lease[HELD_CRAWL], lease[HELD_POOL], lease[HELD_HOST]
   if outcome == DONE then
     count(crawl, 'done', 1)
@@ -72,14 +75,14 @@ local function conclude(outcome, payload, lease)
   end
   local entry, holder = unpack_entry(entry_in(lease)), lease[BATCH].holder
   if outcome == RELEASED then
-    put_back(host_of(name), crawl, pool, entry, payload.delay)
+    requeue(host_of(name), crawl, pool, entry, payload.delay)
     return
   end
   entry.first_at = entry.first_at or lease[GRANTED_AT]
   if outcome == RETRY and payload.charged == 0 then
-    entry.rests = math.min(entry.rests + 1, MOST_ATTEMPTS)
+    entry.rests = math.min(entry.rests + 1, MAX_ATTEMPTS)
   else
-    entry.attempts = math.min(entry.attempts + 1, MOST_ATTEMPTS)
+    entry.attempts = math.min(entry.attempts + 1, MAX_ATTEMPTS)
   end
   if outcome == FETCHED then
     announce(crawl, entry, pack_record(crawl, name, pool, pack_entry(entry)), payload.page, holder)
@@ -89,39 +92,39 @@ local function conclude(outcome, payload, lease)
   host[FAILURES] = host[FAILURES] + 1
   if outcome == RETRY then
     count(crawl, 'retries', 1)
-    if payload.rest > 0 then rest(host, now + payload.rest) end
-    put_back(host, crawl, pool, entry, payload.delay)
+    if payload.rest > 0 then rest_host(host, now + payload.rest) end
+    requeue(host, crawl, pool, entry, payload.delay)
   else
     payload.holder = holder
-    die(crawl, entry, pack_record(crawl, name, pool, pack_entry(entry)), payload)
+    add_dead_letter(crawl, entry, pack_record(crawl, name, pool, pack_entry(entry)), payload)
   end
 end
 
--- Tell the host that its request has ended.
+-- Record on the host that its request has ended.
 local function release(outcome, flags, lease)
-  local plain = flags == SENT + ANSWERED and outcome <= FILTERED  -- no failure of the host
-  if plain and patch_answered(lease[HELD_HOST], lease[LANDED]) then return end
+  local plain = flags == SENT + ANSWERED and outcome <= FILTERED  -- the host did not fail
+  if plain and patch_settled(lease[HELD_HOST], lease[LANDED]) then return end
   local host = host_of(lease[HELD_HOST])
-  let_go(host, lease)
-  touch(host)
+  release_slot(host, lease)
+  mark_dirty(host)
   if not has_flag(flags, SENT) then
-    give_back(host, lease[BATCH].token, lease[HELD_INTERVAL])
+    refund_turn(host, lease[BATCH].token, lease[HELD_INTERVAL])
   elseif has_flag(flags, ANSWERED) then
-    hear(host, has_flag(flags, BLOCKED))
+    record_response(host, has_flag(flags, BLOCKED))
   end
 end
 
-local ended = {}  -- crawl -> how many attempts
+local ended = {}  -- crawl -> number of attempts
 
 local function settle(outcome, flags, payload, items, lease)
   local crawl = lease[HELD_CRAWL]
   end_lease(lease)
   release(outcome, flags, lease)
   if byte(lease[HELD], lease[ENTRY_AT] + CRASHES_AT - 1) > 0 then hold_suspect(lease[BATCH].holder, -1) end
-  if not terms_of(crawl) then return false end  -- dropped
+  if not options_of(crawl) then return false end  -- the crawl was deleted
   ended[crawl] = (ended[crawl] or 0) + 1
-  conclude(outcome, payload, lease)
-  if items ~= '' then bring_items(crawl, sub(lease[ID], 5), items) end
+  apply_outcome(outcome, payload, lease)
+  if items ~= '' then append_items(crawl, sub(lease[ID], 5), items) end
   return true
 end
 

@@ -1,19 +1,20 @@
--- spill.lua: take the tail of a lane out of the server, after it was written elsewhere as a chunk.
+-- spill.lua: remove the tail of a lane from the server, after it was stored elsewhere as a chunk.
 --
--- ARGV     crawl, pool, host, chunk id (`<number of members>-<anything>`), locator or body, best score, band of the list
---          whose end it is ("": it is of those that came back), members
--- returns  how many went; 0: one of them is no longer there, or it will soon be their turn. Nothing has changed then.
+-- KEYS[1]  T:m
+-- ARGV     crawl, pool, host, chunk id (`<number of members>-<anything>`), locator or body, best score, band of the
+--          list that it is the end of ("": of the returned requests), members
+-- returns  how many were removed; 0: one of them is gone, or they are due soon. Nothing has changed then.
 --
--- Asked again after a lost reply it says the same.
+-- Repeated after a lost reply, it returns the same.
 
 local crawl, pool, id, best, band = tonumber(ARGV[1]), ARGV[2], ARGV[4], ARGV[6], tonumber(ARGV[7])
 local lane = find_lane(host_of(ARGV[3]), crawl, pool, false)
 if not lane then return 0 end
 local members = {unpack(ARGV, 8)}
 if call('ZSCORE', chunks_of(lane), id) then return #members end
-if number_before(lane, best) < WANTED_BELOW then return 0 end
+if count_before(lane, best) < REFILL_BELOW then return 0 end
 
--- Some stay in either case, so that the lane need not be told that there are none.
+-- Some always stay, so that the lane never becomes empty here.
 local function are_there()
   local source = band and call('LLEN', fresh_of(lane, band)) or call('ZCARD', returned_of(lane))
   if source <= #members then return false end
@@ -34,12 +35,12 @@ if not are_there() then return 0 end
 call('HSET', tag .. ':spb:' .. crawl, id, ARGV[5])
 call('ZADD', chunks_of(lane), best, id)
 lane[LANE_FLAGS] = with_flag(lane[LANE_FLAGS], SPILLED, true)
-touch(lane[OF_HOST])
+mark_dirty(lane[OF_HOST])
 if band then
   save()
   call('RPOP', fresh_of(lane, band), #members)
 else
-  for _, member in ipairs(members) do push(removed, returned_of(lane), member) end
+  for _, member in ipairs(members) do push(zset_removals, returned_of(lane), member) end
   save()
 end
 return #members

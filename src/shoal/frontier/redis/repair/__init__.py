@@ -1,22 +1,28 @@
-"""Repair: what a script that was cut short has left behind, put right.
+"""Repair: correct what an aborted script has left behind.
 
-Scripts add before they remove, so one that dies half way (a slot that moves away, a bug) leaves something
-twice, and counters, hosts or lines that do not agree with the data. From the data everything can be told
-again. Shard by shard (`run.py`):
+Scripts add before they remove, so one that is aborted half way (a slot that moves away, a bug) leaves a
+request in two places, and counters, hosts or schedules that do not match the data. All of them can be
+recomputed from the data. Shard by shard (`run.py`):
 
- 1. nobody may change the shard while leases and hosts are looked at: each batch gets its deadline, each host
-    learns what is on the wire and what its lanes hold, each lane its place in line;
- 2. others go on while every request is looked at: what is in two places is left in one, what was forgotten to
-    have been seen is remembered. Each is checked and done in one step;
- 3. nobody may change the shard while it is counted; then its counters are written.
+ 1. Freeze the shard and correct leases and hosts: each batch gets its deadline, each host its number of
+    requests in flight and the contents of its lanes, each lane its place in the schedule.
+ 2. Release the shard and read every request: one that is in two places stays in one, one that is missing in
+    the seen-set is added. Each correction checks and changes in one atomic step.
+ 3. Freeze the shard again, recount it, and write its counters.
 
-A shard that is frozen answers FROZEN, and whoever asked waits: seconds, for ten thousand hosts. If the
-process that has frozen it dies, it thaws by itself (frozen.lua).
+Calls to a frozen shard fail with FROZEN and are retried by the client: for seconds, with ten thousand hosts.
+If the repairing process dies, the freeze expires (require_frozen.lua).
 
-Nothing is deleted that is not somewhere else too. What cannot be told again are numbers with nothing behind
-them: retries, crashes, duplicates, items brought.
+Nothing is deleted that is not in another place too. Numbers without data cannot be recomputed: retries,
+crashes, duplicates, items.
+
+    run      the order of the steps
+    shard    the shard under repair, and the report of faults
+    scan     read every request, lane and chunk; keep each request in one place
+    fixes    correct leases, hosts, pages, dead letters and the seen-set
+    recount  recompute the counters
 """
 
-from shoal.frontier.redis.repair.run import repair
+from shoal.frontier.redis.repair.run import repair_crawls
 
-__all__ = ["repair"]
+__all__ = ["repair_crawls"]

@@ -1,35 +1,100 @@
-"""What the counters of a crawl have to say, given what there is. Values in, values out."""
+"""The counters of a crawl: recompute them from the data, and write those that differ."""
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from shoal.frontier.redis import keys
+from shoal.frontier.redis.records import chunk_size, unpack_letter
+from shoal.frontier.redis.repair.fixes import count_seen
+from shoal.frontier.redis.repair.shard import Shard
+from shoal.frontier.redis.scan import BATCH
 
 
 @dataclass(slots=True)
 class Found:
     """The requests of a crawl in a shard, counted in the data."""
 
-    seen: int | None = None  # None: an approximate seen-set, which cannot be counted
+    seen: int | None = None  # None: a Bloom filter, which cannot be counted
     waiting: int = 0
     delayed: int = 0
     leased: int = 0
     parsing: int = 0
-    letters: Counter[str] = field(default_factory=Counter)  # dead ones that can be read, by class
+    letters: Counter[str] = field(default_factory=Counter)  # dead letters that exist, by class
 
 
-def corrected(told: Mapping[str, int], found: Found) -> dict[str, int]:
-    """Give the counters that differ from what they say, and their right values.
+async def repair_counters(shard: Shard, name: str, crawl: int) -> None:
+    """Write the counters of a crawl that differ from the data."""
+    flat = await shard.do("HGETALL", keys.counters(shard.tag, crawl))
+    recorded = {counter.decode(): int(count) for counter, count in zip(flat[::2], flat[1::2], strict=True)}
+    found = await _count(shard, crawl)
+    changes = correct_counters(recorded, found)
+    size: int | str = "" if found.seen is None else found.seen
+    pairs = [part for pair in changes.items() for part in pair]
+    await shard.run_frozen(shard.scripts.repair_counts, crawl, size, *pairs)
+    for counter, count in changes.items():
+        shard.report.add_counter(name, counter, by=count - recorded.get(counter, 0))
 
-    What has ended well leaves a number and nothing else. It can only be told from the rest: whatever was
-    accepted and is nowhere else has ended, and what neither `gone` nor `filtered` account for counts as done.
+
+async def _count(shard: Shard, crawl: int) -> Found:
+    tag = shard.tag
+    found = Found()
+    found.delayed, found.parsing = await shard.pipeline(
+        [("ZCARD", keys.delayed(tag, crawl)), ("HLEN", keys.parsing(tag, crawl))]
+    )
+    found.leased = await _count_leased(shard, crawl)
+    found.waiting = await _count_waiting(shard, crawl)
+    async for _, packed in shard.scan.hash(keys.dead_letters(tag, crawl)):
+        found.letters[unpack_letter("", packed)[1].kind.value] += 1
+    await shard.renew_freeze()
+    found.seen = await count_seen(shard, crawl)
+    return found
+
+
+async def _count_leased(shard: Shard, crawl: int) -> int:
+    leased, number = 0, crawl.to_bytes(4, "big")
+    async for token, _ in shard.scan.sorted(keys.deadlines(shard.tag)):
+        async for field_name, _ in shard.scan.hash(keys.batch(shard.tag, token.decode())):
+            leased += field_name != keys.HEAD and field_name.startswith(number)
+        await shard.renew_freeze()
+    return leased
+
+
+async def _count_waiting(shard: Shard, crawl: int) -> int:
+    waiting: int = 0
+    sizes: list[tuple[str, str]] = []
+    async for host in shard.scan.hosts():
+        for lane in host.lanes:
+            if lane.crawl == crawl:
+                sizes.append(("ZCARD", lane.returned(shard.tag, host.name)))
+                sizes += [("LLEN", lane.fresh(shard.tag, host.name, band)) for band in lane.bands]
+        if len(sizes) >= BATCH:
+            waiting += sum(await shard.pipeline(sizes))
+            sizes = []
+            await shard.renew_freeze()
+    waiting += sum(await shard.pipeline(sizes))
+    async for id, _ in shard.scan.hash(keys.chunk_bodies(shard.tag, crawl)):
+        waiting += chunk_size(id)
+    return waiting
+
+
+# --- the values of the counters: no I/O ------------------------------------------------------------------
+
+
+def correct_counters(recorded: Mapping[str, int], found: Found) -> dict[str, int]:
+    """Return the correct values of the counters that are wrong.
+
+    A request that ended without a dead letter leaves only a number. It is derived from the rest: a request
+    that was accepted and is in no other place has ended, and counts as done unless `gone` or `filtered`
+    account for it.
     """
-    purged = _purged(told, found)
+    purged = _purged(recorded, found)
     dead = found.letters.total() + purged
     open_or_dead = found.waiting + found.delayed + found.leased + found.parsing + dead
-    ended = {name: max(count, 0) for name, count in told.items() if name.startswith("filtered.")}
-    ended |= {name: max(told.get(name, 0), 0) for name in ("gone", "done")}
+    ended = {name: max(count, 0) for name, count in recorded.items() if name.startswith("filtered.")}
+    ended |= {name: max(recorded.get(name, 0), 0) for name in ("gone", "done")}
     if found.seen is not None:
-        ended = _adjusted(ended, found.seen - open_or_dead)
+        ended = _adjust_to(ended, found.seen - open_or_dead)
     right = {
         "waiting": found.waiting,
         "delayed": found.delayed,
@@ -40,25 +105,25 @@ def corrected(told: Mapping[str, int], found: Found) -> dict[str, int]:
         "filtered": sum(count for name, count in ended.items() if name.startswith("filtered.")),
         "accepted": open_or_dead + sum(ended.values()),
         **ended,
-        **_by_class(told, found.letters, purged),
+        **_dead_by_class(recorded, found.letters, purged),
     }
-    return {name: count for name, count in right.items() if count != told.get(name, 0)}
+    return {name: count for name, count in right.items() if count != recorded.get(name, 0)}
 
 
-def _purged(told: Mapping[str, int], found: Found) -> int:
-    """Say how many letters were thrown away: no more than have died and are not there."""
-    letters, purged = found.letters.total(), max(told.get("purged", 0), 0)
-    purged = min(purged, max(told.get("dead", 0) - letters, 0))
+def _purged(recorded: Mapping[str, int], found: Found) -> int:
+    """Return how many dead letters were purged: at most those that died and do not exist any more."""
+    letters, purged = found.letters.total(), max(recorded.get("purged", 0), 0)
+    purged = min(purged, max(recorded.get("dead", 0) - letters, 0))
     if found.seen is None:
         return purged
     elsewhere = found.waiting + found.delayed + found.leased + found.parsing + letters
     return min(purged, max(found.seen - elsewhere, 0))
 
 
-def _adjusted(ended: Mapping[str, int], number: int) -> dict[str, int]:
-    """Have what has ended well come to a number: the difference was done, as far as there is that much."""
+def _adjust_to(ended: Mapping[str, int], total: int) -> dict[str, int]:
+    """Make the ended requests add up to `total`: change `done` as far as possible, then the others."""
     adjusted = dict(ended)
-    excess = sum(ended.values()) - number
+    excess = sum(ended.values()) - total
     for name in ("done", "gone", *ended):
         taken = min(excess, adjusted[name])
         adjusted[name] -= taken
@@ -66,15 +131,15 @@ def _adjusted(ended: Mapping[str, int], number: int) -> dict[str, int]:
     return adjusted
 
 
-def _by_class(told: Mapping[str, int], letters: Mapping[str, int], purged: int) -> dict[str, int]:
-    """Share out the dead among their classes: letters as they say, the others as was told."""
-    classes = sorted({name.partition(".")[2] for name in told if name.startswith("dead.")} | set(letters))
+def _dead_by_class(recorded: Mapping[str, int], letters: Mapping[str, int], purged: int) -> dict[str, int]:
+    """Divide the dead among their classes: letters by their own class, purged ones as recorded."""
+    classes = sorted({name.partition(".")[2] for name in recorded if name.startswith("dead.")} | set(letters))
     right, left = {}, purged
     for kind in classes:
-        thrown_away = min(max(told.get(f"dead.{kind}", 0) - letters.get(kind, 0), 0), left)
-        right[f"dead.{kind}"] = letters.get(kind, 0) + thrown_away
-        left -= thrown_away
-    if left:  # of classes that nobody knows any more
+        purged_here = min(max(recorded.get(f"dead.{kind}", 0) - letters.get(kind, 0), 0), left)
+        right[f"dead.{kind}"] = letters.get(kind, 0) + purged_here
+        left -= purged_here
+    if left:  # of classes that are not recorded any more
         likely = max(right, key=lambda name: right[name], default="dead.internal")
         right[likely] = right.get(likely, 0) + left
     return right

@@ -1,30 +1,65 @@
-"""A shard that is being put right, and who may change it meanwhile: everybody, or nobody but us."""
+"""The shard under repair: calls, the freeze that keeps other callers out, and the report of faults."""
 
 import time
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from shoal.frontier.redis.repair.findings import Findings
 from shoal.frontier.redis.scan import ShardScan
 from shoal.frontier.redis.scripts import Scripts
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.redis_client import RedisClient, Script, ScriptArgument
 from shoal.redis_client.connection import Argument
 
-FROZEN_FOR = 10.0  # seconds, as in frozen.lua
-RENEW_AFTER = 2.0
+FREEZE_S = 10.0  # as in require_frozen.lua
+RENEW_AFTER_S = 2.0
+
+
+class FaultReport:
+    """How often each kind of fault was found, with one example each."""
+
+    def __init__(self) -> None:
+        self._kinds: Counter[str] = Counter()
+        self._examples: dict[str, str] = {}
+        self._counters: defaultdict[str, Counter[str]] = defaultdict(Counter)  # by crawl: changes
+
+    def add(self, kind: str, example: str = "", number: int = 1) -> None:
+        """Add faults of one kind; `number` may be 0."""
+        if not number:
+            return
+        self._kinds[kind] += number
+        if example:
+            self._examples.setdefault(kind, example)
+
+    def add_counter(self, crawl: str, counter: str, *, by: int) -> None:
+        """Add that a counter was changed by `by` in one shard."""
+        self._counters[crawl][counter] += by
+
+    def lines(self) -> list[str]:
+        """Return one line per kind of fault, then one per counter that was wrong over all shards."""
+        lines = []
+        for kind, number in self._kinds.items():
+            example = f": {self._examples[kind]}" if kind in self._examples else ""
+            more = f", and {number - 1} more" if number > 1 and example else ""
+            times = f" ({number})" if number > 1 and not example else ""
+            lines.append(f"{kind}{example}{more}{times}")
+        for crawl, counters in self._counters.items():
+            for name, by in counters.items():
+                if by:
+                    lines.append(f"{crawl}: the counter of {name} was off by {-by:+d}")
+        return lines
 
 
 class Shard:
     def __init__(
-        self, store: RedisClient, scripts: Scripts, tag: str, freezer: str, findings: Findings
+        self, store: RedisClient, scripts: Scripts, tag: str, freezer: str, report: FaultReport
     ) -> None:
         self.scripts = scripts
         self.tag = tag
-        self.slices = ShardScan(store, tag)
-        self.findings = findings
-        self.relayed = bool(store.dsn.bus)  # another queue takes the announcements of pages out of the shard
+        self.scan = ShardScan(store, tag)
+        self.report = report
+        self.relayed = bool(store.dsn.bus)  # another bus takes the announcements of pages out of the shard
         self._store = store
         self._freezer = freezer
         self._renewed_at = 0.0
@@ -36,13 +71,13 @@ class Shard:
         return await self._store.pipeline(self.tag, commands)
 
     async def run(self, script: Script, *arguments: ScriptArgument) -> Any:
-        """Run a script that looks and changes in one step, while others are at work."""
+        """Run a script that checks and changes in one step, while other callers work."""
         return await self._store.run(script, self.tag, arguments)
 
     @asynccontextmanager
     async def frozen(self) -> AsyncIterator[None]:
-        """Keep everybody else out."""
-        await self._freeze(FROZEN_FOR)
+        """Reject all other callers for the duration of the block."""
+        await self._freeze(FREEZE_S)
         try:
             yield
         finally:
@@ -50,18 +85,18 @@ class Shard:
 
     async def _freeze(self, seconds: float) -> None:
         if not await self.run(self.scripts.freeze, self._freezer, seconds):
-            raise Misconfigured("somebody else is repairing the store; run it again when they are done")
+            raise Misconfigured("another process is repairing the store; run this again when it has finished")
         self._renewed_at = time.monotonic()
 
-    async def hold(self) -> None:
-        """Stay in possession, between two slices."""
-        if time.monotonic() - self._renewed_at > RENEW_AFTER:
-            await self._freeze(FROZEN_FOR)
+    async def renew_freeze(self) -> None:
+        """Extend the freeze, between two batches."""
+        if time.monotonic() - self._renewed_at > RENEW_AFTER_S:
+            await self._freeze(FREEZE_S)
 
     async def run_frozen(self, script: Script, *arguments: ScriptArgument) -> Any:
-        """Run a script that only who has frozen the shard may run."""
+        """Run a script that only the process that froze the shard may run."""
         answer = await self.run(script, self._freezer, *arguments)
         if answer is None:
-            raise Unavailable("store: took so long to answer that others went on; repair it again")
+            raise Unavailable("store: answered so late that the freeze has expired; run the repair again")
         self._renewed_at = time.monotonic()
         return answer

@@ -1,4 +1,4 @@
--- clock.lua: what time it is, by the server. The workers' clocks disagree with one another.
+-- clock.lua: the time of the server. The clocks of workers differ from one another.
 
 local function read_clock()
   local time = redis.call('TIME')

@@ -1,7 +1,7 @@
--- epoch.lua: which server process the shard lives in.
+-- epoch.lua: detect that another server process has the shard.
 
--- Another one may have lost the last turns that hosts took: each of them rests for an interval.
-local function notice(epoch)
+-- A new process may have lost the last turns of hosts: each host rests for one interval.
+local function check_epoch(epoch)
   local known = call('HGET', KEYS[1], 'epoch')
   if known == epoch then return end
   if known then

@@ -1,31 +1,31 @@
--- hosts.lua: the governor of each host, and where that puts its lanes.
+-- hosts.lua: the governor of each host, and the schedule of its lanes.
 --
--- One HMGET reads all hosts of a call and one HSET writes them back. The arithmetic is that of
--- `model/pace.py` and `frontier/governor.py`, step by step, in the same units.
+-- One HMGET reads all hosts of a call and one HSET writes them back. The arithmetic is that of `model/pace.py` and
+-- `frontier/governor.py`, step by step, in the same units.
 --
--- Hosts and lanes are arrays: what `struct.unpack` gives goes into one without a name being looked up. First what
--- the call itself notes, then the packed fields in their order.
+-- Hosts and lanes are arrays: the values of `struct.unpack` go into one without a field lookup. First come the fields
+-- that only this call uses, then the packed fields in their order.
 
-local NAME, READY, SHOWN, TOUCHED, OWN_LANES, STRAYS, ANSWERS, NEW = 1, 2, 3, 4, 5, 6, 7, 8
+local NAME, READY, SCHEDULED_READY, DIRTY, LANES, ORPHANS, RESPONSES, NEW = 1, 2, 3, 4, 5, 6, 7, 8
 local TAT, LAST, REST_UNTIL, TOKEN, INTERVAL, SLOW, BURST, CONCURRENCY = 9, 10, 11, 12, 13, 14, 15, 16
 local INFLIGHT, FAILURES, VERSION, CLEAR, FLAGS, NUMBER, LANES_AT = 17, 18, 19, 20, 21, 22, 23
 local HOST = '>ddddddHHHIIHBB'
-local PAUSED, HAS_OVERRIDES, HAS_ANSWERS = 1, 2, 4
+local PAUSED, HAS_OVERRIDES, HAS_RESPONSES = 1, 2, 4
 
 local OF_HOST, CHANGED, READ, READ_KEY, READ_BAND, UNREAD, TAKEN, BACK, BACK_TAKEN = 1, 2, 3, 4, 5, 6, 7, 8, 9
-local CRAWL, LANE_FLAGS, BAND, FRESH, MOMENT, POOL = 10, 11, 12, 13, 14, 15  -- READ and on: lease.lua
+local CRAWL, LANE_FLAGS, BAND, FRESH, MOMENT, POOL = 10, 11, 12, 13, 14, 15  -- READ to BACK_TAKEN: lease.lua
 local LANE = '>IBBHdBc0'
-local SUSPECT, SPILLED, IN_LINE, RETURNED = 1, 2, 4, 8
+local SUSPECT, SPILLED, SCHEDULED, RETURNED = 1, 2, 4, 8
 local EMPTY = 255
-local MOST_CLEAR = 65535
+local MAX_CLEAR = 65535
 
-local SLOW_ON, SLOW_AT = '>dHHHIIHB', 41  -- from the slow factor on, without the number of lanes
+local SLOW_ON, SLOW_AT = '>dHHHIIHB', 41  -- the fields from SLOW to FLAGS
 local INFLIGHT_AT, FLAGS_AT = 53, 65
 
-local hosts = {}  -- name -> host, as far as this call has come
-local peeked = {}  -- name -> state as it was read, or false if there is none; hosts may know better
-local touched = {}  -- those that have to be written back, in the order in which they changed
-local patched = {}  -- name and state, by turns: to be written back, and never unpacked
+local hosts = {}  -- name -> host, with the changes of this call
+local prefetched = {}  -- name -> packed state as read, false: not stored; `hosts` may be newer
+local dirty_hosts = {}  -- to be written back, in the order in which they changed
+local patched_states = {}  -- name and packed state, alternating: to be written back, never unpacked
 
 local function has_flag(flags, bit)
   return flags % (2 * bit) >= bit
@@ -36,10 +36,10 @@ local function with_flag(flags, bit, wanted)
   return wanted and flags + bit or flags - bit
 end
 
-local function touch(host)
-  if not host[TOUCHED] then
-    host[TOUCHED] = true
-    touched[#touched + 1] = host
+local function mark_dirty(host)
+  if not host[DIRTY] then
+    host[DIRTY] = true
+    dirty_hosts[#dirty_hosts + 1] = host
   end
 end
 
@@ -47,22 +47,23 @@ local function is_open(host)
   return host[INFLIGHT] < host[CONCURRENCY] and host[FLAGS] % 2 < PAUSED
 end
 
-local function aim(host)
+local function update_ready(host)
   local ready, burst, rest_until = host[TAT], host[BURST], host[REST_UNTIL]
   if burst > 1 then ready = ready - (burst - 1) * host[INTERVAL] end
-  host[READY] = ready < rest_until and rest_until or ready  -- a call of math.max takes four times as long
+  host[READY] = ready < rest_until and rest_until or ready  -- math.max takes four times as long
 end
 
--- A change leaves no credit: as if the whole burst had been spent with the latest request.
-local function spend(host)
+-- Leave no credit after a change of pace: as if the latest request had spent the whole burst.
+local function spend_burst(host)
   host[TAT] = host[LAST] + host[BURST] * host[INTERVAL]
   host[TOKEN] = 0
 end
 
-local function rules_of(host)
-  local first = host[OWN_LANES][1]
-  local terms = first and terms_of(first[CRAWL])
-  return terms and terms.rules or {threshold = 0.02, reach = 9, at_least = 20, window = 100, floor = 0.1, ceiling = 60}
+local function slowdown_rules(host)
+  local first = host[LANES][1]
+  local options = first and options_of(first[CRAWL])
+  return options and options.rules
+    or {threshold = 0.02, reach = 9, at_least = 20, window = 100, floor = 0.1, ceiling = 60}
 end
 
 local function overrides_of(host)
@@ -71,14 +72,14 @@ local function overrides_of(host)
   return parse('>dhhd', packed)
 end
 
--- Apply the slowest of all paces that have a say: those of its crawls or its own, Crawl-delay, slow-down.
-local function follow(host)
+-- Apply the slowest pace: those of the host's crawls or its override, Crawl-delay, slow-down.
+local function apply_pace(host)
   local interval, burst, concurrency
-  for _, lane in ipairs(host[OWN_LANES]) do
+  for _, lane in ipairs(host[LANES]) do
     local crawl = lane[CRAWL]
-    local terms = terms_of(crawl)
-    if terms then
-      local its_interval, its_burst, its_concurrency = pace_of(crawl, terms, host[NAME])
+    local options = options_of(crawl)
+    if options then
+      local its_interval, its_burst, its_concurrency = pace_of(crawl, options, host[NAME])
       interval = math.max(interval or 0, its_interval)
       burst = math.min(burst or its_burst, its_burst)
       concurrency = math.min(concurrency or its_concurrency, its_concurrency)
@@ -92,30 +93,30 @@ local function follow(host)
   if crawl_delay > interval then interval, burst = crawl_delay, 1 end
   local slow = host[SLOW]
   if slow > 1 then
-    local rules = rules_of(host)
+    local rules = slowdown_rules(host)
     interval = math.max(interval, math.min(math.max(interval, rules.floor) * slow, rules.ceiling))
     burst = 1
   end
   if interval ~= host[INTERVAL] or burst ~= host[BURST] or concurrency ~= host[CONCURRENCY] then
     host[INTERVAL], host[BURST], host[CONCURRENCY] = interval, burst, concurrency
-    spend(host)
+    spend_burst(host)
   end
   host[VERSION] = meta.version
-  aim(host)
-  touch(host)
+  update_ready(host)
+  mark_dirty(host)
 end
 
 local function read_lanes(host, packed)
-  local position, own = host[LANES_AT], host[OWN_LANES]
+  local position, own = host[LANES_AT], host[LANES]
   for _ = 1, host[NUMBER] do
     local lane = {host, false, false, false, 0, false, 0, false, 0, parse(LANE, packed, position)}
     local crawl = lane[CRAWL]
     position = lane[POOL + 1]
-    if terms_known[crawl] or terms_of(crawl) then
+    if options_cache[crawl] or options_of(crawl) then
       own[#own + 1] = lane
     else
-      host[STRAYS] = host[STRAYS] or {}  -- of a crawl that was dropped
-      table.insert(host[STRAYS], lane)
+      host[ORPHANS] = host[ORPHANS] or {}  -- of a crawl that was deleted
+      table.insert(host[ORPHANS], lane)
     end
   end
 end
@@ -130,157 +131,158 @@ local function unpack_host(name, packed)
       meta.version, 0, 0, 0}
   end
   hosts[name] = host
-  aim(host)
-  host[SHOWN] = host[READY]  -- by which its lanes stand in line
+  update_ready(host)
+  host[SCHEDULED_READY] = host[READY]  -- by which its lanes are scheduled
   local version = host[VERSION]
   if version ~= meta.version then
     if version < meta.rested_version then
       host[LAST] = math.max(host[LAST], meta.rested)
-      spend(host)
+      spend_burst(host)
     end
-    follow(host)
+    apply_pace(host)
   end
   return host
 end
 
--- Read hosts that are likely to be wanted, in one call, and leave them packed.
-local function peek_hosts(names, first)
+-- Read hosts that are likely to be needed with one command, and leave them packed.
+local function prefetch_hosts(names, first)
   for from = first or 1, #names, 2000 do
     local last = math.min(from + 1999, #names)
     local found = call('HMGET', tag .. ':h', unpack(names, from, last))
-    for i = 1, #found do peeked[names[from + i - 1]] = found[i] end
+    for i = 1, #found do prefetched[names[from + i - 1]] = found[i] end
   end
 end
 
 local function host_of(name)
   local host = hosts[name]
   if host then return host end
-  local packed = peeked[name]
+  local packed = prefetched[name]
   if packed == nil then packed = call('HGET', tag .. ':h', name) end
   return unpack_host(name, packed)
 end
 
--- Note that a request has ended and its host answered as it should, without unpacking the host; say whether that
--- could be done. It can where no lane goes elsewhere by it and nothing is to be learned, as mostly.
-local function patch_answered(name, landed)
-  local packed = not hosts[name] and peeked[name]
+-- Record a request that ended with a normal response without unpacking its host; return whether that was possible. It
+-- is possible if no lane has to be rescheduled and the slow-down does not change, which is the usual case.
+local function patch_settled(name, landed)
+  local packed = not hosts[name] and prefetched[name]
   if not packed then return false end
   local slow, _, concurrency, inflight, failures, version, clear, flags = parse(SLOW_ON, packed, SLOW_AT)
   if slow ~= 1 or flags ~= 0 or version ~= meta.version or inflight >= concurrency then return false end
   if landed == 0 and inflight > 0 then inflight = inflight - 1 end
-  if clear < MOST_CLEAR then clear = clear + 1 end
+  if clear < MAX_CLEAR then clear = clear + 1 end
   packed = sub(packed, 1, INFLIGHT_AT - 1) .. pack('>HIIH', inflight, failures, version, clear)
     .. sub(packed, FLAGS_AT)
-  peeked[name] = packed
-  patched[#patched + 1], patched[#patched + 2] = name, packed
+  prefetched[name] = packed
+  patched_states[#patched_states + 1], patched_states[#patched_states + 2] = name, packed
   return true
 end
 
--- Let one request go.
-local function take(host, token)
+-- Take a turn for one request.
+local function charge_turn(host, token)
   local tat = host[TAT]
   host[INFLIGHT] = host[INFLIGHT] + 1
   host[TAT] = (tat < now and now or tat) + host[INTERVAL]
   host[LAST], host[TOKEN] = now, token
-  aim(host)
-  touch(host)
+  update_ready(host)
+  mark_dirty(host)
 end
 
--- Take back the turn of a request that never left, unless a later one was taken or the pace changed.
-local function give_back(host, token, interval)
+-- Refund the turn of a request that never left, unless a later one was taken or the pace changed.
+local function refund_turn(host, token, interval)
   if token == host[TOKEN] then
     host[TAT] = host[TAT] - interval
-    aim(host)
-    touch(host)
+    update_ready(host)
+    mark_dirty(host)
   end
 end
 
-local function rest(host, until_instant)
+local function rest_host(host, until_instant)
   host[REST_UNTIL] = math.max(host[REST_UNTIL], until_instant)
-  aim(host)
-  touch(host)
+  update_ready(host)
+  mark_dirty(host)
 end
 
--- Learn from an answer; the pace follows the slow factor.
-local function hear(host, blocked)
-  local answers = host[ANSWERS]
-  if not has_flag(host[FLAGS], HAS_ANSWERS) then
+-- Record a response and update the slow factor, which changes the pace.
+local function record_response(host, blocked)
+  local responses = host[RESPONSES]
+  if not has_flag(host[FLAGS], HAS_RESPONSES) then
     if not blocked and host[SLOW] == 1 then
-      host[CLEAR] = math.min(host[CLEAR] + 1, MOST_CLEAR)
+      host[CLEAR] = math.min(host[CLEAR] + 1, MAX_CLEAR)
       return
     end
-    answers = string.rep('0', math.min(host[CLEAR], rules_of(host).window))
-  elseif not answers then
-    answers = call('HGET', tag .. ':hw', host[NAME]) or ''
+    responses = string.rep('0', math.min(host[CLEAR], slowdown_rules(host).window))
+  elseif not responses then
+    responses = call('HGET', tag .. ':hw', host[NAME]) or ''
   end
-  local rules = rules_of(host)
-  answers = sub(answers .. (blocked and '1' or '0'), -rules.window)
-  host[ANSWERS], host[FLAGS] = answers, with_flag(host[FLAGS], HAS_ANSWERS, true)
-  if #answers < rules.at_least then return end  -- too few to say anything
-  local _, blocks = string.gsub(answers, '1', '')
+  local rules = slowdown_rules(host)
+  responses = sub(responses .. (blocked and '1' or '0'), -rules.window)
+  host[RESPONSES], host[FLAGS] = responses, with_flag(host[FLAGS], HAS_RESPONSES, true)
+  if #responses < rules.at_least then return end  -- too few for a block rate
+  local _, blocks = string.gsub(responses, '1', '')
   local slow = 1
-  if blocks > 0 then slow = 1 + rules.reach * (1 - math.exp(-(blocks / #answers) / rules.threshold)) end
+  if blocks > 0 then slow = 1 + rules.reach * (1 - math.exp(-(blocks / #responses) / rules.threshold)) end
   slow = tonumber(format('%.3f', slow))
   if slow ~= host[SLOW] then
     host[SLOW] = slow
-    follow(host)
+    apply_pace(host)
   end
 end
 
--- --- the line --------------------------------------------------------------------------------------
+-- --- schedules -------------------------------------------------------------------------------------
 
-local rosters_known = {}  -- crawl -> pool -> names of keys: the same few are wanted for every lane
+local lane_keys_cache = {}  -- crawl -> pool -> names of keys: every lane needs the same few
 
-local function roster_of(crawl, pool)
-  local pools = rosters_known[crawl]
+local function lane_keys(crawl, pool)
+  local pools = lane_keys_cache[crawl]
   if not pools then
     pools = {}
-    rosters_known[crawl] = pools
+    lane_keys_cache[crawl] = pools
   end
-  local roster = pools[pool]
-  if not roster then
+  local keys = pools[pool]
+  if not keys then
     local ending = ':' .. crawl .. ':' .. pool
-    roster = {line = tag .. ':li' .. ending, suspects = tag .. ':xli' .. ending, fresh = tag .. ':q' .. ending .. ':',
-      returned = tag .. ':w' .. ending .. ':', suspicious = tag .. ':x' .. ending .. ':', bands = {}}
-    pools[pool] = roster
+    keys = {schedule = tag .. ':li' .. ending, suspect_schedule = tag .. ':xli' .. ending,
+      fresh = tag .. ':q' .. ending .. ':', returned = tag .. ':w' .. ending .. ':',
+      suspects = tag .. ':x' .. ending .. ':', bands = {}}
+    pools[pool] = keys
   end
-  return roster
+  return keys
 end
 
-local function line_of(lane)
-  local roster = roster_of(lane[CRAWL], lane[POOL])
-  return lane[LANE_FLAGS] % 2 == SUSPECT and roster.suspects or roster.line
+local function schedule_of(lane)
+  local keys = lane_keys(lane[CRAWL], lane[POOL])
+  return lane[LANE_FLAGS] % 2 == SUSPECT and keys.suspect_schedule or keys.schedule
 end
 
--- When it is the turn of a lane, in steps: in the one in which its host is due, and not before those that were there
--- before it.
-local function due(ready, moment)
+-- Return the step at which a lane is due: that of its host, but not before the moment of the lane.
+local function due_step(ready, moment)
   local first = math.floor((ready - FIRST_STEP_AT) * STEPS)
   if first < moment then first = moment end
-  return first < LINE and first or LINE - 1
+  return first < SCHEDULE_BAND and first or SCHEDULE_BAND - 1
 end
 
--- Put the lanes of a host in line, or take them out: those that are empty, and all while the host has as many
--- requests out as it may, or is paused.
-local function place(host)
-  local open, ready, own = is_open(host), host[READY], host[OWN_LANES]
-  local moved = ready ~= host[SHOWN]
+-- Schedule the lanes of a host, or unschedule them: empty lanes, and all lanes while the host is paused or has as many
+-- requests in flight as it may.
+local function schedule_lanes(host)
+  local open, ready, own = is_open(host), host[READY], host[LANES]
+  local moved = ready ~= host[SCHEDULED_READY]
   for i = 1, #own do
     local lane = own[i]
     local flags, band = lane[LANE_FLAGS], lane[BAND]
-    local stands = flags % RETURNED >= IN_LINE
+    local is_scheduled = flags % RETURNED >= SCHEDULED
     if open and band ~= EMPTY then
-      if moved or lane[CHANGED] or not stands then
-        push(placed, line_of(lane), format('%d', band * LINE + due(ready, lane[MOMENT])), host[NAME])
-        if not stands then lane[LANE_FLAGS] = flags + IN_LINE end
+      if moved or lane[CHANGED] or not is_scheduled then
+        local score = format('%d', band * SCHEDULE_BAND + due_step(ready, lane[MOMENT]))
+        push(schedule_adds, schedule_of(lane), score, host[NAME])
+        if not is_scheduled then lane[LANE_FLAGS] = flags + SCHEDULED end
       end
-    elseif stands then
-      push(removed, line_of(lane), host[NAME])
-      lane[LANE_FLAGS] = flags - IN_LINE
+    elseif is_scheduled then
+      push(zset_removals, schedule_of(lane), host[NAME])
+      lane[LANE_FLAGS] = flags - SCHEDULED
     end
     lane[CHANGED] = false
   end
-  host[SHOWN] = ready
+  host[SCHEDULED_READY] = ready
 end
 
 local function pack_lane(lane)
@@ -289,7 +291,7 @@ local function pack_lane(lane)
 end
 
 local function pack_host(host)
-  local own = host[OWN_LANES]
+  local own = host[LANES]
   host[NUMBER] = #own
   local packed = pack(HOST, unpack(host, TAT, NUMBER))
   if #own == 1 then return packed .. pack_lane(own[1]) end
@@ -297,21 +299,21 @@ local function pack_host(host)
   return packed
 end
 
--- Write back what has changed, and everything that was gathered in sets and counters with it.
+-- Write the changed hosts, and all pending changes of sets, lists, hashes and counters.
 local function save()
-  local states, size, answers = patched, #patched, {}
-  for i = 1, #touched do
-    local host = touched[i]
-    place(host)
+  local states, size, responses = patched_states, #patched_states, {}
+  for i = 1, #dirty_hosts do
+    local host = dirty_hosts[i]
+    schedule_lanes(host)
     states[size + 1], states[size + 2] = host[NAME], pack_host(host)
     size = size + 2
-    if host[ANSWERS] then answers[#answers + 1], answers[#answers + 2] = host[NAME], host[ANSWERS] end
-    host[TOUCHED] = false
+    if host[RESPONSES] then responses[#responses + 1], responses[#responses + 2] = host[NAME], host[RESPONSES] end
+    host[DIRTY] = false
   end
-  touched, patched = {}, {}
-  save_places()
+  dirty_hosts, patched_states = {}, {}
+  save_schedules()
   call_with('HSET', tag .. ':h', states)
-  call_with('HSET', tag .. ':hw', answers)
+  call_with('HSET', tag .. ':hw', responses)
   save_additions()
   save_removals()
 end

@@ -1,14 +1,14 @@
--- lanes.lua: requests that wait, and the two packed forms in which they do. ENTRY and RECORD of keys.py.
+-- lanes.lua: waiting requests, and the two packed forms that they have. ENTRY and RECORD of keys.py.
 --
--- New links wait in lists, one for each band, in the order in which they were accepted. Whatever comes back (a retry,
--- a request that was released or replayed, a chunk that was spilled) has its place in the middle of that order, and
--- waits in a sorted set beside them; so do suspects.
+-- New links wait in lists, one per band, in the order in which they were accepted. A request that returns (a retry, a
+-- released or replayed request, a refilled chunk) belongs in the middle of that order and waits in a sorted set beside
+-- the lists; so do suspects.
 
 local LOWEST_BAND = 15
 local ENTRY = '>I6HBHBc8'
 local RECORD = '>IBc0Bc0'
 local CRASHES_AT, FP_FIRST, FP_LAST = 9, 13, 20  -- bytes of an ENTRY
-local MOST_ATTEMPTS, MOST_CRASHES = 65535, 255
+local MAX_ATTEMPTS, MAX_CRASHES = 65535, 255
 
 local function ordinal_of(entry)
   return (parse('>I6', entry))
@@ -44,91 +44,91 @@ local function pack_record(crawl, host, pool, entry)
   return pack(RECORD, crawl, #host, host, #pool, pool) .. entry
 end
 
--- Give crawl, host, pool and entry; the entry is still packed.
+-- Return crawl, host, pool and the packed entry.
 local function unpack_record(record)
   local crawl, host, pool, position = parse(RECORD, record)
   return crawl, host, pool, sub(record, position)
 end
 
--- Name the list of new links of one band.
+-- Return the key of the list of new links of one band.
 local function fresh_key(crawl, pool, band, host)
-  local roster = roster_of(crawl, pool)
-  local beginning = roster.bands[band]
-  if not beginning then
-    beginning = roster.fresh .. band .. ':'
-    roster.bands[band] = beginning
+  local keys = lane_keys(crawl, pool)
+  local prefix = keys.bands[band]
+  if not prefix then
+    prefix = keys.fresh .. band .. ':'
+    keys.bands[band] = prefix
   end
-  return beginning .. host
+  return prefix .. host
 end
 
 local function fresh_of(lane, band)
   return fresh_key(lane[CRAWL], lane[POOL], band, lane[OF_HOST][NAME])
 end
 
--- Name the sorted set of what came back.
+-- Return the key of the sorted set of returned requests.
 local function returned_of(lane)
-  local roster = roster_of(lane[CRAWL], lane[POOL])
-  return (lane[LANE_FLAGS] % 2 == SUSPECT and roster.suspicious or roster.returned) .. lane[OF_HOST][NAME]
+  local keys = lane_keys(lane[CRAWL], lane[POOL])
+  return (lane[LANE_FLAGS] % 2 == SUSPECT and keys.suspects or keys.returned) .. lane[OF_HOST][NAME]
 end
 
 local function find_lane(host, crawl, pool, suspect)
-  local own, kind = host[OWN_LANES], suspect and SUSPECT or 0
+  local own, kind = host[LANES], suspect and SUSPECT or 0
   for i = 1, #own do
     local lane = own[i]
     if lane[CRAWL] == crawl and lane[POOL] == pool and lane[LANE_FLAGS] % 2 == kind then return lane end
   end
 end
 
--- The first request of a crawl on a host makes the crawl's pace count there.
-local function lane_of(host, crawl, pool, suspect)
+-- Return a lane, and create it if needed. The first request of a crawl on a host makes the crawl's pace apply there.
+local function ensure_lane(host, crawl, pool, suspect)
   local lane = find_lane(host, crawl, pool, suspect)
   if not lane then
     lane = {host, false, false, false, 0, false, 0, false, 0, crawl, suspect and SUSPECT or 0, EMPTY, 0, 0, pool}
-    table.insert(host[OWN_LANES], lane)
-    follow(host)
+    table.insert(host[LANES], lane)
+    apply_pace(host)
   end
   return lane
 end
 
-local function stamp(lane, moment)
+local function set_moment(lane, moment)
   lane[MOMENT], lane[CHANGED] = moment, true
-  touch(lane[OF_HOST])
+  mark_dirty(lane[OF_HOST])
 end
 
--- Note that something of a band waits in a lane; the moment is the lane's if nothing did.
-local function gets(lane, band, moment)
+-- Record that a request of a band is waiting in a lane; a lane that was empty gets the moment.
+local function note_waiting(lane, band, moment)
   if lane[BAND] == EMPTY then
     lane[BAND] = band
-    stamp(lane, moment or next_moment())
+    set_moment(lane, moment or next_moment())
   elseif band < lane[BAND] then
     lane[BAND], lane[CHANGED] = band, true
-    touch(lane[OF_HOST])
+    mark_dirty(lane[OF_HOST])
   end
 end
 
--- Let a request wait in its lane: one class lower for every attempt it has cost.
-local function wait(lane, entry)
+-- Enqueue a returned request in its lane: one band lower for every attempt.
+local function enqueue(lane, entry)
   local band = band_of(entry)
-  push(added, returned_of(lane), printed(band * RANK + ordinal_of(entry)), entry)
+  push(zset_adds, returned_of(lane), format_int(band * RANK + ordinal_of(entry)), entry)
   local flags = with_flag(lane[LANE_FLAGS], RETURNED, true)
   if flags ~= lane[LANE_FLAGS] then
     lane[LANE_FLAGS] = flags
-    touch(lane[OF_HOST])
+    mark_dirty(lane[OF_HOST])
   end
-  gets(lane, band)
+  note_waiting(lane, band)
 end
 
--- Let a new link wait.
-local function wait_fresh(lane, band, entry, moment)
-  push(pushed, fresh_of(lane, band), entry)
+-- Enqueue a new link.
+local function enqueue_fresh(lane, band, entry, moment)
+  push(list_pushes, fresh_of(lane, band), entry)
   if not has_flag(lane[FRESH], 2 ^ band) then
     lane[FRESH] = lane[FRESH] + 2 ^ band
-    touch(lane[OF_HOST])
+    mark_dirty(lane[OF_HOST])
   end
-  gets(lane, band, moment)
+  note_waiting(lane, band, moment)
 end
 
--- Count what waits in a lane, but for its chunks.
+-- Count the requests that are waiting in a lane, without its chunks.
 local function length_of(lane)
   local number = has_flag(lane[LANE_FLAGS], RETURNED) and call('ZCARD', returned_of(lane)) or 0
   for band = 0, LOWEST_BAND do

@@ -1,31 +1,29 @@
--- pages.lua: pages that are fetched and still to be parsed, and what they bring. PAGE of keys.py.
+-- pages.lua: pages that are fetched and not parsed yet, and the items of pages. PAGE of keys.py.
 
-local GROUP = 'parse'  -- consumers of T:pages
-
--- How many items there are, by the header of their msgpack array: unpacking them would cost more than the rest.
-local function number_of(items)
+-- Return the number of items from the header of their msgpack array: unpacking them would cost more than the rest.
+local function item_count(items)
   local first = byte(items)
   if first == 0xdc then return (parse('>H', items, 2)) end
   if first == 0xdd then return (parse('>I', items, 2)) end
   return first - 0x90
 end
 
-local function bring_items(crawl, fp, items)
-  call('XADD', tag .. ':items:' .. crawl, '*', 'fp', fp, 'items', items)
-  count(crawl, 'items', number_of(items))
+local function append_items(crawl, fp, items)
+  call('XADD', tag .. ITEMS_KEY .. crawl, '*', 'fp', fp, 'items', items)
+  count(crawl, 'items', item_count(items))
 end
 
-local function tell_of(crawl, entry, record, page, holder)
+local function add_page(crawl, entry, record, page, holder)
   local name = sub(holder, 1, 255)
-  local id = call('XADD', tag .. ':pages', '*', 'crawl', terms_of(crawl).name, 'fp', entry.fp,
+  local id = call('XADD', tag .. PAGES_KEY, '*', 'crawl', options_of(crawl).name, 'fp', entry.fp,
     'request', entry.request, 'page', page)
   call('HSET', tag .. ':pg:' .. crawl, entry.fp,
     pack('>HIc0c0Bc0', #id, #page, id, page, #name, name) .. record)
 end
 
--- Announce a page to the parse stage: in the same step as its state changes, so neither is without the other.
+-- Announce a page to the parse stage, in the same atomic step as its state changes.
 local function announce(crawl, entry, record, page, holder)
-  tell_of(crawl, entry, record, page, holder)
+  add_page(crawl, entry, record, page, holder)
   count(crawl, 'parsing', 1)
 end
 
@@ -39,20 +37,20 @@ local function unpack_page(packed)
   return page
 end
 
-local withdrawn = {}
+local removed_pages = {}
 
--- A page has come to its end.
-local function withdraw(crawl, fp, page)
-  withdrawn[#withdrawn + 1] = {crawl = crawl, fp = fp, id = page.id}
+-- End a page.
+local function remove_page(crawl, fp, page)
+  removed_pages[#removed_pages + 1] = {crawl = crawl, fp = fp, id = page.id}
   count(crawl, 'parsing', -1)
 end
 
--- Take pages back from the stream; to be called last.
-local function save_withdrawals()
-  for _, page in ipairs(withdrawn) do
-    call('XACK', tag .. ':pages', GROUP, page.id)
-    call('XDEL', tag .. ':pages', page.id)
+-- Delete ended pages from the stream; to be called last.
+local function save_page_removals()
+  for _, page in ipairs(removed_pages) do
+    call('XACK', tag .. PAGES_KEY, PARSE_GROUP, page.id)
+    call('XDEL', tag .. PAGES_KEY, page.id)
     call('HDEL', tag .. ':pg:' .. page.crawl, page.fp)
   end
-  withdrawn = {}
+  removed_pages = {}
 end

@@ -1,31 +1,30 @@
--- seen.lua: which fingerprints a crawl has met. A fragment of the scripts that add.
+-- seen.lua: the fingerprints that a crawl has seen.
 --
--- T:sm:<crawl>      hash   size; buckets (exact); bits, hashes (Bloom, decided when the crawl is created)
--- T:s:<crawl>:<n>   set    fingerprints of bucket n, all of them integers: 8 bytes a member ("intset")
+-- T:sm:<crawl>      hash   size; buckets (exact); bits, hashes (Bloom, fixed when the crawl is created)
+-- T:s:<crawl>:<n>   set    fingerprints of bucket n, all of them integers: 8 bytes per member ("intset")
 -- T:sb:<crawl>      string the bits of a Bloom filter
 --
 -- Exact mode. A server turns an intset of more than 512 members into a hash table of six times the memory, so
--- buckets stay small by linear hashing: when the mean goes over SEEN_MEAN, the next bucket in line is split in
--- two. Growing costs every call a little and none of them much; nothing has to be sized in advance.
+-- buckets are kept small by linear hashing: when the mean exceeds SEEN_MEAN, the next bucket in order is split in
+-- two. Growth costs every call a little and none of them much; nothing has to be sized in advance.
 --
--- A script that dies half way leaves no hole: a split copies, then says so, then removes; and buckets are split when
--- all else is done, so that whatever a split has copied waits, too. The size may lag behind by the fingerprints of that
--- call, which only delays a split.
+-- An aborted script loses nothing: a split copies, then records itself, then removes; and buckets are split after
+-- everything else, so that all members that a split has copied are waiting, too. The size may lag behind by the
+-- fingerprints of that call, which only delays a split.
 --
--- Fingerprints are decimal strings of 63-bit numbers, which Lua's cannot hold. Their hash, 31 bits that the caller
--- brings, is their first bits backwards: so those that share a bucket share their first bits, and a split takes the
+-- Fingerprints are decimal strings of 63-bit numbers, which Lua numbers cannot hold. Their hash, 31 bits that the
+-- caller passes, is their first bits reversed: so members of one bucket share their first bits, and a split moves the
 -- larger ones.
 
--- Just before its turn to be split a bucket holds twice the mean: 400, and 512 is more than five standard
--- deviations away.
+-- Just before it is split a bucket holds twice the mean: 400, and 512 is more than five standard deviations away.
 local SEEN_MEAN = 200
 local SEEN_SPLITS = 8  -- per call; 0.1 ms each
 
-local seen_known = {}  -- crawl -> its seen-set as far as this call has come
+local seen_cache = {}  -- crawl -> its seen-set, with the changes of this call
 
--- Give a crawl's seen-set.
+-- Return a crawl's seen-set.
 local function seen_of(tag, crawl)
-  if seen_known[crawl] then return seen_known[crawl] end
+  if seen_cache[crawl] then return seen_cache[crawl] end
   local meta = tag .. ':sm:' .. crawl
   local size, buckets, bits, hashes = unpack(call('HMGET', meta, 'size', 'buckets', 'bits', 'hashes'))
   local seen = {meta = meta, size = tonumber(size) or 0, grown = false, waiting = {}}
@@ -35,11 +34,11 @@ local function seen_of(tag, crawl)
     seen.prefix, seen.buckets, seen.whole = tag .. ':s:' .. crawl .. ':', tonumber(buckets) or 1, 1
     while seen.whole * 2 <= seen.buckets do seen.whole = seen.whole * 2 end
   end
-  seen_known[crawl] = seen
+  seen_cache[crawl] = seen
   return seen
 end
 
--- Give the smallest fingerprint that a new bucket gets: its number backwards, as the first bits.
+-- Return the smallest fingerprint of a new bucket: its number reversed, as the first bits.
 local function seen_smallest(bucket)
   local smallest, bit = 0, 2 ^ 62
   while bucket > 0 do
@@ -49,7 +48,7 @@ local function seen_smallest(bucket)
   return format('%.0f', smallest)
 end
 
--- Split the next bucket in line: number `buckets - whole` gives what belongs to the new number `buckets`.
+-- Split the next bucket: part of bucket `buckets - whole` moves to the new bucket `buckets`.
 local function seen_split(seen)
   local from, to = seen.prefix .. (seen.buckets - seen.whole), seen.prefix .. seen.buckets
   local members, moved, smallest = call('SMEMBERS', from), {}, seen_smallest(seen.buckets)
@@ -65,14 +64,14 @@ local function seen_split(seen)
   if seen.buckets == 2 * seen.whole then seen.whole = seen.buckets end
 end
 
--- Name the bucket of a fingerprint: the one that a split will move it to, if that has been.
+-- Return the key of a fingerprint's bucket, by the splits so far.
 local function seen_bucket(seen, hash)
   local bucket = hash % (2 * seen.whole)
   if bucket >= seen.buckets then bucket = bucket - seen.whole end
-  return seen.prefix .. format('%d', bucket)  -- Lua's own way to print a number takes twice as long
+  return seen.prefix .. format('%d', bucket)  -- converting by `..` takes twice as long
 end
 
--- Do the same to all bits of a fingerprint, in one command; say whether all of them had been set.
+-- Get or set all bits of a fingerprint with one command; return whether all of them were set.
 local function seen_bits(seen, fp, verb, value)
   local high, low = tonumber(sub(fp, 1, -10)) or 0, tonumber(sub(fp, -9))
   local command = {'BITFIELD', seen.filter}
@@ -88,13 +87,13 @@ local function seen_bits(seen, fp, verb, value)
   return true
 end
 
--- Say whether a fingerprint was taken in.
+-- Return whether a fingerprint is in the seen-set.
 local function seen_has(seen, fp, hash)
   if seen.bits then return seen.waiting[fp] or seen_bits(seen, fp, 'GET') end
   return call('SISMEMBER', seen_bucket(seen, hash), fp) == 1
 end
 
--- Take a fingerprint in; say whether it is new.
+-- Add a fingerprint; return whether it is new.
 local function seen_add(seen, fp, hash)
   if seen.bits then
     if seen_has(seen, fp) then return false end
@@ -106,15 +105,15 @@ local function seen_add(seen, fp, hash)
   return true
 end
 
--- Undo `seen_add`, wherever the fingerprint is by now.
-local function seen_forget(seen, fp, hash)
+-- Undo `seen_add`, in the current bucket of the fingerprint.
+local function seen_remove(seen, fp, hash)
   if seen.buckets then call('SREM', seen_bucket(seen, hash), fp) end
 end
 
--- Split buckets that have become too large, some of them.
+-- Split some of the buckets that have become too large.
 local function seen_grow()
   local splits = 0
-  for _, seen in pairs(seen_known) do
+  for _, seen in pairs(seen_cache) do
     while seen.grown and seen.buckets and seen.size > SEEN_MEAN * seen.buckets and splits < SEEN_SPLITS do
       seen_split(seen)
       splits = splits + 1
@@ -122,18 +121,18 @@ local function seen_grow()
   end
 end
 
--- Write down how much this call has added, and in a filter what: it cannot forget. To be called last.
+-- Write the new size, and the bits of a filter, from which nothing can be removed. To be called last.
 local function seen_save()
-  for _, seen in pairs(seen_known) do
+  for _, seen in pairs(seen_cache) do
     for fp in pairs(seen.waiting) do seen_bits(seen, fp, 'SET', 1) end
     if seen.grown then call('HSET', seen.meta, 'size', seen.size) end
   end
 end
 
--- Forget a crawl's seen-set, at most `limit` buckets at a time; return how many are left.
+-- Delete a crawl's seen-set, at most `limit` buckets per call; return how many are left.
 local function seen_drop(tag, crawl, limit)
   local seen = seen_of(tag, crawl)
-  seen_known[crawl] = nil
+  seen_cache[crawl] = nil
   local left = math.max((seen.buckets or 0) - limit, 0)
   for bucket = left, (seen.buckets or 0) - 1 do call('UNLINK', seen.prefix .. bucket) end
   if left > 0 then

@@ -1,17 +1,17 @@
--- shard.lua: the shard that a script works on: its names, its time, its counters, and its sorted sets.
+-- shard.lua: the shard that a script works on: its tag, its time, its counters, and pending writes.
 --
--- A script that dies half way is not rolled back. So every script reads, decides in memory, and then writes:
--- first what it adds, then what it removes. What is cut short leaves something twice, never nowhere.
+-- A script that is aborted half way is not rolled back. So every script reads, decides in memory, and then writes:
+-- first additions, then removals. An aborted script leaves a request in two places, never in none.
 
--- What is called for every request; by a name of its own it takes a third less.
+-- Functions that are called for every request: as locals they take a third less time.
 local call, pack, parse, unpack = redis.call, struct.pack, struct.unpack, unpack
 local byte, format, sub = string.byte, string.format, string.sub
 
 local tag = sub(KEYS[1], 1, -3)  -- KEYS[1] is T:m
-local RANK = 4398046511104  -- 2^42: a score is a band times this, plus a number in the order of its queue
--- A place in line is a band times LINE, plus the step at which the lane is due: 2^18 steps to a second, from 2020 on.
-local LINE, STEPS, FIRST_STEP_AT = 562949953421312, 262144, 1577836800
-local SET_BACK = 1.0  -- seconds; a clock that steps back by less stands still until time has caught up
+local RANK = 4398046511104  -- 2^42: the score of a waiting request is its band times this, plus its ordinal
+-- The score of a scheduled lane is its band times 2^49, plus the step at which it is due: 2^18 per second, since 2020.
+local SCHEDULE_BAND, STEPS, FIRST_STEP_AT = 562949953421312, 262144, 1577836800
+local CLOCK_SLACK_S = 1.0  -- if the clock steps back by less, the shard's time stops until it has caught up
 
 local meta = {}
 do
@@ -20,47 +20,46 @@ do
   meta.latest, meta.offset = tonumber(fields[1]) or 0, tonumber(fields[2]) or 0
   meta.token, meta.moment = tonumber(fields[3]) or 0, tonumber(fields[4]) or 0
   meta.version = tonumber(fields[5]) or 1
-  -- When the data was rolled back, for all we know, and the version with which hosts learn that.
+  -- When the data may have been rolled back, and the version by which hosts notice.
   meta.rested, meta.rested_version = tonumber(fields[6]) or -math.huge, tonumber(fields[7]) or 0
   meta.ordinal = tonumber(fields[8]) or 0  -- of the request that was accepted last
-  meta.frozen = tonumber(fields[9]) or -math.huge  -- until when somebody puts the shard right
-  meta.swept = tonumber(fields[10]) or -math.huge  -- until when nobody looks for hosts to forget
+  meta.frozen = tonumber(fields[9]) or -math.huge  -- until when a repair has frozen the shard
+  meta.swept = tonumber(fields[10]) or -math.huge  -- when to look for idle hosts again
 end
 
--- The shard's own time never goes back: where the server's clock is set back, it goes on from where it was.
--- Otherwise every host would have to be looked at, or some would wait for as long as the clock was off.
+-- The time of a shard never goes back: if the server's clock is set back, it continues from where it was. Otherwise
+-- every host would have to be read, or some would wait for as long as the clock was off.
 local now = read_clock() + meta.offset
-if now < meta.latest - SET_BACK then
+if now < meta.latest - CLOCK_SLACK_S then
   meta.offset = meta.offset + meta.latest - now
   now = meta.latest
 end
 now = math.max(now, meta.latest)
-local step = math.floor((now - FIRST_STEP_AT) * STEPS)  -- the one that has begun
+local step = math.floor((now - FIRST_STEP_AT) * STEPS)  -- the current one
 
--- Give a moment of its own, in steps, to each lane that is served or ceases to be empty: later than whatever was due
--- before.
+-- Return a unique moment, in steps, for a lane that is served or was empty: later than all earlier moments.
 local function next_moment()
   local moment = meta.moment
   meta.moment = moment > step and moment + 1 or step + 1
   return meta.moment
 end
 
--- What an instant of the shard is by the server's clock: what callers are told.
-local function told(instant)
+-- Convert the shard's time to the server's clock, which callers use.
+local function server_time(instant)
   return instant - meta.offset
 end
 
--- Lua prints 14 digits of a number, and truncates it in a reply.
-local function exact(number)
+-- Format a double exactly: Lua prints 14 digits, and a number in a reply is truncated.
+local function format_double(number)
   return format('%.17g', number)
 end
 
--- Print a whole number, in a third of the time that the server takes for any number that it is given.
-local function printed(score)
+-- Format an integer, in a third of the time that the server needs to convert a number.
+local function format_int(score)
   return format('%d', score)
 end
 
--- Call a command with any number of arguments: Lua's stack ends at about 8,000.
+-- Call a command with any number of arguments: Lua's stack holds about 8,000.
 local function call_with(command, key, arguments)
   local number = #arguments
   if number > 0 and number <= 2000 then return call(command, key, unpack(arguments)) end
@@ -81,23 +80,29 @@ local function push(lists, key, one, other)
   if other then list[size + 2] = other end
 end
 
-local placed, added, removed = {}, {}, {}  -- key of a sorted set -> arguments of ZADD, and of ZREM
-local pushed, popped = {}, {}  -- key of a list -> what joins at its end; how many have left its beginning
-local written = {}  -- key of a hash -> arguments of HSET
-local counted = {}  -- crawl -> counter -> by how much
+local schedule_adds, zset_adds, zset_removals = {}, {}, {}  -- key of a sorted set -> arguments of ZADD, and of ZREM
+local list_pushes, list_pops = {}, {}  -- key of a list -> values to append; number of values to pop
+local hash_writes = {}  -- key of a hash -> arguments of HSET
+local counter_changes = {}  -- crawl -> counter -> change
 
 local function count(crawl, counter, by)
-  local changes = counted[crawl]
+  local changes = counter_changes[crawl]
   if not changes then
     changes = {}
-    counted[crawl] = changes
+    counter_changes[crawl] = changes
   end
   changes[counter] = (changes[counter] or 0) + by
 end
 
--- All counters of a crawl change in one command: half of them would be worse than none.
+-- Count the requests that wait for their turn or for a retry, by pool. Almost all are in the pool http. Its number
+-- follows from the others, so it is not counted and costs nothing.
+local function count_pool(crawl, pool, by)
+  if pool ~= 'http' then count(crawl, 'pool.' .. pool, by) end
+end
+
+-- Change all counters of a crawl with one command: a part of the changes would be worse than none.
 local function save_counts()
-  for crawl, changes in pairs(counted) do
+  for crawl, changes in pairs(counter_changes) do
     local counters, values = {}, {}
     for counter in pairs(changes) do counters[#counters + 1] = counter end
     local before = call('HMGET', tag .. ':n:' .. crawl, unpack(counters))
@@ -107,31 +112,31 @@ local function save_counts()
     end
     call('HSET', tag .. ':n:' .. crawl, unpack(values))
   end
-  counted = {}
+  counter_changes = {}
 end
 
--- Write what was gathered: where a lane stands, then what waits in it. A lane that stands somewhere and is empty is
--- found and taken away; one that waits and stands nowhere would never be served. For the same reason what is leased
--- leaves its list before the host is told that the list may be gone: new links join whatever list there is.
-local function save_places()
-  for key, number in pairs(popped) do
+-- Write schedules first, then the requests. A lane that is scheduled and empty is found and removed; one that has
+-- requests and is not scheduled would never be served. For the same reason leased requests leave their list before the
+-- host is saved without that list: new links join any list that exists.
+local function save_schedules()
+  for key, number in pairs(list_pops) do
     if number == 1 then call('LPOP', key) else call('LPOP', key, number) end
   end
-  for key, arguments in pairs(placed) do call_with('ZADD', key, arguments) end
-  popped, placed = {}, {}
+  for key, arguments in pairs(schedule_adds) do call_with('ZADD', key, arguments) end
+  list_pops, schedule_adds = {}, {}
 end
 
 local function save_additions()
-  for key, arguments in pairs(added) do call_with('ZADD', key, arguments) end
-  for key, arguments in pairs(pushed) do call_with('RPUSH', key, arguments) end
-  for key, arguments in pairs(written) do call_with('HSET', key, arguments) end
-  added, pushed, written = {}, {}, {}
+  for key, arguments in pairs(zset_adds) do call_with('ZADD', key, arguments) end
+  for key, arguments in pairs(list_pushes) do call_with('RPUSH', key, arguments) end
+  for key, arguments in pairs(hash_writes) do call_with('HSET', key, arguments) end
+  zset_adds, list_pushes, hash_writes = {}, {}, {}
 end
 
 local function save_removals()
   save_counts()
-  call('HSET', KEYS[1], 'latest', now, 'offset', meta.offset == 0 and '0' or meta.offset, 'token', printed(meta.token),
-    'moment', printed(meta.moment), 'ordinal', printed(meta.ordinal))
-  for key, arguments in pairs(removed) do call_with('ZREM', key, arguments) end
-  removed = {}
+  call('HSET', KEYS[1], 'latest', now, 'offset', meta.offset == 0 and '0' or meta.offset,
+    'token', format_int(meta.token), 'moment', format_int(meta.moment), 'ordinal', format_int(meta.ordinal))
+  for key, arguments in pairs(zset_removals) do call_with('ZREM', key, arguments) end
+  zset_removals = {}
 end

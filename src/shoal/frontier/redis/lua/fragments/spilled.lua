@@ -1,24 +1,24 @@
--- spilled.lua: lanes whose tail lies outside the server, and when a chunk of it is wanted back.
+-- spilled.lua: lanes whose tail is stored outside the server, and requests to bring a chunk of it back.
 --
--- A lane with chunks hands out what it has. Before that runs out, or gets worse than the best chunk, the lane is
--- put into T:rf, and stays there until the chunk is back: a worker that was asked for it and died is followed by
--- another, also when the lane is empty by then and no lease would come across it.
+-- A lane with chunks serves the requests that it has. Before they run out, or are worse than the best chunk, the lane
+-- is added to T:rf, and stays there until the chunk is back: if the worker that was asked for it dies, another one is
+-- asked, also when the lane is empty by then and no lease reads it.
 
--- Requests better than the best chunk: so many leases can be granted while a worker gets the chunk.
-local WANTED_BELOW = 1000
-local ASKED_AGAIN = 5.0  -- seconds until another worker is asked
-local ASKED_AT_ONCE = 4  -- lanes per call
+-- Requests that are better than the best chunk: that many leases can be granted while a worker fetches the chunk.
+local REFILL_BELOW = 1000
+local REQUEST_AGAIN_S = 5.0  -- then another worker is asked
+local REQUESTS_PER_CALL = 4  -- lanes
 
 local function chunks_of(lane)
   return tag .. ':sp:' .. lane[CRAWL] .. ':' .. lane[POOL] .. ':' .. lane[OF_HOST][NAME]
 end
 
-local function wanted_name(lane)
+local function lane_name(lane)
   return pack('>IBc0', lane[CRAWL], #lane[POOL], lane[POOL]) .. lane[OF_HOST][NAME]
 end
 
--- Count the requests of a lane that are in chunks: each says in its name how many.
-local function spilled_from(lane)
+-- Count the requests of a lane that are in chunks: the id of a chunk starts with its size.
+local function count_spilled(lane)
   local number = 0
   if not has_flag(lane[LANE_FLAGS], SPILLED) then return number end
   for _, id in ipairs(call('ZRANGE', chunks_of(lane), 0, -1)) do
@@ -28,7 +28,7 @@ local function spilled_from(lane)
 end
 
 -- Count the new links of a band that were accepted before an ordinal: lists are in that order.
-local function accepted_before(lane, band, ordinal)
+local function count_fresh_before(lane, band, ordinal)
   local key = fresh_of(lane, band)
   local low, high = 0, call('LLEN', key)
   while low < high do
@@ -38,36 +38,36 @@ local function accepted_before(lane, band, ordinal)
   return low
 end
 
--- Count the requests in the server that go before a score.
-local function number_before(lane, score)
+-- Count the requests in the server that are served before a score.
+local function count_before(lane, score)
   local number, its_band = call('ZCOUNT', returned_of(lane), '-inf', '(' .. score), math.floor(score / RANK)
   for band = 0, its_band do
     local ordinal = band < its_band and math.huge or score - its_band * RANK
-    if has_flag(lane[FRESH], 2 ^ band) then number = number + accepted_before(lane, band, ordinal) end
+    if has_flag(lane[FRESH], 2 ^ band) then number = number + count_fresh_before(lane, band, ordinal) end
   end
   return number
 end
 
--- Say whether the best chunk of a lane should be fetched; `leaving`: how many are about to leave it.
-local function wants_chunk(lane, leaving)
+-- Return whether the best chunk of a lane should be fetched; `leaving`: requests that are about to leave the lane.
+local function needs_chunk(lane, leaving)
   local best = call('ZRANGE', chunks_of(lane), 0, 0, 'WITHSCORES')[2]
-  return best and number_before(lane, best) - (leaving or 0) < WANTED_BELOW
+  return best and count_before(lane, best) - (leaving or 0) < REFILL_BELOW
 end
 
--- Note that a lane runs short; for every lane with chunks that was served.
-local function want_chunk(lane, leaving)
-  if wants_chunk(lane, leaving) then call('ZADD', tag .. ':rf', 'NX', now, wanted_name(lane)) end
+-- Request a chunk if the lane runs short; for every served lane that has chunks.
+local function request_chunk(lane, leaving)
+  if needs_chunk(lane, leaving) then call('ZADD', tag .. ':rf', 'NX', now, lane_name(lane)) end
 end
 
--- Name lanes whose best chunk the caller is asked to bring back.
-local function wanted_chunks()
+-- Return the names of lanes whose best chunk the caller is asked to bring back.
+local function due_chunk_requests()
   local names = {}
-  for _, name in ipairs(call('ZRANGEBYSCORE', tag .. ':rf', '-inf', now, 'LIMIT', 0, ASKED_AT_ONCE)) do
+  for _, name in ipairs(call('ZRANGEBYSCORE', tag .. ':rf', '-inf', now, 'LIMIT', 0, REQUESTS_PER_CALL)) do
     local crawl, pool, position = parse('>IBc0', name)
     if call('EXISTS', tag .. ':sp:' .. crawl .. ':' .. pool .. ':' .. sub(name, position)) == 1 then
-      call('ZADD', tag .. ':rf', now + ASKED_AGAIN, name)
+      call('ZADD', tag .. ':rf', now + REQUEST_AGAIN_S, name)
       names[#names + 1] = name
-    else  -- it is back, and a script was cut short: nobody would ever strike it off
+    else  -- it is back, but a script was aborted before it removed the request
       call('ZREM', tag .. ':rf', name)
     end
   end

@@ -1,0 +1,208 @@
+"""A crawl that the workers of a fleet run together: what one of them does.
+
+- Deadlines of leases are on the store's clock.
+- A page stays leased to the worker that has its body: another one would have to read it from the archive.
+- Other workers may hold leases when this one holds none: what is left is counted only when the frontier has
+  nothing to wait for.
+- Each worker has its cookies; the scope grows with the hosts that are queued.
+- The outputs are written by the workers that were elected for that, and each worker archives to segments of
+  its own name. So nothing here is undone after a crash: what was archived and not settled remains as bytes
+  that nothing refers to.
+"""
+
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from shoal.archive.names import file_name
+from shoal.archive.registry import open_segments
+from shoal.archive.writer import ArchiveWriter
+from shoal.engine.commit import PageBus
+from shoal.engine.crawl_options import frontier_options
+from shoal.engine.outputs import OutputCommit, StreamedOutputs
+from shoal.engine.scope_state import ScopeState
+from shoal.engine.session import OpenCrawl, SinkFiles
+from shoal.engine.stations import WorkShare
+from shoal.fetch.cookies import CookieJar
+from shoal.fetch.shared_gate import SharedGate
+from shoal.frontier import Opened, Unparsed
+from shoal.frontier.redis import RedisFrontier
+from shoal.frontier.redis.chunks import open_chunks
+from shoal.frontier.redis.scripts import SCRIPTS
+from shoal.frontier.redis.seen import Approximate
+from shoal.frontier.redis.spill import Spilling
+from shoal.model import crawl_totals
+from shoal.model.outcome import Lease
+from shoal.model.scope import Scope
+from shoal.model.settings import CrawlSettings, Settings
+from shoal.redis_client import RedisClient
+from shoal.sinks import MultiSink
+from shoal.spider.source import SpiderDescription, SpiderSource
+from shoal.stores.redis.crawls import CrawlRecord
+from shoal.stores.redis.page_quota import SharedPageQuota
+from shoal.stores.redis.submitted import placed, settings_of
+
+COUNT_EVERY_S = 1.0  # between two questions to every shard whether anything is left
+
+
+class DeliveringBus(PageBus, Protocol):
+    def pages_of(self, crawl: str) -> AsyncIterator[Unparsed]:
+        """Yield the pages of a crawl that other workers have fetched."""
+
+
+class Shared:
+    """Opens a submitted crawl for one worker, with the files of the worker in `folder`.
+
+    A spider's file is loaded as other workers have it, without the files beside it.
+    """
+
+    def __init__(
+        self,
+        record: CrawlRecord,
+        store: RedisClient,
+        *,
+        worker: str,
+        folder: Path,
+        concurrency: int,
+        share: WorkShare,
+        bus: DeliveringBus | None = None,
+    ) -> None:
+        self._record = record
+        self._store = store
+        self._folder = folder
+        self._bus = bus
+        settings = settings_of(record)
+        concurrency = min(settings.crawl.concurrency, concurrency)
+        self._settings = replace(settings, crawl=replace(settings.crawl, concurrency=concurrency))
+        self.holder = worker
+        self.share = replace(share, bus=bus)
+
+    def spider_source(self) -> AbstractContextManager[SpiderSource]:
+        return placed(self._record)
+
+    def parse_settings(self) -> Settings:
+        return self._settings
+
+    def prepare(self, spider: SpiderDescription) -> Settings:
+        return self._settings  # the spider's options were applied when it was submitted
+
+    @asynccontextmanager
+    async def open_crawl(self, spider: SpiderDescription, settings: Settings) -> AsyncIterator[OpenCrawl]:
+        record, store = self._record, self._store
+        spilling = Spilling(store, SCRIPTS, open_chunks(settings.archive.location))
+        await spilling.collect()
+        frontier = RedisFrontier(store, spilling=spilling)
+        # A crawl that was deleted after this worker has learned of it must not be created again.
+        opened = await open_shared_crawl(frontier, record.name, settings, may_be_new=False)
+        rejects = self._folder / "items" / f"{file_name(record.name)}.rejected.{self.holder}.jsonl"
+        scope = Scope.of(settings.crawl, (), hosts=spider.hosts, limits=settings.links)
+        hosts = None if record.hosts is None else frozenset(record.hosts)
+        yield OpenCrawl(
+            name=record.name,
+            frontier=frontier,
+            store=str(store.dsn),
+            resumed=opened.resumed,
+            totals=crawl_totals.CrawlTotals(),
+            jar=CookieJar.load(record.cookies),
+            scope=msgspec.structs.replace(scope, hosts=hosts),
+            outputs=record.outputs,
+            rejects=SinkFiles([str(rejects)] if spider.models else []),
+            rejects_file=rejects,
+            segments=open_segments(settings.archive.location or str(self._folder / "archive"), record.name),
+            segment_writer=self.holder,
+            gate=SharedGate(frontier.turn),
+            quota=await self._quota(frontier, settings.crawl),
+            unparsed=None if self._bus is None else self._bus.pages_of(record.name),
+        )
+
+    async def _quota(self, frontier: RedisFrontier, settings: CrawlSettings) -> SharedPageQuota | None:
+        name = self._record.name
+
+        async def count() -> int:
+            counts = await frontier.reader.counts(name)
+            return counts.done + counts.parsing
+
+        if not settings.max_pages:
+            return None
+        return SharedPageQuota(
+            self._store,
+            await frontier.reader.number(name),
+            worker=self.holder,
+            limit=settings.max_pages,
+            lease=settings.lease,
+            count=count,
+        )
+
+    async def open_outputs(
+        self, crawl: OpenCrawl, sinks: MultiSink, rejects: MultiSink, archive: ArchiveWriter
+    ) -> OutputCommit:
+        return StreamedOutputs(archive, rejects, crawl.totals, patience=lambda: self._store.patience)
+
+    def ownership(self, crawl: OpenCrawl, scope: ScopeState) -> "SharedOwnership":
+        return SharedOwnership(self.holder, scope, crawl.totals)
+
+    @asynccontextmanager
+    async def start(
+        self, crawl: OpenCrawl, spider: SpiderDescription, settings: Settings, scope: ScopeState
+    ) -> AsyncIterator[None]:
+        yield  # the first requests were added when the crawl was submitted
+
+
+class SharedOwnership:
+    """One worker of a fleet runs its share of the crawl, next to any number of others."""
+
+    settle_after = settle_after_stop = math.inf
+
+    def __init__(
+        self,
+        worker: str,
+        scope: ScopeState,
+        totals: crawl_totals.CrawlTotals,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._worker = worker
+        self._scope = scope
+        self._totals = totals
+        self._clock = clock
+        self._counted_at = -math.inf
+
+    def record_lease(self, lease: Lease) -> None:
+        # Another worker may have followed a seed to this host: what it has queued is in scope.
+        self._scope.admit(lease.host)
+
+    def extend_before(self, ttl: float) -> float:
+        return math.inf  # the store's clock is not ours, so all are extended
+
+    def expired_by(self) -> float:
+        return -math.inf  # only the store knows, and any worker may reclaim it before our next call
+
+    def may_be_finished(self, wait: float) -> bool:
+        # Counting takes a call to every shard. While the frontier knows of anything to wait for, including
+        # another worker's lease, something is left.
+        now = self._clock()
+        if math.isfinite(wait) or now - self._counted_at < COUNT_EVERY_S:
+            return False
+        self._counted_at = now
+        return True
+
+    def state(self) -> Mapping[str, bytes]:
+        return {f"{crawl_totals.PART}{self._worker}": self._totals.dump()}
+
+
+async def open_shared_crawl(
+    frontier: RedisFrontier, name: str, settings: Settings, *, may_be_new: bool = True
+) -> Opened:
+    """Open a crawl in a shared store with the options of its settings; create it if it may be new."""
+    links = settings.crawl.approximate_links
+    return await frontier.crawls.open(
+        name,
+        may_be_new=may_be_new,
+        **frontier_options(settings),
+        approximate=Approximate(links) if links else None,
+    )

@@ -1,0 +1,154 @@
+"""Crawls in the embedded store: opening, pausing and deleting them."""
+
+import sqlite3
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from shoal.frontier.results import Counts, Opened
+from shoal.frontier.sqlite.load import decode_counts, decode_terms, id_range, load
+from shoal.frontier.sqlite.owner import Owner
+from shoal.frontier.sqlite.reader import SqliteReader
+from shoal.frontier.sqlite.state import CrawlState, CrawlTerms
+from shoal.model.adaptive_delay import SlowdownRules
+from shoal.model.errors import Misconfigured
+from shoal.model.pace import Pace
+from shoal.sqlite_database import translated
+
+
+class SqliteCrawls:
+    def __init__(self, owner: Owner, reader: SqliteReader) -> None:
+        self._owner = owner
+        self._reader = reader
+
+    async def open(
+        self,
+        name: str,
+        *,
+        pace: Pace | None = None,
+        max_crashes: int | None = None,
+        slowdown: SlowdownRules | None = None,
+        host_budget: int | None = None,
+        hosts: Mapping[str, Pace] | None = None,
+        state: Mapping[str, bytes] | None = None,
+    ) -> Opened:
+        """Create or resume a crawl. Options that are None keep their value.
+
+        `hosts` maps host names to the pace that this crawl uses there instead of `pace`. `state` is written
+        only if the crawl is new.
+        """
+        owner = self._owner
+        owner.refuse_if_broken()
+        with translated(owner.path):
+            known = owner.database.execute(
+                "SELECT id, settings, counts, paused, dropped FROM crawl WHERE name = ?", (name,)
+            ).fetchone()
+        resumed = known is not None and not known[4]
+        options = {
+            "pace": pace,
+            "max_crashes": max_crashes,
+            "slowdown": slowdown,
+            "host_budget": host_budget,
+            "hosts": hosts,
+        }
+        terms = msgspec.structs.replace(
+            decode_terms(known[1]) if resumed else CrawlTerms(),
+            **{name: value for name, value in options.items() if value is not None},
+        )
+        with owner.transaction() as database:
+            [id] = database.execute(
+                "INSERT INTO crawl(name, settings, counts) VALUES (?, ?, '{}')"
+                " ON CONFLICT(name) DO UPDATE SET settings = excluded.settings, dropped = 0 RETURNING id",
+                (name, msgspec.json.encode(terms).decode()),
+            ).fetchone()
+            if not resumed:
+                database.executemany(
+                    "INSERT INTO crawl_state VALUES (?, ?, ?)",
+                    [(id, key, value) for key, value in (state or {}).items()],
+                )
+            if (crawl := owner.state.crawls.get(name)) is not None:
+                self._reopen(crawl, terms)
+            else:
+                counts = decode_counts(known[2]) if resumed else Counts()
+                crawl = CrawlState(id, name, terms, counts, paused=bool(resumed and known[3]))
+                owner.state.crawls[name] = crawl
+                load(owner.state, crawl, owner.now())
+        return Opened(name, resumed)
+
+    def _reopen(self, crawl: CrawlState, terms: CrawlTerms) -> None:
+        crawl.terms = terms
+        for host in {lane.host for lane in crawl.lanes.values()}:
+            host.update_pace()
+            self._owner.state.scheduler.place_all(host, self._owner.now())
+
+    async def delete(self, name: str, *, checkpoints: Collection[str] = (), entirely: bool = False) -> bool:
+        """Delete a crawl that is not open, and the named checkpoints; return False if there is no such crawl.
+
+        Validators are kept for the next crawl of that name, unless `entirely`.
+        """
+        self._owner.refuse_if_broken()
+        if name in self._owner.state.crawls:
+            raise Misconfigured(f"crawl {name!r} is open and cannot be deleted")
+        if name not in await self._reader.crawls():
+            return False
+        finished = (await self._reader.counts(name)).open == 0
+        with self._owner.transaction() as database:
+            id = self._reader.crawl_id(name)
+            if entirely:
+                _delete_entirely(database, id)
+            else:
+                _delete_generation(database, id, finished=finished)
+            _delete_checkpoints(database, checkpoints)
+        return True
+
+    async def pause(self, crawl: str) -> None:
+        """Stop leasing from a crawl, open or not, until `resume`. A restart keeps the pause."""
+        self._set_paused(crawl, paused=True)
+
+    async def resume(self, crawl: str) -> None:
+        self._set_paused(crawl, paused=False)
+
+    def _set_paused(self, name: str, *, paused: bool) -> None:
+        id = self._reader.crawl_id(name)
+        with self._owner.transaction() as database:
+            database.execute("UPDATE crawl SET paused = ? WHERE id = ?", (paused, id))
+            if (crawl := self._owner.state.crawls.get(name)) is not None:
+                crawl.paused = paused
+
+    async def set_value(self, crawl: str, key: str, value: bytes) -> None:
+        """Store a value with a crawl, open or not."""
+        id = self._reader.crawl_id(crawl)
+        with self._owner.changing() as changes:
+            changes.crawl_state.append((id, key, value))
+
+
+def _delete_entirely(database: sqlite3.Connection, crawl_id: int) -> None:
+    _delete_rows(database, crawl_id)
+    database.execute("DELETE FROM validator WHERE crawl = ?", (crawl_id,))
+    database.execute("DELETE FROM crawl WHERE id = ?", (crawl_id,))
+
+
+def _delete_generation(database: sqlite3.Connection, crawl_id: int, *, finished: bool) -> None:
+    """Delete everything of a crawl except what makes its next generation cheaper: the validators."""
+    if finished:  # its validators replace those of the generation before; an unfinished one only adds to them
+        database.execute("DELETE FROM validator WHERE crawl = ?", (crawl_id,))
+    # Sorted, so that the index is written from left to right, once, and never during a crawl.
+    database.execute(
+        "INSERT OR REPLACE INTO validator(crawl, fp, etag, modified, digest, segment, offset, length)"
+        " SELECT crawl, fp, etag, modified, digest, segment, offset, length FROM ended"
+        " WHERE crawl = ? AND state = 'done' ORDER BY fp",
+        (crawl_id,),
+    )
+    _delete_rows(database, crawl_id)
+    database.execute("UPDATE crawl SET dropped = 1, paused = 0, counts = '{}' WHERE id = ?", (crawl_id,))
+
+
+def _delete_rows(database: sqlite3.Connection, crawl_id: int) -> None:
+    for table in ("request", "parsing", "dead"):
+        database.execute(f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", id_range(crawl_id))  # noqa: S608
+    for table in ("ended", "attempt", "seen", "lane", "crawl_state"):
+        database.execute(f"DELETE FROM {table} WHERE crawl = ?", (crawl_id,))  # noqa: S608
+
+
+def _delete_checkpoints(database: sqlite3.Connection, names: Iterable[str]) -> None:
+    database.executemany("DELETE FROM checkpoint WHERE name = ?", [(name,) for name in names])

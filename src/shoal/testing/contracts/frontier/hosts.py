@@ -1,0 +1,244 @@
+"""Hosts: pauses, rests, overridden paces, adaptive slow-down, robots.txt."""
+
+import pytest
+
+from shoal.frontier.contract import Frontier
+from shoal.model.adaptive_delay import SlowdownRules
+from shoal.model.outcome import (
+    Dead,
+    Done,
+    Gone,
+    Grant,
+    Released,
+    Retry,
+)
+from shoal.model.pace import Pace
+from shoal.testing.contracts.frontier.bench import (
+    BLOCKED,
+    START,
+    TIMEOUT,
+    UNLIMITED,
+    FrontierBench,
+    link,
+    page,
+    paths,
+    settle,
+    take,
+)
+
+SENSITIVE = SlowdownRules(threshold=0.02, reach=9.0, at_least=4, window=8)
+
+
+async def respond(bench: FrontierBench, count: int, *, blocked: bool) -> None:
+    """Send `count` requests to a host, which answers or blocks them."""
+    for _ in range(count):
+        bench.clock.advance(20.0)
+        [lease, *_] = await take(bench.frontier, 1)
+        outcome = Dead(BLOCKED) if blocked else Done(page())
+        await settle(bench.frontier, lease, outcome, blocked=blocked)
+
+
+class HostsContract:
+    async def test_a_paused_host_stays_paused_after_a_restart(
+        self, bench: FrontierBench, frontier: Frontier
+    ) -> None:
+        await frontier.add("c", [link("1"), link("1", host="b.test")])
+        assert (await frontier.hosts.set("a.test", paused=True)).paused
+        assert paths(await take(frontier)) == ["b.test/1"]
+        await bench.kill()
+        await bench.frontier.crawls.open("c")
+        assert paths(await take(bench.frontier)) == ["b.test/1"]
+        await bench.frontier.hosts.set("a.test", paused=False)
+        assert paths(await take(bench.frontier)) == ["a.test/1"]
+
+    async def test_a_host_can_be_rested(self, bench: FrontierBench, frontier: Frontier) -> None:
+        await frontier.add("c", [link("1")])
+        await frontier.hosts.set("a.test", rest_until=START + 5.0)
+
+        assert (await frontier.lease(holder="w", limit=1, ttl=60.0)).wait == 5.0
+        await frontier.hosts.set("a.test", rest_until=0.0)
+        assert len(await take(frontier)) == 1
+
+    async def test_a_host_can_have_another_pace_than_its_crawls(
+        self, bench: FrontierBench, frontier: Frontier
+    ) -> None:
+        await frontier.hosts.set("a.test", interval=3.0, burst=2, concurrency=5)  # before it has any request
+        await frontier.add("c", [link(str(number)) for number in range(9)])
+        assert len(await take(frontier)) == 2
+        await bench.kill()
+        await bench.frontier.crawls.open("c", pace=UNLIMITED)
+        view = await bench.frontier.hosts.get("a.test")
+        assert view is not None
+        assert (view.interval, view.burst, view.concurrency) == (3.0, 2, 5)
+
+    async def test_clearing_a_host_restores_the_pace_of_its_crawls(self, bench: FrontierBench) -> None:
+        frontier = bench.frontier
+        await frontier.crawls.open("c", pace=Pace(interval=2.0, burst=3, concurrency=4))
+        await frontier.add("c", [link("1")])
+        await frontier.hosts.set("a.test", interval=0.0, burst=1, concurrency=9, paused=True)
+        view = await frontier.hosts.clear("a.test")
+
+        assert (view.interval, view.burst, view.concurrency, view.paused) == (2.0, 3, 4, True)
+        await bench.kill()
+        await bench.frontier.crawls.open("c")
+        [view] = await bench.frontier.hosts.all()
+        assert (view.interval, view.burst, view.concurrency, view.paused) == (2.0, 3, 4, True)
+
+    async def test_a_pace_set_for_a_host_overrides_the_paces_that_a_crawl_has_for_its_hosts(
+        self,
+        bench: FrontierBench,
+    ) -> None:
+        frontier = bench.frontier
+        await frontier.crawls.open("c", pace=Pace(interval=2.0), hosts={"b.test": Pace(interval=7.0)})
+        await frontier.add("c", [link("1"), link("1", host="b.test")])
+
+        async def intervals() -> dict[str, float]:
+            return {view.host: view.interval for view in await bench.frontier.hosts.all()}
+
+        assert await intervals() == {"a.test": 2.0, "b.test": 7.0}
+        await bench.kill()
+        await bench.frontier.crawls.open("c")  # options that are None keep their value
+        assert await intervals() == {"a.test": 2.0, "b.test": 7.0}
+        await bench.frontier.hosts.set("b.test", interval=1.0)
+        await bench.frontier.crawls.open("c", hosts={"b.test": Pace(interval=9.0)})
+        assert await intervals() == {"a.test": 2.0, "b.test": 1.0}
+        await bench.frontier.hosts.clear("b.test")
+        assert await intervals() == {"a.test": 2.0, "b.test": 9.0}
+        await bench.frontier.crawls.open("c", hosts={})
+        assert await intervals() == {"a.test": 2.0, "b.test": 2.0}
+
+    async def test_a_crawl_delay_is_obeyed_only_if_it_is_slower(self, bench: FrontierBench) -> None:
+        frontier = bench.frontier
+        await frontier.crawls.open("c", pace=Pace(interval=2.0, burst=3, concurrency=9))
+        await frontier.add("c", [link(str(number)) for number in range(9)])
+
+        assert (await frontier.hosts.set("a.test", crawl_delay=1.0)).interval == 2.0
+        view = await frontier.hosts.set("a.test", crawl_delay=10.0)
+        assert (view.interval, view.burst, view.crawl_delay) == (10.0, 1, 10.0)
+        await bench.kill()
+        await bench.frontier.crawls.open("c")
+        [view] = await bench.frontier.hosts.all()
+        assert (view.interval, view.burst) == (10.0, 1)
+
+    async def test_a_blocking_host_is_slowed_down_until_its_window_is_clear(
+        self, bench: FrontierBench
+    ) -> None:
+        frontier = bench.frontier
+        await frontier.crawls.open("c", pace=Pace(interval=1.0, burst=2, concurrency=9), slowdown=SENSITIVE)
+        await frontier.add("c", [link(str(number)) for number in range(60)])
+
+        await respond(bench, 3, blocked=False)
+        [view] = await frontier.hosts.all()
+        assert view.slow == 1.0
+        await respond(bench, 1, blocked=True)
+        [view] = await frontier.hosts.all()
+        assert 9.9 < view.slow <= 10.0
+        assert view.interval == pytest.approx(view.slow)
+        assert view.burst == 1
+        assert view.failures == 1
+
+        await respond(bench, 7, blocked=False)
+        assert (await frontier.hosts.all())[0].slow > 9.0  # the block is still in the window
+        await respond(bench, 1, blocked=False)
+        [recovered] = await frontier.hosts.all()
+        assert (recovered.slow, recovered.interval, recovered.burst) == (1.0, 1.0, 2)
+
+    async def test_a_slow_down_survives_a_restart(self, bench: FrontierBench) -> None:
+        await bench.frontier.crawls.open("c", pace=Pace(interval=1.0), slowdown=SENSITIVE)
+        await bench.frontier.add("c", [link(str(number)) for number in range(60)])
+        await respond(bench, 4, blocked=True)
+        [view] = await bench.frontier.hosts.all()
+        await bench.kill()
+        await bench.frontier.crawls.open("c")
+
+        [kept] = await bench.frontier.hosts.all()
+        assert kept.slow == view.slow == 10.0
+
+    async def test_requests_without_a_response_do_not_count_for_slow_down(self, bench: FrontierBench) -> None:
+        frontier = bench.frontier
+        await frontier.crawls.open("c", pace=UNLIMITED, slowdown=SlowdownRules(at_least=2, window=4))
+        await frontier.add("c", [link(str(number)) for number in range(9)])
+        first, second, third, *others = await take(frontier)
+        await settle(frontier, first, Dead(BLOCKED), blocked=True)
+        for lease in others:
+            await settle(frontier, lease, Retry(TIMEOUT, delay=1.0))
+        assert (await frontier.hosts.all())[0].slow == 1.0  # one response in all
+        await settle(frontier, second, Released(), sent=False)
+        assert (await frontier.hosts.all())[0].slow == 1.0
+        await settle(frontier, third, Gone(404))
+        assert (await frontier.hosts.all())[0].slow > 1.0  # one of two responses was a block
+
+    async def test_a_change_of_pace_leaves_no_credit(self, bench: FrontierBench, frontier: Frontier) -> None:
+        await frontier.add("c", [link(str(number)) for number in range(9)])
+        await frontier.hosts.set("a.test", interval=1.0, burst=5)
+        await take(frontier, 1)
+        await frontier.hosts.set("a.test", interval=10.0, burst=5)
+
+        assert (await frontier.lease(holder="w", limit=9, ttl=60.0)).wait == 10.0
+        bench.clock.advance(10.0)
+        assert len(await take(frontier)) == 1
+
+    async def test_the_view_of_a_host_has_its_queue_and_its_requests_in_flight(
+        self, bench: FrontierBench
+    ) -> None:
+        frontier = bench.frontier
+        await frontier.crawls.open("c", pace=Pace(interval=2.0, burst=1, concurrency=4))
+        await frontier.add("c", [link("1"), link("2"), link("3", pool="browser"), link("1", host="b.test")])
+        [lease, *_] = await take(frontier)
+        await settle(frontier, lease, Retry(TIMEOUT, delay=1.0))
+
+        views = {view.host: view for view in await frontier.hosts.all()}
+        assert sorted(views) == ["a.test", "b.test"]
+        assert (views["a.test"].waiting, views["a.test"].inflight, views["a.test"].failures) == (2, 0, 1)
+        assert views["a.test"].next_turn == START + 2.0
+        assert views["b.test"].inflight == 1
+        assert await frontier.hosts.get("c.test") is None
+
+    async def test_robots_txt_is_stored_until_it_expires(self, bench: FrontierBench) -> None:
+        await bench.frontier.hosts.set_robots("a.test", expires=START + 10.0, status=200, body=b"Disallow: /")
+        await bench.kill()
+
+        known = await bench.frontier.hosts.get_robots("a.test")
+        assert known is not None
+        assert (known.expires, known.status, known.body) == (START + 10.0, 200, b"Disallow: /")
+        assert await bench.frontier.hosts.get_robots("b.test") is None
+        bench.clock.advance(10.0)
+        assert await bench.frontier.hosts.get_robots("a.test") is None
+        await bench.frontier.hosts.set_robots("a.test", expires=START + 99.0, status=404, body=b"")
+        again = await bench.frontier.hosts.get_robots("a.test")
+        assert again is not None
+        assert again.status == 404
+
+
+class EmbeddedHostsContract:
+    """Holds for stores with one owner: a fleet keeps slow-down windows, and has no owner that restarts."""
+
+    async def test_after_a_restart_a_slow_down_applies_until_there_are_enough_responses(
+        self, bench: FrontierBench
+    ) -> None:
+        await bench.frontier.crawls.open("c", pace=Pace(interval=1.0, burst=2), slowdown=SENSITIVE)
+        await bench.frontier.add("c", [link(str(number)) for number in range(60)])
+        await respond(bench, 4, blocked=True)
+        [view] = await bench.frontier.hosts.all()
+        await bench.kill()
+        await bench.frontier.crawls.open("c")
+
+        await respond(bench, 3, blocked=False)  # too few responses to end the slow-down
+        assert (await bench.frontier.hosts.all())[0].slow == view.slow
+        await respond(bench, 1, blocked=False)
+        [recovered] = await bench.frontier.hosts.all()
+        assert (recovered.slow, recovered.interval, recovered.burst) == (1.0, 1.0, 2)
+
+    async def test_after_a_restart_every_host_rests_one_interval(self, bench: FrontierBench) -> None:
+        frontier = bench.frontier
+        await frontier.crawls.open("c", pace=Pace(interval=2.0, burst=3, concurrency=9))
+        await frontier.add("c", [link(str(number)) for number in range(9)])
+        await bench.kill()
+        frontier = bench.frontier
+        await frontier.crawls.open("c")
+
+        assert await frontier.lease(holder="w", limit=9, ttl=60.0) == Grant([], 2.0)
+        bench.clock.advance(2.0)
+        assert len(await take(frontier)) == 1
+        bench.clock.advance(100.0)
+        assert len(await take(frontier, ttl=1000.0)) == 3

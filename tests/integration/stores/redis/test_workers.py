@@ -1,0 +1,48 @@
+"""Workers are seen while they give signs of life."""
+
+import msgspec
+
+from shoal.redis_client import RedisClient, key_names
+from shoal.stores.redis.workers import TTL, CrawlActivity, Heartbeat, Workers
+
+ANNA = Heartbeat(
+    worker="anna-1",
+    host="anna",
+    pid=1,
+    roles=("fetch", "parse"),
+    shoal="0.1",
+    started_at=1.0,
+    beaten_at=2.0,
+    doing="working",
+    crawls=(CrawlActivity("books", "abc", 3, 100, 5.5),),
+)
+BERT = msgspec.structs.replace(ANNA, worker="bert-2", host="bert")
+
+
+async def test_everybody_who_beats_is_listed_with_what_they_do(store: RedisClient) -> None:
+    workers = Workers(store)
+    await workers.beat(BERT)
+    await workers.beat(ANNA)
+
+    assert await workers.all() == [ANNA, BERT]
+
+
+async def test_a_worker_that_falls_silent_is_struck_off(store: RedisClient) -> None:
+    workers = Workers(store)
+    await workers.beat(ANNA)
+    key = key_names.heartbeat(store.fleet_tag, "anna-1")
+    left = await store.do(store.fleet_tag, "PTTL", key)
+    await store.do(store.fleet_tag, "PEXPIRE", key, 0)
+
+    assert 0 < left <= TTL * 1000
+    assert await workers.all() == []
+    assert await store.do(store.fleet_tag, "SCARD", key_names.workers(store.fleet_tag)) == 0
+
+
+async def test_a_worker_that_leaves_is_gone_at_once(store: RedisClient) -> None:
+    workers = Workers(store)
+    await workers.beat(ANNA)
+    await workers.beat(BERT)
+    await workers.leave("anna-1")
+
+    assert await workers.all() == [BERT]
