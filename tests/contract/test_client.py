@@ -1,7 +1,8 @@
 """The contract of HTTP clients: whatever a server does, a fetch ends in a response within the limits or in a
-failure of the right class, and the next fetch is none the worse for it.
+failure of the right class, and does not affect the next fetch.
 
-Limits and times are scaled down; what is marked ★ has the size it would have in the wild.
+`TestHttpClient` runs the tests of `shoal.testing.contracts.client`, which any client has to pass. The functions
+below it test our own client in more detail. Limits and times are scaled down; tests marked ★ use real sizes.
 """
 
 import asyncio
@@ -19,12 +20,14 @@ from backports import zstd
 from tests.site.certificates import Authority, make_authority
 from tests.site.raw import OK, Peer, RawServer, answer, bare_closing_server, once, raw_server, replies
 
+from shoal.fetch.contract import Client
 from shoal.fetch.http.client import HttpClient
-from shoal.fetch.http.dns import Answer
+from shoal.fetch.http.dns import Answer, DnsResolver
 from shoal.fetch.http.guard import Guard
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, MIB, FetchLimits
 from shoal.model.page import NotSent, Response
+from shoal.testing.contracts.client import ClientContract, OpenClient
 
 LIMITS = FetchLimits(
     connect=2.0, tls=2.0, first_byte=2.0, idle=2.0, total=10.0, slow_after=3.0, wire_bytes=1 * MIB
@@ -33,7 +36,7 @@ QUICK = replace(LIMITS, first_byte=0.2, idle=0.2, total=5.0, tls=0.2)
 
 
 class Names:
-    """Resolves the names a test gives it, and remembers being asked."""
+    """Resolves the names of a test, and records the queries."""
 
     def __init__(self, **names: Answer) -> None:
         self.names = names
@@ -54,6 +57,17 @@ async def own_client(names: Names | None = None, **options: object) -> AsyncIter
     guard = options.pop("guard", Guard(allow_private=True))
     async with HttpClient(names or Names(), guard, sweep=0.02, **options) as client:  # type: ignore[arg-type]
         yield client
+
+
+class TestHttpClient(ClientContract):
+    @pytest.fixture
+    def open_client(self) -> OpenClient:
+        @asynccontextmanager
+        async def open_client(guard: Guard) -> AsyncIterator[Client]:
+            async with DnsResolver() as resolver, HttpClient(resolver, guard, sweep=0.02) as client:
+                yield client
+
+        return open_client
 
 
 @pytest.fixture(params=[own_client], ids=["own"])
