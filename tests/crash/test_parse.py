@@ -112,7 +112,7 @@ async def parse_among_good(pool: ParsePool, deed: str) -> Answer:
         ("stab", PoisonCause.CRASH, "SIGKILL"),
     ],
 )
-async def test_a_page_that_brings_its_child_down_is_poisoned_and_no_other(
+async def test_only_the_page_that_crashes_its_child_is_poisoned(
     deed: str, kind: PoisonCause, reason: str
 ) -> None:
     async with opened(limits=TIGHTER.get(deed, LIMITS)) as pool:
@@ -147,7 +147,7 @@ async def test_what_a_child_survives_is_the_spiders_own_fault_on_that_page(deed:
 
 
 @pytest.mark.parametrize("deed", ["mute", "steal", "massacre"])
-async def test_what_a_page_does_behind_our_back_does_not_reach_the_others(deed: str) -> None:
+async def test_a_page_cannot_affect_other_pages(deed: str) -> None:
     async with opened() as pool:
         if deed == "massacre" and not pool.confinement >= {"processes", "signals"}:
             pytest.skip("on this kernel it would succeed")
@@ -275,7 +275,7 @@ async def test_a_spider_that_cannot_be_loaded_is_refused_and_leaves_nothing(
     assert not family()
 
 
-def test_a_description_can_be_had_without_running_user_code_here() -> None:
+def test_a_description_needs_no_user_code_in_this_process() -> None:
     assert describe(SpiderFile(str(NASTY))).name == "nasty"
     assert not any("nasty" in name for name in sys.modules)
 
@@ -306,7 +306,7 @@ async def test_closing_does_not_wait_for_pages_and_leaves_nothing_behind() -> No
     assert not any(process.is_running() for process in everybody)
 
 
-async def test_when_the_zygote_is_killed_another_takes_over() -> None:
+async def test_when_the_fork_server_is_killed_another_is_started() -> None:
     async with opened() as pool:
         assert items(*await parse(pool, ["good"]))
         zygote, *_ = family()
@@ -318,7 +318,7 @@ async def test_when_the_zygote_is_killed_another_takes_over() -> None:
     assert all(items(answer) for answer in answers)
 
 
-async def test_a_pool_that_cannot_go_on_says_so_to_everybody(tmp_path: Path) -> None:
+async def test_a_broken_pool_raises_for_every_caller(tmp_path: Path) -> None:
     spider = tmp_path / "spider.py"
     shutil.copy(NASTY, spider)
     async with opened(spider) as pool:
@@ -334,7 +334,7 @@ async def test_a_pool_that_cannot_go_on_says_so_to_everybody(tmp_path: Path) -> 
             await pool.drain()
 
 
-async def test_an_answer_that_its_taker_chokes_on_breaks_the_pool_loudly() -> None:
+async def test_an_exception_in_on_answer_breaks_the_pool() -> None:
     def choke(_: Answer) -> None:
         raise ZeroDivisionError
 

@@ -49,7 +49,7 @@ ELSEWHERE = [
         "C05",
         "a cookie file that is missing, empty, of 1 GiB, or no file",
         "refused with the reason; one that everybody can read: a warning with the remedy",
-        "tests/unit/fetch/test_given_cookies.py::test_C05_a_file_that_cannot_be_a_file_of_cookies_is_refused",
+        "tests/unit/fetch/test_given_cookies.py::test_C05_a_file_that_is_not_a_cookie_file_is_refused",
     ),
     Elsewhere(
         "C06",

@@ -100,7 +100,7 @@ class RobotsPolicy:
         self._fetching: dict[str, asyncio.Event] = {}  # origin -> set when its robots.txt has been fetched
 
     def known(self, origin: str) -> RobotsRules | None:
-        """Return the cached rules; None if there are none, or they are too old."""
+        """Return the cached rules; None if they are not cached, or too old."""
         kept = self._kept.get(origin)
         return kept[1] if kept is not None and kept[0] > self._clock() else None
 

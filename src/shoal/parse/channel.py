@@ -103,7 +103,7 @@ class Channel(Generic[Answer]):
         self.blamed = self.unanswered[0] if self.unanswered else None
 
     def blamed_page(self) -> PendingPage[Answer] | None:
-        """Return the page to blame for the end of the child; None if there is none."""
+        """Return the page to blame for the end of the child, or None."""
         if not self.unanswered or (self.kill_reason is not None and self.blamed is not self.unanswered[0]):
             return None
         return self.unanswered[0]

@@ -55,9 +55,7 @@ async def test_answers_belong_to_the_pages_in_the_order_they_were_sent(
     assert list(channel.messages) == [1]
 
 
-async def test_the_first_page_without_an_answer_is_the_culprit(
-    channel: Parsing, child: socket.socket
-) -> None:
+async def test_the_first_page_without_an_answer_is_blamed(channel: Parsing, child: socket.socket) -> None:
     channel.send(pending_pages(1, 2, 3))
     child.sendall(answers(channel, [1]))
     child.close()
@@ -69,7 +67,7 @@ async def test_the_first_page_without_an_answer_is_the_culprit(
     assert culprit.task.id == 2
 
 
-async def test_a_child_without_pages_leaves_nobody_to_blame(channel: Parsing, child: socket.socket) -> None:
+async def test_a_child_without_pages_blames_no_page(channel: Parsing, child: socket.socket) -> None:
     channel.send(pending_pages(1))
     child.sendall(answers(channel, [1]))
     child.close()
@@ -78,7 +76,7 @@ async def test_a_child_without_pages_leaves_nobody_to_blame(channel: Parsing, ch
     assert channel.blamed_page() is None
 
 
-async def test_a_page_that_was_answered_after_all_passes_no_blame_on_to_the_next(
+async def test_a_page_that_was_answered_in_time_blames_no_other(
     channel: Parsing, child: socket.socket
 ) -> None:
     channel.send(pending_pages(1, 2))
@@ -91,7 +89,7 @@ async def test_a_page_that_was_answered_after_all_passes_no_blame_on_to_the_next
 
 
 @pytest.mark.parametrize("wrong", [b"x" * HEADER.size, b"an answer to page 2"], ids=["noise", "page"])
-async def test_junk_accuses_the_page_being_worked_on(
+async def test_invalid_data_blames_the_page_being_parsed(
     wrong: bytes, channel: Parsing, child: socket.socket
 ) -> None:
     channel.send(pending_pages(0, 1, 2))
@@ -104,7 +102,7 @@ async def test_junk_accuses_the_page_being_worked_on(
     assert culprit.task.id == 1
 
 
-async def test_a_well_framed_answer_that_is_no_result_is_junk(channel: Parsing, child: socket.socket) -> None:
+async def test_a_valid_frame_without_a_result_is_invalid_data(channel: Parsing, child: socket.socket) -> None:
     channel.send(pending_pages(1))
     child.sendall(checksummed_frame(channel.token, FrameType.RESULT, b"\xc1"))
 
@@ -112,7 +110,7 @@ async def test_a_well_framed_answer_that_is_no_result_is_junk(channel: Parsing, 
     assert channel.kill_reason is KillReason.INVALID_DATA
 
 
-async def test_what_the_socket_cannot_take_at_once_follows_in_order(
+async def test_data_that_the_socket_cannot_take_follows_in_order(
     channel: Parsing, child: socket.socket
 ) -> None:
     scope = msgspec.msgpack.encode(Scope(depth=3))

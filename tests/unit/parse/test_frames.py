@@ -46,7 +46,7 @@ def test_a_stream_gives_the_same_payloads_wherever_it_is_cut(payloads: list[byte
 
 
 @given(junk=st.binary(min_size=HEADER.size, max_size=200))
-def test_what_user_code_sprays_between_frames_is_recognised_and_costs_no_earlier_answer(junk: bytes) -> None:
+def test_bytes_of_user_code_between_frames_are_detected_and_earlier_answers_kept(junk: bytes) -> None:
     damaged = reader()
 
     assert read(damaged, frame(b"one") + frame(b"two") + junk + frame(b"three")) == [b"one", b"two"]
@@ -55,7 +55,7 @@ def test_what_user_code_sprays_between_frames_is_recognised_and_costs_no_earlier
 
 
 @given(payload=st.binary(min_size=1, max_size=50), data=st.data())
-def test_a_payload_that_was_tampered_with_is_junk(payload: bytes, data: st.DataObject) -> None:
+def test_a_payload_with_a_wrong_checksum_is_invalid(payload: bytes, data: st.DataObject) -> None:
     bits = bytearray(frame(payload))
     spot = data.draw(st.integers(HEADER.size, len(bits) - 1))
     bits[spot] ^= 1 << data.draw(st.integers(0, 7))
@@ -65,14 +65,14 @@ def test_a_payload_that_was_tampered_with_is_junk(payload: bytes, data: st.DataO
     assert damaged.invalid
 
 
-def test_a_header_that_claims_more_than_may_come_is_junk_at_once() -> None:
+def test_a_header_with_a_length_above_the_limit_is_invalid_at_once() -> None:
     damaged = reader()
 
     assert read(damaged, HEADER.pack(TOKEN, FrameType.RESULT, MOST + 1, 0)) == []
     assert damaged.invalid
 
 
-def test_another_kind_of_frame_is_junk() -> None:
+def test_a_frame_of_another_type_is_invalid() -> None:
     damaged = reader()
 
     assert read(damaged, checksummed_frame(TOKEN, FrameType.CONTROL, b"")) == []
@@ -105,7 +105,7 @@ def test_a_frame_brings_its_file_descriptor_along(pair: tuple[socket.socket, soc
     "sent",
     [b"", header(TOKEN, FrameType.TASKS, b"12345")[:7], header(TOKEN, FrameType.TASKS, b"12345") + b"123"],
 )
-def test_a_parent_that_hangs_up_anywhere_ends_the_conversation(
+def test_a_parent_that_closes_the_connection_ends_the_loop(
     sent: bytes, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     near, far = pair
@@ -115,7 +115,7 @@ def test_a_parent_that_hangs_up_anywhere_ends_the_conversation(
     assert receive(far, TOKEN) is None
 
 
-def test_a_connection_that_somebody_else_read_from_is_noticed(
+def test_a_connection_that_user_code_read_from_is_detected(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     near, far = pair

@@ -33,7 +33,7 @@ class Loop:
         self.later.clear()
 
     def turn(self) -> None:
-        """Let time pass, then read."""
+        """Run the delayed calls, then the readers."""
         later, self.later = self.later, []
         for resume in later:
             resume()
@@ -88,7 +88,7 @@ def test_of_many_short_lines_only_some_are_shown_and_the_rest_counted(pipe: Pipe
     pipe.output.close()
 
 
-def test_a_line_without_an_end_is_not_kept_for_ever(pipe: Pipe) -> None:
+def test_a_line_without_an_end_is_not_buffered_without_limit(pipe: Pipe) -> None:
     os.write(pipe.theirs, b"x" * CHUNK_BYTES)
     pipe.loop.turn()
     os.write(pipe.theirs, b"y")

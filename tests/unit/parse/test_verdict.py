@@ -33,7 +33,7 @@ def test_every_end_of_a_child_has_a_name_and_a_reason(status: int, kind: PoisonC
     ("cause", "kind"),
     [(KillReason.OVERDUE, PoisonCause.TIMEOUT), (KillReason.INVALID_DATA, PoisonCause.INVALID_DATA)],
 )
-def test_a_child_we_killed_is_judged_by_why_we_did(cause: KillReason, kind: PoisonCause) -> None:
+def test_a_killed_child_is_judged_by_the_kill_reason(cause: KillReason, kind: PoisonCause) -> None:
     assert judge(-signal.SIGKILL, cause, LIMITS).cause == kind
 
 

@@ -6,7 +6,7 @@ with the process.
 
     namespaces    no network interface; children are in a separate PID namespace, cannot address a process
                   outside of it, and end with it
-    user          root becomes nobody, or at least root without capabilities
+    user          root becomes an unprivileged user, or at least root without capabilities
     landlock      no file is written, created or removed; no TCP; no signal or ptrace to processes outside
     rlimits       memory, files, processes: see `set_limits`
     audit         Python's own functions for processes, signals and sockets raise an error that says why
@@ -26,7 +26,7 @@ from pathlib import Path
 from shoal.child_process import die_with_parent
 from shoal.parse.sandbox import landlock
 
-NOBODY = 65534
+_UNPRIVILEGED_ID = 65534  # user and group `nobody`  # vocabulary: ok
 OPEN_FILES = 64
 
 _PR_SET_NO_NEW_PRIVS = 38
@@ -59,15 +59,15 @@ def start_init_process() -> int:
 def isolate(readable: Sequence[str]) -> frozenset[str]:
     """Sandbox the calling, single-threaded process and its later children; return the measures in force.
 
-    `readable` are the paths that the spider needs: root becomes the user `nobody` only if that user can read
-    them.
+    `readable` are the paths that the spider needs: root becomes an unprivileged user only if that user can
+    read them.
     """
     measures = set()
     root = os.geteuid() == 0
     spaces = _CLONE_NEWNET | _CLONE_NEWPID | _CLONE_NEWIPC
     if _unshare(spaces if root else spaces | _CLONE_NEWUSER):
         measures |= {"network", "processes"}
-    if root and _become_nobody(readable):
+    if root and _drop_root(readable):
         measures.add("user")
     elif root and _shed_capabilities():
         measures.add("capabilities")
@@ -94,17 +94,17 @@ def _unshare(flags: int) -> bool:
     return True
 
 
-def _become_nobody(readable: Sequence[str]) -> bool:
+def _drop_root(readable: Sequence[str]) -> bool:
     try:
-        os.setresuid(-1, NOBODY, 0)
+        os.setresuid(-1, _UNPRIVILEGED_ID, 0)
         try:
             harmless = all(_readable(path) for path in readable)
         finally:
             os.setresuid(-1, 0, 0)
         if harmless:
             os.setgroups([])
-            os.setresgid(NOBODY, NOBODY, NOBODY)
-            os.setresuid(NOBODY, NOBODY, NOBODY)
+            os.setresgid(_UNPRIVILEGED_ID, _UNPRIVILEGED_ID, _UNPRIVILEGED_ID)
+            os.setresuid(_UNPRIVILEGED_ID, _UNPRIVILEGED_ID, _UNPRIVILEGED_ID)
     except OSError:
         return False
     return harmless
@@ -116,12 +116,12 @@ def _readable(path: str) -> bool:
 
 
 def _shed_capabilities() -> bool:
-    """Stay root for file permissions, but drop all capabilities, and count as `nobody` for RLIMIT_NPROC.
+    """Stay root for file permissions, but drop all capabilities and the real user id.
 
     The kernel never applies RLIMIT_NPROC to the real user 0.
     """
     try:
-        os.setresuid(NOBODY, -1, -1)
+        os.setresuid(_UNPRIVILEGED_ID, -1, -1)
     except OSError:
         return False
     return _unshare(_CLONE_NEWUSER)
