@@ -68,7 +68,7 @@ def markers_of(item: pytest.Item) -> set[str]:
     found = set(FOLDERS.get(folder_of(item), ()))
     parameters = dict(getattr(getattr(item, "callspec", None), "params", {}))
     for function in (*_functions(item), *parameters.values()):
-        found |= _started(function, parameters, set())
+        found |= started_by(function, parameters, set())
     if item.get_closest_marker("needs_cluster") or "needs_cluster" in found:
         found |= {"needs_cluster", "needs_redis"}
     return found
@@ -90,7 +90,7 @@ def _functions(item: pytest.Item) -> Iterator[Callable[..., Any]]:
             yield definition.func
 
 
-def _started(value: Any, parameters: Mapping[str, object], seen: set[int]) -> set[str]:
+def started_by(value: Any, parameters: Mapping[str, object], seen: set[int]) -> set[str]:
     """Return the markers of what a function starts, or the methods of a class."""
     value = getattr(value, "__wrapped__", value)
     module = getattr(value, "__module__", None)
@@ -104,7 +104,9 @@ def _started(value: Any, parameters: Mapping[str, object], seen: set[int]) -> se
     found: set[str] = set()
     if isinstance(value, type):
         for member in vars(value).values():
-            found |= _started(getattr(member, "fget", getattr(member, "__func__", member)), parameters, seen)
+            found |= started_by(
+                getattr(member, "fget", getattr(member, "__func__", member)), parameters, seen
+            )
     elif isinstance(value, FunctionType):
         names = _names(value.__code__)
         for name in names:
@@ -116,9 +118,9 @@ def _started(value: Any, parameters: Mapping[str, object], seen: set[int]) -> se
                 case dict() as choices:  # backends by name: the parameter of the test chooses one
                     for choice in parameters.values():
                         if isinstance(choice, str) and choice in choices:
-                            found |= _started(choices[choice], parameters, seen)
+                            found |= started_by(choices[choice], parameters, seen)
                 case other:
-                    found |= _started(other, parameters, seen)
+                    found |= started_by(other, parameters, seen)
     return found
 
 

@@ -200,7 +200,7 @@ async def test_what_cannot_be_submitted_is_refused_before_anything_is_written(
     for target, option, complaint in (
         ("broken.py", "--quiet", "broken.py:2: SyntaxError"),
         ("https://a.test/", "--out=-", "a fleet has no standard output"),
-        ("https://a.test/", "--store=folder", "name it by --store redis://HOST"),
+        ("https://a.test/", "--store=folder", "pass --store redis://HOST"),
     ):
         ran = shoal("submit", target, option, cwd=folder, env={"SHOAL_STORE": server.dsn})
         assert ran.code == 1

@@ -153,7 +153,7 @@ async def test_a_store_with_another_password_or_without_what_was_meant_is_a_mist
             assert "rejects this user and password" in await typed(*command, code=1), command
 
         typed.store(f"redis://{USER}:{PASSWORD}@{server.address}?namespace=another")
-        assert "does not let this user" in await typed("status", code=1)
+        assert "does not allow this user" in await typed("status", code=1)
 
         typed.store(f"redis://{server.address}?namespace=another")
         assert "0 crawls" in await typed("status")

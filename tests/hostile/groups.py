@@ -43,7 +43,7 @@ ELSEWHERE = [
         "N11",
         "100,000 names, each with more addresses than are kept",
         "no more than 32 MiB of answers are remembered",
-        "tests/unit/fetch/test_dns.py::test_N11_the_answers_for_a_hundred_thousand_hosts_stay_small",
+        "tests/unit/fetch/http/test_dns.py::test_N11_the_answers_for_a_hundred_thousand_hosts_stay_small",
     ),
     Elsewhere(
         "C05",

@@ -36,6 +36,11 @@ RETIRED = {
     r"for ever\b": "forever, without limit",
 }
 FIRST_WORDS = {"Give", "Gives", "Say", "Says", "Tell", "Tells", "Let", "Spell", "Hear"}
+# Functions are named by verbs or nouns; these say neither what a function does nor what it returns.
+LONE_PARTICIPLES = {
+    *("asked", "drawn", "fitted", "given", "heard", "kept", "landed", "meant", "mended", "noted", "owed"),
+    *("placed", "said", "shown", "spelled", "standing", "taken", "told", "widened"),
+}
 TEXT = {".md", ".lua", ".sql", ".toml", ".txt", ".sh", ".yaml", ".yml"}
 
 _WORDS = "|".join(f"(?P<r{n}>{words})" for n, words in enumerate(RETIRED))

@@ -73,7 +73,7 @@ class Progress:
             dead_by_class=dict(counts.dead_by_class),
             max_dead_exceeded=limit is not None and counts.dead > limit,
             quarantined=stations.totals.quarantined,
-            near_duplicates=stations.totals.near_duplicates,  # vocabulary: ok
+            near_duplicates=stations.totals.near_duplicates,
         )
 
     async def _counts(self) -> Counts:

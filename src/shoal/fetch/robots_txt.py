@@ -169,7 +169,7 @@ def _matches(path: str, pieces: list[str], anchored: bool) -> bool:
 
 
 def _normal(path: str) -> str:
-    """Normalise a path or pattern so that equal octets compare equal."""
+    """Normalise a path or pattern so that equal octets are equal: upper-case escapes, others unescaped."""
     return _ESCAPE.sub(_escape, path)
 
 
