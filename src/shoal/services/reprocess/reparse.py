@@ -273,7 +273,7 @@ class _Task:
             before = [item.json for item in items]
         answer = await self._new
         if isinstance(answer, Poisoned):
-            return _Reparse(self._url, before, None, f"{answer.kind}: {answer.reason}")
+            return _Reparse(self._url, before, None, f"{answer.cause}: {answer.reason}")
         if answer.fault is not None:
             return _Reparse(self._url, before, None, answer.fault.reason)
         return _Reparse(self._url, before, answer.items, rejected=len(answer.rejected))
