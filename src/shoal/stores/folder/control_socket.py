@@ -116,7 +116,7 @@ async def accept_commands(folder: Path, frontier: ChangeableFrontier) -> AsyncIt
     try:
         listener = _bind(folder)
     except OSError as error:  # not every file system has sockets; a crawl can run without
-        log.warning("crawl.not_steerable", extra={"reason": error.strerror})
+        log.warning("crawl.no_control_socket", extra={"reason": error.strerror})
         yield
         return
     server = await asyncio.start_unix_server(answer, sock=listener, limit=_MAX_LINE_BYTES)
@@ -149,7 +149,7 @@ async def _reply_to(line: bytes, frontier: ChangeableFrontier) -> ControlReply:
         return ControlReply(error="not a command that this version of Shoal knows")
     except ShoalError as error:
         return ControlReply(error=str(error))
-    log.warning("crawl.steered", extra={"command": _encode(command).decode()})
+    log.warning("crawl.changed", extra={"command": _encode(command).decode()})
     return reply
 
 
