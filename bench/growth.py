@@ -22,7 +22,7 @@ from bench.rounds import CRAWLER_CORE, SERVER_CORE, TIMEOUT
 from bench.web_server import WebServer, serving
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.request import LAST, Link, Request
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.directory import StoreFolder
 
 PAGES = 3_000  # of each measured run
 FIRST_PAGES = 1_000  # crawled beforehand: they lead to enough others

@@ -18,7 +18,7 @@ from bench.site import FIELDS, page, path_of
 from shoal.model.limits import MIB, ParseLimits
 from shoal.model.page import ParseResult, ParseTask
 from shoal.model.request import Request
-from shoal.parse.channel import Channel, Ticket
+from shoal.parse.channel import Channel, PendingPage
 from shoal.parse.pool import ParsePool, Poisoned
 from shoal.spider.source import PlainSpider
 
@@ -90,13 +90,13 @@ async def sending(tasks: Sequence[ParseTask]) -> str:
     figures = []
     for size in (1, 4, 16, 64):
         channel = Channel[ParseResult](1, asyncio.get_running_loop(), output_bytes=MIB)
-        tickets = [Ticket[ParseResult](task, print) for task in tasks[:size]]
+        pending_pages = [PendingPage[ParseResult](task, print) for task in tasks[:size]]
         best = float("inf")
         with channel.open(lambda _: None) as child:
             child.setblocking(False)
             for _ in range(300):
                 start = time.thread_time()
-                channel.send(tickets)
+                channel.send(pending_pages)
                 best = min(best, time.thread_time() - start)
                 with suppress(BlockingIOError):
                     while child.recv(4 * MIB):  # noqa: ASYNC110 (the channel sends what did not fit at first)

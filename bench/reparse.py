@@ -17,7 +17,6 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from shoal.archive import ArchiveWriter, SegmentFolder, WriteRules
-from shoal.engine.outputs import archive_key, sinks_key
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.outcome import Done, Lease, Settlement
 from shoal.model.pace import Pace
@@ -27,7 +26,8 @@ from shoal.model.settings import Settings
 from shoal.services.reprocess.reparse import Reparsed, ReparsePlan, reparse
 from shoal.sinks import MultiSink
 from shoal.spider.source import SpiderFile
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.contract.checkpoints import archive_key, sinks_key
+from shoal.stores.folder.directory import StoreFolder
 
 CRAWL = "bench"
 PAGES = 20_000

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
-GRACE = 10.0  # seconds from asking a process to end to ending it
+STOP_GRACE_S = 10.0  # between SIGTERM and SIGKILL
 
 
 def die_with_parent(parent: int) -> None:
@@ -34,7 +34,7 @@ def die_with_parent(parent: int) -> None:
 
 
 class ChildProcess:
-    """A process at our side. It has a session of its own: Ctrl-C at the terminal is ours to pass on."""
+    """A child in a separate session: Ctrl-C at the terminal does not reach it, we forward it."""
 
     def __init__(self, process: "asyncio.subprocess.Process", log: Path) -> None:
         self.log = log  # what it prints
@@ -42,7 +42,7 @@ class ChildProcess:
 
     @property
     def code(self) -> int | None:
-        """Tell its exit code, negative for a signal; None: it runs."""
+        """Return the exit code, negative for a signal; None: it still runs."""
         return self._process.returncode
 
     def signal(self, number: signal.Signals) -> None:
@@ -50,7 +50,7 @@ class ChildProcess:
             self._process.send_signal(number)
 
     async def ended(self) -> int:
-        """Wait for its end."""
+        """Wait until it ends; return its exit code."""
         return await self._process.wait()
 
 
@@ -58,7 +58,7 @@ class ChildProcess:
 async def run_child(
     command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None
 ) -> AsyncIterator[ChildProcess]:
-    """Run a program beside the block; after the block it is asked to end, and then made to."""
+    """Run a program for as long as the block; afterwards stop it with SIGTERM, then SIGKILL."""
     import asyncio
 
     with Path.open(log, "ab") as output:
@@ -69,17 +69,17 @@ async def run_child(
             stderr=output,
             env=env,
             start_new_session=True,
-            preexec_fn=partial(die_with_parent, os.getpid()),
+            preexec_fn=partial(die_with_parent, os.getpid()),  # it dies with this process, however that ends
         )
-    beside = ChildProcess(process, log)
+    child = ChildProcess(process, log)
     try:
-        yield beside
+        yield child
     finally:
-        if beside.code is None:
-            beside.signal(signal.SIGTERM)
+        if child.code is None:
+            child.signal(signal.SIGTERM)
             try:
-                async with asyncio.timeout(GRACE):
-                    await beside.ended()
+                async with asyncio.timeout(STOP_GRACE_S):
+                    await child.ended()
             except (TimeoutError, asyncio.CancelledError):
-                beside.signal(signal.SIGKILL)
-                await beside.ended()
+                child.signal(signal.SIGKILL)
+                await child.ended()

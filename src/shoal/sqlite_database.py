@@ -1,8 +1,8 @@
-"""SQLite: connecting, migrating, and its errors in our words.
+"""SQLite: connecting, migrating, and translating its errors.
 
-A database says whose it is (`application_id`) and how far it has been migrated (`user_version`). Migrations
-are numbered scripts that only go forward; each runs in one transaction with its number, so that a crash
-between two leaves a database that the next start takes further.
+A database contains the program that it belongs to (`application_id`) and the number of its last migration
+(`user_version`). Migrations are numbered scripts that only go forward; each runs in one transaction with its
+number, so a crash between two leaves a database that the next start migrates further.
 """
 
 import sqlite3
@@ -19,7 +19,7 @@ _FORBIDDEN = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
 
 
 def translate(error: sqlite3.Error, path: Path) -> ShoalError | None:
-    """Name a fault of the database or its disk; None: it is a bug of ours and should look like one."""
+    """Return the error for a fault of the database or its disk; None: a bug of ours, to be re-raised."""
     if isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
         return None
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the family
@@ -47,11 +47,11 @@ def translated(path: Path) -> Iterator[None]:
 def open_database(
     path: Path, scripts: Sequence[str], *, fsync: bool, cache_kib: int = 16_384
 ) -> sqlite3.Connection:
-    """Open for reading and writing, migrated, in autocommit: transactions are begun and ended by name."""
+    """Open for reading and writing, migrated, in autocommit mode: transactions are explicit."""
     with translated(path):
         connection = sqlite3.connect(path, isolation_level=None, timeout=30.0, check_same_thread=False)
         try:
-            # First of all: what follows would change the file, and it may be somebody else's.
+            # First: what follows would change the file, and it may belong to another program.
             check(connection, path, newest=len(scripts))
             connection.execute("PRAGMA journal_mode = WAL")
             # In WAL mode NORMAL survives the death of the process at any instant, FULL a power loss as well.
@@ -65,7 +65,7 @@ def open_database(
 
 
 def connect_for_reading(path: Path) -> sqlite3.Connection:
-    """Open without ever writing, next to an owner that does."""
+    """Open read-only, beside an owner that may be writing."""
     if not path.is_file():
         raise Misconfigured(
             f"there is no store at {path.parent}; shoal crawl makes one, --store names another"
@@ -82,7 +82,7 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Write all of it, or, if anything is raised, nothing."""
+    """Commit after the block, or roll back if it raises."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -94,7 +94,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def check(connection: sqlite3.Connection, path: Path, *, newest: int) -> int:
-    """Return how far a database has been migrated; refuse one that is not ours or comes from the future."""
+    """Return the number of the last migration; refuse a database of another program or of a newer Shoal."""
     with translated(path):
         [application] = connection.execute("PRAGMA application_id").fetchone()
         [version] = connection.execute("PRAGMA user_version").fetchone()
@@ -109,7 +109,7 @@ def check(connection: sqlite3.Connection, path: Path, *, newest: int) -> int:
 
 
 def migrate(connection: sqlite3.Connection, path: Path, scripts: Sequence[str]) -> None:
-    """Bring a database up to date; `scripts[n]` leads from version n to n + 1."""
+    """Run the migrations that a database lacks; `scripts[n]` leads from version n to n + 1."""
     version = check(connection, path, newest=len(scripts))
     with translated(path):
         for number in range(version, len(scripts)):

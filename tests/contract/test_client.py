@@ -1,7 +1,8 @@
 """The contract of HTTP clients: whatever a server does, a fetch ends in a response within the limits or in a
-failure of the right class, and the next fetch is none the worse for it.
+failure of the right class, and does not affect the next fetch.
 
-Limits and times are scaled down; what is marked ★ has the size it would have in the wild.
+`TestHttpClient` runs the tests of `shoal.testing.contracts.client`, which any client has to pass. The functions
+below it test our own client in more detail. Limits and times are scaled down; tests marked ★ use real sizes.
 """
 
 import asyncio
@@ -19,12 +20,14 @@ from backports import zstd
 from tests.site.certificates import Authority, make_authority
 from tests.site.raw import OK, Peer, RawServer, answer, bare_closing_server, once, raw_server, replies
 
+from shoal.fetch.contract import Client
 from shoal.fetch.http.client import HttpClient
-from shoal.fetch.http.dns import Answer
+from shoal.fetch.http.dns import Answer, DnsResolver
 from shoal.fetch.http.guard import Guard
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, MIB, FetchLimits
 from shoal.model.page import NotSent, Response
+from shoal.testing.contracts.client import ClientContract, OpenClient
 
 LIMITS = FetchLimits(
     connect=2.0, tls=2.0, first_byte=2.0, idle=2.0, total=10.0, slow_after=3.0, wire_bytes=1 * MIB
@@ -33,7 +36,7 @@ QUICK = replace(LIMITS, first_byte=0.2, idle=0.2, total=5.0, tls=0.2)
 
 
 class Names:
-    """Resolves the names a test gives it, and remembers being asked."""
+    """Resolves the names of a test, and records the queries."""
 
     def __init__(self, **names: Answer) -> None:
         self.names = names
@@ -54,6 +57,17 @@ async def own_client(names: Names | None = None, **options: object) -> AsyncIter
     guard = options.pop("guard", Guard(allow_private=True))
     async with HttpClient(names or Names(), guard, sweep=0.02, **options) as client:  # type: ignore[arg-type]
         yield client
+
+
+class TestHttpClient(ClientContract):
+    @pytest.fixture
+    def open_client(self) -> OpenClient:
+        @asynccontextmanager
+        async def open_client(guard: Guard) -> AsyncIterator[Client]:
+            async with DnsResolver() as resolver, HttpClient(resolver, guard, sweep=0.02) as client:
+                yield client
+
+        return open_client
 
 
 @pytest.fixture(params=[own_client], ids=["own"])
@@ -184,13 +198,13 @@ async def test_a_url_that_is_not_canonical_is_refused(client: HttpClient, url: s
 # -- network ------------------------------------------------------------------------------------------------
 
 
-async def test_N01_nobody_listening_is_a_connect_failure(client: HttpClient) -> None:
+async def test_N01_a_closed_port_is_a_connect_failure(client: HttpClient) -> None:
     async with raw_server(replies(OK)) as server:
         pass
     assert (await failure(client, server)).failure_class is FailureClass.CONNECT
 
 
-async def test_N02_a_server_that_does_not_pick_up_times_out_in_connecting(client: HttpClient) -> None:
+async def test_N02_a_server_that_does_not_accept_times_out_in_connecting(client: HttpClient) -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(0)
@@ -303,7 +317,7 @@ async def test_N10_an_endless_body_is_cut_off_and_not_drained(client: HttpClient
     assert server.sent < 16 * MIB  # the rest lay in the kernel's buffers
 
 
-async def test_N14_a_connection_closed_between_requests_is_replaced_without_a_word(
+async def test_N14_a_connection_closed_between_requests_is_replaced_silently(
     client: HttpClient,
 ) -> None:
     async def handler(peer: Peer) -> None:
@@ -343,7 +357,7 @@ async def test_N14_an_idle_connection_the_server_closed_is_not_used(client: Http
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.05], ids=["in one piece", "later"])
-async def test_N15_an_answer_nobody_asked_for_is_never_read_as_the_next_one(
+async def test_N15_an_unrequested_response_is_never_read_as_the_next_one(
     client: HttpClient, gap: float
 ) -> None:
     async def handler(peer: Peer) -> None:
@@ -426,7 +440,7 @@ async def test_leaving_the_client_closes_every_connection(open_client: Open) -> 
 
 
 class Turns:
-    """Gives out scripted waits, and remembers what it was told."""
+    """Returns scripted waits, and records the calls."""
 
     def __init__(self, *waits: float) -> None:
         self.waits = list(waits)
@@ -572,7 +586,7 @@ async def test_H10_chunks_without_a_last_one_are_truncated(client: HttpClient) -
         assert (await failure(client, server)).failure_class is FailureClass.TRUNCATED
 
 
-async def test_a_body_in_chunks_of_a_byte_is_given_up_on(client: HttpClient) -> None:
+async def test_a_body_in_one_byte_chunks_is_a_protocol_failure(client: HttpClient) -> None:
     async with raw_server(once(CHUNKED + b"1\r\nx\r\n" * 50_000 + b"0\r\n\r\n")) as server:
         assert (await failure(client, server)).failure_class is FailureClass.PROTOCOL
 
@@ -695,7 +709,7 @@ REFUSED_CERTIFICATES = {
 
 
 @pytest.mark.parametrize("make", REFUSED_CERTIFICATES.values(), ids=REFUSED_CERTIFICATES.keys())
-async def test_T01_T02_T03_a_certificate_that_does_not_hold_is_a_tls_failure(
+async def test_T01_T02_T03_an_invalid_certificate_is_a_tls_failure(
     open_client: Open, authority: Authority, make: Callable[[Authority], object]
 ) -> None:
     async with (
@@ -814,7 +828,7 @@ async def test_a_name_with_one_forbidden_address_is_refused_without_a_connection
     assert server.connections == 0
 
 
-async def test_a_dead_address_gives_way_to_the_next(open_client: Open) -> None:
+async def test_a_dead_address_is_followed_by_the_next(open_client: Open) -> None:
     names = Names(two=("127.0.0.9", "127.0.0.1"))
     async with raw_server(replies(OK)) as server, open_client(names) as client:
         assert (await page(client, server.url(host="two.test"))).address == "127.0.0.1"
@@ -822,8 +836,8 @@ async def test_a_dead_address_gives_way_to_the_next(open_client: Open) -> None:
 
 async def test_a_name_that_does_not_resolve_fails_as_the_resolver_says(open_client: Open) -> None:
     unknown = Failure(FailureClass.DNS, "no such name")
-    async with open_client(Names(nobody=unknown)) as client:
-        assert await client.fetch("http://nobody.test/") is unknown
+    async with open_client(Names(unknown=unknown)) as client:
+        assert await client.fetch("http://unknown.test/") is unknown
 
 
 async def eventually(condition: Callable[[], bool]) -> None:

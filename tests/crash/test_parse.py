@@ -21,9 +21,9 @@ from shoal.model.errors import Misconfigured
 from shoal.model.limits import MIB, ParseLimits
 from shoal.model.page import ParseResult
 from shoal.model.scope import Scope
-from shoal.parse.channel import STALLED
+from shoal.parse.channel import STALLED_S
 from shoal.parse.pool import ParsePool, Poisoned, describe
-from shoal.parse.verdict import PoisonKind
+from shoal.parse.verdict import PoisonCause
 from shoal.spider.source import PlainSpider, SpiderFile
 
 NASTY = Path(__file__).parent / "nasty_spider.py"
@@ -93,33 +93,33 @@ async def parse_among_good(pool: ParsePool, deed: str) -> Answer:
 @pytest.mark.parametrize(
     ("deed", "kind", "reason"),
     [
-        ("segfault", PoisonKind.CRASH, "SIGSEGV"),
-        ("abort", PoisonKind.CRASH, "SIGABRT"),
-        ("quit", PoisonKind.CRASH, "status 0"),
-        ("exit", PoisonKind.CRASH, "SystemExit"),
-        ("interrupt", PoisonKind.CRASH, "SystemExit or the like"),
-        ("pretend", PoisonKind.CRASH, "status 81"),
-        ("regex", PoisonKind.TIMEOUT, "more than 1 s of CPU"),
-        ("sleep", PoisonKind.TIMEOUT, "no result after 1 s"),
-        ("shout", PoisonKind.TIMEOUT, ""),
-        ("allocate", PoisonKind.OOM, "more than 128 MiB"),
-        ("bloat", PoisonKind.OUTPUT, "0.375 MiB of output"),
-        ("endless", PoisonKind.OUTPUT, "more than 5000 items"),
-        ("huge", PoisonKind.OUTPUT, "1 MiB of output"),
-        ("junk", PoisonKind.JUNK, "wrote to"),
-        ("close", PoisonKind.CRASH, ""),
-        ("parricide", PoisonKind.CRASH, ""),
-        ("stab", PoisonKind.CRASH, "SIGKILL"),
+        ("segfault", PoisonCause.CRASH, "SIGSEGV"),
+        ("abort", PoisonCause.CRASH, "SIGABRT"),
+        ("quit", PoisonCause.CRASH, "status 0"),
+        ("exit", PoisonCause.CRASH, "SystemExit"),
+        ("interrupt", PoisonCause.CRASH, "SystemExit or the like"),
+        ("pretend", PoisonCause.CRASH, "status 81"),
+        ("regex", PoisonCause.TIMEOUT, "more than 1 s of CPU"),
+        ("sleep", PoisonCause.TIMEOUT, "no result after 1 s"),
+        ("shout", PoisonCause.TIMEOUT, ""),
+        ("allocate", PoisonCause.OOM, "more than 128 MiB"),
+        ("bloat", PoisonCause.OUTPUT, "0.375 MiB of output"),
+        ("endless", PoisonCause.OUTPUT, "more than 5000 items"),
+        ("huge", PoisonCause.OUTPUT, "1 MiB of output"),
+        ("junk", PoisonCause.INVALID_DATA, "wrote to"),
+        ("close", PoisonCause.CRASH, ""),
+        ("parricide", PoisonCause.CRASH, ""),
+        ("stab", PoisonCause.CRASH, "SIGKILL"),
     ],
 )
-async def test_a_page_that_brings_its_child_down_is_poisoned_and_no_other(
-    deed: str, kind: PoisonKind, reason: str
+async def test_only_the_page_that_crashes_its_child_is_poisoned(
+    deed: str, kind: PoisonCause, reason: str
 ) -> None:
     async with opened(limits=TIGHTER.get(deed, LIMITS)) as pool:
         answer = await parse_among_good(pool, deed)
 
     assert isinstance(answer, Poisoned)
-    assert answer.kind == kind
+    assert answer.cause == kind
     assert reason in answer.reason
 
 
@@ -147,7 +147,7 @@ async def test_what_a_child_survives_is_the_spiders_own_fault_on_that_page(deed:
 
 
 @pytest.mark.parametrize("deed", ["mute", "steal", "massacre"])
-async def test_what_a_page_does_behind_our_back_does_not_reach_the_others(deed: str) -> None:
+async def test_a_page_cannot_affect_other_pages(deed: str) -> None:
     async with opened() as pool:
         if deed == "massacre" and not pool.confinement >= {"processes", "signals"}:
             pytest.skip("on this kernel it would succeed")
@@ -189,14 +189,14 @@ async def test_of_300_pages_exactly_the_100_that_crash_are_poisoned() -> None:
             assert items(answer) == [{"before": deed}, {"deed": deed}]
         else:
             assert isinstance(answer, Poisoned)
-            assert answer.kind == PoisonKind.CRASH
+            assert answer.cause == PoisonCause.CRASH
     assert (stats.pages, stats.poisoned, stats.crashes) == (200, 100, 200)
 
 
 async def test_nothing_queues_up_behind_a_page_that_hangs() -> None:
     async with opened(limits=ParseLimits(wall=60)) as pool:
         pool.submit(task(0, "sleep"), lambda _: None)
-        await asyncio.sleep(2 * STALLED)
+        await asyncio.sleep(2 * STALLED_S)
         others: asyncio.Queue[Answer] = asyncio.Queue()
         for number in range(1, 100):
             pool.submit(task(number, "good"), others.put_nowait)
@@ -267,7 +267,7 @@ async def test_a_spider_that_cannot_be_loaded_is_refused_and_leaves_nothing(
 
     with pytest.raises(Misconfigured, match=complaint):
         async with ParsePool.open(
-            SpiderFile(str(spider)), procs=2, limits=LIMITS, import_time=1 if "sleep" in code else 60
+            SpiderFile(str(spider)), procs=2, limits=LIMITS, import_timeout=1 if "sleep" in code else 60
         ):
             pass
 
@@ -275,7 +275,7 @@ async def test_a_spider_that_cannot_be_loaded_is_refused_and_leaves_nothing(
     assert not family()
 
 
-def test_a_description_can_be_had_without_running_user_code_here() -> None:
+def test_a_description_needs_no_user_code_in_this_process() -> None:
     assert describe(SpiderFile(str(NASTY))).name == "nasty"
     assert not any("nasty" in name for name in sys.modules)
 
@@ -306,7 +306,7 @@ async def test_closing_does_not_wait_for_pages_and_leaves_nothing_behind() -> No
     assert not any(process.is_running() for process in everybody)
 
 
-async def test_when_the_zygote_is_killed_another_takes_over() -> None:
+async def test_when_the_fork_server_is_killed_another_is_started() -> None:
     async with opened() as pool:
         assert items(*await parse(pool, ["good"]))
         zygote, *_ = family()
@@ -318,7 +318,7 @@ async def test_when_the_zygote_is_killed_another_takes_over() -> None:
     assert all(items(answer) for answer in answers)
 
 
-async def test_a_pool_that_cannot_go_on_says_so_to_everybody(tmp_path: Path) -> None:
+async def test_a_broken_pool_raises_for_every_caller(tmp_path: Path) -> None:
     spider = tmp_path / "spider.py"
     shutil.copy(NASTY, spider)
     async with opened(spider) as pool:
@@ -334,7 +334,7 @@ async def test_a_pool_that_cannot_go_on_says_so_to_everybody(tmp_path: Path) -> 
             await pool.drain()
 
 
-async def test_an_answer_that_its_taker_chokes_on_breaks_the_pool_loudly() -> None:
+async def test_an_exception_in_on_answer_breaks_the_pool() -> None:
     def choke(_: Answer) -> None:
         raise ZeroDivisionError
 

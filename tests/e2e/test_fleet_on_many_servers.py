@@ -9,9 +9,9 @@ from tests.servers.process import until
 from tests.servers.redis import RedisServer, cluster, sentinels
 
 from shoal.redis_client import RedisClient
-from shoal.services.doctor.checks import Check
-from shoal.services.doctor.fleet import examine_fleet
-from shoal.services.inspect.fleet_verify import verify_fleet
+from shoal.services.inspect.verify import verify
+from shoal.stores.contract.checks import Check
+from shoal.stores.open import examine_store
 
 
 def crawl(dsn: str, folder: Path, shop: str) -> None:
@@ -22,7 +22,7 @@ def crawl(dsn: str, folder: Path, shop: str) -> None:
 
 
 async def assert_sound(dsn: str) -> None:
-    report = await verify_fleet(dsn, None, deep=False)
+    report = await verify(dsn, None, deep=False)
     assert report.problems == []
     [found] = report.crawls
     assert (found.items, list(found.outputs.values()), found.waiting) == (PAGES, [PAGES], 0)
@@ -33,11 +33,11 @@ async def assert_problems_are_found(dsn: str, shop: str) -> None:
     async with RedisClient.open(dsn, advise=False) as store:
         tag = store.tag_of(shop.split("/")[2])
         await store.do(tag, "HINCRBY", f"{tag}:n:1", "done", 1)
-        [problem, *_] = (await verify_fleet(dsn, None, deep=False)).problems
-        [spoilt] = of(await examine_fleet(dsn), "store crawls")
+        [problem, *_] = (await verify(dsn, None, deep=False)).problems
+        [spoilt] = of((await examine_store(dsn)).checks, "store crawls")
     assert "the counter of everything accepted" in problem
-    assert (spoilt.grade, spoilt.fix) == ("fail", "shoal verify tells more, --repair puts it right")
-    mended = await verify_fleet(dsn, None, deep=False, repair=True)
+    assert (spoilt.grade, spoilt.fix) == ("fail", "shoal verify shows more, --repair repairs it")
+    mended = await verify(dsn, None, deep=False, repair=True)
     [line] = mended.repaired or ()
     assert line.endswith("the counter of done was off by +1")
     assert mended.problems == []
@@ -56,7 +56,7 @@ async def test_verify_and_doctor_on_sentinels_before_and_after_a_failover(tmp_pa
     async with sentinels(tmp_path / "servers") as servers:
         crawl(servers.dsn, tmp_path / "work", shop)
         await assert_sound(servers.dsn)
-        checks = await examine_fleet(servers.dsn)
+        checks = (await examine_store(servers.dsn)).checks
         [replicas], [persistence] = of(checks, "store replicas"), of(checks, "store persistence")
         assert (replicas.grade, replicas.finding) == ("ok", "2")
         assert persistence.grade == "ok"
@@ -68,14 +68,14 @@ async def test_verify_and_doctor_on_sentinels_before_and_after_a_failover(tmp_pa
         await assert_sound(servers.dsn)  # of whoever has been made the master
         master = await servers.master()
         assert master is not lost
-        [store] = of(await examine_fleet(servers.dsn), "store")
+        [store] = of((await examine_store(servers.dsn)).checks, "store")
         assert store.finding.startswith(str(master.address))
 
         for server in servers.servers:
             if server is not master:
                 server.kill()
         await until(_has_no_replica, master)
-        [replicas] = of(await examine_fleet(servers.dsn), "store replicas")
+        [replicas] = of((await examine_store(servers.dsn)).checks, "store replicas")
         assert (replicas.grade, replicas.finding) == ("warn", "none")
 
 
@@ -86,7 +86,7 @@ async def test_verify_and_doctor_on_a_cluster_before_and_after_a_master_is_lost(
     async with cluster(tmp_path / "servers") as servers:
         crawl(servers.dsn, tmp_path / "work", shop)
         await assert_sound(servers.dsn)
-        checks = await examine_fleet(servers.dsn)
+        checks = (await examine_store(servers.dsn)).checks
         masters = {str(master.address) for master in await servers.masters()}
         assert {check.finding.rsplit(": ", 1)[0] for check in of(checks, "store replicas")} == masters
         assert {check.grade for check in of(checks, "store replicas")} == {"ok"}
@@ -94,5 +94,5 @@ async def test_verify_and_doctor_on_a_cluster_before_and_after_a_master_is_lost(
 
         (await servers.masters())[0].kill()
         await assert_sound(servers.dsn)  # its replica has taken over
-        replicas = of(await examine_fleet(servers.dsn), "store replicas")
+        replicas = of((await examine_store(servers.dsn)).checks, "store replicas")
         assert sorted(check.grade for check in replicas) == ["ok", "ok", "warn"]

@@ -50,7 +50,7 @@ async def in_a_cluster(folder: Path) -> AsyncIterator[str]:
         yield fleet.dsn.replace("://", f"://{USER}:{PASSWORD}@")
 
 
-KINDS: dict[str, Callable[[Path], AbstractAsyncContextManager[str]]] = {
+TYPES: dict[str, Callable[[Path], AbstractAsyncContextManager[str]]] = {
     "one server, TLS": one_server,
     "sentinels": with_sentinels,
     "cluster": in_a_cluster,
@@ -87,12 +87,12 @@ def typed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tm
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TYPES)
 async def test_every_command_works_on_every_kind_of_store_for_a_user_who_may_no_more_than_needed(
     kind: str, tmp_path: Path, shop: str, typed: Typed
 ) -> None:
     host = shop.split("/")[2]
-    async with KINDS[kind](tmp_path / "servers") as dsn:
+    async with TYPES[kind](tmp_path / "servers") as dsn:
         typed.store(dsn)
         env = {"SHOAL_STORE": dsn, **HASTY, **NO_RETRIES}
         crawl = ("crawl", shop, *QUICK, "--crawl", "shop", "--out", "items.jsonl", "--max-pages", "1000")

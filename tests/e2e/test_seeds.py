@@ -11,7 +11,7 @@ from tests.e2e.command import QUICK, SHOAL, TIMEOUT, Ran, shoal, surroundings
 from tests.servers.redis import RedisServer, valkey
 
 from shoal.redis_client import RedisClient
-from shoal.stores.access import open_reader
+from shoal.stores.open import open_store
 from shoal.stores.redis.crawls import Crawls
 
 SUBMIT = ("submit", "--crawl", "listed", "--out", "items.jsonl", "--seeds")
@@ -43,8 +43,11 @@ class Typing:
         assert self._process.stdin is not None
         self._process.stdin.write(line)
         self._process.stdin.flush()
-        async with open_reader(self._dsn) as reader:
-            while sum([(await reader.counts(crawl)).accepted for crawl in await reader.crawls()]) != accepted:
+        async with open_store(self._dsn) as store:
+            frontier = store.frontier
+            while (
+                sum([(await frontier.counts(name)).accepted for name in await frontier.crawls()]) != accepted
+            ):
                 assert self._process.poll() is None
                 await asyncio.sleep(0.05)
 

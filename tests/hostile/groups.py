@@ -43,13 +43,13 @@ ELSEWHERE = [
         "N11",
         "100,000 names, each with more addresses than are kept",
         "no more than 32 MiB of answers are remembered",
-        "tests/unit/fetch/test_dns.py::test_N11_the_answers_for_a_hundred_thousand_hosts_stay_small",
+        "tests/unit/fetch/http/test_dns.py::test_N11_the_answers_for_a_hundred_thousand_hosts_stay_small",
     ),
     Elsewhere(
         "C05",
         "a cookie file that is missing, empty, of 1 GiB, or no file",
         "refused with the reason; one that everybody can read: a warning with the remedy",
-        "tests/unit/fetch/test_given_cookies.py::test_C05_a_file_that_cannot_be_a_file_of_cookies_is_refused",
+        "tests/unit/fetch/test_given_cookies.py::test_C05_a_file_that_is_not_a_cookie_file_is_refused",
     ),
     Elsewhere(
         "C06",

@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -23,14 +22,7 @@ from shoal.archive.writer import ArchiveWriter
 from shoal.engine.crawl import Crawl
 from shoal.engine.crawl_options import frontier_options, with_spider_options
 from shoal.engine.fetchers import Pools
-from shoal.engine.outputs import (
-    EmbeddedOutputs,
-    OutputCommit,
-    archive_key,
-    rejects_file,
-    rejects_key,
-    sinks_key,
-)
+from shoal.engine.outputs import EmbeddedOutputs, OutputCommit
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.seeding import (
@@ -60,8 +52,8 @@ from shoal.model.spider_versions import SpiderVersions
 from shoal.model.url import host_key
 from shoal.sinks import MultiSink
 from shoal.spider.source import SpiderDescription, SpiderSource
-from shoal.stores.folder.control_socket import steerable
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.contract.checkpoints import archive_key, rejects_key, sinks_key
+from shoal.stores.contract.store import OwnedStore, Store
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +63,7 @@ EXPIRY_MARGIN_S = 1.0  # a lease counts as expired that much before its deadline
 
 async def crawl(
     plan: CrawlPlan,
+    store: Store,
     *,
     stop: Stop,
     opened: Callable[[Opening], None] | None = None,
@@ -80,7 +73,7 @@ async def crawl(
 
     `opened` is called once with what the crawl starts from, `watch` four times per second with a snapshot.
     """
-    async with open_session(Embedded(plan, stop)) as stations:
+    async with open_session(Embedded(plan, store, stop)) as stations:
         running = Crawl(stations)
         if opened is not None:
             opened(await running.opening())
@@ -92,10 +85,12 @@ class Embedded:
     `Interrupted`.
     """
 
-    def __init__(self, plan: CrawlPlan, stop: Stop) -> None:
+    def __init__(self, plan: CrawlPlan, store: Store, stop: Stop) -> None:
         self._plan = plan
+        self._store = store
         self._stop = stop
         self._seeds: list[Request] = []
+        self._owned: OwnedStore | None = None  # while the crawl is open
         self.holder = f"{os.uname().nodename}-{os.getpid()}"
         self.share = WorkShare(pools=Pools(fetcher_factories(), exclusive=True))
 
@@ -109,60 +104,58 @@ class Embedded:
     def prepare(self, spider: SpiderDescription) -> Settings:
         settings = with_spider_options(self._plan.settings, spider, self._plan.overrides)
         self._seeds = start_requests(self._plan, spider)
+        warn_without_contact(self._plan.name or spider.name, settings.crawl, self._seeds, self._plan.listed)
         if reason := self.share.pools.refusal(seed.pool for seed in self._seeds):
             raise Misconfigured(f"spider {spider.name!r}: start: {reason}")
-        name = self._plan.name or spider.name
-        warn_without_contact(name, settings.crawl, self._seeds, self._plan.listed)
         return settings
 
     @asynccontextmanager
     async def open_crawl(self, spider: SpiderDescription, settings: Settings) -> AsyncIterator[OpenCrawl]:
         plan, name = self._plan, self._plan.name or spider.name
         cookies = start_cookies(settings.crawl, self._seeds)
-        with StoreFolder(Path(settings.store)).owned() as store:
-            async with SqliteFrontier.open(store.database, fsync=settings.crawl.fsync) as frontier:
-                if plan.fresh:
-                    await frontier.crawls.delete(name, checkpoints=[sinks_key(name), rejects_key(name)])
-                    rejects_file(store, name).unlink(missing_ok=True)  # this run may reject nothing
-                opened = await frontier.crawls.open(name, **frontier_options(settings))
-                versions = SpiderVersions.load(await frontier.reader.value(name, VERSIONS))
-                version = versions.number(spider.version, time.time())
-                totals = crawl_totals.CrawlTotals.load(await frontier.reader.value(name, crawl_totals.KEY))
-                totals.reopen(
-                    per_pattern=settings.links.per_pattern,
-                    near_duplicates=settings.links.lookalikes,  # vocabulary: ok
-                )
-                jar = CookieJar.load(await frontier.reader.value(name, "cookies") or b"[]")
-                jar.put(cookies, time.time())
-                limit = settings.crawl.max_pages
-                outputs = plan.outputs or (str(store.items / f"{file_name(name)}.jsonl"),)
-                rejects = rejects_file(store, name)
-                yield OpenCrawl(
-                    name=name,
-                    frontier=frontier,
-                    store=str(store.path),
-                    resumed=opened.resumed,
-                    version=version,
-                    totals=totals,
-                    jar=jar,
-                    scope=await self._scope(frontier, name, spider, settings, totals),
-                    outputs=outputs,
-                    sinks=SinkFiles(outputs, await frontier.reader.checkpoint(sinks_key(name)), plan.fresh),
-                    rejects=SinkFiles(
-                        [str(rejects)] if spider.models else [],
-                        await frontier.reader.checkpoint(rejects_key(name)),
-                        plan.fresh,
-                    ),
-                    rejects_file=rejects,
-                    segments=choose_location(
-                        store.archive / file_name(name), settings.archive.location, name
-                    ),
-                    archived=await frontier.reader.checkpoint(archive_key(name)),
-                    quota=EmbeddedPageQuota(frontier.reader, name, limit) if limit else None,
-                    unparsed=frontier.parsing(name),
-                    initial_state={crawl_totals.KEY: totals.dump(), VERSIONS: versions.dump()},
-                    keep_days=settings.archive.keep_days,
-                )
+        async with self._store.own(fsync=settings.crawl.fsync) as owned:
+            frontier = owned.frontier
+            self._owned = owned
+            if plan.fresh:
+                await frontier.crawls.delete(name, checkpoints=[sinks_key(name), rejects_key(name)])
+                owned.rejects_file(name).unlink(missing_ok=True)  # this run may reject nothing
+            opened = await frontier.crawls.open(name, **frontier_options(settings))
+            versions = SpiderVersions.load(await frontier.reader.value(name, VERSIONS))
+            version = versions.number(spider.version, time.time())
+            totals = crawl_totals.CrawlTotals.load(await frontier.reader.value(name, crawl_totals.KEY))
+            totals.reopen(
+                per_pattern=settings.links.per_pattern,
+                near_duplicates=settings.links.lookalikes,  # vocabulary: ok
+            )
+            jar = CookieJar.load(await frontier.reader.value(name, "cookies") or b"[]")
+            jar.put(cookies, time.time())
+            limit = settings.crawl.max_pages
+            outputs = plan.outputs or (str(owned.items / f"{file_name(name)}.jsonl"),)
+            rejects = owned.rejects_file(name)
+            yield OpenCrawl(
+                name=name,
+                frontier=frontier,
+                store=self._store.address,
+                resumed=opened.resumed,
+                version=version,
+                totals=totals,
+                jar=jar,
+                scope=await self._scope(frontier, name, spider, settings, totals),
+                outputs=outputs,
+                sinks=SinkFiles(outputs, await frontier.reader.checkpoint(sinks_key(name)), plan.fresh),
+                rejects=SinkFiles(
+                    [str(rejects)] if spider.models else [],
+                    await frontier.reader.checkpoint(rejects_key(name)),
+                    plan.fresh,
+                ),
+                rejects_file=rejects,
+                segments=choose_location(owned.archive / file_name(name), settings.archive.location, name),
+                archived=await frontier.reader.checkpoint(archive_key(name)),
+                quota=EmbeddedPageQuota(frontier.reader, name, limit) if limit else None,
+                unparsed=frontier.parsing(name),
+                initial_state={crawl_totals.KEY: totals.dump(), VERSIONS: versions.dump()},
+                keep_days=settings.archive.keep_days,
+            )
 
     async def _scope(
         self,
@@ -215,7 +208,8 @@ class Embedded:
         await self._check_pools(frontier, name)
         if await frontier.reader.paused(name):
             log.warning("crawl.paused", extra={"crawl": name, "resume_with": f"shoal resume {name}"})
-        async with steerable(Path(crawl.store), frontier):
+        assert self._owned is not None, "the crawl is open"
+        async with self._owned.accept_commands():
             yield
 
     async def _check_pools(self, frontier: SqliteFrontier, name: str) -> None:

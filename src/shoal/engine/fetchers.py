@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
-from shoal.fetch.contract import Attempt, Gate
+from shoal.fetch.contract import Attempt, Fetcher, Gate
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.fetcher import HttpFetcher, Refuse
 from shoal.fetch.gate import SendGate
@@ -17,14 +17,7 @@ from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import DnsResolver, is_nameserver
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
-from shoal.fetch.registry import (
-    HTTP,
-    FetcherContext,
-    FetcherFactory,
-    PageFetcher,
-    fetcher_factories,
-    find_factory,
-)
+from shoal.fetch.registry import HTTP, FetcherContext, FetcherFactory, fetcher_factories, find_factory
 from shoal.fetch.robots import LIFETIME_S, RobotsPolicy
 from shoal.frontier import StoredRobots
 from shoal.model.errors import Misconfigured
@@ -96,7 +89,7 @@ class Pools:
 class PoolFetchers:
     """Attempts each request with the fetcher of its pool."""
 
-    def __init__(self, fetchers: Mapping[str, PageFetcher]) -> None:
+    def __init__(self, fetchers: Mapping[str, Fetcher]) -> None:
         self._fetchers = fetchers
         self._http = fetchers.get(HTTP)
 
@@ -115,7 +108,7 @@ async def open_fetchers(
     jar: CookieJar,
     refuse: Refuse | None = None,
     gate: Gate | None = None,
-) -> AsyncIterator[PageFetcher]:
+) -> AsyncIterator[Fetcher]:
     """Open a fetcher for every pool; robots.txt files are stored in the frontier. No gate: a new one.
 
     Where this process serves every pool it can, a fetcher that cannot be opened takes its pool out.

@@ -9,17 +9,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from shoal.archive.names import file_name
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Unavailable
 from shoal.model.outcome import Acknowledgement, Settlement
 from shoal.model.page import Item, ParseResult
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.contract.checkpoints import archive_key, rejects_key, sinks_key
 
 log = logging.getLogger(__name__)
 
@@ -143,23 +141,3 @@ class StreamedOutputs:
     def finish(self) -> Durable:
         self._rejects.finish()
         return Durable()
-
-
-def archive_key(crawl: str) -> str:
-    """Return the name of the archive's checkpoint."""
-    return f"{crawl}/archive"
-
-
-def sinks_key(crawl: str) -> str:
-    """Return the name of the checkpoint of the outputs."""
-    return f"{crawl}/sinks"
-
-
-def rejects_key(crawl: str) -> str:
-    """Return the name of the checkpoint of the rejected items."""
-    return f"{crawl}/rejects"
-
-
-def rejects_file(store: StoreFolder, crawl: str) -> Path:
-    """Return the file of the items that do not fit their model."""
-    return store.items / f"{file_name(crawl)}.rejected.jsonl"

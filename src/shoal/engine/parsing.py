@@ -208,7 +208,7 @@ class Parsing:
         if entry.failure is not None:
             self._end(entry, self._hook_result(entry, entry.failure, answer))
         elif isinstance(answer, Poisoned):
-            self._fail(entry, FailureClass.POISON, f"{answer.kind}: {answer.reason}")
+            self._fail(entry, FailureClass.POISON, f"{answer.cause}: {answer.reason}")
         elif answer.fault is not None:
             facts = {"reason": answer.fault.reason, "detail": answer.fault.detail}
             log.warning("page.parse_error", extra={"trace": trace_id(entry.fingerprint), **facts})
@@ -239,7 +239,7 @@ class Parsing:
     ) -> ParseResult:
         """Return what a hook yielded; a fault of the hook is counted and logged, and changes nothing else."""
         if isinstance(answer, Poisoned):
-            answer = ParseResult(answer.id, fault=ParseFault(f"{answer.kind}: {answer.reason}"))
+            answer = ParseResult(answer.id, fault=ParseFault(f"{answer.cause}: {answer.reason}"))
         result = self._traps.filter_links(answer, entry.request.url)
         self._counters.hook(result)
         if result.fault is not None:

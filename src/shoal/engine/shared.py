@@ -41,12 +41,10 @@ from shoal.model import crawl_totals
 from shoal.model.outcome import Lease
 from shoal.model.scope import Scope
 from shoal.model.settings import CrawlSettings, Settings
-from shoal.redis_client import RedisClient
 from shoal.sinks import MultiSink
 from shoal.spider.source import SpiderDescription, SpiderSource
-from shoal.stores.redis.crawls import CrawlRecord
-from shoal.stores.redis.page_quota import SharedPageQuota
-from shoal.stores.redis.submitted import placed, settings_of
+from shoal.stores.contract.crawl_record import CrawlRecord, settings_of, spider_on_disk
+from shoal.stores.contract.fleet import Fleet, PageQuota
 
 COUNT_EVERY_S = 1.0  # between two questions to every shard whether anything is left
 
@@ -65,7 +63,7 @@ class Shared:
     def __init__(
         self,
         record: CrawlRecord,
-        store: RedisClient,
+        fleet: Fleet,
         *,
         worker: str,
         folder: Path,
@@ -74,7 +72,8 @@ class Shared:
         bus: DeliveringBus | None = None,
     ) -> None:
         self._record = record
-        self._store = store
+        self._fleet = fleet
+        self._store = fleet.client
         self._folder = folder
         self._bus = bus
         settings = settings_of(record)
@@ -84,7 +83,7 @@ class Shared:
         self.share = replace(share, bus=bus)
 
     def spider_source(self) -> AbstractContextManager[SpiderSource]:
-        return placed(self._record)
+        return spider_on_disk(self._record)
 
     def parse_settings(self) -> Settings:
         return self._settings
@@ -121,7 +120,7 @@ class Shared:
             unparsed=None if self._bus is None else self._bus.pages_of(record.name),
         )
 
-    async def _quota(self, frontier: RedisFrontier, settings: CrawlSettings) -> SharedPageQuota | None:
+    async def _quota(self, frontier: RedisFrontier, settings: CrawlSettings) -> PageQuota | None:
         name = self._record.name
 
         async def count() -> int:
@@ -130,8 +129,7 @@ class Shared:
 
         if not settings.max_pages:
             return None
-        return SharedPageQuota(
-            self._store,
+        return self._fleet.page_quota(
             await frontier.reader.number(name),
             worker=self.holder,
             limit=settings.max_pages,

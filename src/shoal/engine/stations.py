@@ -11,7 +11,7 @@ from shoal.engine.leases import Lessor, Ownership
 from shoal.engine.outputs import OutputCommit
 from shoal.engine.pages import Pages
 from shoal.engine.scope_state import ScopeState
-from shoal.fetch.registry import PageFetcher
+from shoal.fetch.contract import Fetcher
 from shoal.frontier import Unparsed, Validator
 from shoal.frontier.contract import FrontierHosts
 from shoal.frontier.finished import CountsReader
@@ -92,7 +92,7 @@ class Stations:
 
     # what it reads and writes
     frontier: CrawlFrontier
-    fetcher: PageFetcher
+    fetcher: Fetcher
     pages: Pages
     parser: ParsePool
     outputs: OutputCommit

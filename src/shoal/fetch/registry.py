@@ -8,7 +8,7 @@ entry point of the group `shoal.fetchers`, named after its pool:
     browser = "my_package:open_browser_fetcher"
 
 The entry point is a factory: it takes a `FetcherContext` and returns an async context manager whose value
-has the method of `PageFetcher`. It is entered once per crawl, before the first request, and left after the
+has the method of `Fetcher`. It is entered once per crawl, before the first request, and left after the
 last one. A factory that starts something expensive should start it at the first attempt.
 
 A fetcher keeps three promises of Shoal, and the context has what it needs for that:
@@ -28,9 +28,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Protocol
 
-from shoal.fetch.contract import Attempt, Client, Gate
+from shoal.fetch.contract import Client, Fetcher, Gate
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.fetcher import HttpFetcher, Refuse
 from shoal.fetch.headers import CrawlHeaders
@@ -39,22 +38,10 @@ from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
 from shoal.fetch.robots import RobotsPolicy
 from shoal.model.errors import Misconfigured
-from shoal.model.outcome import Lease
 from shoal.model.settings import Settings
 
 GROUP = "shoal.fetchers"
 HTTP = "http"
-
-
-class PageFetcher(Protocol):
-    """What serves a pool."""
-
-    async def attempt(self, lease: Lease, *, etag: str = "", modified: str = "") -> Attempt:
-        """Make one attempt at a request, and return its response or its outcome.
-
-        What the web does (timeouts, refusals, bad answers) is an outcome and never an exception. `etag` and
-        `modified` belong to the copy that the crawl has: the fetcher may ask for changes only.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +73,11 @@ class FetcherContext:
         )
 
 
-FetcherFactory = Callable[[FetcherContext], AbstractAsyncContextManager[PageFetcher]]
+FetcherFactory = Callable[[FetcherContext], AbstractAsyncContextManager[Fetcher]]
 
 
 @asynccontextmanager
-async def open_http_fetcher(context: FetcherContext) -> AsyncIterator[PageFetcher]:
+async def open_http_fetcher(context: FetcherContext) -> AsyncIterator[Fetcher]:
     yield context.fetcher(context.client)
 
 
@@ -106,7 +93,7 @@ def fetcher_factories() -> Mapping[str, FetcherFactory]:
 
 def _loaded_at_use(pool: str, load: Callable[[], FetcherFactory]) -> FetcherFactory:
     @asynccontextmanager
-    async def open_fetcher(context: FetcherContext) -> AsyncIterator[PageFetcher]:
+    async def open_fetcher(context: FetcherContext) -> AsyncIterator[Fetcher]:
         try:
             factory = load()
         except Exception as error:  # someone else's package: whatever its import raises

@@ -3,7 +3,7 @@
 How the response to a robots.txt request is read, by RFC 9309:
 
     2xx                                its rules, from the first 500 KiB
-    4xx, redirects that lead nowhere   there is none: all is allowed
+    4xx, redirects that lead nowhere   the site has no robots.txt: everything is allowed
     429, 5xx, no answer, a bomb        unreachable: nothing is allowed for now
 
 An unavailable robots.txt says nothing about pages, so they are not filtered. They fail with the class of the
@@ -100,7 +100,7 @@ class RobotsPolicy:
         self._fetching: dict[str, asyncio.Event] = {}  # origin -> set when its robots.txt has been fetched
 
     def known(self, origin: str) -> RobotsRules | None:
-        """Return the cached rules; None if there are none, or they are too old."""
+        """Return the cached rules; None if they are not cached, or too old."""
         kept = self._kept.get(origin)
         return kept[1] if kept is not None and kept[0] > self._clock() else None
 

@@ -1,6 +1,6 @@
 """Parse robots.txt by RFC 9309: which rules apply to us, and whether they allow a path. Pure.
 
-The groups that name our product token apply, exactly and in any case, joined; if there are none, those for
+The groups that name our product token apply, exactly and in any case, joined; otherwise those for
 `*`. The longest matching rule decides, and Allow wins a tie. A site cannot make matching slow: plain prefixes
 are in a dictionary, patterns are searched piece by piece without backtracking, and the number of pieces is
 bounded. Patterns beyond the bound are cut before their first `*`, which is stricter, never laxer.

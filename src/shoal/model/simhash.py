@@ -108,7 +108,7 @@ class NearDuplicates:
         return len(self._latest)
 
     def seen(self, host: str, simhash: int) -> int | None:
-        """Return an earlier hash of `host` within `distance` of this one; if there is none, add this one."""
+        """Return an earlier hash of `host` within `distance` of this one, or add this one."""
         keys = self._keys(host, simhash)
         for key in keys:
             for earlier in self._buckets.get(key, ()):

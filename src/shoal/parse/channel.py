@@ -1,4 +1,4 @@
-"""The pool's end of the connection to one child: pages out, answers in, and which page is to blame."""
+"""The pool's side of the connection to one child: send pages, receive answers, know which page to blame."""
 
 import asyncio
 import secrets
@@ -12,25 +12,25 @@ import msgspec
 
 from shoal.model.page import ParseResult, ParseTask
 from shoal.parse import batch
-from shoal.parse.frames import TOKENS, FrameKind, FrameReader, head
-from shoal.parse.verdict import Cause
+from shoal.parse.frames import TOKENS, FrameReader, FrameType, header
+from shoal.parse.verdict import KillReason
 
-STALLED = 0.25  # seconds on one page after which no more are queued behind it
-SEND_BUFFER = 1 << 20  # two full messages: a loop that is busy elsewhere must not starve the child
-RECEIVE_BUFFER = 1 << 18
+STALLED_S = 0.25  # after this time on one page, no more pages are queued behind it
+SEND_BUFFER_BYTES = 1 << 20  # two full messages: a busy event loop must not leave the child without work
+RECEIVE_BUFFER_BYTES = 1 << 18
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ParseResult).decode
 
-# One for all channels of the process: it is emptied before anybody else gets to run.
-_received = memoryview(bytearray(RECEIVE_BUFFER))
+# One for all channels of the process: it is read completely before another callback runs.
+_received = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
 
 Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True, eq=False)
-class Ticket(Generic[Answer]):
-    """One page in the pool's care."""
+class PendingPage(Generic[Answer]):
+    """A page that was submitted and is not yet answered."""
 
     task: ParseTask
     on_answer: Callable[[Answer], None]
@@ -38,82 +38,82 @@ class Ticket(Generic[Answer]):
 
 
 class Channel(Generic[Answer]):
-    """The pages one child holds, in order, and the socket that they and their answers take."""
+    """The connection to one child, and the pages that the child holds, in order."""
 
     def __init__(self, number: int, loop: asyncio.AbstractEventLoop, *, output_bytes: int) -> None:
         self.number = number
         self.token = secrets.randbelow(TOKENS)
-        self.unanswered: deque[Ticket[Answer]] = deque()
-        self.messages: deque[int] = deque()  # pages left in each message that the child has
+        self.unanswered: deque[PendingPage[Answer]] = deque()
+        self.messages: deque[int] = deque()  # unanswered pages in each message that the child has
         self.pages = 0  # answered
-        self.cpu = 0.0  # seconds, of the pages answered
-        self.alone = False  # serves a page with a strike: nothing else is sent meanwhile
-        self.since = 0.0  # when the first unanswered page became the first
+        self.cpu = 0.0  # CPU seconds of the answered pages
+        self.alone = False  # it parses a page with a strike: no other page is sent meanwhile
+        self.since = 0.0  # when the child started the first unanswered page
         self.timer: asyncio.TimerHandle | None = None
-        self.cause: Cause | None = None  # why we ended the child, if we did,
-        self.accused: Ticket[Answer] | None = None  # and because of which page
-        self.hung_up = False  # the child did
+        self.kill_reason: KillReason | None = None  # why the pool kills the child,
+        self.blamed: PendingPage[Answer] | None = None  # and because of which page
+        self.closed_by_child = False
         self._loop = loop
-        self._reader = FrameReader(self.token, FrameKind.RESULT, most=output_bytes)
+        self._reader = FrameReader(self.token, FrameType.RESULT, most=output_bytes)
         self._out: deque[memoryview] = deque()
-        self._blocked = False  # the socket is full: the loop calls when it is not
+        self._blocked = False  # the socket is full: the loop calls `_flush` when it is writable
         self._sock, self._theirs = socket.socketpair()
         self._sock.setblocking(False)
-        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
 
     @property
     def serving(self) -> bool:
-        """Whether the child can be given pages."""
-        return self.cause is None and not self.hung_up
+        """Whether the child can take pages."""
+        return self.kill_reason is None and not self.closed_by_child
 
     @property
     def has_room(self) -> bool:
-        """Whether pages sent now would be begun before long."""
-        if not self.serving or self.alone or len(self.messages) >= batch.MESSAGES:
+        """Whether the child would start pages that are sent now soon."""
+        if not self.serving or self.alone or len(self.messages) >= batch.MAX_MESSAGES:
             return False
-        return not self.unanswered or self._loop.time() - self.since < STALLED
+        return not self.unanswered or self._loop.time() - self.since < STALLED_S
 
     def open(self, on_readable: Callable[["Channel[Answer]"], None]) -> socket.socket:
-        """Begin to listen; return the child's end, which is the caller's to give away."""
+        """Start listening, and return the child's end of the socket pair, which the caller passes on."""
         self._loop.add_reader(self._sock, on_readable, self)
         return self._theirs
 
     def close(self) -> None:
-        """Hang up. A child that waits for pages then ends by itself."""
+        """Close the connection. A child that waits for pages then exits."""
         if self.timer is not None:
             self.timer.cancel()
         self._loop.remove_reader(self._sock)
         self._loop.remove_writer(self._sock)
         self._sock.close()
 
-    def send(self, tickets: Sequence[Ticket[Answer]]) -> None:
+    def send(self, pending_pages: Sequence[PendingPage[Answer]]) -> None:
         if not self.unanswered:
             self.since = self._loop.time()
-        self.unanswered.extend(tickets)
-        self.messages.append(len(tickets))
-        self._write(FrameKind.TASKS, _encode([ticket.task for ticket in tickets]))
+        self.unanswered.extend(pending_pages)
+        self.messages.append(len(pending_pages))
+        self._write(FrameType.TASKS, _encode([pending.task for pending in pending_pages]))
 
-    def tell(self, scope: bytes) -> None:
-        """Let an encoded scope apply to everything sent from now on."""
-        self._write(FrameKind.SCOPE, scope)
+    def send_scope(self, scope: bytes) -> None:
+        """Send an encoded scope, which applies to all pages sent afterwards."""
+        self._write(FrameType.SCOPE, scope)
 
-    def accuse(self, cause: Cause) -> None:
-        """Note why the child is being ended. It may still answer before it is."""
-        self.cause = cause
-        self.accused = self.unanswered[0] if self.unanswered else None
+    def blame(self, reason: KillReason) -> None:
+        """Record why the child is about to be killed. It may still answer before that."""
+        self.kill_reason = reason
+        self.blamed = self.unanswered[0] if self.unanswered else None
 
-    def culprit(self) -> Ticket[Answer] | None:
-        """Name the page to blame now that the child is gone; None: nobody."""
-        if not self.unanswered or (self.cause is not None and self.accused is not self.unanswered[0]):
+    def blamed_page(self) -> PendingPage[Answer] | None:
+        """Return the page to blame for the end of the child, or None."""
+        if not self.unanswered or (self.kill_reason is not None and self.blamed is not self.unanswered[0]):
             return None
         return self.unanswered[0]
 
-    def receive(self, *, everything: bool = False) -> list[tuple[Ticket[Answer], ParseResult]]:
-        """Take answers off the socket: what one look finds, or everything that is there.
+    def receive(self, *, everything: bool = False) -> list[tuple[PendingPage[Answer], ParseResult]]:
+        """Return the answers on the socket: those of one read, or with `everything` all that are there.
 
-        On junk the first unanswered page stands accused; at the end of the stream `hung_up` is set.
+        Invalid data blames the first unanswered page; at the end of the stream `closed_by_child` is set.
         """
-        answers: list[tuple[Ticket[Answer], ParseResult]] = []
+        answers: list[tuple[PendingPage[Answer], ParseResult]] = []
         while self._receive(answers) and everything:
             pass
         if answers:
@@ -121,17 +121,17 @@ class Channel(Generic[Answer]):
             self.alone = False
         return answers
 
-    def _receive(self, answers: list[tuple[Ticket[Answer], ParseResult]]) -> bool:
-        if self.hung_up or self.cause is Cause.JUNK:
+    def _receive(self, answers: list[tuple[PendingPage[Answer], ParseResult]]) -> bool:
+        if self.closed_by_child or self.kill_reason is KillReason.INVALID_DATA:
             return False
         try:
             count = self._sock.recv_into(_received)
         except BlockingIOError:
             return False
-        except ConnectionError:  # it died with unread pages in its socket; answers come before this error
+        except ConnectionError:  # the child died with unread pages in its socket; its answers have been read
             count = 0
         if count == 0:
-            self.hung_up = True
+            self.closed_by_child = True
             self._loop.remove_reader(self._sock)
             return False
         try:
@@ -139,15 +139,15 @@ class Channel(Generic[Answer]):
                 answer = self._answer(_decode(payload))
                 answers.append(answer)
         except (msgspec.DecodeError, LookupError):
-            self._reader.junk = True
-        if self._reader.junk:
-            self.accuse(Cause.JUNK)
+            self._reader.invalid = True
+        if self._reader.invalid:
+            self.blame(KillReason.INVALID_DATA)
             self._loop.remove_reader(self._sock)
         return True
 
-    def _answer(self, result: ParseResult) -> tuple[Ticket[Answer], ParseResult]:
+    def _answer(self, result: ParseResult) -> tuple[PendingPage[Answer], ParseResult]:
         if result.id != self.unanswered[0].task.id:
-            raise LookupError("an answer nobody asked for")
+            raise LookupError("an answer for another page")
         self.pages += 1
         self.cpu += result.cpu
         self.messages[0] -= 1
@@ -155,8 +155,8 @@ class Channel(Generic[Answer]):
             self.messages.popleft()
         return self.unanswered.popleft(), result
 
-    def _write(self, kind: FrameKind, payload: bytes) -> None:
-        self._out += (memoryview(head(self.token, kind, payload)), memoryview(payload))
+    def _write(self, kind: FrameType, payload: bytes) -> None:
+        self._out += (memoryview(header(self.token, kind, payload)), memoryview(payload))
         if not self._blocked:
             self._flush()
 
@@ -170,7 +170,7 @@ class Channel(Generic[Answer]):
                     self._out[0] = self._out[0][sent:]
         except BlockingIOError:
             pass
-        except ConnectionError:  # it is gone; its end is about to be reported
+        except ConnectionError:  # the child is dead; the fork server is about to report it
             self._out.clear()
         if self._blocked and not self._out:
             self._loop.remove_writer(self._sock)

@@ -1,4 +1,4 @@
-"""The pool's handle on its zygote: start it, have children forked and killed, hear of their ends."""
+"""The pool's client of the fork server: start it, fork and kill children, learn of their exits."""
 
 import asyncio
 import os
@@ -10,45 +10,48 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from shoal.model.errors import Misconfigured
-from shoal.parse.frames import TOKENS, FrameKind, FrameReader, head
+from shoal.parse.frames import TOKENS, FrameReader, FrameType, header
 from shoal.parse.messages import (
-    Exited,
+    ChildExited,
     Fork,
     FromPool,
     FromZygote,
     Kill,
     Ready,
-    SpiderRefused,
+    SpiderLoadFailed,
     Start,
     decode_from_zygote,
     encode,
 )
 from shoal.parse.output import CapturedOutput
 
-CLOSING = 5.0  # seconds a zygote gets to reap its children before it is killed
-DESCRIPTION_BYTES = 1 << 30  # a spider may bring a long list of seeds
+CLOSE_TIMEOUT_S = 5.0  # for the fork server to reap its children, before it is killed
+MAX_DESCRIPTION_BYTES = 1 << 30  # a spider may have a long list of seeds
 
-# Otherwise glibc may give memory back to the system after each page and ask for it again for the next, and
-# parsing takes twice as long. A threshold above 32 MiB is silently ignored.
+# Without these, glibc may return memory to the system after each page and request it again for the next one,
+# and parsing takes twice as long. glibc silently ignores a threshold above 32 MiB.
 _MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
 _KEPT = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
 
 
 def environment(own: dict[str, str]) -> dict[str, str]:
-    """Choose what user code sees of our environment: how to find and decode things, no secrets."""
+    """Return the environment for user code: what it needs to find and decode files, and no secrets."""
     kept = {name: value for name, value in own.items() if name in _KEPT or name.startswith(("LC_", "PYTHON"))}
     return kept | _MALLOC
 
 
 class ForkServerClient:
-    """One zygote process. `ready` is its description of the spider, or why there is none."""
+    """One fork server process.
+
+    `ready` resolves to its `Ready` message, or fails with the reason why the spider did not load.
+    """
 
     def __init__(
         self,
         start: Start,
         *,
         loop: asyncio.AbstractEventLoop,
-        on_exit: Callable[[Exited], None],
+        on_exit: Callable[[ChildExited], None],
         on_end: Callable[[], None],
     ) -> None:
         self.ready: asyncio.Future[Ready] = loop.create_future()
@@ -58,7 +61,7 @@ class ForkServerClient:
         self._on_exit = on_exit
         self._on_end = on_end
         self._token = secrets.randbelow(TOKENS)
-        self._reader = FrameReader(self._token, FrameKind.CONTROL, most=DESCRIPTION_BYTES)
+        self._reader = FrameReader(self._token, FrameType.CONTROL, most=MAX_DESCRIPTION_BYTES)
         self._control, theirs = socket.socketpair()
         printed, printing = os.pipe()
         with theirs:
@@ -72,61 +75,61 @@ class ForkServerClient:
                 os.close(printing)
         self._output = CapturedOutput(loop, printed)
         self._pidfd = os.pidfd_open(self._process.pid)
-        with suppress(BrokenPipeError):  # it is gone already: `_gone` is about to say so
-            self._say(start)
+        with suppress(BrokenPipeError):  # it has exited already: `_on_process_exit` is about to run
+            self._send_message(start)
         self._control.setblocking(False)
         loop.add_reader(self._control, self._readable)
-        loop.add_reader(self._pidfd, self._gone)
+        loop.add_reader(self._pidfd, self._on_process_exit)
 
     def fork(self, child: int, token: int, sock: socket.socket) -> None:
-        """Have a child started that talks on `sock`, which is closed here."""
+        """Start a child that communicates on `sock`; the parent's copy is closed."""
         with sock, suppress(BrokenPipeError):
-            self._say(Fork(child, token), sock)
+            self._send_message(Fork(child, token), sock)
 
     def kill(self, child: int) -> None:
-        """Have a child killed; its end is reported like any other."""
+        """Kill a child; its exit is reported like any other."""
         with suppress(BrokenPipeError):
-            self._say(Kill(child))
+            self._send_message(Kill(child))
 
-    def refuse(self, reason: str) -> None:
-        """Give up on a spider that does not load."""
+    def fail(self, reason: str) -> None:
+        """Fail `ready`, if the spider has not loaded yet."""
         if not self.ready.done():
             self.ready.set_exception(Misconfigured(reason))
 
     async def close(self) -> None:
-        """End the zygote and its children; return when they are gone."""
-        listening = self.ready.done()  # else it is deep in user code
+        """End the fork server and its children; return when they have exited."""
+        listening = self.ready.done()  # otherwise it is still running user code
         self.ready.cancel()
-        self._hang_up()
+        self._close_control()
         try:
             if listening:
-                async with asyncio.timeout(CLOSING):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await asyncio.shield(self._ended)
         except TimeoutError:
             pass
         finally:
             if not self._ended.done():
                 self._process.kill()
-                self._gone()
+                self._on_process_exit()
 
     def _spawn(self, control: int, printing: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(  # noqa: S603
-            # -P: a module of the user's that happens to be called like one of ours stays out of its way.
+            # -P: without it, a file in the current folder could shadow one of our modules.
             [sys.executable, "-P", "-m", "shoal.parse.zygote", str(control), str(self._token)],
             stdin=subprocess.DEVNULL,
             stdout=printing,
             stderr=printing,
             env=environment(dict(os.environ)),
             pass_fds=(control,),
-            start_new_session=True,  # Ctrl-C is for the parent
+            start_new_session=True,  # Ctrl-C goes to the parent only
         )
 
-    def _say(self, message: FromPool, sock: socket.socket | None = None) -> None:
+    def _send_message(self, message: FromPool, sock: socket.socket | None = None) -> None:
         payload = encode(message)
-        data = head(self._token, FrameKind.CONTROL, payload) + payload
+        data = header(self._token, FrameType.CONTROL, payload) + payload
         socket.send_fds(self._control, [data], [sock.fileno()] if sock else [])
 
-    def _hang_up(self) -> None:
+    def _close_control(self) -> None:
         if self._control.fileno() >= 0:
             self._loop.remove_reader(self._control)
             self._control.close()
@@ -135,33 +138,33 @@ class ForkServerClient:
         try:
             while data := self._control.recv(1 << 16):
                 for payload in self._reader.feed(memoryview(data)):
-                    self._hear(decode_from_zygote(payload))
-                if self._reader.junk:  # user code, at import, wrote where it should not
+                    self._handle(decode_from_zygote(payload))
+                if self._reader.invalid:  # user code wrote to the connection during its import
                     self._process.kill()
         except BlockingIOError:
             return
-        except ConnectionError:  # it died with something of ours unread
+        except ConnectionError:  # it died before it read all our messages
             pass
-        self._loop.remove_reader(self._control)  # the end: `_gone` follows
+        self._loop.remove_reader(self._control)  # end of the stream: `_on_process_exit` follows
 
-    def _hear(self, message: FromZygote) -> None:
+    def _handle(self, message: FromZygote) -> None:
         match message:
-            case Exited():
+            case ChildExited():
                 self._on_exit(message)
             case Ready() if not self.ready.done():
                 self.ready.set_result(message)
-            case SpiderRefused(reason):
-                self.refuse(reason)
+            case SpiderLoadFailed(reason):
+                self.fail(reason)
 
-    def _gone(self) -> None:
-        """Note the zygote's death: the last thing that happens to a nursery."""
+    def _on_process_exit(self) -> None:
+        """Clean up after the exit of the fork server; this client is then finished."""
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
         status = self._process.wait()
         if self._control.fileno() >= 0:
-            self._readable()  # its last words may not have been read yet
-            self._hang_up()
+            self._readable()  # its last messages may not have been read yet
+            self._close_control()
         self._output.close()
         self._ended.set_result(None)
-        self.refuse(f"{self._where}: importing it ended the process (status {status})")
+        self.fail(f"{self._where}: importing it ended the process (status {status})")
         self._on_end()

@@ -1,8 +1,8 @@
-"""Frames: how messages travel between the pool, its zygote and the children.
+"""The frame format of messages between the pool, its fork server and the children.
 
 A header of four numbers, then the payload. The token is random and known to the two ends only, so that bytes
-which user code sprays over its file descriptors are told from an answer; what comes from a process that runs
-user code is also checksummed, because such bytes may fall into the middle of one.
+which user code writes to all its file descriptors are not taken for an answer. Frames from a process that
+runs user code also have a checksum, because such bytes may land in the middle of one.
 """
 
 import socket
@@ -15,32 +15,32 @@ TOKENS = 1 << 32
 _FD = struct.Struct("i")
 
 
-class FrameKind(IntEnum):
+class FrameType(IntEnum):
     CONTROL = 1  # between pool and zygote
     TASKS = 2
     SCOPE = 3
     RESULT = 4
 
 
-class Junk(Exception):
-    """What was received is not a frame of this conversation."""
+class InvalidFrame(Exception):
+    """The received data is not a frame with the right token."""
 
 
-def checked(token: int, kind: FrameKind, payload: bytes) -> bytes:
-    """Frame what a process with user code in it has to say."""
+def checksummed_frame(token: int, kind: FrameType, payload: bytes) -> bytes:
+    """Return a frame with a checksum, for a sender that runs user code."""
     return HEADER.pack(token, kind, len(payload), crc32(payload)) + payload
 
 
-def head(token: int, kind: FrameKind, payload: bytes) -> bytes:
-    """Make the header for a payload from the parent: no user code there, so no checksum."""
+def header(token: int, kind: FrameType, payload: bytes) -> bytes:
+    """Return the header of a frame without a checksum, for the parent, which runs no user code."""
     return HEADER.pack(token, kind, len(payload), 0)
 
 
 class FrameReader:
-    """Cut a byte stream into the payloads of `checked` frames of one kind."""
+    """Splits a byte stream into the payloads of `checksummed_frame`s of one type."""
 
-    def __init__(self, token: int, kind: FrameKind, *, most: int) -> None:
-        self.junk = False  # what came after the last payload is no frame; nothing later is read
+    def __init__(self, token: int, kind: FrameType, *, most: int) -> None:
+        self.invalid = False  # what came after the last payload is no frame; nothing later is read
         self._token = token
         self._kind = kind
         self._most = most  # payload bytes: a header that claims more is junk
@@ -48,9 +48,9 @@ class FrameReader:
         self._need = HEADER.size
 
     def feed(self, data: memoryview) -> list[memoryview]:
-        """Take bytes in and return the payloads now complete.
+        """Add bytes and return the payloads that are now complete.
 
-        They are views of `data` where possible: use them before its buffer is filled again.
+        They are views of `data` where possible: use them before its buffer is overwritten.
         """
         if self._rest:
             self._rest += data
@@ -61,28 +61,28 @@ class FrameReader:
         payloads: list[memoryview] = []
         start, end = 0, len(data)
         self._need = HEADER.size
-        while not self.junk and end - start >= HEADER.size:
+        while not self.invalid and end - start >= HEADER.size:
             token, kind, length, checksum = HEADER.unpack_from(data, start)
             first, last = start + HEADER.size, start + HEADER.size + length
             if token != self._token or kind != self._kind or length > self._most:
-                self.junk = True
+                self.invalid = True
             elif last > end:
                 self._need = HEADER.size + length
                 break
             elif crc32(data[first:last]) != checksum:
-                self.junk = True
+                self.invalid = True
             else:
                 payloads.append(data[first:last])
                 start = last
-        if not self.junk:
+        if not self.invalid:
             self._rest += data[start:]
         return payloads
 
 
-def receive(sock: socket.socket, token: int) -> tuple[FrameKind, bytearray, int | None] | None:
-    """Block until one frame from the parent is there, and take the file descriptor that came with it, if any.
+def receive(sock: socket.socket, token: int) -> tuple[FrameType, bytearray, int | None] | None:
+    """Block until a frame from the parent arrives; return its type, its payload and a file descriptor.
 
-    None: the parent has hung up. Raises `Junk` if user code got between.
+    Returns None if the parent has closed the connection. Raises `InvalidFrame` if user code has read from it.
     """
     # A descriptor travels with the first byte of its message. Not socket.recv_fds: it loses the flags.
     header, extras, _, _ = sock.recvmsg(
@@ -92,7 +92,7 @@ def receive(sock: socket.socket, token: int) -> tuple[FrameKind, bytearray, int 
         return None
     theirs, kind, length, _ = HEADER.unpack(header)
     if theirs != token:
-        raise Junk("somebody else has read from the connection")
+        raise InvalidFrame("user code has read from the connection")
     payload = bytearray(length)
     view = memoryview(payload)
     while view:
@@ -100,4 +100,4 @@ def receive(sock: socket.socket, token: int) -> tuple[FrameKind, bytearray, int 
         if count == 0:
             return None
         view = view[count:]
-    return FrameKind(kind), payload, _FD.unpack(extras[0][2])[0] if extras else None
+    return FrameType(kind), payload, _FD.unpack(extras[0][2])[0] if extras else None

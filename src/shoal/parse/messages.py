@@ -1,4 +1,4 @@
-"""What pool and zygote say to each other."""
+"""The messages between the pool and its fork server."""
 
 from typing import assert_never
 
@@ -13,11 +13,11 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
 
     source: SpiderSource
     limits: ParseLimits
-    path: tuple[str, ...]  # the pool's own sys.path: the spider finds what its user's program finds
+    path: tuple[str, ...]  # the pool's sys.path, so that the spider can import what the user's program can
 
     @property
     def where(self) -> str:
-        """Name the spider in messages to its author."""
+        """The spider's path or name, for error messages."""
         match self.source:
             case SpiderFile(path):
                 return path
@@ -36,34 +36,34 @@ class Fork(msgspec.Struct, frozen=True, tag="fork"):
 
 
 class Kill(msgspec.Struct, frozen=True, tag="kill"):
-    """Pool: end a child. Only the zygote can do that safely: it knows which process ids are still taken."""
+    """Pool: kill a child. Only the fork server can do that safely: it knows which process ids are valid."""
 
     child: int
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """Zygote: the spider is loaded."""
+    """Fork server: the spider is loaded."""
 
     description: SpiderDescription
-    confinement: tuple[str, ...]  # the measures of `confine` that hold here
+    confinement: tuple[str, ...]  # the sandbox measures in force
 
 
-class SpiderRefused(msgspec.Struct, frozen=True, tag="refused"):
-    """Zygote: the spider cannot be loaded."""
+class SpiderLoadFailed(msgspec.Struct, frozen=True, tag="refused"):
+    """Fork server: the spider cannot be loaded."""
 
     reason: str  # one line
 
 
-class Exited(msgspec.Struct, frozen=True, tag="exited"):
-    """Zygote: a child is gone."""
+class ChildExited(msgspec.Struct, frozen=True, tag="exited"):
+    """Fork server: a child has ended."""
 
     child: int
     status: int  # negative: the signal
-    cpu: float  # seconds, over its whole life
+    cpu: float  # CPU seconds over its whole life
 
 
 FromPool = Start | Fork | Kill
-FromZygote = Ready | SpiderRefused | Exited
+FromZygote = Ready | SpiderLoadFailed | ChildExited
 
 encode = msgspec.msgpack.Encoder().encode
 decode_from_pool = msgspec.msgpack.Decoder(FromPool).decode

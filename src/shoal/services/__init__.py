@@ -1,11 +1,11 @@
-"""What commands, a dashboard or another program calls.
+"""What commands, a dashboard and other programs call: functions with plain values in and out.
 
-crawl        run a crawl here, on the store that its settings name
-submit       put a crawl into a store that workers share
-worker       serve the crawls of such a store
-local_fleet  a store, several workers and one crawl, all on this machine
-inspect      read: the state of a store, the history of a URL, the proof that nothing was lost
-control      change a store from outside: pauses, the pace of hosts, dead letters, deleting a crawl
-reprocess    parse the archived pages of a crawl again, export items, compare
-doctor       check whether this machine and this store are ready for a crawl
+    crawl, submit, worker, local_fleet  run crawls: in this process, on a fleet, with workers on this machine
+    inspect                             read a store: status, history of a URL, proof that nothing was lost
+    control                             change a store: pauses, the pace of hosts, dead letters, deletion
+    reprocess                           parse archived pages again, export items and pages
+    doctor                              check this machine and a store
+
+Services take the address of a store, open it through `shoal.stores.open`, and ask for its capabilities. Each
+result type has one function that turns it into JSON, named `..._json`.
 """

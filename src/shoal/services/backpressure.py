@@ -17,9 +17,8 @@ from shoal.frontier.finished import is_finished
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Interrupted, Misconfigured
 from shoal.model.request import Link
-from shoal.redis_client import Full, RedisClient
-from shoal.stores.redis.crawls import Crawls
-from shoal.stores.redis.workers import Workers
+from shoal.redis_client import Full
+from shoal.stores.contract.fleet import Fleet
 
 RETRY_S = 1.0
 REMIND_S = 30.0  # between two messages
@@ -33,8 +32,8 @@ class Backpressure:
     Without `say`, `Full` is raised at once.
     """
 
-    def __init__(self, store: RedisClient, stop: Stop, say: Callable[[str], None] | None) -> None:
-        self._store = store
+    def __init__(self, fleet: Fleet, stop: Stop, say: Callable[[str], None] | None) -> None:
+        self._fleet = fleet
         self._stop = stop
         self._say = say
         self._remind_at: float | None = None  # monotonic; None: the store was never full
@@ -67,15 +66,15 @@ class Backpressure:
 
     async def _work_left(self) -> bool:
         """Return whether a crawl of the store has requests left."""
-        frontier = RedisFrontier(self._store)
-        for record in await Crawls(self._store).all():
+        frontier = self._fleet.frontier
+        for record in await self._fleet.crawls.all():
             with suppress(Misconfigured):  # it was deleted
                 if not await is_finished(frontier.reader, record.name):
                     return True
         return False
 
     async def _message(self, error: Full, *, first: bool) -> str:
-        workers = len(await Workers(self._store).all())
+        workers = len(await self._fleet.workers.all())
         if not workers:
             who = "no worker is running: start shoal worker to free space"
         else:

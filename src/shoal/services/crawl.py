@@ -1,13 +1,22 @@
-"""Run a planned crawl to its end, on the store that its settings name."""
+"""Running a planned crawl until it ends, on the store that its settings name."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from shoal.engine.plan import CrawlPlan, SeedList, Stop
 from shoal.engine.snapshot import Ending, HostSnapshot, Opening, Snapshot, Summary
-from shoal.stores.address import is_redis
+from shoal.frontier.results import DeadLetter
+from shoal.model.errors import Misconfigured
+from shoal.services.inspect.status_json import patterns_json
+
+if TYPE_CHECKING:
+    from shoal.stores.contract.store import Store
 
 __all__ = [
     "CrawlPlan",
+    "CrawlResult",
     "Ending",
     "HostSnapshot",
     "Opening",
@@ -16,7 +25,14 @@ __all__ = [
     "Stop",
     "Summary",
     "run_crawl",
+    "summary_json",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlResult:
+    summary: Summary
+    dead_letter: DeadLetter | None = None  # of a crawl without a page: why
 
 
 async def run_crawl(
@@ -25,52 +41,66 @@ async def run_crawl(
     stop: Stop,
     opened: Callable[[Opening], None] | None = None,
     watch: Callable[[Snapshot], None] | None = None,
-) -> Summary:
+) -> CrawlResult:
     """Run a crawl until it is finished or `stop` is set; the same call resumes it.
 
-    Calls `opened` once, before the first request, and `watch` four times per second. On a store that others
-    share, the crawl is submitted and this process works on it; other workers may join at any time, and
-    continue when this one stops.
+    Calls `opened` once, before the first request, and `watch` four times per second. On a shared store, the
+    crawl is submitted and this process works on it; other workers may join at any time, and continue when it
+    stops.
     """
     # Imported late: the types above are also needed where nothing runs.
-    if is_redis(plan.settings.store):
-        return await _run_shared(plan, stop, opened, watch)
     from shoal.engine.embedded import crawl
+    from shoal.stores.open import open_store
 
-    return await crawl(plan, stop=stop, opened=opened, watch=watch)
+    async with open_store(plan.settings.store, create=True) as store:
+        if store.capabilities.shared:
+            return CrawlResult(await _run_shared(plan, store, stop, opened, watch))
+        if store.capabilities.durable:
+            summary = await crawl(plan, store, stop=stop, opened=opened, watch=watch)
+            return CrawlResult(summary, await _explain(store, summary))
+        if not plan.outputs:
+            raise Misconfigured(f"store: {store.address} keeps no items: name an output with --out")
+        summary = await crawl(plan, store, stop=stop, opened=_without_paths(opened), watch=watch)
+        summary = replace(summary, archive="", rejects="", durable=False)
+        return CrawlResult(summary, await _explain(store, summary))
+
+
+def _without_paths(opened: Callable[[Opening], None] | None) -> Callable[[Opening], None] | None:
+    """Report the address of a temporary store as its archive: its folder is deleted at the end."""
+    if opened is None:
+        return None
+    return lambda opening: opened(replace(opening, archive=opening.store))
 
 
 async def _run_shared(
     plan: CrawlPlan,
+    store: "Store",
     stop: Stop,
     opened: Callable[[Opening], None] | None,
     watch: Callable[[Snapshot], None] | None,
 ) -> Summary:
     from shoal.engine.crawl_options import parse_processes
     from shoal.fetch.registry import fetcher_factories
-    from shoal.frontier.redis import RedisFrontier
     from shoal.parse.pool import ParsePool
-    from shoal.redis_client import RedisClient
     from shoal.services.submit import submit_known
-    from shoal.stores.redis.submitted import FOLDER
+    from shoal.stores.contract.crawl_record import LOCAL_FOLDER
     from shoal.worker.worker import Worker, WorkerPlan
 
     settings = plan.settings
-    async with (
-        RedisClient.open(settings.store) as store,
-        ParsePool.open(plan.source, procs=parse_processes(settings.crawl), limits=settings.parse) as parser,
-    ):
-        submitted = await submit_known(store, plan, parser.description, stop)
+    async with ParsePool.open(
+        plan.source, procs=parse_processes(settings.crawl), limits=settings.parse
+    ) as parser:
+        submitted = await submit_known(store.fleet, plan, parser.description, stop)
         if opened is not None:
-            counts = await RedisFrontier(store).reader.counts(submitted.crawl)
+            counts = await store.frontier.counts(submitted.crawl)
             opened(
                 Opening(
                     submitted.crawl,
                     submitted.resumed,
                     counts.by_state(),
                     submitted.outputs,
-                    f"{FOLDER}/archive",
-                    str(store.dsn),
+                    f"{LOCAL_FOLDER}/archive",
+                    store.address,
                 )
             )
         worker_plan = WorkerPlan(
@@ -79,6 +109,49 @@ async def _run_shared(
             until_done=True,
             only=submitted.crawl,
         )
-        worker = Worker(store, worker_plan, stop, watch, parser)
+        worker = Worker(store.fleet, worker_plan, stop, watch, parser)
         await worker.run()
         return worker.summary(submitted.crawl)
+
+
+async def _explain(store: "Store", summary: Summary) -> DeadLetter | None:
+    """Return the latest dead letter of a crawl that has no page."""
+    from shoal.services.control.dead_letters import DeadLetterFilter, read_dead_letters
+    from shoal.stores.contract.store import StoreBusy
+
+    if summary.snapshot.counts.get("done"):
+        return None
+    with suppress(StoreBusy):
+        async with store.own():
+            found = await read_dead_letters(store, DeadLetterFilter(summary.snapshot.crawl, limit=1))
+            return next(iter(found), None)
+    return None
+
+
+def summary_json(summary: Summary, *, code: int) -> dict[str, object]:
+    """Return the summary for --json; times in seconds."""
+    now = summary.snapshot
+    return {
+        "crawl": now.crawl,
+        "ending": summary.ending.value,
+        "exit_code": int(code),
+        "resumed": summary.resumed,
+        "elapsed_s": round(now.elapsed, 3),
+        "pages": now.pages,
+        "items": now.items,
+        "rejected": now.rejected,
+        "withheld": now.withheld,
+        "hook_faults": now.hook_faults,
+        "bytes": now.bytes,
+        "pages_per_s": round(now.pages / now.elapsed, 2) if now.elapsed > 0 else 0.0,
+        "counts": dict(now.counts),
+        "failures": dict(now.failures),
+        "filtered": dict(now.filtered),
+        "dead_by_class": dict(summary.dead_by_class),
+        "quarantined": patterns_json(summary.quarantined),
+        "lookalikes": patterns_json(summary.near_duplicates),  # vocabulary: ok (a JSON key)
+        "outputs": list(summary.outputs),
+        "rejects": summary.rejects,
+        "archive": summary.archive,
+        "store": summary.store,
+    }

@@ -19,18 +19,12 @@ from shoal.child_process import ChildProcess, run_child
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary
 from shoal.fetch.registry import fetcher_factories
-from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.redis_client import RedisClient
-from shoal.services.inspect.fleet_status import look_at
 from shoal.services.inspect.monitor import Overview, StoreMonitor
-from shoal.services.inspect.status import CrawlStatus
+from shoal.services.inspect.status import CrawlStatus, read_crawl
 from shoal.services.submit import submit
-from shoal.stores.address import is_redis, shown_store
-from shoal.stores.reach import SERVER
-from shoal.stores.redis.backlog import on_their_way
-from shoal.stores.redis.private_server import private_store
-from shoal.stores.redis.submitted import FOLDER
+from shoal.stores.contract.crawl_record import LOCAL_FOLDER
+from shoal.stores.open import open_shared_store
 from shoal.worker.supervisor import Supervisor, WorkerEnd
 
 LOOK_EVERY_S = 1.0
@@ -48,24 +42,19 @@ async def run_fleet(
     """Crawl with several workers until nothing is left, or until `stop` asks them to end earlier."""
     began = time.monotonic()
     async with AsyncExitStack() as stack:
-        dsn = kept = plan.settings.store
-        if not is_redis(dsn):
-            kept = str(Path(dsn) / SERVER)
-            dsn = await stack.enter_async_context(private_store(Path(kept)))
-        store = await stack.enter_async_context(RedisClient.open(dsn))
-        submitted = await submit(store, plan, stop)
-        before = await _crawl(store, submitted.crawl)
-        items = await RedisFrontier(store).reader.items(submitted.crawl)
-        outputs, archive = submitted.outputs, f"{FOLDER}/archive"
-        opened(
-            Opening(submitted.crawl, submitted.resumed, before.counts, outputs, archive, shown_store(kept))
-        )
-        supervisor = Supervisor(partial(_worker, plan, dsn), stop, say)
-        monitor = StoreMonitor(RedisFrontier(store).reader, partial(look_at, store, shown_store(kept)))
+        store = await stack.enter_async_context(open_shared_store(plan.settings.store))
+        fleet = store.fleet
+        submitted = await submit(fleet, plan, stop)
+        before = await read_crawl(store, submitted.crawl)
+        items = await fleet.frontier.reader.items(submitted.crawl)
+        outputs, archive = submitted.outputs, f"{LOCAL_FOLDER}/archive"
+        opened(Opening(submitted.crawl, submitted.resumed, before.counts, outputs, archive, store.address))
+        supervisor = Supervisor(partial(_worker, plan, fleet.dsn), stop, say)
+        monitor = StoreMonitor.of(store)
         ends = await _run_and_show(supervisor, workers, monitor, watch)
-        after = await _crawl(store, submitted.crawl)
-        items = await RedisFrontier(store).reader.items(submitted.crawl) - items
-        unwritten = await on_their_way(store, submitted.crawl)
+        after = await read_crawl(store, submitted.crawl)
+        items = await fleet.frontier.reader.items(submitted.crawl) - items
+        unwritten = await fleet.unwritten_pages(submitted.crawl)
     elapsed = time.monotonic() - began
     pages = after.counts["done"] - before.counts["done"]
     max_dead = plan.settings.crawl.max_dead
@@ -89,9 +78,9 @@ async def run_fleet(
         ),
         resumed=submitted.resumed,
         outputs=outputs,
-        rejects=f"{FOLDER}/items",
+        rejects=f"{LOCAL_FOLDER}/items",
         archive=archive,
-        store=shown_store(kept),
+        store=store.address,
         dead_by_class=after.dead_by_class,
         max_dead_exceeded=max_dead is not None and after.counts["dead"] > max_dead,
         quarantined=after.quarantined,
@@ -104,7 +93,7 @@ def _worker(plan: CrawlPlan, dsn: str, number: int) -> AbstractAsyncContextManag
     pools = ",".join(fetcher_factories())
     command = [sys.executable, "-m", "shoal", "worker", "--until-done", "--concurrency", concurrency]
     command += ["--pools", pools]
-    logs = Path(FOLDER) / "logs"
+    logs = Path(LOCAL_FOLDER) / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     # In the environment: a DSN may contain a password, and every user can read arguments.
     return run_child(command, log=logs / f"worker-{number + 1}.log", env={**os.environ, "SHOAL_STORE": dsn})
@@ -124,10 +113,6 @@ async def _show(monitor: StoreMonitor, watch: Callable[[Overview], None]) -> Non
     while True:
         watch(await monitor.look())
         await asyncio.sleep(LOOK_EVERY_S)
-
-
-async def _crawl(store: RedisClient, name: str) -> CrawlStatus:
-    return next(crawl for crawl in (await look_at(store)).crawls if crawl.name == name)
 
 
 def _filtered(crawl: CrawlStatus) -> Counter[str]:

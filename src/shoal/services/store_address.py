@@ -1,5 +1,5 @@
-"""Store addresses as commands need them: checked before use, and printed without a password."""
+"""Store addresses as commands need them: checked before use, and printed without secrets."""
 
-from shoal.stores.address import check_store, shown_store
+from shoal.stores.open import check_address, public_address
 
-__all__ = ["check_store", "shown_store"]
+__all__ = ["check_address", "public_address"]

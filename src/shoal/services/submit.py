@@ -32,13 +32,13 @@ from shoal.frontier.redis.scripts import SCRIPTS
 from shoal.frontier.redis.spill import Spilling
 from shoal.model.scope import Scope
 from shoal.parse.pool import ParsePool
-from shoal.redis_client import RedisClient, parse
 from shoal.services.backpressure import Backpressure, BackpressuredFrontier
 from shoal.sinks.fleet.checkpointed import check_fleet_output
 from shoal.sinks.names import public_name
 from shoal.spider.source import SpiderDescription, SpiderFile, SpiderSource
-from shoal.stores.redis.crawls import CrawlRecord, Crawls
-from shoal.stores.redis.submitted import FOLDER
+from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
+from shoal.stores.contract.fleet import Fleet
+from shoal.stores.open import open_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +63,15 @@ async def submit_plan(
 
     `during` is entered after the store has answered and left when the last start URL was submitted.
     """
-    async with RedisClient.open(parse(plan.settings.store)) as store:
+    async with open_store(plan.settings.store, create=True) as store:
         with during:
-            submitted = await submit(store, plan, stop, full=full)
-        await store.sync()
+            submitted = await submit(store.fleet, plan, stop, full=full)
+        await store.fleet.client.sync()
         return submitted
 
 
 async def submit(
-    store: RedisClient, plan: CrawlPlan, stop: Stop, *, full: Callable[[str], None] | None = None
+    fleet: Fleet, plan: CrawlPlan, stop: Stop, *, full: Callable[[str], None] | None = None
 ) -> Submitted:
     """Put a crawl into the store; raise before anything is written if the plan cannot work.
 
@@ -84,11 +84,11 @@ async def submit(
     """
     async with ParsePool.open(plan.source, procs=1, limits=plan.settings.parse) as parser:
         spider = parser.description
-    return await submit_known(store, plan, spider, stop, full=full)
+    return await submit_known(fleet, plan, spider, stop, full=full)
 
 
 async def submit_known(
-    store: RedisClient,
+    fleet: Fleet,
     plan: CrawlPlan,
     spider: SpiderDescription,
     stop: Stop,
@@ -96,14 +96,14 @@ async def submit_known(
     full: Callable[[str], None] | None = None,
 ) -> Submitted:
     """Do what `submit` does, with a spider that is loaded already."""
-    return await _Submission(store, plan, spider, Backpressure(store, stop, full)).make(stop)
+    return await _Submission(fleet, plan, spider, Backpressure(fleet, stop, full)).make(stop)
 
 
 class _Submission:
     """One crawl that is being submitted."""
 
     def __init__(
-        self, store: RedisClient, plan: CrawlPlan, spider: SpiderDescription, backpressure: Backpressure
+        self, fleet: Fleet, plan: CrawlPlan, spider: SpiderDescription, backpressure: Backpressure
     ) -> None:
         self._plan = plan
         self._backpressure = backpressure
@@ -115,12 +115,12 @@ class _Submission:
         self._origins: set[str] = set()  # of listed seeds
         self._jar = CookieJar()
         self._jar.put(start_cookies(self._settings.crawl, self._seeds), time.time())
-        outputs = plan.outputs or (f"{FOLDER}/items/{file_name(self._name)}.jsonl",)
+        outputs = plan.outputs or (f"{LOCAL_FOLDER}/items/{file_name(self._name)}.jsonl",)
         self._outputs = tuple(map(check_fleet_output, outputs))
-        self._crawls = Crawls(store)
+        self._crawls = fleet.crawls
         # The tail of a long list is spilled to the place that workers use.
-        spilling = Spilling(store, SCRIPTS, open_chunks(self._settings.archive.location))
-        self._frontier = RedisFrontier(store, spilling=spilling)
+        spilling = Spilling(fleet.client, SCRIPTS, open_chunks(self._settings.archive.location))
+        self._frontier = RedisFrontier(fleet.client, spilling=spilling)
         self._seeding = BackpressuredFrontier(self._frontier, backpressure)
         self._changed = False
 
@@ -191,3 +191,15 @@ def _portable(plan: CrawlPlan) -> SpiderSource:
 
 def _text(plan: CrawlPlan) -> bytes:
     return Path(plan.source.path).read_bytes() if isinstance(plan.source, SpiderFile) else b""
+
+
+def submitted_json(submitted: Submitted) -> dict[str, object]:
+    return {
+        "crawl": submitted.crawl,
+        "resumed": submitted.resumed,
+        "changed": submitted.changed,
+        "added": submitted.added,
+        "known": submitted.known,
+        "outputs": list(submitted.outputs),
+        "version": submitted.version,
+    }

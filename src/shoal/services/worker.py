@@ -1,17 +1,17 @@
 """Open one worker of a fleet, with its metrics endpoint."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from shoal.engine.plan import Stop
 from shoal.engine.snapshot import CrawlStats
-from shoal.redis_client import RedisClient, parse
-from shoal.services.inspect.fleet_status import look_at
+from shoal.services.inspect.status import read_status
+from shoal.stores.open import open_store
 from shoal.worker.http_endpoint import Endpoint
 from shoal.worker.worker import ROLES, Worker, WorkerPlan
 
-__all__ = ["ROLES", "CrawlStats", "Stop", "Worker", "WorkerPlan", "open_worker"]
+__all__ = ["ROLES", "CrawlStats", "Stop", "Worker", "WorkerPlan", "crawl_stats_json", "open_worker"]
 
 
 @asynccontextmanager
@@ -19,12 +19,20 @@ async def open_worker(
     store: str, plan: WorkerPlan, stop: Stop, *, metrics: str | None = None
 ) -> AsyncIterator[Worker]:
     """Connect to a fleet's store and listen on `metrics` (HOST:PORT); the caller runs the worker."""
-    async with RedisClient.open(parse(store)) as client:
-        worker = Worker(client, plan, stop)
-        endpoint = (
-            nullcontext()
-            if metrics is None
-            else Endpoint.listening(metrics, worker.stats, partial(look_at, client))
-        )
-        async with endpoint:
-            yield worker
+    async with AsyncExitStack() as stack:
+        opened = await stack.enter_async_context(open_store(store, create=True))
+        worker = Worker(opened.fleet, plan, stop)
+        if metrics is not None:
+            endpoint = Endpoint.listening(metrics, worker.stats, partial(read_status, opened))
+            await stack.enter_async_context(endpoint)
+        yield worker
+
+
+def crawl_stats_json(done: CrawlStats) -> dict[str, object]:
+    return {
+        "pages": done.pages,
+        "handed_on": done.handed_on,
+        "items": done.items,
+        "bytes": done.bytes,
+        "failures": dict(done.failures),
+    }

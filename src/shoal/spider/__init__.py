@@ -4,7 +4,7 @@
     page              Page: the argument of a handler
     failed            FailedRequest: the argument of an `on_error` hook
     items, models     items as JSON; items checked against a dataclass, struct or pydantic model
-    feed_handler      the built-in handler for sitemaps and feeds
+    feed_handler      handler for sitemaps and feeds, part of every spider
     builtin_spiders   spiders that need no code
     toml_spider       spiders written in TOML
     source            loading a spider from a file or module, and describing it

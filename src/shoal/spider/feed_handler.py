@@ -1,4 +1,4 @@
-"""The built-in handler for sitemaps and feeds: the URLs that they list are followed like other links."""
+"""The handler for sitemaps and feeds that every spider has: the URLs that they list are followed."""
 
 from collections.abc import Iterator
 

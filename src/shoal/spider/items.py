@@ -40,7 +40,7 @@ def is_item(value: object) -> bool:
 
 
 def encode_item(value: object, key: Sequence[str], default_key: str) -> Item:
-    """Return an item as JSON, with a key made of the fields `key`, or `default_key` if there are none.
+    """Return an item as JSON, with a key made of the fields `key`, or `default_key` if `key` is empty.
 
     Raises `Rejected` if the item cannot be written without loss, or lacks a key field.
     """

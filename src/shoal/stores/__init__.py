@@ -1,6 +1,9 @@
-"""Stores: what belongs to a technology that keeps things. Connecting, migrating, owning, translating its
-errors.
+"""Stores: where the frontier and everything else that survives a restart is kept.
 
-`folder` is the embedded store, a directory with one owner; `sqlite` is the database in it. `redis` is a
-fleet's store, on one server or many. What is kept there is the business of the stations.
+    open       open a store by its address; the only place that knows the kinds of store
+    contract   what a store offers, and the values that cross this boundary
+    folder     the embedded store: a folder that one process owns
+    redis      the store that a fleet shares: Redis or Valkey
+
+Callers ask a store for its `capabilities`, and never which kind it is.
 """

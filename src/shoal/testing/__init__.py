@@ -79,7 +79,7 @@ def failed(
 ) -> FailedRequest:
     """Return a failed request to run an `on_error` hook on, such as `failed("timeout", attempts=4)`.
 
-    `status` is that of the last response, 0 if there was none. `data` is that of the request.
+    `status` is that of the last response, 0 if there was no response. `data` is that of the request.
     """
     request = Request(url=canonical(url), data=data or {})
     return FailedRequest(request, FailureClass(failure_class), reason, status, attempts)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shoal.stores.redis.workers import OutputActivity
+from shoal.stores.contract.heartbeat import OutputActivity
 
 PACE = "for the hosts' pace"
 RETRIES = "for retries that are due later"

@@ -31,11 +31,9 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.results import Counts
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.parse.pool import ParsePool
-from shoal.redis_client import RedisClient
-from shoal.stores.redis.backlog import MOST_UNPARSED, MOST_UNWRITTEN, on_their_way
-from shoal.stores.redis.crawls import CrawlRecord
-from shoal.stores.redis.submitted import FOLDER
-from shoal.stores.redis.workers import CrawlActivity, OutputActivity, unserved_pools
+from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
+from shoal.stores.contract.fleet import MAX_UNPARSED_PAGES, MAX_UNWRITTEN_PAGES, Fleet
+from shoal.stores.contract.heartbeat import CrawlActivity, OutputActivity, unserved_pools
 from shoal.worker.activity import CrawlWork
 from shoal.worker.deliveries import Deliveries
 from shoal.worker.output_tasks import OutputTasks, are_finished
@@ -54,7 +52,7 @@ class WorkerPlan:
     deadline: float = 60.0  # seconds without a heartbeat after which others parse what this worker took
     until_done: bool = False
     only: str = ""  # the one crawl to serve; empty: all
-    folder: Path = Path(FOLDER)  # where this worker's files go
+    folder: Path = Path(LOCAL_FOLDER)  # where this worker's files go
 
 
 # --- what to do next ---------------------------------------------------------------------------------
@@ -158,7 +156,7 @@ class WorkerContext:
     """What the crawls of a worker share."""
 
     worker: str
-    store: RedisClient
+    fleet: Fleet
     plan: WorkerPlan
     concurrency: SharedConcurrency
     watch: Callable[[Snapshot], None] | None = None  # called four times per second
@@ -176,7 +174,7 @@ class CrawlSession:
         self.refusal = ""  # why this worker cannot serve it
         self.deleted = False
         self._context = context
-        self._outputs = OutputTasks(context.store, worker=context.worker)
+        self._outputs = OutputTasks(context.fleet, worker=context.worker)
         self._crawl: Crawl | None = None  # while it runs
         self._done_before = CrawlStats()  # by its earlier runs
         self._checked_at = -math.inf  # monotonic
@@ -256,11 +254,11 @@ class CrawlSession:
         )
 
     async def _outputs_complete(self) -> bool:
-        if await on_their_way(self._context.store, self.record.name):
+        if await self._context.fleet.unwritten_pages(self.record.name):
             return False
         await self._outputs.leave()
         # The last writer of an output may have been killed before it finished, or be about to finish.
-        return await are_finished(self._context.store, self.record)
+        return await are_finished(self._context.fleet, self.record)
 
     def _start(self, group: asyncio.TaskGroup, stop: Stop) -> None:
         self.state, self.stop = SessionState.RUNNING, Stop()
@@ -290,7 +288,7 @@ class CrawlSession:
         except* Unavailable as several:
             # A worker that waits for its store without limit waits for an archive, too; the next round
             # retries.
-            if math.isfinite(self._context.store.patience):
+            if math.isfinite(self._context.fleet.client.patience):
                 raise
             log.warning("archive.unavailable", extra={"why": str(_first(several))})
         finally:
@@ -309,7 +307,7 @@ class CrawlSession:
         )
         strategy = Shared(
             self.record,
-            context.store,
+            context.fleet,
             worker=context.worker,
             folder=plan.folder,
             concurrency=plan.concurrency,
@@ -342,8 +340,8 @@ class CrawlSession:
         frontier, name = self._frontier, self.record.name
         self._counts = await frontier.reader.counts(name)
         self._paused = await frontier.reader.paused(name)
-        items = await on_their_way(self._context.store, name)
-        self._later_stages_full = self._counts.parsing > MOST_UNPARSED or items > MOST_UNWRITTEN
+        items = await self._context.fleet.unwritten_pages(name)
+        self._later_stages_full = self._counts.parsing > MAX_UNPARSED_PAGES or items > MAX_UNWRITTEN_PAGES
         self._waiting_by_pool = await frontier.reader.waiting_by_pool(name)
         self._warn_of_unserved(unserved_pools(self._waiting_by_pool, served))
 
@@ -415,7 +413,7 @@ class CrawlSession:
 
     @property
     def _frontier(self) -> RedisFrontier:
-        return RedisFrontier(self._context.store)
+        return self._context.fleet.frontier
 
 
 def _first(errors: BaseExceptionGroup[ShoalError]) -> BaseException:

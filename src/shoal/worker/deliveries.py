@@ -11,9 +11,8 @@ from contextlib import asynccontextmanager
 
 from shoal.bus import Bus, Delivery, open_bus
 from shoal.frontier import Unparsed
-from shoal.frontier.redis import RedisFrontier
 from shoal.model.outcome import Acknowledgement
-from shoal.redis_client import RedisClient
+from shoal.stores.contract.fleet import Fleet
 
 BATCH = 32
 MAX_IN_PROGRESS = 128  # pages, over all crawls, at which no more are taken
@@ -34,14 +33,14 @@ class Deliveries:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, store: RedisClient, *, consumer: str, deadline: float, arrived: Callable[[str], None]
+        cls, fleet: Fleet, *, consumer: str, deadline: float, arrived: Callable[[str], None]
     ) -> AsyncIterator["Deliveries"]:
         """Join the store's bus while the block runs."""
         async with open_bus(
-            store.dsn.bus,
-            store,
+            fleet.client.dsn.bus,
+            fleet.client,
             consumer=consumer,
-            reannounce=RedisFrontier(store).reannounce,
+            reannounce=fleet.frontier.reannounce,
             deadline=deadline,
         ) as bus:
             deliveries = cls(bus, deadline, arrived)

@@ -4,15 +4,13 @@ import asyncio
 import logging
 import os
 
-from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured
-from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.progress import unfinished
 from shoal.sinks.fleet.writer import OutputWriter, WriterOutput
 from shoal.sinks.names import public_name
-from shoal.stores.redis.crawls import CrawlRecord
-from shoal.stores.redis.submitted import settings_of
-from shoal.stores.redis.workers import OutputActivity
+from shoal.stores.contract.crawl_record import CrawlRecord, settings_of
+from shoal.stores.contract.fleet import Fleet
+from shoal.stores.contract.heartbeat import OutputActivity
 
 log = logging.getLogger(__name__)
 
@@ -20,8 +18,8 @@ log = logging.getLogger(__name__)
 class OutputTasks:
     """The outputs of one crawl."""
 
-    def __init__(self, store: RedisClient, *, worker: str) -> None:
-        self._store = store
+    def __init__(self, fleet: Fleet, *, worker: str) -> None:
+        self._fleet = fleet
         self._worker = worker
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -52,7 +50,7 @@ class OutputTasks:
     async def start(self, group: asyncio.TaskGroup, record: CrawlRecord) -> None:
         """Write the outputs of a crawl from now on, whenever no other worker does."""
         await self.leave()
-        number = await RedisFrontier(self._store).reader.number(record.name)
+        number = await self._fleet.frontier.reader.number(record.name)
         self._stop, self._revision, self._refusals = asyncio.Event(), record.revision, {}
         self._tasks = [
             group.create_task(
@@ -77,7 +75,9 @@ class OutputTasks:
             overwrite=record.overwrite,
         )
         try:
-            writer = OutputWriter(self._store, described, holder=self._worker, node=os.uname().nodename)
+            writer = OutputWriter(
+                self._fleet.client, described, holder=self._worker, node=os.uname().nodename
+            )
             self._writers[output] = writer
             await writer.run(stop)
         except Misconfigured as error:  # another machine may have what this one lacks
@@ -87,7 +87,7 @@ class OutputTasks:
             self._writers.pop(output, None)
 
 
-async def are_finished(store: RedisClient, record: CrawlRecord) -> bool:
+async def are_finished(fleet: Fleet, record: CrawlRecord) -> bool:
     """Return whether the last writer of every output that this machine may write has finished it."""
-    number = await RedisFrontier(store).reader.number(record.name)
-    return not await unfinished(store, number, record.outputs, node=os.uname().nodename)
+    number = await fleet.frontier.reader.number(record.name)
+    return not await unfinished(fleet.client, number, record.outputs, node=os.uname().nodename)

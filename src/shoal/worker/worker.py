@@ -25,12 +25,11 @@ from shoal import __version__
 from shoal.engine.plan import Stop
 from shoal.engine.snapshot import Snapshot, Summary, WorkerStats
 from shoal.fetch.registry import check_pools
-from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured
 from shoal.parse.pool import ParsePool
-from shoal.redis_client import RedisClient
-from shoal.stores.redis.crawls import CrawlRecord, Crawls
-from shoal.stores.redis.workers import EVERY, Heartbeat, Workers, served_pools
+from shoal.stores.contract.crawl_record import CrawlRecord
+from shoal.stores.contract.fleet import HEARTBEAT_EVERY_S, Fleet, Heartbeats
+from shoal.stores.contract.heartbeat import Heartbeat, served_pools
 from shoal.worker.activity import describe_activity
 from shoal.worker.crawl_session import (
     ROLES,
@@ -57,7 +56,7 @@ class Worker:
 
     def __init__(
         self,
-        store: RedisClient,
+        fleet: Fleet,
         plan: WorkerPlan,
         stop: Stop,
         watch: Callable[[Snapshot], None] | None = None,
@@ -66,11 +65,12 @@ class Worker:
         if "fetch" in plan.roles:
             check_pools(plan.pools)
         self.id = f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(2)}"
-        self._store = store
+        self._fleet = fleet
+        self._store = fleet.client
         self._plan = plan
         self._stop = stop
         self._concurrency = SharedConcurrency(plan.concurrency)
-        self._context = WorkerContext(self.id, store, plan, self._concurrency, watch, parser)
+        self._context = WorkerContext(self.id, fleet, plan, self._concurrency, watch, parser)
         self._sessions: dict[str, CrawlSession] = {}
         self._news = -1
         self._started_at = time.time()
@@ -79,7 +79,7 @@ class Worker:
 
     async def run(self) -> None:
         """Serve until asked to stop, or, with `until_done`, until no crawl has work left."""
-        workers = Workers(self._store)
+        workers = self._fleet.workers
         if not self._plan.until_done:
             self._store.patience = math.inf
         async with self._deliveries() as deliveries:
@@ -111,7 +111,7 @@ class Worker:
             yield None
             return
         async with Deliveries.open(
-            self._store, consumer=self.id, deadline=self._plan.deadline, arrived=self._page_arrived
+            self._fleet, consumer=self.id, deadline=self._plan.deadline, arrived=self._page_arrived
         ) as deliveries:
             yield deliveries
 
@@ -132,7 +132,7 @@ class Worker:
     # --- crawls ----------------------------------------------------------------------------------
 
     async def _serve(self, group: asyncio.TaskGroup) -> None:
-        crawls = Crawls(self._store)
+        crawls = self._fleet.crawls
         while True:
             if (news := await crawls.news()) != self._news:
                 self._news = news
@@ -152,7 +152,7 @@ class Worker:
             session.deleted = name not in names
         if self._context.deliveries is not None:
             # A crawl that is being deleted is in the frontier until the last step.
-            left = await RedisFrontier(self._store).reader.crawls()
+            left = await self._fleet.frontier.reader.crawls()
             await self._context.deliveries.keep_only(names.union(left))
         for record in records:
             if self._plan.only not in ("", record.name):
@@ -168,7 +168,7 @@ class Worker:
             raise Misconfigured(reasons[0])
         return all(session.is_done for session in sessions)
 
-    async def _measure(self, workers: Workers) -> None:
+    async def _measure(self, workers: Heartbeats) -> None:
         while True:
             if running := [session for session in self._sessions.values() if session.is_running]:
                 served = served_pools(await workers.all()).union(self._pools)
@@ -215,14 +215,14 @@ class Worker:
             done={name: session.done for name, session in self._sessions.items()},
         )
 
-    async def _send_heartbeats(self, workers: Workers) -> None:
-        """Send a heartbeat every `EVERY` seconds, and soon after the activity has changed."""
+    async def _send_heartbeats(self, workers: Heartbeats) -> None:
+        """Send a heartbeat every `HEARTBEAT_EVERY_S` seconds, and soon after the activity has changed."""
         reported, due = ("", ""), 0.0
         while True:
             beat = self._heartbeat()
             if (beat.doing, beat.why) != reported or time.monotonic() >= due:
                 await workers.beat(beat)
-                reported, due = (beat.doing, beat.why), time.monotonic() + EVERY
+                reported, due = (beat.doing, beat.why), time.monotonic() + HEARTBEAT_EVERY_S
             await asyncio.sleep(ACTIVITY_EVERY_S)
 
     def _heartbeat(self) -> Heartbeat:

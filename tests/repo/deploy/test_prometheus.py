@@ -13,8 +13,8 @@ from tests.servers.prometheus import program, prometheus
 
 from shoal.engine.snapshot import CrawlStats, WorkerStats
 from shoal.model.failure import FailureClass
-from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus
-from shoal.stores.redis.workers import Heartbeat
+from shoal.services.inspect.status import CrawlStatus, FleetStatus, Stage, StoreStatus
+from shoal.stores.contract.heartbeat import Heartbeat
 from shoal.worker.http_endpoint import Endpoint
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -67,7 +67,7 @@ def worker() -> Endpoint:
             worker="w", host="m", pid=1, roles=ROLES, shoal="0", started_at=0, beaten_at=0, doing="idle"
         )
         stages = {stage: Stage(3) for stage in ROLES}
-        return StoreStatus("redis://127.0.0.1", None, [crawl], Fleet([beat], {"shop": stages}))
+        return StoreStatus("redis://127.0.0.1", None, [crawl], FleetStatus([beat], {"shop": stages}))
 
     return Endpoint(figures, fleet)
 

@@ -30,7 +30,7 @@ from shoal.model.outcome import (
 from shoal.model.page import Item, PageRecord, PageRef, ParseFault, ParseResult, ParseTask, Response
 from shoal.model.request import Link, Request
 from shoal.parse.pool import Poisoned
-from shoal.parse.verdict import PoisonKind
+from shoal.parse.verdict import PoisonCause
 
 RECORD = PageRecord(PageRef("segment", 0, 1), 200, 0.0)
 FOLLOWED = Link.to(Request(url="http://a.test/followed"))  # by the fetcher: a Refresh header
@@ -150,7 +150,7 @@ def raised(id: int) -> ParseResult:
 
 
 def died(id: int) -> Poisoned:
-    return Poisoned(id, PoisonKind.CRASH, "signal 11")
+    return Poisoned(id, PoisonCause.CRASH, "signal 11")
 
 
 def failures(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:

@@ -53,7 +53,7 @@ def test_a_domain_cookie_goes_to_the_domain_and_below(url: str, sent: bool) -> N
 
 
 @pytest.mark.parametrize("domain", ["com", "other.com", "x.www.example.com", "ample.com"])
-def test_a_cookie_for_somebody_else_is_refused(domain: str) -> None:
+def test_a_cookie_for_another_domain_is_refused(domain: str) -> None:
     jar = jar_with(f"a=1; Domain={domain}")
     assert len(jar) == 0
     assert jar.dropped == 1
@@ -64,7 +64,7 @@ def test_a_cookie_for_a_public_suffix_is_refused() -> None:
     assert len(jar_with("a=1; Domain=github.io", url="https://someone.github.io/")) == 0
 
 
-def test_an_address_has_cookies_of_its_own_only() -> None:
+def test_an_ip_address_has_host_only_cookies() -> None:
     jar = jar_with("a=1; Domain=0.0.1", "b=2; Domain=127.0.0.1", url="http://127.0.0.1:8000/")
     assert jar.header("http://127.0.0.1:8000/", NOW) == "b=2"
 
@@ -131,7 +131,7 @@ def test_a_cookie_expires(attributes: str, after: float) -> None:
 
 
 @pytest.mark.parametrize("attributes", ["Expires=whenever", "Max-Age=soon", "Expires=" + "9" * 5000, ""])
-def test_without_a_date_that_makes_sense_it_lasts_as_long_as_the_crawl(attributes: str) -> None:
+def test_without_a_valid_date_a_cookie_lasts_as_long_as_the_crawl(attributes: str) -> None:
     jar = jar_with(f"a=1; {attributes}")
     assert jar.header(SITE, NOW + 10**9) == "a=1"
 

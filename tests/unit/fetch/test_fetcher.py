@@ -155,7 +155,7 @@ class TestRedirects:
 
 
 class TestRobots:
-    async def test_what_is_disallowed_is_filtered_and_not_fetched(self) -> None:
+    async def test_a_disallowed_url_is_filtered_and_not_fetched(self) -> None:
         web = Web({ROBOTS: (200, b"User-agent: *\nDisallow: /page", {}), PAGE: (200, b"x", {})})
         result = await attempt(web, robots=True)
         assert result.outcome == Filtered(FailureClass.ROBOTS, "robots.txt disallows it")
@@ -212,7 +212,7 @@ class TestGate:
         assert isinstance(result.outcome, Released)
         assert [url for _, url, _, _ in web.sent] == [ROBOTS]
 
-    async def test_a_failure_before_the_send_gives_the_turn_back(self) -> None:
+    async def test_a_failure_before_the_send_does_not_use_the_turn(self) -> None:
         web = Web({PAGE: Failure(FailureClass.DNS, "no such name")})
         assert not (await attempt(web, lease(interval=30.0))).sent
 
@@ -231,7 +231,7 @@ class TestWhatIsSent:
         await attempt(web, jar=jar)
         assert len(jar) == 1
 
-    async def test_a_copy_at_hand_makes_the_request_conditional(self) -> None:
+    async def test_an_archived_copy_makes_the_request_conditional(self) -> None:
         web = Web({PAGE: (304, b"", {})})
         result = await fetcher(web).attempt(lease(), etag='"x"', modified="yesterday")
         _, _, headers, _ = web.sent[0]

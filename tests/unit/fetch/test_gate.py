@@ -49,7 +49,7 @@ def test_a_burst_goes_at_once_and_is_earned_again_one_by_one(gate: SendGate, clo
     assert [ask(gate, burst=3) for _ in range(2)] == [0, pytest.approx(1.0)]
 
 
-def test_asking_in_vain_costs_nothing(gate: SendGate, clock: Clock) -> None:
+def test_a_wait_does_not_use_the_turn(gate: SendGate, clock: Clock) -> None:
     ask(gate)
     for _ in range(10):
         assert ask(gate) > 0
@@ -73,7 +73,7 @@ async def test_a_send_that_leaves_late_moves_the_next_turn_by_as_much(gate: Send
     assert ask(gate) == pytest.approx(1.0)
 
 
-def test_a_late_note_does_not_move_a_turn_that_somebody_else_has_taken(gate: SendGate, clock: Clock) -> None:
+def test_a_late_record_does_not_move_a_turn_that_was_taken(gate: SendGate, clock: Clock) -> None:
     slow = gate.turn("a", interval=1.0)
     gate.ask(slow)
     clock.now += 1.0
@@ -96,7 +96,7 @@ def test_any_window_holds_no_more_sends_than_its_length_allows(gate: SendGate, c
             assert length + 1 <= 3 + window / 0.5 + 1e-6
 
 
-def test_a_host_is_forgotten_only_when_all_it_spent_has_come_back(gate: SendGate, clock: Clock) -> None:
+def test_a_host_is_removed_only_when_its_bucket_is_full(gate: SendGate, clock: Clock) -> None:
     ask(gate, host="slow", interval=100.0)
     for n in range(SWEEP_HOSTS + 1):
         ask(gate, host=f"host{n}", interval=0.001)
@@ -105,7 +105,7 @@ def test_a_host_is_forgotten_only_when_all_it_spent_has_come_back(gate: SendGate
     assert ask(gate, host="slow", interval=100.0) > 0
 
 
-async def test_a_turn_near_at_hand_is_waited_for() -> None:
+async def test_a_turn_soon_due_is_awaited() -> None:
     gate = SendGate()
     for _ in range(3):
         turn = gate.turn("a", interval=0.02)
@@ -113,7 +113,7 @@ async def test_a_turn_near_at_hand_is_waited_for() -> None:
         assert turn.sends == 1
 
 
-async def test_a_turn_far_off_is_not_waited_for(gate: SendGate) -> None:
+async def test_a_turn_far_away_is_not_awaited(gate: SendGate) -> None:
     assert await gate.turn("a", interval=60.0).take() == 0.0
     turn = gate.turn("a", interval=60.0)
     assert await turn.take() == pytest.approx(60.0)

@@ -52,7 +52,7 @@ def test_a_file_of_cookies_is_read_as_browsers_write_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", ["secret", "a.test\tTRUE\t/\tFALSE\tsoon\tn\tsecret", "a\tb\tc\td\t0\tf\tsecret"]
 )
-def test_a_line_that_is_no_cookie_is_named_and_not_shown(tmp_path: Path, line: str) -> None:
+def test_an_invalid_line_is_named_and_not_shown(tmp_path: Path, line: str) -> None:
     file = tmp_path / "cookies.txt"
     file.write_text(f"# comment\n{line}\n")
     with pytest.raises(Misconfigured, match=r"cookies\.txt:2: ") as caught:
@@ -65,14 +65,14 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         read_cookie_file(str(tmp_path / "none.txt"))
 
 
-def test_C05_a_file_that_cannot_be_a_file_of_cookies_is_refused(tmp_path: Path) -> None:
+def test_C05_a_file_that_is_not_a_cookie_file_is_refused(tmp_path: Path) -> None:
     empty, huge = tmp_path / "empty.txt", tmp_path / "huge.txt"
     empty.touch()
     with huge.open("wb") as file:
         file.truncate(1 << 30)
     for path, told in (
         (empty, "no cookie in it"),
-        (huge, "larger than any cookie file can be"),
+        (huge, "larger than 4 MiB"),
         (tmp_path, "not a file"),
         (Path("/dev/zero"), "not a file"),
     ):
@@ -81,7 +81,7 @@ def test_C05_a_file_that_cannot_be_a_file_of_cookies_is_refused(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("mode", "told"), [(0o600, 0), (0o640, 0), (0o644, 1)])
-def test_C05_a_file_that_everybody_can_read_is_told_with_the_mend(
+def test_C05_a_world_readable_file_is_logged_with_the_command_that_fixes_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, told: int
 ) -> None:
     file = tmp_path / "cookies.txt"

@@ -13,7 +13,7 @@ def names(pairs: tuple[tuple[str, str], ...]) -> list[str]:
     return [name for name, _ in pairs]
 
 
-def test_a_crawl_has_headers_of_its_own_without_being_told() -> None:
+def test_a_crawl_has_default_headers() -> None:
     headers = CrawlHeaders("Bot/1", {}).of(PAGE)
     assert names(headers) == ["User-Agent", "Accept", "Accept-Language", "Accept-Encoding"]
     assert dict(headers)["User-Agent"] == "Bot/1"

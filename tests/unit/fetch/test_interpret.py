@@ -75,7 +75,7 @@ def test_an_error_has_a_class(status: int, kind: FailureClass) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_H27_a_host_that_asks_for_silence_says_for_how_long(status: int) -> None:
+def test_H27_a_rate_limit_has_its_retry_after(status: int) -> None:
     result = failure(response(status, retry_after="5"))
     assert (result.failure_class, result.retry_after) == (FailureClass.RATE_LIMITED, 5.0)
 
@@ -100,23 +100,23 @@ def test_H27_a_host_that_asks_for_silence_says_for_how_long(status: int) -> None
         ("", None),
     ],
 )
-def test_H28_retry_after_is_believed_within_reason(value: str, seconds: float | None) -> None:
+def test_H28_retry_after_is_limited_to_a_day(value: str, seconds: float | None) -> None:
     assert parse_retry_after(value, NOW) == seconds
 
 
-def test_a_503_with_a_senseless_retry_after_still_asks_for_silence() -> None:
+def test_a_503_with_an_invalid_retry_after_is_still_rate_limited() -> None:
     result = failure(response(503, retry_after="abc"))
     assert (result.failure_class, result.retry_after) == (FailureClass.RATE_LIMITED, None)
 
 
 class TestNotModified:
-    def test_with_a_copy_at_hand_the_copy_is_the_page(self) -> None:
+    def test_with_an_archived_copy_a_304_is_parsed(self) -> None:
         assert meaning(response(304), conditional=Conditional.BY_CALLER) == FetchedPage(parse=True)
 
-    def test_a_condition_of_the_request_itself_gives_nothing_to_parse(self) -> None:
+    def test_a_304_to_the_spiders_own_condition_is_not_parsed(self) -> None:
         assert meaning(response(304), conditional=Conditional.BY_SPIDER) == FetchedPage(parse=False)
 
-    def test_unasked_it_is_a_protocol_failure(self) -> None:
+    def test_a_304_without_a_condition_is_a_protocol_failure(self) -> None:
         assert failure(response(304)).failure_class is FailureClass.PROTOCOL
 
 
@@ -242,7 +242,7 @@ class TestRefresh:
             "sys.exit(1)",
         ],
     )
-    def test_what_leads_nowhere_is_ignored(self, value: str) -> None:
+    def test_an_invalid_refresh_is_ignored(self, value: str) -> None:
         assert meaning(response(200, refresh=value)) == FetchedPage()
 
     def test_H26_it_counts_as_a_redirect(self) -> None:
@@ -280,7 +280,7 @@ class TestChallenges:
             (response(429, b"captcha", server="cloudflare"), FailureClass.RATE_LIMITED),
             (response(429, CLOUDFLARE, server="cloudflare", retry_after="9"), FailureClass.RATE_LIMITED),
         ],
-        ids=["mark alone", "header alone", "a word in a 404", "a word in a 429", "asks for silence"],
+        ids=["mark alone", "header alone", "a word in a 404", "a word in a 429", "rate limited"],
     )
     def test_one_sign_alone_is_not(self, answer: Response, kind: FailureClass) -> None:
         assert failure(answer).failure_class is kind

@@ -94,7 +94,7 @@ async def test_rules_are_fetched_once_and_kept_for_a_day(clock: Clock) -> None:
     assert web.fetched == [f"{SITE}/robots.txt"] * 2
 
 
-async def test_R10_a_thousand_who_wait_share_one_fetch(clock: Clock) -> None:
+async def test_R10_a_thousand_waiting_requests_share_one_fetch(clock: Clock) -> None:
     web = Web(a=[reply(), reply(b"User-agent: *\nDisallow: /")])
     web.gate.clear()
     site = robots(web, clock)
@@ -106,7 +106,7 @@ async def test_R10_a_thousand_who_wait_share_one_fetch(clock: Clock) -> None:
     assert len(web.fetched) == 1
 
 
-async def test_when_the_one_who_asks_is_cancelled_another_asks(clock: Clock) -> None:
+async def test_when_the_fetching_task_is_cancelled_another_fetches(clock: Clock) -> None:
     web = Web(a=reply())
     web.gate.clear()
     site = robots(web, clock)
@@ -157,7 +157,7 @@ async def test_too_many_requests_is_not_no_robots_txt(clock: Clock) -> None:
         (FailureClass.TOO_LARGE, FailureClass.TARGET_ERROR),
     ],
 )
-async def test_R09_what_cannot_be_fetched_fails_the_pages_with_a_fitting_class(
+async def test_R09_an_unavailable_robots_txt_fails_the_pages_with_a_suitable_class(
     clock: Clock, kind: FailureClass, as_page: FailureClass
 ) -> None:
     answer = await down(robots(Web(a=Failure(kind, "why")), clock))
@@ -183,7 +183,7 @@ async def test_an_unreachable_file_is_asked_for_again_at_growing_distances(clock
     assert not (await rules(site)).allows("/private")
 
 
-async def test_the_patience_is_whole_again_after_a_success(clock: Clock) -> None:
+async def test_the_patient_tries_start_over_after_a_success(clock: Clock) -> None:
     web = Web(a=[Failure(FailureClass.CONNECT, "no"), reply(), Failure(FailureClass.CONNECT, "no")])
     site = robots(web, clock)
     clock.now += (await down(site)).retry_in
@@ -253,7 +253,7 @@ async def test_a_record_that_cannot_be_read_is_fetched_anew(clock: Clock) -> Non
     assert not (await rules(robots(Web(a=reply()), clock, load=load))).allows("/private")
 
 
-async def test_what_is_unreachable_is_not_stored(clock: Clock) -> None:
+async def test_an_unavailable_robots_txt_is_not_stored(clock: Clock) -> None:
     saved: list[str] = []
 
     async def save(origin: str, record: bytes) -> None:
@@ -264,7 +264,7 @@ async def test_what_is_unreachable_is_not_stored(clock: Clock) -> None:
 
 
 async def test_the_memory_for_rules_is_bounded(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.fetch.robots.CACHE_BYTES", 10_000)
+    monkeypatch.setattr("shoal.fetch.robots.MAX_CACHE_BYTES", 10_000)
     web = Web(**{f"h{n}": reply() for n in range(100)})
     site = robots(web, clock)
     for n in range(100):

@@ -121,7 +121,7 @@ def test_lines_that_are_not_rules_do_not_end_a_group_of_agents() -> None:
     assert rules(text).sitemaps == ("https://x.test/s.xml",)
 
 
-def test_a_rule_without_an_agent_means_nobody() -> None:
+def test_a_rule_without_an_agent_is_ignored() -> None:
     assert allowed("Disallow: /\nUser-agent: other\nDisallow: /", "/x")
 
 
@@ -173,13 +173,13 @@ def test_R06_every_line_ending_counts(ending: str) -> None:
     ],
     ids=["BOM", "latin-1", "NUL", "noise"],
 )
-def test_R06_what_can_be_read_is_read(body: bytes) -> None:
+def test_R06_readable_lines_of_a_broken_file_count(body: bytes) -> None:
     read = parse(body, "shoal")
     assert not read.allows("/x")
     assert read.allows("/z")
 
 
-def test_lines_that_nobody_knows_do_not_end_the_head_of_a_group() -> None:
+def test_unknown_lines_do_not_end_a_series_of_agents() -> None:
     text = "User-agent: shoal\nNoindex: /x\nUser-agent: *\nDisallow: /"
     assert not allowed(text, "/x")
 

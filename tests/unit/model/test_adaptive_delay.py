@@ -9,7 +9,7 @@ from shoal.model.adaptive_delay import ResponseWindow, SlowdownRules, slow_facto
 RULES = SlowdownRules()
 
 
-def test_too_few_answers_say_nothing() -> None:
+def test_too_few_responses_are_ignored() -> None:
     assert slow_factor(19, 19, RULES) == 1.0
     assert slow_factor(20, 20, RULES) > 1.0
 
@@ -23,7 +23,7 @@ def test_the_threshold_is_where_two_thirds_of_the_reach_are_used() -> None:
 
 
 @given(st.integers(20, 500), st.data())
-def test_more_blocks_never_mean_less_patience(answers: int, data: st.DataObject) -> None:
+def test_more_blocks_never_shorten_the_interval(answers: int, data: st.DataObject) -> None:
     blocked = data.draw(st.integers(0, answers - 1))
     less, more = slow_factor(blocked, answers, RULES), slow_factor(blocked + 1, answers, RULES)
     assert 1.0 <= less <= more <= 1.0 + RULES.reach
@@ -45,7 +45,7 @@ def test_an_interval_is_stretched_within_bounds(interval: float, slow: float, ex
 
 
 @given(st.lists(st.booleans(), max_size=60))
-def test_a_window_knows_the_last_answers_only(answers: list[bool]) -> None:
+def test_a_window_holds_only_the_last_responses(answers: list[bool]) -> None:
     rules = SlowdownRules(at_least=3, window=10)
     window = ResponseWindow(rules)
     for count, blocked in enumerate(answers, 1):
@@ -54,7 +54,7 @@ def test_a_window_knows_the_last_answers_only(answers: list[bool]) -> None:
         assert window.is_significant == (count >= 3)
 
 
-def test_a_window_without_blocks_gives_the_host_its_pace_back() -> None:
+def test_a_window_without_blocks_restores_the_pace() -> None:
     window = ResponseWindow(SlowdownRules(at_least=2, window=5))
     window.note(True)
     assert window.note(False) > 1.0

@@ -11,7 +11,7 @@ def test_they_are_the_same_after_a_restart() -> None:
     assert CrawlTotals.load(None) == CrawlTotals()
 
 
-def test_a_run_that_allows_more_opens_what_was_closed_and_no_other_run_does() -> None:
+def test_a_run_with_higher_limits_reopens_closed_patterns() -> None:
     def after(*, per_pattern: int, near_duplicates: int) -> tuple[bool, bool]:
         sums = CrawlTotals(quarantined=dict(CLOSED), near_duplicates=dict(CLOSED))
         sums.reopen(per_pattern=per_pattern, near_duplicates=near_duplicates)

@@ -56,7 +56,7 @@ def test_a_host_that_never_stops_limiting_does_not_keep_the_crawl_alive() -> Non
     assert isinstance(judged(FailureClass.RATE_LIMITED, rests=RULES.max_rests), Dead)
 
 
-def test_silence_is_capped_at_a_day() -> None:
+def test_a_pause_of_a_host_is_at_most_a_day() -> None:
     verdict = judged(FailureClass.RATE_LIMITED, retry_after=1e9)
 
     assert isinstance(verdict, Retry)

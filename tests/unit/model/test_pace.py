@@ -37,14 +37,14 @@ def test_a_turn_is_due_exactly_when_its_time_has_come(
 
 
 @given(eighths, intervals, bursts)
-def test_a_rested_host_has_its_whole_burst_and_no_more(now: float, interval: float, burst: int) -> None:
+def test_an_idle_host_has_its_whole_burst_and_no_more(now: float, interval: float, burst: int) -> None:
     assert turns(-1e6, now=now, interval=interval, burst=burst) == burst
     spent = take(-1e6, now=now, interval=interval, count=burst)
     assert turns(spent, now=now, interval=interval, burst=burst) == 0
     assert next_turn(spent, interval=interval, burst=burst) == now + interval
 
 
-def test_an_interval_of_nothing_is_no_limit() -> None:
+def test_an_interval_of_zero_means_no_limit() -> None:
     assert turns(0.0, now=0.0, interval=0.0, burst=1) > 1_000_000
     assert take(0.0, now=5.0, interval=0.0, count=1000) == 5.0
     assert next_turn(5.0, interval=0.0, burst=1) == 5.0

@@ -97,14 +97,14 @@ def test_hosts_do_not_know_of_one_another() -> None:
     assert memory.seen("a.example", 4) == 5
 
 
-def test_a_page_that_is_close_to_another_takes_no_room() -> None:
+def test_a_page_that_is_close_to_another_is_not_stored() -> None:
     memory = NearDuplicates()
     for page in range(8):  # three low bits
         memory.seen("a.example", page)
     assert len(memory) == 1
 
 
-def test_the_oldest_page_is_forgotten_when_the_memory_is_full() -> None:
+def test_the_oldest_page_is_removed_when_the_index_is_full() -> None:
     memory = NearDuplicates(capacity=2)
     pages = [0, 0xFFFF, 0xFFFF_FFFF]
     for page in pages:
@@ -115,7 +115,7 @@ def test_the_oldest_page_is_forgotten_when_the_memory_is_full() -> None:
     assert memory.seen("a.example", 0xFFFF) is None
 
 
-def test_pages_made_to_meet_in_one_band_do_not_pile_up() -> None:
+def test_hashes_crafted_to_share_a_band_do_not_accumulate() -> None:
     memory = NearDuplicates()
     rng = random.Random(9)
     for _ in range(2_000):

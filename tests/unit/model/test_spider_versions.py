@@ -13,7 +13,7 @@ def test_a_version_keeps_its_number_and_a_new_one_gets_the_next() -> None:
     assert SpiderVersions.load(None).number("b", 1.0) == 1
 
 
-def test_what_is_remembered_is_bounded_and_no_number_is_used_twice() -> None:
+def test_versions_are_bounded_and_no_number_is_used_twice() -> None:
     versions = SpiderVersions()
     for n in range(3 * KEPT):
         assert versions.number(f"digest {n}", float(n)) == n + 1

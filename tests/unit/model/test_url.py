@@ -172,7 +172,7 @@ def test_nothing_can_be_joined_to_what_is_not_a_url() -> None:
 
 
 @pytest.mark.parametrize("url", ["", "books.example", "http://", "http://a b/", "https://a:99999/", "\udfff"])
-def test_what_no_parser_accepts_is_rejected_by_name(url: str) -> None:
+def test_an_invalid_url_is_rejected_by_name(url: str) -> None:
     with pytest.raises(Rejected, match="not a valid URL"):
         canonical(url)
 

@@ -7,18 +7,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.parse.frames import HEADER, FrameKind, FrameReader, Junk, checked, head, receive
+from shoal.parse.frames import (
+    HEADER,
+    FrameReader,
+    FrameType,
+    InvalidFrame,
+    checksummed_frame,
+    header,
+    receive,
+)
 
 TOKEN = 0xC0FFEE
 MOST = 1000
 
 
 def reader() -> FrameReader:
-    return FrameReader(TOKEN, FrameKind.RESULT, most=MOST)
+    return FrameReader(TOKEN, FrameType.RESULT, most=MOST)
 
 
 def frame(payload: bytes) -> bytes:
-    return checked(TOKEN, FrameKind.RESULT, payload)
+    return checksummed_frame(TOKEN, FrameType.RESULT, payload)
 
 
 def read(cut: FrameReader, *pieces: bytes) -> list[bytes]:
@@ -34,41 +42,41 @@ def test_a_stream_gives_the_same_payloads_wherever_it_is_cut(payloads: list[byte
     whole = reader()
 
     assert read(whole, *pieces) == payloads
-    assert not whole.junk
+    assert not whole.invalid
 
 
 @given(junk=st.binary(min_size=HEADER.size, max_size=200))
-def test_what_user_code_sprays_between_frames_is_recognised_and_costs_no_earlier_answer(junk: bytes) -> None:
+def test_bytes_of_user_code_between_frames_are_detected_and_earlier_answers_kept(junk: bytes) -> None:
     damaged = reader()
 
     assert read(damaged, frame(b"one") + frame(b"two") + junk + frame(b"three")) == [b"one", b"two"]
-    assert damaged.junk
+    assert damaged.invalid
     assert read(damaged, frame(b"four")) == []
 
 
 @given(payload=st.binary(min_size=1, max_size=50), data=st.data())
-def test_a_payload_that_was_tampered_with_is_junk(payload: bytes, data: st.DataObject) -> None:
+def test_a_payload_with_a_wrong_checksum_is_invalid(payload: bytes, data: st.DataObject) -> None:
     bits = bytearray(frame(payload))
     spot = data.draw(st.integers(HEADER.size, len(bits) - 1))
     bits[spot] ^= 1 << data.draw(st.integers(0, 7))
     damaged = reader()
 
     assert read(damaged, bytes(bits)) == []
-    assert damaged.junk
+    assert damaged.invalid
 
 
-def test_a_header_that_claims_more_than_may_come_is_junk_at_once() -> None:
+def test_a_header_with_a_length_above_the_limit_is_invalid_at_once() -> None:
     damaged = reader()
 
-    assert read(damaged, HEADER.pack(TOKEN, FrameKind.RESULT, MOST + 1, 0)) == []
-    assert damaged.junk
+    assert read(damaged, HEADER.pack(TOKEN, FrameType.RESULT, MOST + 1, 0)) == []
+    assert damaged.invalid
 
 
-def test_another_kind_of_frame_is_junk() -> None:
+def test_a_frame_of_another_type_is_invalid() -> None:
     damaged = reader()
 
-    assert read(damaged, checked(TOKEN, FrameKind.CONTROL, b"")) == []
-    assert damaged.junk
+    assert read(damaged, checksummed_frame(TOKEN, FrameType.CONTROL, b"")) == []
+    assert damaged.invalid
 
 
 @pytest.fixture
@@ -80,13 +88,13 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 def test_a_frame_brings_its_file_descriptor_along(pair: tuple[socket.socket, socket.socket]) -> None:
     near, far = pair
-    socket.send_fds(near, [head(TOKEN, FrameKind.CONTROL, b"take this") + b"take this"], [near.fileno()])
+    socket.send_fds(near, [header(TOKEN, FrameType.CONTROL, b"take this") + b"take this"], [near.fileno()])
 
     received = receive(far, TOKEN)
 
     assert received is not None
     kind, payload, passed = received
-    assert (kind, bytes(payload)) == (FrameKind.CONTROL, b"take this")
+    assert (kind, bytes(payload)) == (FrameType.CONTROL, b"take this")
     assert passed is not None
     assert os.path.sameopenfile(passed, near.fileno())
     assert not os.get_inheritable(passed)
@@ -94,9 +102,10 @@ def test_a_frame_brings_its_file_descriptor_along(pair: tuple[socket.socket, soc
 
 
 @pytest.mark.parametrize(
-    "sent", [b"", head(TOKEN, FrameKind.TASKS, b"12345")[:7], head(TOKEN, FrameKind.TASKS, b"12345") + b"123"]
+    "sent",
+    [b"", header(TOKEN, FrameType.TASKS, b"12345")[:7], header(TOKEN, FrameType.TASKS, b"12345") + b"123"],
 )
-def test_a_parent_that_hangs_up_anywhere_ends_the_conversation(
+def test_a_parent_that_closes_the_connection_ends_the_loop(
     sent: bytes, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     near, far = pair
@@ -106,12 +115,12 @@ def test_a_parent_that_hangs_up_anywhere_ends_the_conversation(
     assert receive(far, TOKEN) is None
 
 
-def test_a_connection_that_somebody_else_read_from_is_noticed(
+def test_a_connection_that_user_code_read_from_is_detected(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     near, far = pair
-    near.sendall(head(TOKEN, FrameKind.TASKS, b"pages" * 10) + b"pages" * 10)
+    near.sendall(header(TOKEN, FrameType.TASKS, b"pages" * 10) + b"pages" * 10)
     far.recv(5)
 
-    with pytest.raises(Junk):
+    with pytest.raises(InvalidFrame):
         receive(far, TOKEN)

@@ -4,12 +4,12 @@ from typing import cast
 
 import pytest
 
-from shoal.parse.output import CHUNK, LINE, LINES, CapturedOutput, printable
+from shoal.parse.output import CHUNK_BYTES, MAX_LINE_CHARS, MAX_LINES, CapturedOutput, printable
 
 
 def test_a_line_cannot_steer_the_terminal_or_fill_it() -> None:
     assert printable(b"\x1b[2Jgone\r\tcaf\xc3\xa9 \xff") == "\ufffd[2Jgone\ufffd\tcafé \ufffd"
-    assert len(printable(b"x" * 10 * LINE)) == LINE
+    assert len(printable(b"x" * 10 * MAX_LINE_CHARS)) == MAX_LINE_CHARS
 
 
 class Loop:
@@ -33,7 +33,7 @@ class Loop:
         self.later.clear()
 
     def turn(self) -> None:
-        """Let time pass, then read."""
+        """Run the delayed calls, then the readers."""
         later, self.later = self.later, []
         for resume in later:
             resume()
@@ -70,9 +70,9 @@ def test_what_a_spider_prints_is_logged_line_by_line(pipe: Pipe) -> None:
 
 
 def test_a_flood_waits_in_the_pipe(pipe: Pipe) -> None:
-    os.write(pipe.theirs, b"x" * (CHUNK - 1) + b"\n" + b"more\n")
+    os.write(pipe.theirs, b"x" * (CHUNK_BYTES - 1) + b"\n" + b"more\n")
     pipe.loop.turn()
-    assert pipe.lines() == ["x" * LINE]
+    assert pipe.lines() == ["x" * MAX_LINE_CHARS]
     assert not pipe.loop.readers, "nothing is read before some time has passed"
 
     pipe.loop.turn()
@@ -81,18 +81,18 @@ def test_a_flood_waits_in_the_pipe(pipe: Pipe) -> None:
 
 
 def test_of_many_short_lines_only_some_are_shown_and_the_rest_counted(pipe: Pipe) -> None:
-    os.write(pipe.theirs, b"y\n" * (LINES + 700))
+    os.write(pipe.theirs, b"y\n" * (MAX_LINES + 700))
     pipe.loop.turn()
 
-    assert pipe.lines() == ["y"] * LINES + ["(700 more lines)"]
+    assert pipe.lines() == ["y"] * MAX_LINES + ["(700 more lines)"]
     pipe.output.close()
 
 
-def test_a_line_without_an_end_is_not_kept_for_ever(pipe: Pipe) -> None:
-    os.write(pipe.theirs, b"x" * CHUNK)
+def test_a_line_without_an_end_is_not_buffered_without_limit(pipe: Pipe) -> None:
+    os.write(pipe.theirs, b"x" * CHUNK_BYTES)
     pipe.loop.turn()
     os.write(pipe.theirs, b"y")
     pipe.loop.turn()
 
-    assert pipe.lines() == ["x" * LINE]
+    assert pipe.lines() == ["x" * MAX_LINE_CHARS]
     pipe.output.close()

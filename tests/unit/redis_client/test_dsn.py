@@ -1,4 +1,4 @@
-"""Parsing DSNs, and keeping their passwords out of messages."""
+"""Where a Redis store is: what a DSN may say, and what is never repeated from it."""
 
 from pathlib import Path
 
@@ -6,7 +6,6 @@ import pytest
 
 from shoal.model.errors import Misconfigured
 from shoal.redis_client.dsn import Address, Login, parse
-from shoal.stores.address import is_redis
 
 SECRET = "hunter2"
 
@@ -18,7 +17,7 @@ def test_a_plain_dsn_names_a_server_and_a_database() -> None:
     assert dsn.namespace == "shoal"
 
 
-def test_missing_parts_have_the_defaults_of_redis() -> None:
+def test_what_is_left_out_is_the_default_of_redis() -> None:
     assert parse("redis://").addresses == (Address("127.0.0.1", 6379),)
     assert parse("redis+sentinel://a,b:1/mymaster").addresses == (Address("a", 26379), Address("b", 1))
 
@@ -38,7 +37,7 @@ def test_a_password_may_be_in_a_file_that_is_read_each_time(tmp_path: Path) -> N
         assert (login.user, login.secret()) == ("crawler", password)
 
 
-def test_tls_is_enabled_by_the_scheme_or_by_an_option() -> None:
+def test_tls_is_asked_for_by_the_scheme_or_by_an_option() -> None:
     assert parse("rediss://h?ca_file=/etc/ca.pem").ca_file == "/etc/ca.pem"
     shown = parse("redis+cluster://h?tls=1&cert_file=/c.pem&key_file=/k.pem")
     assert (shown.cert_file, shown.key_file) == ("/c.pem", "/k.pem")
@@ -46,13 +45,13 @@ def test_tls_is_enabled_by_the_scheme_or_by_an_option() -> None:
     assert parse("redis+cluster://h?tls=1").tls
 
 
-def test_sentinels_have_a_service_and_may_have_a_separate_login() -> None:
+def test_sentinels_have_a_service_and_may_have_a_login_of_their_own() -> None:
     dsn = parse("redis+sentinel://u:p@a,b/mymaster?sentinel_password=q")
 
     assert (dsn.service, dsn.login, dsn.sentinel_login) == ("mymaster", Login("u", "p"), Login("", "q"))
 
 
-def test_a_bus_has_a_separate_address_that_is_never_printed() -> None:
+def test_a_bus_has_an_address_of_its_own_that_is_never_shown() -> None:
     dsn = parse(f"redis://h/1?bus=nats://u:{SECRET}@b:4222&namespace=x")
 
     assert (dsn.bus, dsn.namespace, dsn.database) == (f"nats://u:{SECRET}@b:4222", "x", 1)
@@ -65,7 +64,7 @@ def test_a_socket_is_named_by_its_path() -> None:
     assert (dsn.addresses, dsn.database) == ((Address("/run/redis.sock"),), 2)
 
 
-def test_an_ipv6_address_keeps_its_brackets() -> None:
+def test_an_address_of_version_6_keeps_its_brackets() -> None:
     [address] = parse("redis://[::1]:7000").addresses
 
     assert (address, str(address)) == (Address("::1", 7000), "[::1]:7000")
@@ -91,7 +90,7 @@ def test_an_ipv6_address_keeps_its_brackets() -> None:
         ("redis://h?patience_s=long", "patience_s"),
     ],
 )
-def test_an_invalid_dsn_is_rejected_and_its_wrong_part_named(dsn: str, complaint: str) -> None:
+def test_a_dsn_that_cannot_be_is_refused_by_its_part(dsn: str, complaint: str) -> None:
     with pytest.raises(Misconfigured, match=complaint):
         parse(dsn)
 
@@ -99,7 +98,7 @@ def test_an_invalid_dsn_is_rejected_and_its_wrong_part_named(dsn: str, complaint
 @pytest.mark.parametrize(
     "text", [f"redis://u:{SECRET}@h", f"redis+sentinel://h/m?sentinel_password={SECRET}"]
 )
-def test_a_password_is_never_printed(text: str) -> None:
+def test_a_password_is_never_shown(text: str) -> None:
     dsn = parse(text)
 
     assert SECRET not in f"{dsn} {dsn!r} {dsn.login} {dsn.sentinel_login}"
@@ -108,15 +107,9 @@ def test_a_password_is_never_printed(text: str) -> None:
 @pytest.mark.parametrize(
     "text", [f"redis://u:{SECRET}@h:x", f"redis://u:{SECRET}@h?what=1", f"rediss://u:{SECRET}@a,b"]
 )
-def test_an_error_does_not_repeat_the_password(text: str) -> None:
+def test_a_complaint_does_not_repeat_the_password(text: str) -> None:
     with pytest.raises(Misconfigured) as caught:
         parse(text)
 
     assert SECRET not in str(caught.value)
     assert caught.value.__cause__ is None
-
-
-def test_a_folder_is_not_a_dsn() -> None:
-    assert is_redis("redis+cluster://a,b")
-    assert not is_redis("shoal-data")
-    assert not is_redis("s3://bucket/x")

@@ -7,13 +7,13 @@ from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Settlement
 from shoal.model.pace import Pace
 from shoal.model.request import Link, Request
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.directory import StoreFolder
 
 NO_LIMIT = Pace(interval=0.0, burst=100, concurrency=100)
 
 
 async def store_with_dead(folder: StoreFolder, crawls: dict[str, Sequence[tuple[str, FailureClass]]]) -> None:
-    """Make a store in which every request has been given up."""
+    """Create a store in which every request is dead."""
     with folder.owned():
         async with SqliteFrontier.open(folder.database) as frontier:
             for crawl, letters in crawls.items():
@@ -26,7 +26,7 @@ async def store_with_dead(folder: StoreFolder, crawls: dict[str, Sequence[tuple[
 
 
 async def four_letters(folder: StoreFolder) -> None:
-    """Give up three requests of crawl `one` and then one of crawl `two`."""
+    """Create three dead letters of crawl `one` and then one of crawl `two`."""
     dns, timeout = FailureClass.DNS, FailureClass.TIMEOUT
     await store_with_dead(
         folder,

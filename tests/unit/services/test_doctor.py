@@ -5,20 +5,26 @@ from dataclasses import replace
 import pytest
 
 from shoal.model.limits import MIB
-from shoal.services.doctor import Check, Grade
-from shoal.services.doctor.facts import Facts, StoreFacts
-from shoal.services.doctor.verdicts import RELEASED, judge
+from shoal.services.doctor.checks import RELEASED_AT, Check, Grade, judge
+from shoal.services.doctor.facts import Facts
+from shoal.stores.contract.checks import StoreHealth
+from shoal.stores.folder.checks import FolderFacts
+from shoal.stores.folder.checks import judge as judge_folder
 
-NOW = RELEASED + 1e6
+NOW = RELEASED_AT + 1e6
 FINE = Facts(now=NOW, nameservers=["192.0.2.1"], extras={"parquet": False})
-STORE = StoreFacts("data", exists=True, crawls=2, newest=NOW)
+STORE = FolderFacts("data", exists=True, crawls=2, last_write=NOW)
+
+
+def with_store(facts: FolderFacts) -> Facts:
+    return replace(FINE, store=StoreHealth(facts.path, [*judge_folder(facts)], facts.last_write))
 
 
 def bad(facts: Facts) -> list[Check]:
     return [check for check in judge(facts) if check.grade is not Grade.OK]
 
 
-@pytest.mark.parametrize("facts", [FINE, replace(FINE, store=STORE)])
+@pytest.mark.parametrize("facts", [FINE, with_store(STORE)])
 def test_a_healthy_machine_has_nothing_to_mend(facts: Facts) -> None:
     assert bad(facts) == []
 
@@ -36,10 +42,10 @@ def test_a_healthy_machine_has_nothing_to_mend(facts: Facts) -> None:
         (replace(FINE, disk_bytes=1024 * MIB), "disk", Grade.WARN, "1.0 GiB free"),
         (replace(FINE, inodes=5), "inodes", Grade.FAIL, "5 free"),
         (replace(FINE, now=1.0), "clock", Grade.FAIL, "1970-01-01 00:00:01 UTC, which is before"),
-        (replace(FINE, store=replace(STORE, newest=NOW + 9999)), "clock", Grade.WARN, "written later"),
-        (replace(FINE, store=replace(STORE, writable=False)), "store", Grade.FAIL, "cannot be written"),
-        (replace(FINE, store=replace(STORE, problems=["a: two"])), "store", Grade.FAIL, "a: two"),
-        (replace(FINE, store=replace(STORE, wal_bytes=999 * MIB)), "store log", Grade.WARN, "999.0 MiB"),
+        (with_store(replace(STORE, last_write=NOW + 9999)), "clock", Grade.WARN, "written later"),
+        (with_store(replace(STORE, writable=False)), "store", Grade.FAIL, "cannot be written"),
+        (with_store(replace(STORE, problems=["a: two"])), "store", Grade.FAIL, "a: two"),
+        (with_store(replace(STORE, wal_bytes=999 * MIB)), "store log", Grade.WARN, "999.0 MiB"),
         (
             replace(FINE, confinement=frozenset({"files"})),
             "parsing",

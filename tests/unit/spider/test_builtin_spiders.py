@@ -25,7 +25,7 @@ def record(page: ParseTask, **items: str) -> dict[str, Any]:
     return made
 
 
-def test_without_fields_a_record_says_what_every_page_has() -> None:
+def test_without_fields_an_item_has_the_default_fields() -> None:
     assert record(task(BOOK, status=203, request=Request(url="https://books.example/", depth=2))) == {
         "url": "https://books.example/catalogue/index.html",
         "status": 203,
@@ -62,7 +62,7 @@ def test_fields_hold_the_text_of_the_first_match() -> None:
 
 
 @pytest.mark.parametrize("body", [b"\xff\xd8\xff\xe0 jpeg", b"%PDF-1.7 <title>x</title>", b""])
-def test_what_is_no_page_is_still_recorded(body: bytes) -> None:
+def test_a_response_that_is_not_text_is_still_an_item(body: bytes) -> None:
     found = record(task(body))
     assert found["title"] is None
     assert found["links"] == 0

@@ -58,7 +58,7 @@ def test_pages_of_a_sitemap_are_left_to_the_handlers_of_the_spider(packed: bool)
     ]
 
 
-def test_a_feed_will_do_as_well() -> None:
+def test_a_feed_is_read_like_a_sitemap() -> None:
     feed = "<rss><channel><item><link>https://a.test/news</link></item></channel></rss>"
     assert [page.url for page in found(read(feed))] == ["https://a.test/news"]
 
@@ -85,7 +85,7 @@ def test_a_sitemap_may_list_more_than_a_page_may_link_to() -> None:
     assert len(read(urlset(*(f"https://a.test/{n}" for n in range(100))), scope).links) == 100
 
 
-def test_what_is_no_sitemap_is_a_fault() -> None:
+def test_a_document_that_is_not_a_sitemap_is_a_fault() -> None:
     fault = read("<html><p>Not found</html>").fault
     assert fault is not None
     assert "not a sitemap" in fault.reason

@@ -76,7 +76,7 @@ def test_fields_keep_their_order() -> None:
         ([{"a": [None, True]}], [{"a": [None, True]}]),
     ],
 )
-def test_what_json_has_no_word_for_is_given_one(value: object, expected: object) -> None:
+def test_types_that_json_lacks_are_converted(value: object, expected: object) -> None:
     assert as_json({"field": value}) == {"field": expected}
 
 
@@ -106,7 +106,7 @@ def cyclic() -> dict[str, Any]:
         ({"title": LexborDocument("<h1>x").css("h1")[0]}, r"field title: .* add .get\(\)"),
     ],
 )
-def test_what_would_be_lost_is_refused_by_the_name_of_its_field(item: dict[Any, Any], complaint: str) -> None:
+def test_values_that_json_would_lose_are_refused_with_the_field(item: dict[Any, Any], complaint: str) -> None:
     with pytest.raises(Rejected, match=complaint):
         encode_item(item, (), "k")
 
@@ -127,7 +127,7 @@ values = st.recursive(
 
 
 @given(st.dictionaries(st.text(min_size=1), values, min_size=1, max_size=5))
-def test_whatever_json_can_hold_comes_out_as_it_went_in(item: dict[str, Any]) -> None:
+def test_values_that_json_can_hold_are_unchanged(item: dict[str, Any]) -> None:
     assert as_json(item) == item
 
 

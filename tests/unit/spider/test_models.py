@@ -1,4 +1,4 @@
-"""Declared items: what fits its model is kept, what does not is set aside with the reason, and the page goes on."""
+"""Items with a model: those that fit are kept, others are rejected with the reason."""
 
 import json
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ def set_aside(result: ParseResult) -> list[Any]:
 
 
 @models
-def test_an_item_is_made_into_what_its_model_says(model: Any) -> None:
+def test_an_item_is_converted_to_its_model(model: Any) -> None:
     found = kept(parsed(model, {"title": "Nets", "price": "12.50", "published": "2024-02-01", "more": 1}))
     assert found == [{"title": "Nets", "price": 12.5, "published": "2024-02-01"}]
 
@@ -84,7 +84,7 @@ def test_an_item_is_made_into_what_its_model_says(model: Any) -> None:
         ({"title": "Nets", "price": 1, "published": "soon"}, "field published: "),
     ],
 )
-def test_an_item_that_does_not_fit_is_set_aside_by_the_name_of_the_field(
+def test_an_item_that_does_not_fit_is_rejected_with_the_name_of_the_field(
     model: Any, item: dict[str, object], named: str
 ) -> None:
     result = parsed(model, item, {"title": "Good", "price": 1})
@@ -110,7 +110,7 @@ def test_an_item_of_the_model_itself_is_checked_too(good: object, bad: object) -
     assert set_aside(result)[0]["reason"].startswith("field price: ")
 
 
-def test_an_item_of_a_pydantic_model_was_checked_when_it_was_made() -> None:
+def test_an_instance_of_a_pydantic_model_is_not_checked_again() -> None:
     assert kept(parsed(BookModel, BookModel(title="Nets", price=1)))[0]["price"] == 1.0
 
 
@@ -123,24 +123,24 @@ def test_the_reason_names_fields_inside_fields() -> None:
     assert record["reason"] == "field books[1].price: missing"
 
 
-def test_an_item_without_its_key_is_set_aside_as_well() -> None:
+def test_an_item_without_its_key_field_is_rejected() -> None:
     [record] = set_aside(parsed(BookData, {"title": "", "price": 1}, key="title"))
     assert record["reason"] == "key field title is empty"
 
 
-def test_what_json_cannot_hold_does_not_keep_a_rejected_item_out_of_the_file() -> None:
+def test_a_rejected_item_is_written_even_if_json_cannot_hold_a_value() -> None:
     [record] = set_aside(parsed(BookData, {"title": object, "price": float("nan"), "half": "\ud800"}))
     assert "object" in record["item"]["title"]
     assert record["item"]["price"] == "nan"
     assert record["item"]["half"] == "?"
 
 
-def test_keys_of_items_do_not_depend_on_what_their_neighbours_were_judged() -> None:
+def test_keys_of_items_do_not_depend_on_rejected_ones() -> None:
     good, bad = {"title": "t", "price": 1}, {"title": "t"}
     assert parsed(BookData, bad, good).items[0].key == parsed(BookData, good, good).items[1].key
 
 
-def test_what_is_no_item_at_all_is_a_fault() -> None:
+def test_a_value_that_is_not_an_item_is_a_fault() -> None:
     fault = parsed(BookData, 42).fault
     assert fault is not None
     assert "item 1: a handler yields items and requests, not a int" in fault.reason
@@ -153,7 +153,7 @@ def test_rejected_items_count_towards_the_limit_of_a_page() -> None:
         run(spider, task(), scope=Scope(), limits=ParseLimits(items=2))
 
 
-def test_without_a_model_nothing_is_rejected_and_the_rest_of_shoal_is_told_so() -> None:
+def test_without_a_model_nothing_is_rejected_and_the_description_says_so() -> None:
     plain, strict = Spider("plain"), Spider("strict")
     plain.page()(lambda page: {"anything": 1})
     strict.page(item=BookData)(lambda page: None)
@@ -163,6 +163,6 @@ def test_without_a_model_nothing_is_rejected_and_the_rest_of_shoal_is_told_so() 
 
 
 @pytest.mark.parametrize("model", [dict, "BookData", BookData("t", 1.0)])
-def test_a_model_that_is_none_is_refused_when_the_spider_is_loaded(model: Any) -> None:
+def test_an_unsupported_model_is_refused_when_the_spider_is_loaded(model: Any) -> None:
     with pytest.raises(Misconfigured, match="must be a dataclass"):
         Spider("s").page(item=model)

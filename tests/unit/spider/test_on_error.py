@@ -1,4 +1,4 @@
-"""Hooks: which one a failure goes to, and what may be said to `on_error`."""
+"""Hooks: which one a failure goes to, and the arguments of `on_error`."""
 
 import re
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def run_hook(spider: Spider, kind: FailureClass = FailureClass.TIMEOUT) -> Parse
     return run(spider, failing, scope=Scope())
 
 
-def test_a_hook_takes_the_classes_it_names_and_one_without_takes_the_rest() -> None:
+def test_a_hook_takes_the_classes_it_names_and_one_without_takes_the_others() -> None:
     spider = Spider("s")
 
     @spider.on_error
@@ -80,12 +80,12 @@ def test_two_hooks_for_one_class_are_refused() -> None:
         (404, "404 is not a failure class"),
     ],
 )
-def test_what_is_no_failure_class_is_refused(kind: Any, complaint: str) -> None:
+def test_an_unknown_failure_class_is_refused(kind: Any, complaint: str) -> None:
     with pytest.raises(Misconfigured, match=re.escape(complaint)):
         spider_with(kind)
 
 
-def test_a_hook_yields_like_a_handler_and_its_items_are_not_taken_for_a_pages() -> None:
+def test_a_hook_yields_like_a_handler_and_its_items_have_other_keys_than_a_pages() -> None:
     result = run_hook(
         spider_with(
             yields=lambda failed: [

@@ -18,12 +18,12 @@ SHOP = """<!doctype html><html><head><title>Shop</title></head><body>
 <a href="\n /spaced out ">s</a></body></html>"""
 
 
-def test_a_page_tells_about_itself() -> None:
+def test_a_page_has_metadata() -> None:
     said = page('<html lang=en><title>T</title><link rel=canonical href="/c"><p>text</html>').metadata()
     assert (said.title, said.canonical, said.language) == ("T", "https://books.example/c", "en")
 
 
-def test_what_is_no_html_says_nothing_about_itself() -> None:
+def test_a_document_that_is_not_html_has_no_metadata() -> None:
     data = page('{"title": "T"}', content_type="application/json")
     assert data.metadata().title == ""
     assert data.article() is None
@@ -33,7 +33,7 @@ def test_what_is_no_html_says_nothing_about_itself() -> None:
 def test_the_article_of_a_page_comes_as_text_and_as_markdown() -> None:
     pytest.importorskip("trafilatura", reason="the extra `content` is not installed")
     text = "".join(
-        f"<p>On day {n} the harbour was quiet in the morning, and nobody had seen boat number {n} leave.</p>"
+        f"<p>On day {n} the harbour was quiet in the morning, and no one had seen boat number {n} leave.</p>"
         for n in range(12)
     )
     shown = page(
@@ -50,7 +50,7 @@ def urls(requests: object) -> list[str]:
     return [request.url for request in requests]  # type: ignore[attr-defined]
 
 
-def test_links_are_resolved_told_apart_and_in_order() -> None:
+def test_links_are_resolved_unique_and_in_order() -> None:
     assert urls(page(SHOP).links()) == [
         "https://books.example/a.html",
         "https://books.example/catalogue/b.html",
@@ -61,7 +61,7 @@ def test_links_are_resolved_told_apart_and_in_order() -> None:
     ]
 
 
-def test_a_selector_says_which_links() -> None:
+def test_a_selector_selects_links() -> None:
     shop = page(SHOP)
     both = [
         "https://books.example/catalogue/index.html?page=2",
@@ -74,18 +74,18 @@ def test_a_selector_says_which_links() -> None:
     assert urls(shop.links("h1")) == []
 
 
-def test_a_pattern_says_which_links() -> None:
+def test_follow_selects_links_by_url() -> None:
     assert urls(page(SHOP).links(follow=r"page=\d")) == urls(page(SHOP).links(".pages"))
 
 
-def test_wishes_go_into_every_request() -> None:
+def test_fields_of_links_are_set_on_every_request() -> None:
     [request] = page("<a href=/x>").links(priority=1, route="book", data={"n": 1}, pool="browser")
     assert request == Request(
         url="https://books.example/x", priority=1, route="book", data={"n": 1}, pool="browser"
     )
 
 
-def test_nofollow_is_respected_unless_told_otherwise() -> None:
+def test_nofollow_is_respected_unless_the_call_overrides_it() -> None:
     shop = page(SHOP)
     assert "https://books.example/secret" not in urls(shop.links())
     assert "https://books.example/secret" not in urls(shop.links("a"))
@@ -109,7 +109,7 @@ def test_nofollow_is_respected_unless_told_otherwise() -> None:
         ("", "noarchive", False),
     ],
 )
-def test_a_page_can_ask_that_its_links_be_left_alone(head: str, header: str, forbidden: bool) -> None:
+def test_a_page_can_forbid_following_its_links(head: str, header: str, forbidden: bool) -> None:
     found = page(f"<head>{head}</head><a href=/x>", headers=(("x-robots-tag", header),) if header else ())
     assert found.nofollow is forbidden
     assert urls(found.links()) == ([] if forbidden else ["https://books.example/x"])
@@ -127,7 +127,7 @@ def test_a_page_can_ask_that_its_links_be_left_alone(head: str, header: str, for
         ('<base href="data:,x"><base href="/ok/">', "https://books.example/ok/x"),
     ],
 )
-def test_links_are_relative_to_the_first_base_that_leads_to_the_web(bases: str, expected: str) -> None:
+def test_links_are_relative_to_the_first_http_base(bases: str, expected: str) -> None:
     found = page(f"<head>{bases}</head><a href=x>")
     assert urls(found.links()) == [expected]
     assert found.urljoin("x") == expected
@@ -187,7 +187,7 @@ def test_only_html_has_links(content_type: str) -> None:
     assert urls(page("<a href=/x>", content_type=content_type).links()) == []
 
 
-def test_text_is_the_body_and_html_the_mended_markup() -> None:
+def test_text_is_the_body_and_html_the_repaired_markup() -> None:
     found = page("<p>caf\xe9<b>x".encode("latin-1"), content_type="text/html; charset=iso-8859-1")
     assert found.text == "<p>caf\xe9<b>x"
     assert found.html == "<html><head></head><body><p>caf\xe9<b>x</b></p></body></html>"
@@ -295,6 +295,6 @@ def test_entities_that_expand_without_limit_are_refused() -> None:
         page(bomb, content_type="text/xml").xpath("//text()")
 
 
-def test_a_few_entities_are_no_bomb() -> None:
+def test_a_few_entities_are_not_a_bomb() -> None:
     harmless = '<!DOCTYPE x [<!ENTITY e "ha">]><x>&e;&e;<y>text</y></x>'
     assert page(harmless, content_type="text/xml").xpath("//y/text()").get() == "text"

@@ -95,7 +95,7 @@ def test_links_yielded_one_by_one_or_as_a_whole_are_the_same() -> None:
     assert outcome(one_by_one).links == outcome(as_a_whole).links != ()
 
 
-def test_a_link_that_comes_twice_on_a_page_is_handed_over_once() -> None:
+def test_a_link_that_is_twice_on_a_page_is_returned_once() -> None:
     def twice(page: Page) -> Iterator[object]:
         yield page.links()
         yield from page.links()
@@ -134,7 +134,7 @@ def test_links_out_of_scope_are_counted_by_rule() -> None:
     assert outcome(everywhere, scope=Scope(depth=0)).dropped == {"depth": 7, "scope": 1}
 
 
-def test_a_link_that_was_handed_over_is_not_handed_over_again() -> None:
+def test_a_link_that_was_returned_is_not_returned_again() -> None:
     spider = spider_of(lambda page: page.links())
     first = run(spider, task(LINKS), scope=ANYWHERE)
     again = run(spider, task(LINKS + '<a href="/new">', url="https://books.example/b/"), scope=ANYWHERE)
@@ -142,7 +142,7 @@ def test_a_link_that_was_handed_over_is_not_handed_over_again() -> None:
     assert (len(again.links), again.repeats) == (1, 5)
 
 
-def test_links_of_a_page_that_failed_are_not_remembered() -> None:
+def test_links_of_a_page_that_failed_do_not_count_as_seen() -> None:
     def fails_once(page: Page) -> Iterator[object]:
         yield from page.links()
         if page.status == 500:
@@ -153,7 +153,7 @@ def test_links_of_a_page_that_failed_are_not_remembered() -> None:
     assert len(run(spider, task(LINKS), scope=ANYWHERE).links) == 5
 
 
-def test_a_child_that_is_told_its_scope_again_starts_over() -> None:
+def test_a_child_that_receives_its_scope_again_empties_its_seen_links() -> None:
     spider = spider_of(lambda page: page.links())
     assert len(run(spider, task(LINKS), scope=Scope()).links) == 5
     assert len(run(spider, task(LINKS), scope=Scope()).links) == 5
@@ -172,10 +172,10 @@ def test_one_page_in_a_few_is_hashed_and_every_page_of_a_watched_pattern() -> No
     assert not hashed(1, watching, url="https://books.example/about/7.html")
     assert not hashed(SAMPLE, body="too short")
     assert not hashed(SAMPLE, content_type="application/json")
-    assert not hashed(SAMPLE, Scope(limits=LinkLimits(lookalikes=0)))
+    assert not hashed(SAMPLE, Scope(limits=LinkLimits(lookalikes=0)))  # vocabulary: ok
 
 
-def test_links_of_a_watched_pattern_may_be_dropped_so_they_are_not_remembered() -> None:
+def test_links_of_a_watched_pattern_do_not_count_as_seen() -> None:
     spider = spider_of(lambda page: page.links())
     watching = Scope(watched_patterns=frozenset({"books.example/catalogue/0.html"}))
     first = task(LINKS, url="https://books.example/catalogue/1.html")
@@ -206,7 +206,7 @@ def raising(page: Page) -> Iterator[object]:
     raise KeyError("price")
 
 
-def test_a_page_whose_handler_raises_gives_a_fault_and_nothing_else() -> None:
+def test_a_page_whose_handler_raises_has_a_fault_and_nothing_else() -> None:
     result = outcome(raising)
     assert (result.id, result.items, result.links) == (7, (), ())
     assert result.fault is not None
@@ -256,7 +256,7 @@ def test_faults_say_what_is_wrong_on_one_line(handler: Handler, complaint: str) 
     assert msgspec.msgpack.encode(fault)
 
 
-def test_a_page_made_to_explode_is_told_from_a_mistake_of_the_spider() -> None:
+def test_a_bomb_is_a_fault_of_class_bomb_and_not_of_the_spider() -> None:
     mistake, bomb = outcome(throw(ValueError("x"))).fault, outcome(throw(Bomb("x"))).fault
     assert mistake is not None
     assert bomb is not None
@@ -286,7 +286,7 @@ def test_a_request_for_a_handler_that_is_not_there_is_a_fault() -> None:
         (ParseLimits(output_bytes=10_000), "more than 10000 bytes"),
     ],
 )
-def test_too_much_output_is_no_fault_but_the_end(limits: ParseLimits, complaint: str) -> None:
+def test_too_much_output_raises_and_is_not_a_fault(limits: ParseLimits, complaint: str) -> None:
     def endless(page: Page) -> Iterator[object]:
         while True:
             yield {"x": "y" * 1000}
@@ -296,7 +296,7 @@ def test_too_much_output_is_no_fault_but_the_end(limits: ParseLimits, complaint:
 
 
 @pytest.mark.parametrize("end", [MemoryError, SystemExit, KeyboardInterrupt])
-def test_the_end_of_a_process_is_no_fault(end: type[BaseException]) -> None:
+def test_an_exception_that_ends_the_process_is_not_a_fault(end: type[BaseException]) -> None:
     def ends(page: Page) -> object:
         raise end
 
@@ -304,7 +304,7 @@ def test_the_end_of_a_process_is_no_fault(end: type[BaseException]) -> None:
         outcome(ends)
 
 
-def test_what_is_no_text_is_not_handed_to_handlers_that_did_not_ask_for_it() -> None:
+def test_binary_responses_go_only_to_handlers_with_binary() -> None:
     def handler(page: Page) -> object:
         return {"bytes": len(page.body)}
 
@@ -313,7 +313,7 @@ def test_what_is_no_text_is_not_handed_to_handlers_that_did_not_ask_for_it() -> 
     assert rows(run(spider_of(handler, binary=True), pdf, scope=ANYWHERE)) == [{"bytes": 8}]
 
 
-def test_a_page_that_nobody_wants_yields_nothing() -> None:
+def test_a_page_that_no_handler_matches_yields_nothing() -> None:
     spider = Spider("s")
     spider.page(r"/elsewhere")(lambda page: {"n": 1})
     result = run(spider, task(""), scope=ANYWHERE)
@@ -338,7 +338,7 @@ def test_deep_markup_does_not_exhaust_the_stack() -> None:
     st.binary(max_size=300),
     st.sampled_from(["text/html", "text/html; charset=utf-7", "", "text/xml", "application/json"]),
 )
-def test_no_bytes_make_it_raise(body: bytes, content_type: str) -> None:
+def test_decoding_never_raises(body: bytes, content_type: str) -> None:
     def handler(page: Page) -> Iterator[object]:
         yield {
             "text": page.text,
@@ -354,9 +354,9 @@ def test_no_bytes_make_it_raise(body: bytes, content_type: str) -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(result), type=ParseResult) == result
 
 
-def test_links_are_not_looked_for_where_none_can_come_in() -> None:
+def test_links_are_not_searched_for_if_none_can_be_admitted() -> None:
     def refuse() -> list[str]:
-        raise AssertionError("nobody wants to know")
+        raise AssertionError("not called")
 
     shut = Scope(hosts=frozenset())
     result = outcome(lambda page: [Links(refuse), page.links(), {"n": 1}], scope=shut)
@@ -365,6 +365,6 @@ def test_links_are_not_looked_for_where_none_can_come_in() -> None:
 
 
 @pytest.mark.parametrize("wishes", [{"selector": "a["}, {"follow": "("}])
-def test_a_wrong_choice_of_links_is_a_fault_even_where_none_can_come_in(wishes: dict[str, Any]) -> None:
+def test_an_invalid_selector_of_links_is_a_fault_even_if_no_link_is_admitted(wishes: dict[str, Any]) -> None:
     result = outcome(lambda page: page.links(**wishes), scope=Scope(hosts=frozenset()))
     assert result.fault is not None

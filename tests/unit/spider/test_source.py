@@ -98,7 +98,7 @@ def test_a_spider_is_found_in_a_module(tmp_path: Path, monkeypatch: pytest.Monke
         ("import shoal\na = shoal.Spider('a')", r"spider 'a' has no handler"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_on_one_line(tmp_path: Path, code: str, complaint: str) -> None:
+def test_an_error_in_a_file_is_reported_on_one_line(tmp_path: Path, code: str, complaint: str) -> None:
     with pytest.raises(Misconfigured, match=complaint) as caught:
         load(written(tmp_path, code))
     assert "\n" not in str(caught.value)
@@ -139,7 +139,7 @@ def test_a_plain_spider_needs_no_file() -> None:
     assert spider.version != other.version
 
 
-def test_css_that_nobody_understands_is_refused_before_the_crawl() -> None:
+def test_an_invalid_css_selector_is_refused_before_the_crawl() -> None:
     with pytest.raises(Misconfigured, match=r"item title: not a CSS selector: 'h1\[\['"):
         load(PlainSpider("x", ("https://books.example/",), {"title": "h1[["}))
 

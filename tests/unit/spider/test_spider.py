@@ -40,7 +40,7 @@ def test_start_takes_urls_and_requests() -> None:
 
 
 @pytest.mark.parametrize("start", ["books.example", "ftp://books.example/", "http://[bad", "mailto:a@b", 7])
-def test_a_start_that_is_no_web_address_is_refused(start: object) -> None:
+def test_a_start_that_is_not_an_http_url_is_refused(start: object) -> None:
     with pytest.raises(Misconfigured, match="spider 's': start"):
         Spider("s", [start])  # type: ignore[list-item]
 
@@ -107,11 +107,11 @@ def test_the_first_pattern_that_matches_wins() -> None:
     assert handler_of(spider, "https://a.example/Book/x") == "any_book"
 
 
-def test_a_handler_without_a_pattern_takes_the_rest() -> None:
+def test_a_handler_without_a_pattern_takes_the_other_pages() -> None:
     assert handler_of(routed(), "https://a.example/about") == "rest"
 
 
-def test_a_page_that_nobody_wants_has_no_handler() -> None:
+def test_a_page_that_no_handler_matches_has_no_route() -> None:
     spider = Spider("s")
     spider.page(r"/x")(print)
     assert handler_of(spider, "https://a.example/y") is None

@@ -1,4 +1,4 @@
-"""Spiders in TOML: the same as their twins in Python, and every mistake is told with its line and key."""
+"""Spiders in TOML: they behave like the same spider in Python, and every error names the line and key."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,7 +103,7 @@ def test_each_makes_an_item_of_every_match_by_selectors_below_it() -> None:
     assert len(result.links) == 1
 
 
-def test_a_page_with_a_name_does_not_take_the_rest() -> None:
+def test_a_handler_with_a_name_is_not_the_fallback() -> None:
     text = 'name="a"\n[[page]]\nname = "x"\nlinks = true\n[[page]]\nitem = {t = "p"}\n'
     assert len(run(toml_spider(text, "a.toml"), task("<p>t</p>"), scope=Scope()).items) == 1
 
@@ -157,7 +157,7 @@ def test_links_can_name_the_page_that_takes_them() -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_line_and_key(text: str, complaint: str) -> None:
+def test_an_error_names_the_line_and_the_key(text: str, complaint: str) -> None:
     with pytest.raises(Misconfigured, match=complaint) as caught:
         toml_spider(text, "a.toml")
     assert "\n" not in str(caught.value)

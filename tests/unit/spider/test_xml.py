@@ -126,7 +126,7 @@ def test_a_document_that_declares_entities_is_refused(document: str, size: int) 
         '<?xml-stylesheet type="text/xsl" href="http://127.0.0.1/a.xsl"?><a>x</a>',
     ],
 )
-def test_what_points_elsewhere_is_passed_over(document: str) -> None:
+def test_links_to_other_rels_are_skipped(document: str) -> None:
     assert ours(document) == ["<a>", "x", "</a>"]
 
 
@@ -135,7 +135,7 @@ def test_nesting_has_an_end() -> None:
         list(read_records(["<a>" * 300], {"a"}, set(), set()))
 
 
-def test_the_outermost_element_decides_whether_to_go_on() -> None:
+def test_the_outermost_element_decides_whether_the_document_is_read() -> None:
     with pytest.raises(UnexpectedDocument, match="html"):
         list(read_records(["<html><url/>"], {"urlset"}, {"url"}, set()))
     with pytest.raises(UnexpectedDocument, match="no elements"):

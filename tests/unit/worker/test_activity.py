@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from shoal.stores.redis.workers import OutputActivity
+from shoal.stores.contract.heartbeat import OutputActivity
 from shoal.worker.activity import CrawlWork, describe_activity
 
 FETCHES = CrawlWork(in_progress=0, rate=0.0, fetches=True)

@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from shoal.engine.snapshot import CrawlStats, WorkerStats
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus
-from shoal.stores.redis.workers import Heartbeat
+from shoal.services.inspect.status import CrawlStatus, FleetStatus, Stage, StoreStatus
+from shoal.stores.contract.heartbeat import Heartbeat
 from shoal.worker.http_endpoint import Endpoint, address_of
 from shoal.worker.metrics import exposition
 
@@ -27,7 +27,7 @@ FLEET = StoreStatus(
     "redis://127.0.0.1/0",
     None,
     [CrawlStatus("shop", 12, {"waiting": 5, "done": 7}, {}, {})],
-    Fleet([WORKER], {"shop": {"parse": Stage(3), "sink": Stage(4)}}),
+    FleetStatus([WORKER], {"shop": {"parse": Stage(3), "sink": Stage(4)}}),
 )
 
 

@@ -33,25 +33,27 @@ def command(
 
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.views.output import print_json, print_result
+    from shoal.services.control.delete import delete_json
+    from shoal.services.store_address import public_address
 
     address = chosen_store(store, config=config)
     deleted = run(_delete(address, crawl, yes=yes))
     if json:
-        print_json(_json(address, deleted))
+        print_json(delete_json(public_address(address), deleted))
     else:
         print_result("\n".join(_lines(deleted)))
 
 
 async def _delete(address: str, crawl: str, *, yes: bool) -> "CrawlFootprint":
     from shoal.cli.input.confirm import require_yes
-    from shoal.services.control.delete import forgetting
-    from shoal.services.store_address import shown_store
+    from shoal.services.control.delete import open_deletion
+    from shoal.services.store_address import public_address
 
-    async with forgetting(address, crawl) as found:
-        what = f"crawl {crawl} of {shown_store(address)}: {_figures(found.belongings)}"
+    async with open_deletion(address, crawl) as found:
+        what = f"crawl {crawl} of {public_address(address)}: {_figures(found.footprint)}"
         require_yes(f"delete {what}? Outputs and archived pages stay.", yes=yes)
-        await found.forget()
-        return found.belongings
+        await found.delete()
+        return found.footprint
 
 
 def _figures(deleted: "CrawlFootprint") -> str:
@@ -69,18 +71,3 @@ def _lines(deleted: "CrawlFootprint") -> list[str]:
     if deleted.archive:
         lines.append(f"stays: {deleted.archive}{' of each worker' if deleted.scattered else ''}")
     return lines
-
-
-def _json(address: str, deleted: "CrawlFootprint") -> dict[str, object]:
-    from shoal.services.store_address import shown_store
-
-    return {
-        "store": shown_store(address),
-        "forgotten": deleted.crawl,
-        "accepted": deleted.accepted,
-        "open": deleted.open,
-        "dead": deleted.dead,
-        "unwritten": deleted.unwritten,
-        "outputs": list(deleted.outputs),
-        "archive": deleted.archive,
-    }

@@ -53,14 +53,15 @@ def list_command(options: DeadLetterOptions) -> None:
 
     Latest first, 50 without --limit. Safe while a crawl runs.
     """
-    from shoal.cli.views.dead_letters import letter_json, letter_lines
+    from shoal.cli.views.dead_letters import letter_lines
+    from shoal.services.control.dead_letters import dead_letter_json
 
     found = _find(replace(options, limit=options.limit or DEFAULT_LIMIT))
     _print(
         options.address(),
         "\n".join(letter_lines(found)),
         json=options.json,
-        dead_letters=[letter_json(letter) for letter in found],
+        dead_letters=[dead_letter_json(letter) for letter in found],
     )
 
 
@@ -86,21 +87,21 @@ def show_command(
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.dead_letters import letter_details, letter_json
-    from shoal.services.control.dead_letters import find_letters
-    from shoal.services.store_address import shown_store
+    from shoal.cli.views.dead_letters import letter_details
+    from shoal.services.control.dead_letters import dead_letter_json, find_letters
+    from shoal.services.store_address import public_address
 
     address = chosen_store(store, config=config)
     found = run(find_letters(address, crawl, which))
     if not found:
         raise Misconfigured(
-            f"no dead letter {which!r} in {shown_store(address)}; shoal dlq list shows all of them"
+            f"no dead letter {which!r} in {public_address(address)}; shoal dlq list shows all of them"
         )
     _print(
         address,
         "\n\n".join("\n".join(letter_details(letter)) for letter in found),
         json=json,
-        dead_letters=[letter_json(letter) for letter in found],
+        dead_letters=[dead_letter_json(letter) for letter in found],
     )
 
 
@@ -121,11 +122,11 @@ def replay_command(options: ConfirmedOptions) -> None:
 
     from shoal.cli.input.confirm import require_yes
     from shoal.services.control.dead_letters import DeadLetterFilter, replay
-    from shoal.services.store_address import shown_store
+    from shoal.services.store_address import public_address
 
     address, chosen = options.address(), options.filter()
     if chosen == DeadLetterFilter() and (found := _find(options)):
-        all_of_them = f"{plural(len(found), 'dead letter')} of {shown_store(address)}"
+        all_of_them = f"{plural(len(found), 'dead letter')} of {public_address(address)}"
         require_yes(f"put all {all_of_them} back?", yes=options.yes)
     count = run(replay(address, chosen))
     text = f"{plural(count, 'request')} put back in the queue; run the crawl's command to resume"
@@ -144,11 +145,11 @@ def purge_command(options: ConfirmedOptions) -> None:
 
     from shoal.cli.input.confirm import require_yes
     from shoal.services.control.dead_letters import purge
-    from shoal.services.store_address import shown_store
+    from shoal.services.store_address import public_address
 
     address = options.address()
     if found := _find(options):
-        these = f"{plural(len(found), 'dead letter')} of {shown_store(address)}"
+        these = f"{plural(len(found), 'dead letter')} of {public_address(address)}"
         require_yes(f"delete {these}?", yes=options.yes)
     count = run(purge(address, options.filter()))
     _print(address, f"{plural(count, 'dead letter')} deleted", json=options.json, purged=count)
@@ -169,10 +170,10 @@ def export_command(options: ExportOptions) -> None:
 
     Safe while a crawl runs.
     """
-    from shoal.cli.views.dead_letters import letter_json
     from shoal.cli.views.output import json_text, print_result
+    from shoal.services.control.dead_letters import dead_letter_json
 
-    lines = [json_text(letter_json(letter)) for letter in _find(options)]
+    lines = [json_text(dead_letter_json(letter)) for letter in _find(options)]
     out = options.out
     if out is None or out == "-":
         for line in lines:
@@ -200,9 +201,9 @@ def _find(options: DeadLetterOptions) -> "list[DeadLetter]":
 
 def _print(address: str, text: str, *, json: bool, **facts: object) -> None:
     from shoal.cli.views.output import print_json, print_result
-    from shoal.services.store_address import shown_store
+    from shoal.services.store_address import public_address
 
     if json:
-        print_json({"store": shown_store(address), **facts})
+        print_json({"store": public_address(address), **facts})
     else:
         print_result(text)

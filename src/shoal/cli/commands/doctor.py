@@ -1,14 +1,13 @@
 """`shoal doctor`: check this machine and the store before a crawl."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from shoal.cli.input.options import Config, Json, Store, examples
 from shoal.cli.views.format import plural, quote_value
 
 if TYPE_CHECKING:
-    from shoal.services.doctor import Check
+    from shoal.services.doctor.checks import Check
 
 EXAMPLES = examples(
     ("Check everything", "shoal doctor"),
@@ -27,16 +26,14 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> i
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.process.exit_codes import ExitCode
     from shoal.cli.views.output import print_json, print_result
-    from shoal.services.doctor import Grade, examine
-    from shoal.services.store_address import shown_store
+    from shoal.services.doctor.checks import Grade, doctor_json, examine
+    from shoal.services.store_address import public_address
 
     address = chosen_store(store, config=config)
     checks = run(examine(address))
     failed = any(check.grade is Grade.FAIL for check in checks)
     if json:
-        print_json(
-            {"ok": not failed, "store": shown_store(address), "checks": [asdict(check) for check in checks]}
-        )
+        print_json(doctor_json(public_address(address), checks))
     else:
         print_result("\n".join(doctor_lines(checks)))
     return ExitCode.USAGE if failed else ExitCode.FINISHED

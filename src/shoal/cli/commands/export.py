@@ -1,7 +1,7 @@
 """`shoal export`: write the items or pages of a crawl to a file."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from shoal.cli.input.options import Config, Json, Store, examples, option
@@ -45,12 +45,12 @@ def command(options: ExportOptions) -> None:
 
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.views.output import json_text, print_result
-    from shoal.services.reprocess.export import ExportPlan, export
+    from shoal.services.reprocess.export import ExportPlan, export, export_json
 
     pages = options.filter()
     store = chosen_store(options.store, config=options.config)
     done = run(export(ExportPlan(store, options.out, options.crawl or "", pages)))
-    text = json_text(asdict(done)) if options.json else "\n".join(export_lines(done))
+    text = json_text(export_json(done)) if options.json else "\n".join(export_lines(done))
     print_result(text, sys.stderr if options.out == "-" else None)
 
 

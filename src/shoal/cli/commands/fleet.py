@@ -47,7 +47,8 @@ def command(options: FleetOptions) -> int:
     from shoal.cli.process.run_crawl import crawl_exit_code
     from shoal.cli.process.signals import resume_command
     from shoal.cli.views.output import print_json, print_message, print_result
-    from shoal.cli.views.summary import failure_reason, summary_json, summary_lines
+    from shoal.cli.views.summary import failure_reason, summary_lines
+    from shoal.services.crawl import summary_json
 
     resume = resume_command(sys.argv[1:])
     summary = uvloop.run(_run(plan, options, resume))

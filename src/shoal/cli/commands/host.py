@@ -47,16 +47,16 @@ def show_command(host: Host, *, store: Store = None, config: Config = None, json
 
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.views.output import print_json, print_result
-    from shoal.services.control.hosts import show_host
-    from shoal.services.store_address import shown_store
+    from shoal.services.control.hosts import host_json, show_host
+    from shoal.services.store_address import public_address
 
     address = chosen_store(store, config=config)
     name = host_name(host)
     found = run(show_host(address, name))
     if found is None:
-        raise Misconfigured(f"{shown_store(address)} knows no host {name}: no crawl has requests for it")
+        raise Misconfigured(f"{public_address(address)} knows no host {name}: no crawl has requests for it")
     if json:
-        print_json({"store": shown_store(address), "host": host_json(found)})
+        print_json({"store": public_address(address), "host": host_json(found)})
     else:
         print_result("\n".join(host_lines(found, time.time())))
 
@@ -156,13 +156,13 @@ def _change(
 
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.views.output import print_json, print_result
-    from shoal.services.control.hosts import set_host
-    from shoal.services.store_address import shown_store
+    from shoal.services.control.hosts import host_json, set_host
+    from shoal.services.store_address import public_address
 
     address = chosen_store(store, config=config)
     found = run(set_host(address, change))
     if json:
-        print_json({"store": shown_store(address), "host": host_json(found)})
+        print_json({"store": public_address(address), "host": host_json(found)})
     else:
         print_result(f"{text}{plural(found.waiting, 'request')} waiting")
 
@@ -191,13 +191,6 @@ def host_name(text: str) -> str:
     if not name:
         raise Misconfigured(f"{text!r} is not a host name such as shop.example or 127.0.0.1:8000")
     return name
-
-
-def host_json(host: "HostView") -> dict[str, object]:
-    from msgspec import to_builtins
-
-    found: dict[str, object] = to_builtins(host)
-    return found
 
 
 def host_lines(host: "HostView", now: float) -> list[str]:

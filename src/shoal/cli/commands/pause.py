@@ -45,14 +45,14 @@ def _set_paused(
 
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.views.output import print_json, print_result
-    from shoal.services.control.hosts import pause_crawls
-    from shoal.services.store_address import shown_store
+    from shoal.services.control.pause import pause_crawls
+    from shoal.services.store_address import public_address
 
     address = chosen_store(store, config=config)
     names = run(pause_crawls(address, crawl, paused=paused))
     if json:
-        print_json({"store": shown_store(address), "crawls": names, "paused": paused})
+        print_json({"store": public_address(address), "crawls": names, "paused": paused})
         return
     state = "paused: no new requests until shoal resume" if paused else "no longer paused"
     lines = [f"{name} is {state}" for name in names]
-    print_result("\n".join(lines) or f"{shown_store(address)} has no crawls")
+    print_result("\n".join(lines) or f"{public_address(address)} has no crawls")

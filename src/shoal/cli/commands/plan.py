@@ -8,7 +8,7 @@ from shoal.cli.input.options import Config, Crawl, Json, Store, examples, option
 from shoal.cli.views.format import plural
 
 if TYPE_CHECKING:
-    from shoal.services.inspect.measure import CrawlStats
+    from shoal.services.inspect.plan import CrawlStats
 
 EXAMPLES = examples(
     ("How long will the crawl in this folder take?", "shoal plan"),
@@ -68,11 +68,11 @@ def command(
 
     from shoal.cli.input.dead_letter_filters import age
     from shoal.cli.input.settings_loader import load_settings
-    from shoal.cli.views.forecast import Plan, Prices, plan_json, plan_lines
+    from shoal.cli.views.forecast import plan_lines
     from shoal.cli.views.output import print_json, print_result
     from shoal.services.inspect.capacity import HostLoad, Load, forecast, host_rate
-    from shoal.services.inspect.measure import host_loads, measure
-    from shoal.services.store_address import shown_store
+    from shoal.services.inspect.plan import Plan, Prices, host_loads, measure, plan_json
+    from shoal.services.store_address import public_address
 
     settings = load_settings({} if store is None else {"store": store}, config=config).settings
     at_once = concurrency or settings.crawl.concurrency
@@ -81,7 +81,7 @@ def command(
         latency_s = latency or found.latency or DEFAULT_LATENCY_S
         loads = host_loads(found, latency_s)
         page_bytes = found.wire_bytes or DEFAULT_PAGE_BYTES
-        title = f"{name} in {shown_store(settings.store)}, {_measured(found)}"
+        title = f"{name} in {public_address(settings.store)}, {_measured(found)}"
     else:
         latency_s = latency or DEFAULT_LATENCY_S
         pace = settings.crawl.rate if rate is None else rate

@@ -3,7 +3,7 @@
 import json as jsons
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -88,7 +88,7 @@ def command(options: ReparseOptions) -> None:
     from shoal.cli.input.settings_loader import load_settings
     from shoal.cli.input.target import read_target
     from shoal.cli.views.output import json_text, print_result
-    from shoal.services.reprocess.reparse import ReparsePlan, reparse
+    from shoal.services.reprocess.reparse import ReparsePlan, reparse, reparse_json
 
     flags = {"store": options.store, "crawl.procs": options.procs}
     set_flags = {key: value for key, value in flags.items() if value is not None}
@@ -118,10 +118,6 @@ def command(options: ReparseOptions) -> None:
     else:
         text = "\n".join(reparse_lines(report, elapsed))
     print_result(text, sys.stderr if options.out == "-" else None)
-
-
-def reparse_json(report: "Reparsed", elapsed: float) -> dict[str, object]:
-    return {**asdict(report), "elapsed_s": round(elapsed, 3)}
 
 
 def reparse_lines(report: "Reparsed", elapsed: float) -> Iterator[str]:

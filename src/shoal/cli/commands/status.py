@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from shoal.cli.input.options import Config, Json, Store, examples
-from shoal.cli.views.bottlenecks import holdup_json, holdups
 from shoal.cli.views.format import by_count, count, plural, table
-from shoal.cli.views.traps import pattern_lines, patterns_json
-from shoal.cli.views.workers import mixed_versions, stages_json, worker_lines, workers_json
+from shoal.cli.views.traps import pattern_lines
+from shoal.cli.views.workers import mixed_versions, worker_lines
 
 if TYPE_CHECKING:
     from shoal.services.inspect.status import StoreStatus
@@ -31,6 +30,7 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> N
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.views.output import print_json, print_result
     from shoal.services.inspect.status import status
+    from shoal.services.inspect.status_json import status_json
 
     found = run(status(chosen_store(store, config=config)))
     if json:
@@ -39,49 +39,10 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> N
         print_result("\n".join(status_lines(found, time.time())))
 
 
-def status_json(status: "StoreStatus", now: float) -> dict[str, object]:
-    return {
-        "store": status.store,
-        "running": status.owner is not None or bool(status.fleet and status.fleet.workers),
-        "crawls": [
-            {
-                "crawl": crawl.name,
-                "accepted": crawl.accepted,
-                "counts": dict(crawl.counts),
-                "dead_by_class": dict(crawl.dead_by_class),
-                "filtered_by_rule": dict(crawl.filtered_by_rule),
-                "links_filtered_by_rule": dict(crawl.links_filtered_by_rule),
-                "rejected": crawl.rejected,
-                "withheld": crawl.withheld,
-                "hook_faults": crawl.hook_faults,
-                "quarantined": patterns_json(crawl.quarantined),
-                "lookalikes": patterns_json(crawl.lookalikes),
-                "paused": crawl.paused,
-                "mistaken_links": crawl.mistaken,
-                **(
-                    {
-                        "stages": stages_json(status.fleet, crawl.name),
-                        "outputs": list(status.fleet.outputs.get(crawl.name, ())),
-                    }
-                    if status.fleet
-                    else {}
-                ),
-            }
-            for crawl in status.crawls
-        ],
-        **(
-            {
-                "holdups": [holdup_json(holdup) for holdup in holdups(status, now)],
-                "workers": workers_json(status.fleet),
-            }
-            if status.fleet
-            else {}
-        ),
-    }
-
-
 def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
     """Yield a table of the crawls without the states that are empty, then bottlenecks and workers."""
+    from shoal.services.inspect.bottlenecks import find_bottlenecks
+
     owner = f"in use by {status.owner}" if status.owner else "not in use"
     if status.fleet:
         owner = plural(len(status.fleet.workers), "worker")
@@ -105,7 +66,7 @@ def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
         for crawl in status.crawls
     ]
     yield from table(["crawl", "accepted", *states, *last], rows)
-    yield from (holdup.text for holdup in holdups(status, now))
+    yield from (found.text for found in find_bottlenecks(status, now))
     if status.hosts is None:
         yield "too many hosts to check which ones rest: shoal top checks them, which takes longer"
     for crawl in status.crawls:

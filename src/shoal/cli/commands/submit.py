@@ -37,11 +37,12 @@ def command(options: CrawlOptions) -> int:
     from shoal.cli.process.log_format import start_logging
     from shoal.cli.process.signals import resume_command
     from shoal.cli.views.output import print_json, print_result
+    from shoal.services.submit import submitted_json
 
     start_logging(verbose=options.verbose, quiet=options.silent)
     submitted = uvloop.run(_submit(plan, resume=resume_command(sys.argv[1:])))
     if options.json:
-        print_json(_json(submitted))
+        print_json(submitted_json(submitted))
     elif not options.quiet:
         print_result(_text(submitted))
     return ExitCode.BAD_LINES if plan.listed is not None and plan.listed.bad else ExitCode.FINISHED
@@ -59,18 +60,6 @@ async def _submit(plan: "CrawlPlan", *, resume: str) -> "Submitted":
     # Only a list of start URLs takes long enough to be worth a clean stop.
     signals = nullcontext() if plan.listed is None else stop_on_signals(stop, print_message, resume=resume)
     return await submit_plan(plan, stop, full=print_message, during=signals)
-
-
-def _json(submitted: "Submitted") -> dict[str, object]:
-    return {
-        "crawl": submitted.crawl,
-        "resumed": submitted.resumed,
-        "changed": submitted.changed,
-        "added": submitted.added,
-        "known": submitted.known,
-        "outputs": list(submitted.outputs),
-        "version": submitted.version,
-    }
 
 
 def _text(submitted: "Submitted") -> str:

@@ -10,7 +10,7 @@ from shoal.cli.input.options import Config, Json, Store, examples, option
 
 if TYPE_CHECKING:
     from shoal.cli.views.top_screen import TopScreen
-    from shoal.services.inspect.monitor import Overview, StoreMonitor
+    from shoal.services.inspect.monitor import StoreMonitor
 
 EXAMPLES = examples(
     ("Watch a fleet", "shoal top --store redis://queue.example"),
@@ -55,12 +55,13 @@ def command(
 async def _print_once(address: str, *, json: bool) -> None:
     from shoal.cli.views.output import print_json, print_result
     from shoal.cli.views.top_screen import TopScreen
-    from shoal.services.inspect.monitor import overseeing
+    from shoal.services.inspect.monitor import watch_store
+    from shoal.services.inspect.status_json import overview_json
 
-    async with overseeing(address) as monitor:
+    async with watch_store(address) as monitor:
         overview = await monitor.look()
     if json:
-        print_json(top_json(overview))
+        print_json(overview_json(overview))
         return
     screen = TopScreen()
     screen.show(overview)
@@ -76,11 +77,11 @@ async def _watch(address: str, every: float) -> None:
     from rich.live import Live
 
     from shoal.cli.views.top_screen import TopScreen
-    from shoal.services.inspect.monitor import overseeing
+    from shoal.services.inspect.monitor import watch_store
 
     logging.disable(logging.WARNING)  # the screen shows when the store does not answer
     screen = TopScreen()
-    async with overseeing(address) as monitor:
+    async with watch_store(address) as monitor:
         screen.show(await monitor.look())
         with Live(screen, console=Console(highlight=False), auto_refresh=False, screen=True) as live:
             async with asyncio.TaskGroup() as group:
@@ -114,28 +115,3 @@ async def _refresh(monitor: "StoreMonitor", screen: "TopScreen", every: float) -
                     screen.show(await monitor.look())
                     answered = True
             delay.cancel()
-
-
-def top_json(overview: "Overview") -> dict[str, object]:
-    """Return what `shoal status --json` prints, with rates and hosts."""
-    from shoal.cli.commands.status import status_json
-
-    return {
-        **status_json(overview.status, overview.at),
-        "at": overview.at,
-        "requests_per_s": None if overview.rate is None else round(overview.rate, 2),
-        "hosts": [
-            {
-                "host": host.host,
-                "waiting": host.queued,
-                "interval_s": host.interval,
-                "concurrency": host.concurrency,
-                "paused": host.paused,
-                "rest_until": host.rest_until or None,
-                "crawl_delay_s": host.crawl_delay,
-                "slow": host.slow,
-            }
-            for host in overview.hosts
-        ],
-        "hosts_held": dict(overview.held),
-    }

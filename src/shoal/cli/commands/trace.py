@@ -37,69 +37,21 @@ def command(
 
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.views.output import print_json, print_result
-    from shoal.services.inspect.trace import trace
-    from shoal.services.store_address import shown_store
+    from shoal.services.inspect.trace import trace, trace_json
+    from shoal.services.store_address import public_address
 
     address = chosen_store(store, config=config)
     found = run(trace(address, crawl, url))
     if not found:
-        where = f"crawl {crawl}" if crawl else shown_store(address)
+        where = f"crawl {crawl}" if crawl else public_address(address)
         raise Misconfigured(
             f"{url} was never accepted in {where}: no crawled page links to it,"
             " or --follow, --depth or --same-host exclude it"
         )
     if json:
-        print_json({"store": shown_store(address), "traces": [trace_json(one) for one in found]})
+        print_json({"store": public_address(address), "traces": [trace_json(one) for one in found]})
     else:
         print_result("\n\n".join("\n".join(trace_lines(one, time.time())) for one in found))
-
-
-def trace_json(trace: "Trace") -> dict[str, object]:
-    story, page, origin = trace.story, trace.story.page, trace.found_on
-    return {
-        "crawl": story.crawl,
-        "url": trace.url,
-        "trace": story.trace,
-        "state": trace.state,
-        "found_on": None if origin is None else {"url": origin.url, "trace": f"{origin.fingerprint:016x}"},
-        "accepted_at": None if origin is None else origin.at,
-        "attempts": [
-            {
-                "started_at": tried.started_at,
-                "elapsed_s": tried.elapsed,
-                "status": tried.status,
-                "class": tried.kind or None,
-                "reason": tried.reason,
-            }
-            for tried in trace.tries
-        ],
-        "ended_at": story.ended_at,
-        "status": page.status if page else story.status,
-        "class": story.rule or None,
-        "reason": story.reason,
-        "page": None
-        if page is None
-        else {
-            "segment": page.ref.segment,
-            "offset": page.ref.offset,
-            "length": page.ref.length,
-            "fetched_at": page.fetched_at,
-            "elapsed_s": page.elapsed,
-            "bytes": page.wire_bytes,
-            "items": page.items,
-            "links": page.links,
-        },
-        "parsed_by": None
-        if trace.version is None
-        else {"version": trace.version.digest, "since": trace.version.since},
-        "parsed_again": [
-            {"version": again.digest, "at": again.at, "out": again.out, "limit": again.limit}
-            for again in trace.again
-        ],
-        "due": story.due,
-        "holder": story.holder,
-        "leased_at": story.leased_at,
-    }
 
 
 def trace_lines(trace: "Trace", now: float) -> Iterator[str]:

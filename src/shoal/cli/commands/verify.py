@@ -1,7 +1,6 @@
 """`shoal verify`: recount a store from its data and compare."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 from shoal.cli.input.options import Config, Crawl, Json, Store, examples, option
@@ -39,7 +38,7 @@ def command(
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.process.exit_codes import ExitCode
     from shoal.cli.views.output import print_json, print_result
-    from shoal.services.inspect.verify import verify
+    from shoal.services.inspect.verify import verify, verify_json
 
     report = run(verify(chosen_store(store, config=config), crawl, deep=deep, repair=repair))
     if json:
@@ -47,10 +46,6 @@ def command(
     else:
         print_result("\n".join(verify_lines(report)))
     return ExitCode.NOT_VERIFIED if report.problems else ExitCode.FINISHED
-
-
-def verify_json(report: "VerifyReport") -> dict[str, object]:
-    return {"ok": not report.problems, "problems": report.problems, **asdict(report)}
 
 
 def verify_lines(report: "VerifyReport") -> Iterator[str]:

@@ -8,7 +8,7 @@ import typer
 from shoal.cli.input.options import Config, Json, Quiet, Verbose, examples, option
 
 if TYPE_CHECKING:
-    from shoal.services.worker import CrawlStats, WorkerPlan
+    from shoal.services.worker import WorkerPlan
 
 EXAMPLES = examples(
     ("Serve every crawl of the store, until Ctrl-C", "shoal worker --store redis://queue.example"),
@@ -109,8 +109,8 @@ async def _work(store: str, plan: "WorkerPlan", metrics: str | None, *, json: bo
     from shoal.cli.process.exit_codes import ExitCode
     from shoal.cli.process.signals import resume_command, stop_on_signals
     from shoal.cli.views.output import print_json, print_message
-    from shoal.services.store_address import shown_store
-    from shoal.services.worker import Stop, open_worker
+    from shoal.services.store_address import public_address
+    from shoal.services.worker import Stop, crawl_stats_json, open_worker
 
     stop, began = Stop(), time.monotonic()
     async with open_worker(store, plan, stop, metrics=metrics) as worker:
@@ -124,18 +124,8 @@ async def _work(store: str, plan: "WorkerPlan", metrics: str | None, *, json: bo
                 "ending": "interrupted" if stop.drain.is_set() else "finished",
                 "exit_code": int(code),
                 "elapsed_s": round(time.monotonic() - began, 3),
-                "crawls": {name: _json(done) for name, done in worker.stats().done.items()},
-                "store": shown_store(store),
+                "crawls": {name: crawl_stats_json(done) for name, done in worker.stats().done.items()},
+                "store": public_address(store),
             }
         )
     return code
-
-
-def _json(done: "CrawlStats") -> dict[str, object]:
-    return {
-        "pages": done.pages,
-        "handed_on": done.handed_on,
-        "items": done.items,
-        "bytes": done.bytes,
-        "failures": dict(done.failures),
-    }

@@ -11,7 +11,7 @@ from shoal.cli.input.options import option
 from shoal.model.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from shoal.services.reprocess.folder_pages import PageFilter
+    from shoal.services.reprocess.choice import PageFilter
 
 _PANEL = "Which pages"
 
@@ -49,7 +49,7 @@ class PageFilterOptions:
 
     def filter(self) -> "PageFilter":
         """Return the filter that the options describe; raise `Misconfigured` if one is not valid."""
-        from shoal.services.reprocess.folder_pages import PageFilter
+        from shoal.services.reprocess.choice import PageFilter
 
         match = self.match or ""
         try:

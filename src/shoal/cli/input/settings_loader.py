@@ -9,7 +9,7 @@ from pathlib import Path
 from shoal.model.configure import configure, from_environment, from_tree, parse_setting
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import Settings
-from shoal.services.store_address import check_store
+from shoal.services.store_address import check_address
 
 FILE = "shoal.toml"
 SWITCHES = frozenset({"SHOAL_DEBUG"})  # variables that are not settings
@@ -43,7 +43,7 @@ def merge_layers(
     ]
     crawl = (one.key.partition("crawl.")[2] for one in given)
     settings = configure(given)
-    check_store(settings.store)
+    check_address(settings.store)
     return LoadedSettings(settings, frozenset(name for name in crawl if name))
 
 

@@ -10,9 +10,9 @@ from shoal.cli.process.log_format import start_logging
 from shoal.cli.process.signals import stop_on_signals
 from shoal.cli.views.display import Display, choose_display
 from shoal.cli.views.output import json_text, print_message, print_result
-from shoal.cli.views.summary import failure_reason, opening_lines, summary_json, summary_lines
-from shoal.services.control.dead_letters import DeadLetter, DeadLetterFilter, dead_letters
-from shoal.services.crawl import CrawlPlan, Ending, Opening, SeedList, Stop, Summary, run_crawl
+from shoal.cli.views.summary import failure_reason, opening_lines, summary_lines
+from shoal.services.control.dead_letters import DeadLetter
+from shoal.services.crawl import CrawlPlan, Ending, Opening, SeedList, Stop, Summary, run_crawl, summary_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,5 @@ async def _run(plan: CrawlPlan, options: DisplayOptions, resume: str) -> tuple[S
 
     with display, stop_on_signals(stop, display.message, resume=resume):
         show = None if options.silent else display.show
-        summary = await run_crawl(plan, stop=stop, opened=announce, watch=show)
-    if summary.snapshot.counts.get("done"):
-        return summary, []
-    # Explains why the crawl has no page.
-    letter = DeadLetterFilter(summary.snapshot.crawl, limit=1)
-    return summary, await dead_letters(plan.settings.store, letter)
+        result = await run_crawl(plan, stop=stop, opened=announce, watch=show)
+    return result.summary, [] if result.dead_letter is None else [result.dead_letter]

@@ -3,39 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from shoal.cli.views.format import plural, quote_value, utc_time
 
 if TYPE_CHECKING:
     from shoal.services.control.dead_letters import DeadLetter
-
-
-def letter_json(letter: "DeadLetter") -> dict[str, object]:
-    request = letter.request
-    return {
-        "crawl": letter.crawl,
-        "url": request.url,
-        "method": request.method,
-        "host": letter.host,
-        "class": letter.kind.value,
-        "reason": letter.reason,
-        "status": letter.status,
-        "attempts": letter.attempts,
-        "crashes": letter.crashes,
-        "first_at": letter.first_at,
-        "died_at": letter.died_at,
-        "holder": letter.holder,
-        "trace": letter.trace,
-        "depth": request.depth,
-        "priority": request.priority,
-        "route": request.route,
-        "data": msgspec.to_builtins(request.data, str_keys=True),
-        "found_on": f"{request.found_on:016x}" if request.found_on else None,
-        "chain": list(request.chain),
-        "page_kept": letter.page is not None,
-        "page": None if letter.page is None else list(_place(letter)),
-    }
 
 
 def _place(letter: "DeadLetter") -> tuple[str, int, int]:

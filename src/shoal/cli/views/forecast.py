@@ -2,29 +2,10 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shoal.cli.views.format import duration, plural, size
-from shoal.services.inspect.capacity import Forecast, Load, addresses_cost, concurrency_needed, traffic_cost
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    per_gb: float | None
-    addresses: int
-    per_address: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The question and the forecast."""
-
-    title: str
-    load: Load
-    forecast: Forecast
-    page_bytes: float
-    within: float | None
-    prices: Prices
+from shoal.services.inspect.capacity import addresses_cost, concurrency_needed, traffic_cost
+from shoal.services.inspect.plan import Plan
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
@@ -95,31 +76,3 @@ def _rate(rate: float) -> str:
     if math.isinf(rate):
         return "any number of pages/s"
     return f"{rate:,.0f} pages/s" if rate >= 100 else f"{rate:.3g} pages/s"
-
-
-def plan_json(plan: Plan) -> dict[str, object]:
-    """Return the forecast for --json; infinite values are null."""
-    load, found, prices = plan.load, plan.forecast, plan.prices
-    finite = found.drain if math.isfinite(found.drain) else None
-    bounded = math.isfinite(found.capacity)
-    return {
-        "pages": found.queued,
-        "hosts": sum(1 for host in load.hosts if host.queued),
-        "latency_s": load.latency,
-        "page_bytes": plan.page_bytes,
-        "concurrency": load.concurrency,
-        "concurrency_enough": concurrency_needed(found.capacity, load.latency) if bounded else None,
-        "pages_per_s": found.capacity if bounded else None,
-        "pages_per_s_by_hosts": found.by_hosts if math.isfinite(found.by_hosts) else None,
-        "bounded_by": "hosts" if found.bound_by_hosts else "slots",
-        "drain_s": finite,
-        "longest_host": None if found.longest is None else found.longest.host,
-        "longest_host_s": found.longest_s if math.isfinite(found.longest_s) else None,
-        "traffic_bytes": found.queued * plan.page_bytes,
-        "traffic_cost": None
-        if prices.per_gb is None
-        else traffic_cost(found.queued, plan.page_bytes, prices.per_gb),
-        "addresses_cost": None
-        if prices.per_address is None
-        else addresses_cost(prices.addresses, prices.per_address, finite or 0.0),
-    }

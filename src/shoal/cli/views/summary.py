@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from shoal.cli.views.format import by_count, count, duration, plural, size
-from shoal.cli.views.traps import pattern_lines, patterns_json
+from shoal.cli.views.traps import pattern_lines
 from shoal.services.control.dead_letters import DeadLetter
 from shoal.services.crawl import Ending, Opening, SeedList, Summary
 
@@ -73,11 +73,14 @@ def summary_lines(summary: Summary, *, resume: str) -> Iterator[str]:
         yield f"  {'hooks':<10} on_error failed {plural(now.hook_faults, 'time')}; see the log"
     for output in summary.outputs:
         yield f"  {'items':<10} {_place(output)}"
-    yield f"  {'archive':<10} {summary.archive}"
+    if summary.archive:
+        yield f"  {'archive':<10} {summary.archive}"
     yield f"Next: {_next(summary, resume=resume)}"
 
 
 def _next(summary: Summary, *, resume: str) -> str:
+    if not summary.durable:
+        return f"name a folder with --store to keep the crawl: {summary.store} is deleted"
     store = f"--store {shlex.quote(summary.store)}"
     match summary.ending:
         case Ending.INTERRUPTED:
@@ -88,32 +91,3 @@ def _next(summary: Summary, *, resume: str) -> str:
             return f"shoal dlq list {store}   (requests given up, and why)"
         case Ending.FINISHED:
             return f"shoal verify {store}   (proves that nothing was lost)"
-
-
-def summary_json(summary: Summary, *, code: int) -> dict[str, object]:
-    """Return the summary for --json; times in seconds."""
-    now = summary.snapshot
-    return {
-        "crawl": now.crawl,
-        "ending": summary.ending.value,
-        "exit_code": int(code),
-        "resumed": summary.resumed,
-        "elapsed_s": round(now.elapsed, 3),
-        "pages": now.pages,
-        "items": now.items,
-        "rejected": now.rejected,
-        "withheld": now.withheld,
-        "hook_faults": now.hook_faults,
-        "bytes": now.bytes,
-        "pages_per_s": round(now.pages / now.elapsed, 2) if now.elapsed > 0 else 0.0,
-        "counts": dict(now.counts),
-        "failures": dict(now.failures),
-        "filtered": dict(now.filtered),
-        "dead_by_class": dict(summary.dead_by_class),
-        "quarantined": patterns_json(summary.quarantined),
-        "lookalikes": patterns_json(summary.near_duplicates),
-        "outputs": list(summary.outputs),
-        "rejects": summary.rejects,
-        "archive": summary.archive,
-        "store": summary.store,
-    }

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderResult
 
-from shoal.cli.views.bottlenecks import holdups, host_remark
 from shoal.cli.views.crawl_screen import STATES, Line, figure_line, progress_bar, state_figures, to_segments
 from shoal.cli.views.format import by_count, count, duration, plural, sparkline, table
 from shoal.cli.views.workers import crawls_of, doing_of, mixed_versions, roles_of
-from shoal.services.inspect.monitor import HostQueue, Overview, left
-from shoal.services.inspect.status import CrawlStatus, Fleet
+from shoal.services.inspect.bottlenecks import find_bottlenecks, host_remark
+from shoal.services.inspect.monitor import HostQueue, Overview, seconds_left
+from shoal.services.inspect.status import CrawlStatus, FleetStatus
 
 if TYPE_CHECKING:
-    from shoal.services.inspect.fleet_status import Heartbeat
+    from shoal.services.inspect.status import Heartbeat
 
 STALE_AFTER_S = 10.0  # without a heartbeat, after which a worker is shown in red
 _DOING = {"working": "green", "writing": "green", "waiting": "yellow", "draining": "yellow"}
@@ -79,7 +79,9 @@ class TopScreen:
         fleet = now.status.fleet
         sections = [
             _crawls(now, width, height),
-            Section([[]], [[(one.text, "yellow")] for one in holdups(now.status, now.at)], "bottleneck"),
+            Section(
+                [[]], [[(one.text, "yellow")] for one in find_bottlenecks(now.status, now.at)], "bottleneck"
+            ),
             _workers(fleet, now.at, width) if fleet is not None else Section([], [], ""),
             _hosts(now, width),
         ]
@@ -193,7 +195,7 @@ def _share(crawl: CrawlStatus) -> str:
 # --- workers -------------------------------------------------------------------------------------
 
 
-def _workers(fleet: Fleet, now: float, width: int) -> Section:
+def _workers(fleet: FleetStatus, now: float, width: int) -> Section:
     workers = fleet.workers
     if not workers:
         return Section([], [], "")
@@ -245,7 +247,7 @@ def _hosts(now: Overview, width: int) -> Section:
 
 def _host(host: HostQueue, now: float, room: int) -> Line:
     every = duration(host.interval) if host.interval > 0 else "no limit"
-    still = left(host, now)
+    still = seconds_left(host, now)
     return [
         (f"{_cut(host.host, room):<{room}} {count(host.queued):>9} {every:>9} {host.concurrency:>8} ", ""),
         (f"{_time(still):>8}", "yellow" if host.paused else "dim"),

@@ -32,10 +32,3 @@ def _lines(label: str, closed: "Mapping[str, ClosedPattern]", what: str, setting
         )
     if len(closed) > MAX_PATTERNS:
         yield f"{label}: {count(len(closed) - MAX_PATTERNS)} more patterns"
-
-
-def patterns_json(closed: "Mapping[str, ClosedPattern]") -> list[dict[str, object]]:
-    return [
-        {"pattern": pattern, "more_than": why.more_than, "example": why.example}
-        for pattern, why in closed.items()
-    ]

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 from shoal.cli.views.format import count, plural, table
 
 if TYPE_CHECKING:
-    from shoal.services.inspect.fleet_status import Heartbeat
-    from shoal.services.inspect.status import Fleet
+    from shoal.services.inspect.status import Heartbeat
 
 ROLES = 3  # that there are
 MOST_NAMED = 3  # crawls of a worker; more are counted
@@ -35,51 +34,6 @@ def crawls_of(worker: "Heartbeat", mixed: Mapping[str, int]) -> str:
     if len(worker.crawls) > MOST_NAMED and not any(at.crawl in mixed for at in worker.crawls):
         return plural(len(worker.crawls), "crawl")
     return " ".join(f"{at.crawl}@{at.version[:6]}" if at.crawl in mixed else at.crawl for at in worker.crawls)
-
-
-def stages_json(fleet: "Fleet", crawl: str) -> dict[str, object]:
-    """Give what lies before each stage of a crawl."""
-    stages = fleet.stages[crawl]
-    return {name: {"waiting": stage.waiting, "in_hand": stage.in_hand} for name, stage in stages.items()}
-
-
-def workers_json(fleet: "Fleet") -> list[dict[str, object]]:
-    return [
-        {
-            "worker": worker.worker,
-            "host": worker.host,
-            "pid": worker.pid,
-            "roles": list(worker.roles),
-            "shoal": worker.shoal,
-            "doing": worker.doing,
-            "why": worker.why,
-            "started_at": worker.started_at,
-            "beaten_at": worker.beaten_at,
-            "crawls": [
-                {
-                    "crawl": at.crawl,
-                    "version": at.version,
-                    "in_flight": at.in_flight,
-                    "parsing": at.parsing,
-                    "pages": at.pages,
-                    "pages_per_s": round(at.rate, 2),
-                }
-                for at in worker.crawls
-            ],
-            "outputs": [
-                {
-                    "crawl": at.crawl,
-                    "output": at.output,
-                    "doing": at.doing,
-                    "why": at.why,
-                    "items": at.items,
-                }
-                for at in worker.outputs
-            ],
-            "refused": worker.refused,
-        }
-        for worker in fleet.workers
-    ]
 
 
 def worker_lines(workers: Sequence["Heartbeat"]) -> Iterator[str]:

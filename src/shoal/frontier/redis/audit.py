@@ -78,6 +78,8 @@ async def audit(store: RedisClient, crawl: int) -> Audit:
     )
     for state in STATES[2:]:
         recount.compare(state, recorded[state], found[state])
+    for pool in sorted({name for name in (*recorded, *found) if name.startswith("pool.")}):
+        recount.compare(f"waiting or delayed in {pool}", recorded[pool], found[pool])
     recount.compare("accepted", recorded["accepted"], seen)
     recount.compare("everything accepted", recorded["accepted"], sum(found[state] for state in STATES))
     for what in ("dead", "filtered"):
@@ -103,7 +105,9 @@ class _ShardAudit:
         inflight = await self._leases()
         await self._hosts(inflight)
         async for record, _ in self._scan.sorted(keys.delayed(tag, crawl)):
-            self._recount.place("delayed", unpack_record(record).entry.fingerprint)
+            unpacked = unpack_record(record)
+            self._recount.place("delayed", unpacked.entry.fingerprint)
+            self._count_pool(unpacked.pool, 1)
         async for fp, page in self._scan.hash(keys.parsing(tag, crawl)):
             self._recount.place("parsing", unpack_fp(fp))
             unpack_parsing(page)
@@ -152,6 +156,11 @@ class _ShardAudit:
 
     async def _lane(self, host: StoredHost, lane: StoredLane, place: float | None) -> None:
         found = [band async for band in self._waiting(host, lane)]
+        self._count_pool(lane.pool, len(found))
+        if lane.has_spilled:
+            spilled = keys.chunks(self._tag, lane.crawl, lane.pool, host.name)
+            async for id, _ in self._scan.sorted(spilled):
+                self._count_pool(lane.pool, chunk_size(id))
         where = f"{host.name} {lane.pool}"
         band = min(found, default=EMPTY)
         if band != lane.band:
@@ -164,6 +173,10 @@ class _ShardAudit:
             self._recount.problem(f"a lane that should be scheduled and is not, or the reverse: {where}")
         if place is not None and place != place_in_line(lane.band, host.ready, lane.moment):
             self._recount.problem(f"a lane with a wrong place in its schedule: {where}")
+
+    def _count_pool(self, pool: str, by: int) -> None:
+        if pool != keys.HTTP:
+            self._recount.found[f"pool.{pool}"] += by
 
     async def _waiting(self, host: StoredHost, lane: StoredLane) -> AsyncIterator[int]:
         """Read the waiting requests of a lane; yield the band of each."""

@@ -13,7 +13,8 @@ deleted in batches. `P` is a pool. Keys marked * are shared with other packages 
                            idle_hosts.lua); frozen (until when), freezer (name of the repair that froze it)
     T:c *          hash    C -> options of a crawl (CRAWL_OPTIONS)
     T:n:C          hash    counters of a crawl in this shard: the states, duplicate, over_budget, retries,
-                           crashes, purged, items, `dead.<class>`, `filtered.<rule>`
+                           crashes, purged, items, `dead.<class>`, `filtered.<rule>`, and
+                           `pool.<pool>`: waiting or delayed, for every pool but http
 
     T:h            hash    host -> state (HOST, followed by one LANE per lane); deleted when idle
     T:ho           hash    host -> what the operator has set, and its Crawl-delay (OVERRIDES)
@@ -95,6 +96,7 @@ from shoal.redis_client.key_names import shard_meta as meta
 
 __all__ = ["PARSE_GROUP", "crawl_options", "items", "meta", "pages"]
 
+HTTP = "http"  # the default pool
 PAUSED_AT = 18  # the byte of CRAWL_OPTIONS that is 1 if a crawl is paused
 HEAD = b"_"  # the field of a batch that is not a lease
 

@@ -25,8 +25,7 @@ from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord
 from shoal.redis_client.fan_out import fan_out
 
-POOL = "pool"  # prefix of the counters of what waits in pools other than HTTP
-HTTP = "http"
+POOL = "pool"  # prefix of the counters of what waits in pools other than http
 ITEMS = "items"  # a counter
 _NOT_IN_COUNTS = ("purged", ITEMS)  # counters that are not fields of `Counts`
 
@@ -95,9 +94,9 @@ class RedisReader:
                 family, dot, pool = name.decode().partition(".")
                 if family == POOL and dot:
                     waiting[pool] += int(count)
-                    waiting[HTTP] -= int(count)
+                    waiting[keys.HTTP] -= int(count)
                 elif name in (b"waiting", b"delayed"):
-                    waiting[HTTP] += int(count)
+                    waiting[keys.HTTP] += int(count)
         return dict(+waiting)
 
     async def items(self, crawl: str) -> int:

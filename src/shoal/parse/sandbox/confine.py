@@ -1,17 +1,17 @@
-"""What a process that runs user code may not do: write files, use the network, start or signal processes.
+"""The sandbox of a process that runs user code: no writing, no network, no starting of processes, no signals.
 
-Every measure works without special rights where the kernel allows it and is skipped where it does not; the
-ones in force are reported, so that `doctor` can name what is missing. None of them needs cleaning up: they
-end with the process.
+Every measure works without privileges where the kernel allows it, and is skipped where it does not. The
+measures in force are reported, so that `doctor` can say what is missing. None needs cleaning up: they end
+with the process.
 
-    namespaces    no network interface at all; children live in a process namespace of their own, cannot name
-                  anything outside it, and are gone when it goes
-    user          root becomes nobody, or at least a root without capabilities
-    landlock      no file is written, made or removed; no TCP; no signal and no ptrace across the border
-    rlimits       memory, files, processes: see `limit`
-    audit         Python's own doors to processes, signals and sockets, closed with a message that says why
+    namespaces    no network interface; children are in a separate PID namespace, cannot address a process
+                  outside of it, and end with it
+    user          root becomes an unprivileged user, or at least root without capabilities
+    landlock      no file is written, created or removed; no TCP; no signal or ptrace to processes outside
+    rlimits       memory, files, processes: see `set_limits`
+    audit         Python's own functions for processes, signals and sockets raise an error that says why
 
-Reading files stays allowed: a spider may bring its tables along.
+Reading files stays allowed: a spider may have data files.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ from pathlib import Path
 from shoal.child_process import die_with_parent
 from shoal.parse.sandbox import landlock
 
-NOBODY = 65534
+_UNPRIVILEGED_ID = 65534  # user and group `nobody`  # vocabulary: ok
 OPEN_FILES = 64
 
 _PR_SET_NO_NEW_PRIVS = 38
@@ -35,11 +35,11 @@ _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWPID, _CLONE_NEWNET = 0x08000000, 0x1000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def found() -> int:
-    """Start the first process of a new process namespace, which the namespace lives and dies with.
+def start_init_process() -> int:
+    """Start the init process (PID 1) of a new PID namespace and return its id.
 
-    It takes in orphans and does nothing else. Nobody inside can signal it; it ends with the caller. Returns
-    its id.
+    It reaps orphans and does nothing else. No process inside can signal it. It ends with the caller, and the
+    kernel then ends the whole namespace.
     """
     mine, _theirs = os.pipe()
     zygote = os.getpid()
@@ -57,9 +57,9 @@ def found() -> int:
 
 
 def isolate(readable: Sequence[str]) -> frozenset[str]:
-    """Shut the calling, single-threaded process and its later children in; return the measures in force.
+    """Sandbox the calling, single-threaded process and its later children; return the measures in force.
 
-    `readable` are the paths without which the spider does not run: root only becomes nobody if nobody can
+    `readable` are the paths that the spider needs: root becomes an unprivileged user only if that user can
     read them.
     """
     measures = set()
@@ -67,7 +67,7 @@ def isolate(readable: Sequence[str]) -> frozenset[str]:
     spaces = _CLONE_NEWNET | _CLONE_NEWPID | _CLONE_NEWIPC
     if _unshare(spaces if root else spaces | _CLONE_NEWUSER):
         measures |= {"network", "processes"}
-    if root and _become_nobody(readable):
+    if root and _drop_root(readable):
         measures.add("user")
     elif root and _shed_capabilities():
         measures.add("capabilities")
@@ -76,7 +76,7 @@ def isolate(readable: Sequence[str]) -> frozenset[str]:
     return frozenset(measures)
 
 
-def part() -> None:
+def isolate_from_siblings() -> None:
     """Keep one child from signalling or tracing its siblings, where the kernel can."""
     landlock.restrict(files=False, tcp=False)
 
@@ -86,7 +86,7 @@ def _unshare(flags: int) -> bool:
     if _libc.unshare(flags) != 0:
         return False
     if flags & _CLONE_NEWUSER:
-        # So that the process still sees itself as who it was. Its rights do not depend on that.
+        # Maps the process's own ids, so that it sees them unchanged. Its rights do not depend on that.
         with suppress(OSError):
             Path("/proc/self/setgroups").write_text("deny")
             Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
@@ -94,17 +94,17 @@ def _unshare(flags: int) -> bool:
     return True
 
 
-def _become_nobody(readable: Sequence[str]) -> bool:
+def _drop_root(readable: Sequence[str]) -> bool:
     try:
-        os.setresuid(-1, NOBODY, 0)
+        os.setresuid(-1, _UNPRIVILEGED_ID, 0)
         try:
             harmless = all(_readable(path) for path in readable)
         finally:
             os.setresuid(-1, 0, 0)
         if harmless:
             os.setgroups([])
-            os.setresgid(NOBODY, NOBODY, NOBODY)
-            os.setresuid(NOBODY, NOBODY, NOBODY)
+            os.setresgid(_UNPRIVILEGED_ID, _UNPRIVILEGED_ID, _UNPRIVILEGED_ID)
+            os.setresuid(_UNPRIVILEGED_ID, _UNPRIVILEGED_ID, _UNPRIVILEGED_ID)
     except OSError:
         return False
     return harmless
@@ -116,19 +116,19 @@ def _readable(path: str) -> bool:
 
 
 def _shed_capabilities() -> bool:
-    """Stay root to the file system, but lose its powers; count as nobody where processes are counted.
+    """Stay root for file permissions, but drop all capabilities and the real user id.
 
     The kernel never applies RLIMIT_NPROC to the real user 0.
     """
     try:
-        os.setresuid(NOBODY, -1, -1)
+        os.setresuid(_UNPRIVILEGED_ID, -1, -1)
     except OSError:
         return False
     return _unshare(_CLONE_NEWUSER)
 
 
-def limit(*, memory_bytes: int) -> None:
-    """Set a child's own limits: `memory_bytes` more than it uses now, few files, no processes."""
+def set_limits(*, memory_bytes: int) -> None:
+    """Set the limits of a child: `memory_bytes` more than it uses now, few files, no processes."""
     limit_memory(memory_bytes)
     for what, most in (
         (resource.RLIMIT_NOFILE, OPEN_FILES),
@@ -141,8 +141,8 @@ def limit(*, memory_bytes: int) -> None:
 
 
 def limit_memory(more_bytes: int) -> None:
-    """Let the process have `more_bytes` on top of what it uses now."""
-    # All address space, not only RLIMIT_DATA: that one does not see shared anonymous memory.
+    """Limit the memory of the process to `more_bytes` more than it uses now."""
+    # The whole address space: RLIMIT_DATA does not count shared anonymous memory.
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = memory_in_use() + more_bytes
     resource.setrlimit(resource.RLIMIT_AS, (_within(most, hard), hard))
@@ -153,7 +153,7 @@ def _within(most: int, hard: int) -> int:
 
 
 def memory_in_use() -> int:
-    """Say how many bytes of address space the process has mapped."""
+    """Return the bytes of address space that the process has mapped."""
     with open("/proc/self/statm", "rb") as statm:
         return int(statm.read().split()[0]) * resource.getpagesize()
 
@@ -173,10 +173,10 @@ _FORBIDDEN = {
 _SIGNALS = frozenset({"os.kill", "os.killpg", "signal.pidfd_send_signal"})
 
 
-def forbid(on_signal: Callable[[], None]) -> None:
-    """Refuse, for good, what a handler has no business with; call `on_signal` if it aims at a process.
+def install_audit_hook(on_signal: Callable[[], None]) -> None:
+    """Install an audit hook that raises for forbidden operations, and calls `on_signal` for a signal.
 
-    Not a wall (ctypes goes around it), but it holds on every kernel and names the mistake.
+    It cannot be removed. ctypes circumvents it, but it works on every kernel and names the mistake.
     """
 
     def hook(event: str, _args: tuple[object, ...]) -> None:

@@ -1,7 +1,7 @@
-"""Landlock, the kernel's way for a process to give up rights for good, without having any to begin with.
+"""Landlock: the Linux feature by which an unprivileged process gives up rights permanently. See landlock(7).
 
-See landlock(7). What the running kernel does not know yet is left out. A restriction holds for the process
-and for everything it forks; restrictions add up.
+Restrictions that the running kernel does not support are left out. A restriction applies to the process and
+to everything it forks; restrictions add up.
 """
 
 import ctypes
@@ -16,16 +16,16 @@ _PATH_BENEATH = 1
 _WRITE_FILE, _REFER, _TRUNCATE = 1 << 1, 1 << 13, 1 << 14
 _MAKE_OR_REMOVE = sum(1 << bit for bit in range(4, 13))
 _BIND_OR_CONNECT = 0b11
-_SCOPES = 0b11  # abstract sockets and signals stay among the restricted; so does ptrace, always
+_SCOPES = 0b11  # no abstract sockets or signals to processes outside the sandbox; ptrace is always restricted
 
 _syscall = ctypes.CDLL(None, use_errno=True).syscall
 
 
 def restrict(*, files: bool, tcp: bool) -> frozenset[str]:
-    """Allow the calling process to signal and trace only what it forks from now on, and its own threads.
+    """Restrict signals and ptrace of the calling process to what it forks from now on and its own threads.
 
-    With `files` it may also not write, make or remove any file (but /dev/null), with `tcp` not connect or
-    listen. Returns what the kernel was able to enforce. The caller has set no_new_privs.
+    With `files` it may also not write, create or remove any file (except /dev/null), with `tcp` not connect
+    or listen. Returns what the kernel was able to enforce. The caller must have set no_new_privs.
     """
     version = _syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION)
     rights = ports = scopes = 0

@@ -1,32 +1,46 @@
-"""Dead letters from outside a crawl: choosing them, reading them, putting them back, throwing them away.
+"""Dead letters: choosing, reading, replaying and purging them.
 
-Reading needs no ownership and works while a crawl runs. The rest does need it where a store has an owner, so
-there it is refused, naming the owner, while somebody else has the store.
+Reading works while a crawl runs. Replaying and purging need the store: where a running crawl owns it, they
+are refused with `StoreBusy`, which names the owner.
 """
 
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
+from typing import Protocol
 
+import msgspec
+
+from shoal.frontier.contract import FrontierDeadLetters
 from shoal.frontier.results import DeadLetter
 from shoal.model.errors import Rejected
 from shoal.model.failure import FailureClass
+from shoal.model.page import PageRef
 from shoal.model.url import canonical
-from shoal.stores.access import DeadLetterAction, StoreReader, StoreWriter, chosen, open_reader, open_writer
+from shoal.stores.contract.store import Store, select_crawls
+from shoal.stores.open import open_store
 
-__all__ = ["DeadLetter", "DeadLetterFilter", "dead_letters", "find_letters", "purge", "replay"]
+__all__ = [
+    "DeadLetter",
+    "DeadLetterFilter",
+    "dead_letter_json",
+    "dead_letters",
+    "find_letters",
+    "purge",
+    "replay",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFilter:
-    """Which dead letters are meant; as it stands: all of them."""
+    """A choice of dead letters; by default all of them."""
 
     crawl: str | None = None
     kind: FailureClass | None = None
     host: str = ""
-    older: float | None = None  # seconds that it has been dead, at least
-    newer: float | None = None  # seconds that it has been dead, at most
+    older: float | None = None  # seconds since it died, at least
+    newer: float | None = None  # seconds since it died, at most
     match: re.Pattern[str] | None = None  # found anywhere in its URL
     limit: int | None = None
 
@@ -35,8 +49,8 @@ class DeadLetterFilter:
         return () if self.kind is None else (self.kind,)
 
     @property
-    def by_looking(self) -> bool:
-        """Whether letters have to be looked at one by one."""
+    def needs_scan(self) -> bool:
+        """Return whether letters have to be read one by one."""
         return self.older is not None or self.newer is not None or self.match is not None
 
     def takes(self, letter: DeadLetter, now: float) -> bool:
@@ -49,75 +63,127 @@ class DeadLetterFilter:
         )
 
 
-async def dead_letters(store: str, choice: DeadLetterFilter) -> list[DeadLetter]:
-    """Give the dead letters that are meant, the latest first."""
+async def dead_letters(dsn: str, choice: DeadLetterFilter) -> list[DeadLetter]:
+    """Return the dead letters that the filter takes, the latest first."""
+    async with open_store(dsn) as store:
+        return await read_dead_letters(store, choice)
+
+
+async def read_dead_letters(store: Store, choice: DeadLetterFilter) -> list[DeadLetter]:
+    """Do what `dead_letters` does for a store that is open."""
     found: list[DeadLetter] = []
-    async with open_reader(store) as reader:
-        for name in await chosen(reader, choice.crawl):
-            of_crawl = 0
-            async for letter in _letters(reader, name, choice):
-                found.append(letter)
-                of_crawl += 1
-                if of_crawl == choice.limit:
-                    break
+    for name in await select_crawls(store, choice.crawl):
+        of_crawl = 0
+        async for letter in _letters(store, name, choice):
+            found.append(letter)
+            of_crawl += 1
+            if of_crawl == choice.limit:
+                break
     return sorted(found, key=lambda letter: -letter.died_at)[: choice.limit]
 
 
-async def find_letters(store: str, crawl: str | None, asked: str) -> list[DeadLetter]:
-    """Find the letters that are known by a trace id or a URL: at most one of each crawl and method."""
-    wanted = asked.strip().lower()
+async def find_letters(dsn: str, crawl: str | None, wanted: str) -> list[DeadLetter]:
+    """Return the letters with a trace id or a URL: at most one per crawl and method."""
+    trace = wanted.strip().lower()
     try:
-        url = canonical(asked)
+        url = canonical(wanted)
     except Rejected:
         url = ""
-    async with open_reader(store) as reader:
+    async with open_store(dsn) as store:
         return [
             letter
-            for name in await chosen(reader, crawl)
-            async for letter in reader.dead_letters(name)
-            if letter.trace == wanted or letter.request.url == url
+            for name in await select_crawls(store, crawl)
+            async for letter in store.frontier.dead_letters(name)
+            if letter.trace == trace or letter.request.url == url
         ]
 
 
-async def replay(store: str, choice: DeadLetterFilter) -> int:
-    """Put dead letters back into the queue; returns how many. Whoever crawls next takes them up."""
-    return await _treat(store, choice, lambda frontier: frontier.dead_letters.replay)
+async def replay(dsn: str, choice: DeadLetterFilter) -> int:
+    """Queue dead letters again; return how many. The next crawl, or any worker, fetches them."""
+    return await _apply(dsn, choice, lambda letters: letters.replay)
 
 
-async def purge(store: str, choice: DeadLetterFilter) -> int:
-    """Throw dead letters away; returns how many. Their requests stay counted as dead."""
-    return await _treat(store, choice, lambda frontier: frontier.dead_letters.purge)
+async def purge(dsn: str, choice: DeadLetterFilter) -> int:
+    """Delete dead letters; return how many. Their requests stay counted as dead."""
+    return await _apply(dsn, choice, lambda letters: letters.purge)
 
 
-async def _treat(store: str, choice: DeadLetterFilter, how: Callable[[StoreWriter], DeadLetterAction]) -> int:
-    async with open_reader(store) as reader:  # before owning it, which would make one where there is none
-        names = await chosen(reader, choice.crawl)
+class DeadLetterAction(Protocol):
+    """`replay` or `purge` of a frontier."""
+
+    async def __call__(
+        self,
+        crawl: str,
+        *,
+        classes: Collection[FailureClass] = (),
+        host: str = "",
+        fingerprints: Collection[int] = (),
+        limit: int | None = None,
+    ) -> int: ...
+
+
+async def _apply(
+    dsn: str, choice: DeadLetterFilter, choose: Callable[[FrontierDeadLetters], DeadLetterAction]
+) -> int:
     count = 0
-    async with open_writer(store, names) as frontier:
-        treat = how(frontier)
-        for name in names:
-            count += await treat(
-                name,
-                classes=choice.kinds,
-                host=choice.host,
-                fingerprints=await _looked_up(frontier.reader, name, choice),
-                limit=None if choice.limit is None else choice.limit - count,
-            )
+    async with open_store(dsn) as store:
+        names = await select_crawls(store, choice.crawl)
+        async with store.change(names) as changes:
+            action = choose(changes.dead_letters)
+            for name in names:
+                count += await action(
+                    name,
+                    classes=choice.kinds,
+                    host=choice.host,
+                    fingerprints=await _scan(store, name, choice),
+                    limit=None if choice.limit is None else choice.limit - count,
+                )
     return count
 
 
 _NONE = (-1,)  # no request has this fingerprint
 
 
-async def _looked_up(frontier: StoreReader, crawl: str, choice: DeadLetterFilter) -> tuple[int, ...]:
-    """Name the letters that have to be looked at; nothing: all that the store can choose by itself."""
-    if not choice.by_looking:
+async def _scan(store: Store, crawl: str, choice: DeadLetterFilter) -> tuple[int, ...]:
+    """Return the letters that the store cannot choose; empty: it can choose all by itself."""
+    if not choice.needs_scan:
         return ()
-    return tuple([letter.fingerprint async for letter in _letters(frontier, crawl, choice)]) or _NONE
+    return tuple([letter.fingerprint async for letter in _letters(store, crawl, choice)]) or _NONE
 
 
-async def _letters(reader: StoreReader, crawl: str, choice: DeadLetterFilter) -> AsyncIterator[DeadLetter]:
+async def _letters(store: Store, crawl: str, choice: DeadLetterFilter) -> AsyncIterator[DeadLetter]:
     now = time.time()
-    async for letter in reader.dead_letters(crawl, classes=choice.kinds, host=choice.host):
+    async for letter in store.frontier.dead_letters(crawl, classes=choice.kinds, host=choice.host):
         if choice.takes(letter, now):
             yield letter
+
+
+def dead_letter_json(letter: DeadLetter) -> dict[str, object]:
+    request = letter.request
+    return {
+        "crawl": letter.crawl,
+        "url": request.url,
+        "method": request.method,
+        "host": letter.host,
+        "class": letter.kind.value,
+        "reason": letter.reason,
+        "status": letter.status,
+        "attempts": letter.attempts,
+        "crashes": letter.crashes,
+        "first_at": letter.first_at,
+        "died_at": letter.died_at,
+        "holder": letter.holder,
+        "trace": letter.trace,
+        "depth": request.depth,
+        "priority": request.priority,
+        "route": request.route,
+        "data": msgspec.to_builtins(request.data, str_keys=True),
+        "found_on": f"{request.found_on:016x}" if request.found_on else None,
+        "chain": list(request.chain),
+        "page_kept": letter.page is not None,
+        "page": None if letter.page is None else _place(letter.page.ref),
+    }
+
+
+def _place(ref: PageRef) -> list[str | int]:
+    return [ref.segment, ref.offset, ref.length]

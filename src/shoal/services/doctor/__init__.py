@@ -1,10 +1,5 @@
-"""Whether this machine and this store are fit for a crawl: facts are gathered first, then judged.
+"""Whether this machine and a store are fit for a crawl: facts are gathered first, then judged.
 
-Gathering changes nothing and asks nobody on the network but the store of a fleet. Judging is pure, so that
-every verdict can be tested without a machine that is ill.
+Gathering changes nothing, and contacts nothing on the network but a shared store. Judging is pure, so that
+every finding can be tested without a machine that has the problem.
 """
-
-from shoal.services.doctor.checks import Check, Grade
-from shoal.services.doctor.examination import examine
-
-__all__ = ["Check", "Grade", "examine"]

@@ -1,29 +1,105 @@
-"""One thing that was looked at, how it is, and what to do about it."""
+"""What is wrong with this machine or a store, and how to fix it."""
 
-from dataclasses import dataclass
-from enum import StrEnum
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 
+from shoal.model.limits import MIB
+from shoal.services.doctor.facts import PRECAUTIONS, Facts, gather
+from shoal.stores.contract.checks import Check, Grade, at_least, check
+from shoal.stores.open import examine_store
 
-class Grade(StrEnum):
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
+__all__ = ["Check", "Grade", "doctor_json", "examine", "judge"]
 
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    name: str
-    grade: Grade
-    finding: str
-    fix: str = ""  # what to do about it
-
-
-def check(name: str, finding: str, fail: bool = False, *, warn: bool = False, fix: str) -> Check:
-    """Grade a finding; the fix is told only where it is wanted."""
-    grade = Grade.FAIL if fail else Grade.WARN if warn else Grade.OK
-    return Check(name, grade, finding, "" if grade is Grade.OK else fix)
+GIB = 1024 * MIB
+OPEN_FILES = (256, 1024)  # below the first, any crawl is slow; below the second, one of many hosts is
+MEMORY = (256 * MIB, 1 * GIB)  # one parse child may use 512 MiB on a bad page
+DISK = (100 * MIB, 2 * GIB)
+INODES = (100, 10_000)
+RELEASED_AT = 1_763_000_000.0  # a correct clock is later than this
+MAX_SKEW_S = 120.0  # by which a file may be newer than the clock
 
 
-def least(name: str, found: int, bounds: tuple[int, int], finding: str, fix: str) -> Check:
-    """Grade something of which there may be too little: below the first of the bounds, or the second."""
-    return check(name, finding, found < bounds[0], warn=found < bounds[1], fix=fix)
+async def examine(dsn: str) -> list[Check]:
+    """Check this machine and a store, which need not exist or respond."""
+    return list(judge(await gather(await examine_store(dsn))))
+
+
+def judge(facts: Facts) -> Iterator[Check]:
+    """Grade every fact; a finding that is not OK includes its fix."""
+    version = ".".join(map(str, facts.python))
+    yield check(
+        "python",
+        f"{version}, {facts.cores} cores",
+        facts.python < (3, 11),
+        fix="install Python 3.11 or newer",
+    )
+    yield check(
+        "packages",
+        f"missing: {', '.join(facts.missing)}" if facts.missing else "all there",
+        bool(facts.missing),
+        fix="pip install --upgrade shoal",
+    )
+    for extra, there in facts.extras.items():
+        wanted = "installed" if there else f"not installed; if you want it: pip install 'shoal[{extra}]'"
+        yield Check(f"extra {extra}", Grade.OK, wanted)
+    yield at_least(
+        "open files", facts.open_files, OPEN_FILES, f"{facts.open_files:,} allowed", "ulimit -n 4096"
+    )
+    yield at_least(
+        "memory",
+        facts.memory_bytes,
+        MEMORY,
+        f"{facts.memory_bytes / GIB:.1f} GiB available",
+        "end another program, or crawl with fewer parse processes: --procs 1",
+    )
+    yield at_least(
+        "disk",
+        facts.disk_bytes,
+        DISK,
+        f"{facts.disk_bytes / GIB:.1f} GiB free at {facts.store.folder}",
+        "free some space, or move the store: --store FOLDER; archive.keep_days deletes old pages",
+    )
+    if facts.inodes is not None:
+        yield at_least(
+            "inodes",
+            facts.inodes,
+            INODES,
+            f"{facts.inodes:,} free",
+            "delete small files, or use another disk",
+        )
+    yield _clock(facts)
+    yield from facts.store.checks
+    yield _parsing(facts)
+    servers = ", ".join(facts.nameservers)
+    yield check(
+        "dns",
+        f"asks {servers}" if servers else "no nameserver in /etc/resolv.conf",
+        warn=not servers,
+        fix="add a line such as: nameserver 192.0.2.1",
+    )
+
+
+def _clock(facts: Facts) -> Check:
+    shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(facts.now))
+    fix = "set the clock, and let the system keep it: timedatectl set-ntp true"
+    if facts.now < RELEASED_AT:
+        return Check("clock", Grade.FAIL, f"{shown}, which is before this Shoal was made", fix)
+    if facts.store.last_write > facts.now + MAX_SKEW_S:
+        return Check("clock", Grade.WARN, f"{shown}, but the store was written later than that", fix)
+    return Check("clock", Grade.OK, shown)
+
+
+def _parsing(facts: Facts) -> Check:
+    if facts.unconfined:
+        return Check("parsing", Grade.FAIL, facts.unconfined, "allow this user to start processes")
+    lacking = [what for measure, what in PRECAUTIONS.items() if measure not in facts.confinement]
+    if lacking:
+        fix = "use a kernel with Landlock (6.12 or newer) and user namespaces, or run trusted spiders only"
+        return Check("parsing", Grade.WARN, f"user code is not kept from {', '.join(lacking)}", fix)
+    return Check("parsing", Grade.OK, "user code can neither write files nor reach network or processes")
+
+
+def doctor_json(store: str, checks: Sequence[Check]) -> dict[str, object]:
+    failed = any(check.grade is Grade.FAIL for check in checks)
+    return {"ok": not failed, "store": store, "checks": [asdict(check) for check in checks]}

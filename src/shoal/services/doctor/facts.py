@@ -1,4 +1,4 @@
-"""What can be known of this machine and of a store in a folder, without changing anything."""
+"""What is known about this machine, gathered without changing anything."""
 
 import os
 import re
@@ -14,11 +14,9 @@ from pathlib import Path
 from shoal.model.errors import ShoalError
 from shoal.model.limits import ParseLimits
 from shoal.parse.pool import ParsePool
-from shoal.services.doctor.checks import Check
 from shoal.spider.source import PlainSpider
-from shoal.stores.access import peeking
-from shoal.stores.folder.store import StoreFolder
-from shoal.stores.redis.submitted import FOLDER
+from shoal.stores.contract.checks import StoreHealth
+from shoal.stores.contract.crawl_record import LOCAL_FOLDER
 
 PRECAUTIONS = {
     "files": "writing files",
@@ -27,25 +25,13 @@ PRECAUTIONS = {
     "processes": "seeing other processes",
     "signals": "sending signals",
 }
-"""What parse children are kept from, by the measure that sees to it."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoreFacts:
-    path: str
-    exists: bool = False
-    writable: bool = True
-    owner: str | None = None
-    newest: float = 0.0  # epoch seconds of the last write
-    wal_bytes: int = 0
-    crawls: int = 0
-    problems: Sequence[str] = ()
+"""What parse children cannot do, by the measure that prevents it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     python: tuple[int, ...] = sys.version_info[:3]
-    missing: Sequence[str] = ()  # packages that Shoal cannot do without
+    missing: Sequence[str] = ()  # required packages
     extras: Mapping[str, bool] = field(default_factory=dict)
     cores: int = 1
     open_files: int = 1 << 20
@@ -53,17 +39,16 @@ class Facts:
     disk_bytes: int = 1 << 40
     inodes: int | None = None  # None: the file system has no limit
     now: float = 0.0
-    store: StoreFacts = field(default_factory=lambda: StoreFacts(FOLDER))
-    fleet: Sequence[Check] = ()  # on the store, where it is a fleet's and no folder
+    store: StoreHealth = field(default_factory=lambda: StoreHealth(LOCAL_FOLDER))
     confinement: frozenset[str] = frozenset(PRECAUTIONS)
     unconfined: str = ""  # why no parse process could be started
     nameservers: Sequence[str] = ()
 
 
-async def gather(folder: str, fleet: Sequence[Check] = ()) -> Facts:
-    """Look at this machine and at a folder; `fleet`: what is known of a store that is none."""
+async def gather(store: StoreHealth) -> Facts:
+    """Gather the facts about this machine, for a store whose health is known."""
     confinement, unconfined = await _confinement()
-    free, inodes = _room(Path(folder))
+    free, inodes = _disk_space(Path(store.folder))
     missing, extras = _packages()
     return Facts(
         missing=missing,
@@ -74,8 +59,7 @@ async def gather(folder: str, fleet: Sequence[Check] = ()) -> Facts:
         disk_bytes=free,
         inodes=inodes,
         now=time.time(),
-        store=await _store(folder) if not fleet else StoreFacts(folder),
-        fleet=fleet,
+        store=store,
         confinement=confinement,
         unconfined=unconfined,
         nameservers=_nameservers(_text("/etc/resolv.conf")),
@@ -108,45 +92,20 @@ def _installed(name: str) -> bool:
 
 
 def _memory() -> int:
-    """Tell how much memory can still be had: of the machine, or of the container if that is less."""
+    """Return the memory available on the machine, or in the container if that is less."""
     available = re.search(r"MemAvailable:\s+(\d+) kB", _text("/proc/meminfo"))
-    room = int(available[1]) * 1024 if available else 1 << 40
+    free = int(available[1]) * 1024 if available else 1 << 40
     limit = _text("/sys/fs/cgroup/memory.max").strip()
     used = _text("/sys/fs/cgroup/memory.current").strip()
-    return min(room, int(limit) - int(used)) if limit.isdecimal() and used.isdecimal() else room
+    return min(free, int(limit) - int(used)) if limit.isdecimal() and used.isdecimal() else free
 
 
-def _room(path: Path) -> tuple[int, int | None]:
-    there = _nearest(path)
-    numbers = os.statvfs(there)
-    return shutil.disk_usage(there).free, numbers.f_favail if numbers.f_files else None
-
-
-def _nearest(path: Path) -> Path:
-    """Find the folder that a store is in or will be made in."""
+def _disk_space(path: Path) -> tuple[int, int | None]:
+    """Return the free bytes and inodes where a store is or will be created."""
     path = path.absolute()
-    return next(folder for folder in (path, *path.parents) if folder.exists())
-
-
-async def _store(path: str) -> StoreFacts:
-    folder = StoreFolder(Path(path))
-    writable = os.access(_nearest(folder.path), os.W_OK)
-    if not folder.exists:
-        return StoreFacts(path, writable=writable)
-    wal = folder.database.with_name(f"{folder.database.name}-wal")
-    log = wal.stat() if wal.exists() else None
-    newest = max(folder.database.stat().st_mtime, log.st_mtime if log else 0.0)
-    problems: list[str] = []
-    crawls = 0
-    try:
-        async with peeking(path) as reader:
-            for name in await reader.crawls():
-                crawls += 1
-                problems += [f"{name}: {problem}" for problem in (await reader.audit(name)).problems]
-    except ShoalError as error:
-        problems.append(str(error))
-    size = log.st_size if log else 0
-    return StoreFacts(path, True, writable, folder.owner(), newest, size, crawls, problems)
+    folder = next(folder for folder in (path, *path.parents) if folder.exists())
+    numbers = os.statvfs(folder)
+    return shutil.disk_usage(folder).free, numbers.f_favail if numbers.f_files else None
 
 
 async def _confinement() -> tuple[frozenset[str], str]:

@@ -1,9 +1,9 @@
 """Capacity as arithmetic: how fast a crawl can be, what bounds it, how long it takes, what it costs.
 
-Two ceilings. The slots: by Little's law, L = rate x latency requests have to be out at once, so `concurrency`
-slots fetch at most concurrency / latency pages a second. The hosts: together they allow the sum of their
-paces, and no number of workers gets past that. The lower one is the capacity; a queue of Q drains in
-Q / (capacity - inflow), and never if as much comes in as goes out.
+Two ceilings. The slots: by Little's law, a rate needs L = rate x latency requests at once, so `concurrency`
+slots fetch at most concurrency / latency pages per second. The hosts: together they allow the sum of their
+paces, and more workers do not change that. The lower one is the capacity; a queue of Q drains in
+Q / (capacity - inflow), and never if the inflow is as high as the capacity.
 """
 
 import math
@@ -22,7 +22,7 @@ class HostLoad:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What there is to do, and with what."""
+    """The queue of a crawl, and the means to fetch it."""
 
     hosts: Sequence[HostLoad]
     latency: float  # seconds from sending a request to having its page
@@ -42,17 +42,17 @@ class Forecast:
 
     @property
     def bound_by_hosts(self) -> bool:
-        """Whether more workers cannot help."""
+        """Whether the hosts are the limit, so that more workers cannot help."""
         return self.by_hosts <= self.by_slots
 
     @property
     def bound_by_one_host(self) -> bool:
-        """Whether the crawl goes on for one host when all others are finished."""
+        """Whether one host takes longer than all others together."""
         return self.longest_s > self.drain * 1.01
 
 
 def forecast(load: Load) -> Forecast:
-    """Work out what bounds a crawl and when it ends."""
+    """Compute what bounds a crawl and when it ends."""
     busy = [host for host in load.hosts if host.queued]
     by_hosts = host_ceiling([host.rate for host in busy])
     by_slots = slot_ceiling(load.concurrency, load.latency)
@@ -75,27 +75,27 @@ def _alone(host: HostLoad) -> float:
 
 
 def concurrency_needed(rate: float, latency: float) -> int:
-    """Say how many requests have to be out at once for a rate: Little's law, L = rate x latency."""
+    """Return the concurrency that a rate needs: Little's law, L = rate x latency."""
     return max(math.ceil(rate * latency - 1e-9), 1)
 
 
 def slot_ceiling(concurrency: int, latency: float) -> float:
-    """Say how many pages per second so many requests at once can bring: Little's law the other way round."""
+    """Return the pages per second that a concurrency allows: Little's law solved for the rate."""
     return concurrency / latency if latency > 0 else math.inf
 
 
 def host_rate(interval: float, at_once: int, latency: float) -> float:
-    """Say how often a host can be asked: as its pace allows, and as it answers with so many out at once."""
+    """Return the requests per second that a host allows: by its pace, and by `at_once` and its latency."""
     return min(1 / interval if interval > 0 else math.inf, slot_ceiling(at_once, latency))
 
 
 def host_ceiling(rates: Sequence[float]) -> float:
-    """Add up what hosts allow."""
+    """Return the rate that hosts allow together."""
     return sum(rates)
 
 
 def drain_time(queued: int, capacity: float, inflow: float = 0.0) -> float:
-    """Say when a queue is empty: Q / (capacity - inflow), never if as much comes in as goes out."""
+    """Return the seconds until a queue is empty: Q / (capacity - inflow); inf if it never is."""
     if queued == 0:
         return 0.0
     net = capacity - inflow
@@ -103,10 +103,10 @@ def drain_time(queued: int, capacity: float, inflow: float = 0.0) -> float:
 
 
 def traffic_cost(pages: int, page_bytes: float, price_per_gb: float) -> float:
-    """Price the bytes of so many pages."""
+    """Return the price of the traffic of a number of pages."""
     return pages * page_bytes / GB * price_per_gb
 
 
 def addresses_cost(addresses: int, price_per_month: float, seconds: float) -> float:
-    """Price so many IP addresses, by the month that has begun."""
+    """Return the price of rented IP addresses; each month that has begun counts."""
     return addresses * price_per_month * max(math.ceil(seconds / (30 * 86_400)), 1)

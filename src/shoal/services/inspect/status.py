@@ -1,21 +1,22 @@
-"""Looking into a store from outside a crawl. It needs no ownership and works while a crawl runs."""
+"""The state of a store: its crawls by state, and for a shared store its stages and workers.
+
+Reading needs no ownership and works while a crawl runs.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field, replace
 
-from shoal.frontier import Counts
 from shoal.frontier.results import HostQueue
-from shoal.model import crawl_totals as sums
+from shoal.model.crawl_totals import ClosedPattern
 from shoal.model.failure import FailureClass
-from shoal.stores.access import StoreReader, open_reader
-from shoal.stores.address import is_redis, shown_store
-from shoal.stores.folder.store import StoreFolder
-from shoal.stores.reach import reached
+from shoal.sinks.names import public_name
+from shoal.stores.contract.heartbeat import Heartbeat, served_pools, unserved_pools
+from shoal.stores.contract.store import Store
+from shoal.stores.open import open_store
 
-if TYPE_CHECKING:
-    from shoal.stores.redis.workers import Heartbeat
+__all__ = ["CrawlStatus", "FleetStatus", "Heartbeat", "Stage", "StoreStatus", "read_status", "status"]
+
+MAX_HOSTS = 10_000  # that one status reads: each takes the store some 10 µs
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +26,12 @@ class CrawlStatus:
     counts: Mapping[str, int]  # requests by state
     dead_by_class: Mapping[str, int]
     filtered_by_rule: Mapping[str, int]
-    links_filtered_by_rule: Mapping[str, int] = field(default_factory=dict)  # never made a request
+    links_filtered_by_rule: Mapping[str, int] = field(default_factory=dict)  # they never became requests
     rejected: int = 0  # items that did not fit their model
-    withheld: int = 0  # items of pages that call another address their own
+    withheld: int = 0  # items of pages that name another address as canonical
     hook_faults: int = 0  # `on_error` hooks that raised or hung
-    quarantined: Mapping[str, sums.ClosedPattern] = field(default_factory=dict)  # by pattern: too many URLs
-    lookalikes: Mapping[str, sums.ClosedPattern] = field(
-        default_factory=dict
-    )  # by pattern: too many pages alike
+    quarantined: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by pattern: too many URLs
+    lookalikes: Mapping[str, ClosedPattern] = field(default_factory=dict)  # vocabulary: ok (a JSON key)
     paused: bool = False
     unserved_pools: Mapping[str, int] = field(default_factory=dict)  # requests in pools without a worker
     mistaken: float = 0.0  # share of new links taken for known ones; 0: links are remembered exactly
@@ -40,17 +39,17 @@ class CrawlStatus:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage of a fleet's crawl: what lies before it, and what it has in hand."""
+    """One stage of a crawl of a fleet: pages before it, and pages in progress."""
 
     waiting: int
     in_hand: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
-    """What only a store with many workers has."""
+class FleetStatus:
+    """What only a shared store has."""
 
-    workers: Sequence["Heartbeat"]
+    workers: Sequence[Heartbeat]
     stages: Mapping[str, Mapping[str, Stage]]  # crawl -> "fetch", "parse", "sink"
     outputs: Mapping[str, Sequence[str]] = field(default_factory=dict)  # crawl -> where its items go
 
@@ -58,42 +57,44 @@ class Fleet:
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
     store: str
-    owner: str | None  # who has the store right now, for people; None: nobody
+    owner: str | None  # the process that owns the store, for people; None: no process does
     crawls: Sequence[CrawlStatus]
-    fleet: Fleet | None = None  # None: the store is a folder
-    hosts: Sequence[HostQueue] | None = ()  # of a fleet, where something waits; None: too many to look at
+    fleet: FleetStatus | None = None  # None: the store is not shared
+    hosts: Sequence[HostQueue] | None = ()  # of a shared store, those with requests waiting; None: too many
 
 
-async def status(store: str) -> StoreStatus:
+async def status(dsn: str) -> StoreStatus:
     """Count the requests of every crawl of a store by state, as of its last transaction."""
-    async with reached(store) as address:
-        if is_redis(address):
-            from shoal.services.inspect.fleet_status import fleet_status
+    async with open_store(dsn) as store:
+        found = await read_status(store)
+        if not store.capabilities.shared:
+            return found
+        queues = await store.frontier.queues(MAX_HOSTS)
+        return replace(found, hosts=queues and [queue for queue in queues if queue.queued])
 
-            return await fleet_status(address, shown_store(store))
-        async with open_reader(address) as reader:
-            return await folder_status(address, reader)
 
-
-async def folder_status(folder: str, reader: StoreReader) -> StoreStatus:
-    """Count the requests in a folder, as one who reads there already."""
+async def read_status(store: Store) -> StoreStatus:
+    """Do what `status` does for a store that is open, without its hosts."""
+    crawls = [await read_crawl(store, name) for name in await store.crawls.names()]
+    if not store.capabilities.shared:
+        return StoreStatus(store.address, store.workers.owner(), crawls)
+    workers = await store.workers.all()
+    served = served_pools(workers)
     crawls = [
-        await crawl_status(reader, name, sums.CrawlTotals.load(await reader.value(name, sums.KEY)))
-        for name in await reader.crawls()
+        replace(
+            crawl, unserved_pools=unserved_pools(await store.frontier.waiting_by_pool(crawl.name), served)
+        )
+        for crawl in crawls
     ]
-    return StoreStatus(folder, StoreFolder(Path(folder)).owner(), crawls)
+    return StoreStatus(
+        store.address, store.workers.owner(), crawls, await _read_fleet(store, crawls, workers)
+    )
 
 
-class Counter(Protocol):
-    """The part of a frontier that counting needs."""
-
-    async def counts(self, crawl: str) -> Counts: ...
-    async def paused(self, crawl: str) -> bool: ...
-
-
-async def crawl_status(reader: Counter, name: str, totals: sums.CrawlTotals) -> CrawlStatus:
-    """Put together what is counted in a frontier and what is summed up beside it."""
-    counts = await reader.counts(name)
+async def read_crawl(store: Store, name: str) -> CrawlStatus:
+    """Return what the frontier counts of a crawl, and what is summed up beside it."""
+    totals = await store.crawls.totals(name)
+    counts = await store.frontier.counts(name)
     return CrawlStatus(
         name=name,
         accepted=counts.accepted,
@@ -105,10 +106,29 @@ async def crawl_status(reader: Counter, name: str, totals: sums.CrawlTotals) -> 
         withheld=totals.withheld,
         hook_faults=totals.hook_faults,
         quarantined=totals.quarantined,
-        lookalikes=totals.near_duplicates,
-        paused=await reader.paused(name),
+        lookalikes=totals.near_duplicates,  # vocabulary: ok
+        paused=await store.frontier.paused(name),
         mistaken=counts.mistaken,
     )
+
+
+async def _read_fleet(
+    store: Store, crawls: Sequence[CrawlStatus], workers: Sequence[Heartbeat]
+) -> FleetStatus:
+    stages = {crawl.name: await _stages(store, crawl) for crawl in crawls}
+    outputs = {
+        record.name: tuple(map(public_name, record.outputs)) for record in await store.crawls.records()
+    }
+    return FleetStatus(workers, stages, outputs)
+
+
+async def _stages(store: Store, crawl: CrawlStatus) -> dict[str, Stage]:
+    counts = crawl.counts
+    return {
+        "fetch": Stage(counts["waiting"] + counts["delayed"], counts["leased"]),
+        "parse": Stage(counts["parsing"]),
+        "sink": Stage(await store.outputs.unwritten_pages(crawl.name)),
+    }
 
 
 def _with_budget(links: Mapping[str, int], over_budget: int) -> Mapping[str, int]:

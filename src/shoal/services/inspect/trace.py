@@ -1,30 +1,25 @@
-"""The whole story of one URL: where it was found, every attempt, where its page lies, what it brought.
+"""The history of one URL: where it was found, every attempt, where its page is archived, what it brought.
 
-Reads only, beside a running crawl if need be. The store forgets the requests of pages that are done; what is
-missing there is read from the archived page. A fleet's store forgets the pages, too: then it can only
-be told that a request has come to its end.
+Reads only, and works while a crawl runs. The store drops the requests of pages that are done; they are read
+from the archived page. A store without page records drops the pages, too: then all that is left is that a
+request has ended.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from shoal.archive.errors import PageUnreadable
-from shoal.archive.names import file_name
-from shoal.archive.reader import ArchiveReader, StoredPage
-from shoal.archive.registry import open_crawl_folder
-from shoal.fetch.http.decode import decode_archived
 from shoal.frontier.results import HostView, RequestHistory
 from shoal.model.page import PageRecord
 from shoal.model.request import Link, Request
 from shoal.model.spider_versions import KEY, Reparse, SpiderVersion, SpiderVersions
 from shoal.model.url import host_key
-from shoal.services.reprocess.folder_pages import PageFilter, is_parsed
-from shoal.stores.access import StoreReader, chosen, open_reader
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.contract.pages import PageFilter, is_parsed
+from shoal.stores.contract.store import Store, select_crawls
+from shoal.stores.open import open_store
 
-__all__ = ["FoundOn", "HostView", "RequestHistory", "Trace", "Try", "trace"]
+__all__ = ["FoundOn", "HostView", "RequestHistory", "Trace", "Try", "trace", "trace_json"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +27,13 @@ class FoundOn:
     """The page that linked here."""
 
     fingerprint: int
-    url: str  # empty: it can be told no more
+    url: str  # empty: no longer known
     at: float | None  # when that page was settled, and its links accepted with it
 
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """One attempt, whatever came of it."""
+    """One attempt."""
 
     started_at: float
     elapsed: float
@@ -56,12 +51,12 @@ class Trace:
     found_on: FoundOn | None  # None: a seed
     host: HostView | None
     tries: Sequence[Try] = ()  # in order
-    version: SpiderVersion | None = None  # of the spider that parsed its page; None: not parsed, or forgotten
+    version: SpiderVersion | None = None  # of the spider that parsed its page; None: not parsed, or unknown
     again: Sequence[Reparse] = ()  # how it was parsed since, into other outputs
 
     @property
     def forgotten(self) -> bool:
-        """Say whether all that is left is that it has ended: done, gone or filtered."""
+        """Return whether all that is known is that it has ended: done, gone or filtered."""
         return self.story.state == "done" and self.story.page is None
 
     @property
@@ -69,29 +64,29 @@ class Trace:
         return "ended" if self.forgotten else self.story.state
 
 
-async def trace(store: str, crawl: str | None, asked: str) -> list[Trace]:
-    """Tell the story of a URL, or of a trace id, in one crawl or in each that has it."""
+async def trace(dsn: str, crawl: str | None, asked: str) -> list[Trace]:
+    """Return the history of a URL, or of a trace id, in one crawl or in each that has it."""
     url = "" if re.fullmatch(r"[0-9a-f]{16}", asked) else asked
     fingerprint = Link.to(Request(url=url)).fingerprint if url else int(asked, 16)
-    async with open_reader(store) as reader:
-        stories = [await reader.history(name, fingerprint) for name in await chosen(reader, crawl)]
-        folder = StoreFolder(Path(store))
-        return [await _trace(reader, folder, story, url) for story in stories if story is not None]
+    async with open_store(dsn) as store:
+        names = await select_crawls(store, crawl)
+        stories = [await store.frontier.history(name, fingerprint) for name in names]
+        return [await _trace(store, story, url) for story in stories if story is not None]
 
 
-async def _trace(reader: StoreReader, store: StoreFolder, story: RequestHistory, asked: str) -> Trace:
-    request = _request_of(store, story)
+async def _trace(store: Store, story: RequestHistory, asked: str) -> Trace:
+    request = await _request_of(store, story)
     url = request.url if request is not None else asked
     origin = story.found_on
     if origin is None:
         origin = request.found_on if request is not None else 0
-    versions = SpiderVersions.load(await reader.value(story.crawl, KEY))
+    versions = SpiderVersions.load(await store.frontier.value(story.crawl, KEY))
     page = story.page
     return Trace(
         story,
         url,
-        await _found_on(reader, store, story.crawl, origin) if origin else None,
-        await reader.host(host_key(url)) if url else None,
+        await _found_on(store, story.crawl, origin) if origin else None,
+        await store.frontier.host(host_key(url)) if url else None,
         tries_of(story),
         versions.known.get(page.version) if page is not None else None,
         [one for one in versions.reparses if page is not None and _covers(one, page, url)],
@@ -99,7 +94,7 @@ async def _trace(reader: StoreReader, store: StoreFolder, story: RequestHistory,
 
 
 def tries_of(story: RequestHistory) -> list[Try]:
-    """Put the attempts that failed and the one that ended the story in order."""
+    """Return the attempts that failed and the one that ended the request, in order."""
     tries = [
         Try(tried.at - tried.elapsed, tried.elapsed, tried.status, tried.kind.value, tried.reason)
         for tried in story.tried
@@ -117,23 +112,68 @@ def _covers(reparse: Reparse, page: PageRecord, url: str) -> bool:
     return is_parsed(page) and page.fetched_at < reparse.at and chosen.takes(page) and chosen.takes_url(url)
 
 
-async def _found_on(reader: StoreReader, store: StoreFolder, crawl: str, fingerprint: int) -> FoundOn:
-    origin = await reader.history(crawl, fingerprint)
+async def _found_on(store: Store, crawl: str, fingerprint: int) -> FoundOn:
+    origin = await store.frontier.history(crawl, fingerprint)
     if origin is None:
         return FoundOn(fingerprint, "", None)
-    request = _request_of(store, origin)
+    request = await _request_of(store, origin)
     return FoundOn(fingerprint, request.url if request is not None else "", origin.ended_at)
 
 
-def _request_of(store: StoreFolder, story: RequestHistory) -> Request | None:
-    """Find the request in the store or, of a page that is done, in the archive."""
+async def _request_of(store: Store, story: RequestHistory) -> Request | None:
+    """Return the request from the store or, for a page that is done, from the archive."""
     if story.request is not None or story.page is None:
         return story.request
+    pages = await store.archive_of(story.crawl)
     try:
-        return _stored(store, story.crawl, story.page).request
+        return pages.archive.read(story.page.ref).request
     except PageUnreadable:
         return None
 
 
-def _stored(store: StoreFolder, crawl: str, page: PageRecord) -> StoredPage:
-    return ArchiveReader(open_crawl_folder(store.archive / file_name(crawl)), decode_archived).read(page.ref)
+def trace_json(trace: Trace) -> dict[str, object]:
+    story, page, origin = trace.story, trace.story.page, trace.found_on
+    return {
+        "crawl": story.crawl,
+        "url": trace.url,
+        "trace": story.trace,
+        "state": trace.state,
+        "found_on": None if origin is None else {"url": origin.url, "trace": f"{origin.fingerprint:016x}"},
+        "accepted_at": None if origin is None else origin.at,
+        "attempts": [
+            {
+                "started_at": tried.started_at,
+                "elapsed_s": tried.elapsed,
+                "status": tried.status,
+                "class": tried.kind or None,
+                "reason": tried.reason,
+            }
+            for tried in trace.tries
+        ],
+        "ended_at": story.ended_at,
+        "status": page.status if page else story.status,
+        "class": story.rule or None,
+        "reason": story.reason,
+        "page": None
+        if page is None
+        else {
+            "segment": page.ref.segment,
+            "offset": page.ref.offset,
+            "length": page.ref.length,
+            "fetched_at": page.fetched_at,
+            "elapsed_s": page.elapsed,
+            "bytes": page.wire_bytes,
+            "items": page.items,
+            "links": page.links,
+        },
+        "parsed_by": None
+        if trace.version is None
+        else {"version": trace.version.digest, "since": trace.version.since},
+        "parsed_again": [
+            {"version": again.digest, "at": again.at, "out": again.out, "limit": again.limit}
+            for again in trace.again
+        ],
+        "due": story.due,
+        "holder": story.holder,
+        "leased_at": story.leased_at,
+    }

@@ -1,10 +1,10 @@
-"""What a crawl has gathered, and what is done with it afterwards, without a single request.
+"""Using the archived pages and the items of a crawl again, without a single request.
 
-    kept, fleet_holdings ──▶ holdings ──▶ reparse, export ──▶ draft
-    pages and items of       whichever    parsed again, or    an output that is there
-    a folder, of a fleet     it is        in another form     all at once or not at all
+    reparse        parse archived pages with a changed spider, and compare the items
+    export         write items in another format, or pages as one WARC file
+    diff           what changed between two parses of the same pages
+    atomic_output  an output that is replaced as a whole or not at all
+    choice         which crawl is meant
 
-A folder's store lists its pages, each with its items. That of a fleet forgets them; there they are found by
-going through the archive. The crawl stays as it is: results go to outputs of their own. How they differ from
-what the crawl has written is told by `differences`.
+The crawl does not change: results go to separate outputs.
 """

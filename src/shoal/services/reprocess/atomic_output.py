@@ -1,4 +1,4 @@
-"""An output that is there all at once or not at all: written beside its place, then moved into it."""
+"""An output that is replaced as a whole or not at all: written beside its place, then moved into it."""
 
 import shutil
 import tempfile
@@ -12,11 +12,11 @@ from shoal.sinks.contract import Sink
 from shoal.sinks.files import translate_errors
 from shoal.sinks.registry import resolve
 
-BATCH = 4096  # items in memory before they are written
+FLUSH_ITEMS = 4096  # items in memory before they are written
 
 
 class AtomicOutput:
-    """Items on their way into a file of any known format."""
+    """Writes items to a file of any known format."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -27,27 +27,26 @@ class AtomicOutput:
         self._sink.write(items)
         self.count += len(items)
         self._waiting += len(items)
-        if self._waiting >= BATCH:
+        if self._waiting >= FLUSH_ITEMS:
             self._sink.flush()
             self._waiting = 0
 
 
 @contextmanager
-def drafting(out: str) -> Iterator[Path]:
-    """Give a path to write to; what is there at the end replaces `out`, and after an error nothing does.
+def replacing(out: str) -> Iterator[Path]:
+    """Yield a path to write to. The file there replaces `out` after the block, unless it raises.
 
-    A folder is never replaced: somebody may have put other things into it.
+    A folder is never replaced: it may contain other files.
     """
+    _refuse_folder(out)
     target = Path(out)
-    if target.is_dir():
-        raise Misconfigured(f"output {out}: there is a folder already; move it away or name another output")
     with translate_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=".shoal-draft-", dir=target.parent))
     try:
         yield folder / target.name
         with translate_errors(target):
-            # Some formats need several files; the one that was asked for comes last.
+            # Some formats write several files; `out` itself is moved last.
             for made in sorted(folder.iterdir(), key=lambda path: path.name == target.name):
                 made.replace(target.parent / made.name)
     finally:
@@ -55,20 +54,26 @@ def drafting(out: str) -> Iterator[Path]:
 
 
 @contextmanager
-def drafting_items(out: str) -> Iterator[AtomicOutput]:
-    """Write items to `out`, in the format that its ending says; `-` is standard output.
+def replacing_items(out: str) -> Iterator[AtomicOutput]:
+    """Open `out` for items, in the format of its suffix; `-` is standard output.
 
-    What has gone to standard output or to a database stays there after an error.
+    What was written to standard output or to a database stays there after an error.
     """
+    _refuse_folder(out)
     resolved = resolve(out)
     if not resolved.capabilities.is_file:
-        yield from _filled(resolved.factory.open(out, fsync=False, overwrite=False))
+        yield from _write_items(resolved.factory.open(out, fsync=False, overwrite=False))
         return
-    with drafting(out) as draft:
-        yield from _filled(resolved.factory.open(str(draft), fsync=False, overwrite=False))
+    with replacing(out) as draft:
+        yield from _write_items(resolved.factory.open(str(draft), fsync=False, overwrite=False))
 
 
-def _filled(sink: Sink) -> Iterator[AtomicOutput]:
+def _refuse_folder(out: str) -> None:
+    if Path(out).is_dir():
+        raise Misconfigured(f"output {out}: there is a folder already; move it away or name another output")
+
+
+def _write_items(sink: Sink) -> Iterator[AtomicOutput]:
     try:
         sink.restore(None)
         yield AtomicOutput(sink)

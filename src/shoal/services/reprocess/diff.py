@@ -88,7 +88,7 @@ def matched(
 
 
 def _by_key(items: Sequence[Record], key: Sequence[str]) -> Mapping[str, Record] | None:
-    """Index items by their key; None: not all of them have one of their own."""
+    """Index items by their key; None: not every item has a distinct key."""
     if not key or any(name not in item for item in items for name in key):
         return None
     found = {msgspec.json.encode([item[name] for name in key]).decode(): item for item in items}

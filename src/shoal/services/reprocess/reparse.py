@@ -1,12 +1,13 @@
-"""Parsing again what is in the archive, with a spider that has changed, without a single request.
+"""Parsing the archived pages of a crawl again with a changed spider, without a single request.
 
-Nothing of the crawl changes: its state, its items and its archive stay as they are. What the new spider makes
-of the pages is compared with what the crawl has written, or with what another spider makes of the same pages.
-A fleet does not know which page an item came from; it has the spider that was submitted, to compare with.
-The result goes to an output of its own if that is asked for; then the crawl remembers that, for `trace`.
+The crawl does not change: its state, its items and its archive stay as they are. The items of the new spider
+are compared with the items that the crawl has written, or with those of another spider on the same pages. A
+store without page records does not know which page an item came from; there the spider that was submitted is
+run for comparison. The result goes to a separate output if one is named; then the crawl records that, for
+`trace`.
 
-Pages are read, parsed and compared in order, at most `WINDOW` of them at a time: memory does not depend on
-how many there are. Only items count here; links are not even collected.
+Pages are read, parsed and compared in order, at most `MAX_PAGES` of them at a time: memory does not depend on
+how many there are. Only items are compared; links are not collected.
 """
 
 import asyncio
@@ -14,11 +15,10 @@ import os
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, ExitStack, aclosing
+from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from shoal.archive.errors import PageUnreadable
 from shoal.archive.reader import StoredPage
@@ -30,47 +30,45 @@ from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.model.spider_versions import Reparse
 from shoal.parse.pool import ParsePool, Poisoned
-from shoal.services.control.hosts import note_reparse
-from shoal.services.reprocess.atomic_output import AtomicOutput, drafting_items
+from shoal.services.reprocess.atomic_output import AtomicOutput, replacing_items
+from shoal.services.reprocess.choice import choose_crawl, refuse_own_output
 from shoal.services.reprocess.diff import EXAMPLES, Differences
-from shoal.services.reprocess.folder_pages import FolderPages, PageEntry, PageFilter, is_parsed
-from shoal.services.reprocess.pages import CrawlPages, open_pages, refuse_own
 from shoal.spider.source import SpiderDescription, SpiderSource
-from shoal.stores.redis.submitted import placed
+from shoal.stores.contract.crawl_record import spider_on_disk
+from shoal.stores.contract.pages import CrawlPages, PageEntry, PageFilter, is_parsed
+from shoal.stores.contract.store import Store
+from shoal.stores.open import open_store
 
-if TYPE_CHECKING:
-    from shoal.services.reprocess.fleet_pages import FleetPages
-
-WINDOW = 256  # pages between reading and comparing
-WINDOW_BYTES = 64 << 20
-BREATH = 32  # pages read between two looks at the children: reading does not let the event loop run by itself
+MAX_PAGES = 256  # between reading and comparing
+MAX_BODY_BYTES = 64 << 20
+YIELD_EVERY = 32  # pages read between two turns of the event loop, which serves the parse children
 
 
 @dataclass(frozen=True, slots=True)
 class ReparsePlan:
     source: SpiderSource
     settings: Settings
-    crawl: str = ""  # empty: the spider's name, or the only crawl there is
+    crawl: str = ""  # empty: the only crawl in the store, or the one named like the spider
     selection: PageFilter = field(default_factory=PageFilter)
-    against: SpiderSource | None = None  # None: what the crawl has written, or its spider as it was submitted
+    against: SpiderSource | None = None  # None: the items of the crawl, or its spider as it was submitted
     out: str = ""  # empty: compare only
     overrides: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
 class Reparsed:
-    """What a changed spider made of the pages of a crawl."""
+    """The result of running a changed spider on the pages of a crawl."""
 
     crawl: str
     pages: int = 0
     items: int = 0
-    faults: dict[str, int] = field(default_factory=dict)  # pages that gave nothing, by reason
+    faults: dict[str, int] = field(default_factory=dict)  # pages that could not be parsed, by reason
     fault_urls: dict[str, list[str]] = field(default_factory=dict)  # examples, by reason
     rejected: int = 0  # items that do not fit their model
     unreadable: int = 0
-    differences: Differences | None = None  # None: there was nothing to compare with
+    differences: Differences | None = None  # None: nothing to compare with
     uncompared: str = ""  # why
-    against: str = ""  # what was compared with, if neither the crawl's items nor what was asked for
+    against: str = ""  # what was compared with, unless the crawl's items or `ReparsePlan.against`
     out: str = ""
 
     def fail(self, url: str, reason: str) -> None:
@@ -81,8 +79,8 @@ class Reparsed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Again:
-    """One page, parsed again; items are None where a parse failed."""
+class _Reparse:
+    """The result for one page; items are None where a parse failed."""
 
     url: str
     before: Sequence[bytes] | None
@@ -92,32 +90,50 @@ class _Again:
 
 
 async def reparse(plan: ReparsePlan) -> Reparsed:
-    """Run a spider over the pages in a crawl's archive; works beside a crawl that runs."""
+    """Run a spider on the pages in a crawl's archive; works while the crawl runs."""
     async with AsyncExitStack() as stack:
         new = await _open_pool(stack, plan, plan.source)
-        holdings = await stack.enter_async_context(
-            open_pages(plan.settings.store, plan.crawl, spider=new.description.name)
-        )
-        report = Reparsed(holdings.crawl, out=plan.out)
-        old, items = await _compared(stack, holdings, plan, report)
+        store = await stack.enter_async_context(open_store(plan.settings.store))
+        name = await choose_crawl(store, plan.crawl, spider=new.description.name)
+        pages = await store.archive_of(name)
+        report = Reparsed(name, out=plan.out)
+        old, items = await _open_comparison(stack, store, pages, plan, report)
         for pool in (new, old):
             if pool is not None:
-                pool.configure(await _scope(holdings, plan, pool.description))
+                pool.configure(await _scope(pages, plan, pool.description))
         if old or items:
             report.differences = Differences()
-        draft = await _draft(stack, holdings, plan)
-        pages = _pages(holdings, plan.selection, report, items)
+        await _reparse(pages, items, plan=plan, new=new, old=old, report=report)
+        if plan.out:
+            async with store.change() as changes:
+                await changes.note_reparse(name, _note(plan, new.description.version))
+    return report
+
+
+async def _reparse(
+    pages: CrawlPages,
+    items: Path | None,
+    *,
+    plan: ReparsePlan,
+    new: ParsePool,
+    old: ParsePool | None,
+    report: Reparsed,
+) -> None:
+    """Parse every chosen page; the output is complete when this returns."""
+    with ExitStack() as stack:
+        output: AtomicOutput | None = None
+        if plan.out:
+            await refuse_own_output(pages, plan.out)
+            output = stack.enter_context(replacing_items(plan.out))
+        tasks = _read_pages(pages, plan.selection, report, items)
         async with asyncio.TaskGroup() as group:
             watches = [group.create_task(pool.watch()) for pool in (new, old) if pool]
-            async with aclosing(pages), aclosing(_parsed(pages, new, old)) as again:
-                async for page in again:
-                    _take(report, page, new.description.key, draft)
+            async with aclosing(tasks), aclosing(_parse(tasks, new, old)) as parsed:
+                async for page in parsed:
+                    _add(report, page, new.description.key, output)
             for watch in watches:
                 watch.cancel()
-        report.unreadable += holdings.unreadable
-    if plan.out:
-        await note_reparse(plan.settings.store, report.crawl, _note(plan, new.description.version))
-    return report
+        report.unreadable += pages.unreadable
 
 
 def _note(plan: ReparsePlan, version: str) -> Reparse:
@@ -128,30 +144,34 @@ def _note(plan: ReparsePlan, version: str) -> Reparse:
     )
 
 
-def _take(report: Reparsed, page: _Again, key: Sequence[str], draft: AtomicOutput | None) -> None:
+def _add(report: Reparsed, page: _Reparse, key: Sequence[str], output: AtomicOutput | None) -> None:
     report.pages += 1
     if page.after is None:
         report.fail(page.url, page.fault)
     after = page.after or ()
     report.items += len(after)
     report.rejected += page.rejected
-    if draft is not None:
-        draft.write(after)
+    if output is not None:
+        output.write(after)
     if report.differences is not None:
         report.differences.note(page.url, page.before or (), [item.json for item in after], key)
 
 
-async def _compared(
-    stack: AsyncExitStack, holdings: "FolderPages | FleetPages", plan: ReparsePlan, report: Reparsed
+async def _open_comparison(
+    stack: AsyncExitStack, store: Store, pages: CrawlPages, plan: ReparsePlan, report: Reparsed
 ) -> tuple[ParsePool | None, Path | None]:
     """Open what to compare with: another spider, or an output with the crawl's items."""
     if plan.against is not None:
         return await _open_pool(stack, plan, plan.against), None
     try:
-        if isinstance(holdings, FolderPages):
-            return None, await holdings.items()
-        # Nothing tells which of a fleet's items came from a page; but its spider was kept.
-        old = await _open_pool(stack, plan, stack.enter_context(placed(holdings.record)))
+        if store.capabilities.page_records:
+            return None, (await pages.item_lines()).path
+        record = await store.crawls.record(pages.crawl)
+        if record is None:
+            raise Misconfigured(
+                f"crawl {pages.crawl!r} was never submitted to the end: shoal submit does that"
+            )
+        old = await _open_pool(stack, plan, stack.enter_context(spider_on_disk(record)))
         report.against = "the spider as it was submitted"
         return old, None
     except Misconfigured as error:
@@ -166,57 +186,50 @@ async def _open_pool(stack: AsyncExitStack, plan: ReparsePlan, source: SpiderSou
     return await stack.enter_async_context(ParsePool.open(source, procs=procs, limits=plan.settings.parse))
 
 
-async def _scope(holdings: CrawlPages, plan: ReparsePlan, spider: SpiderDescription) -> Scope:
-    """Let no host be in scope, so that no link is looked for; nofollow means what it meant in the crawl.
+async def _scope(pages: CrawlPages, plan: ReparsePlan, spider: SpiderDescription) -> Scope:
+    """Return a scope without hosts, so that no links are collected; nofollow is obeyed as in the crawl.
 
-    Where only canonical pages yield items, what they are depends on the hosts of the crawl.
+    Where only canonical pages yield items, which pages these are depends on the hosts of the crawl.
     """
-    settings = with_spider_options(holdings.settings(plan.settings), spider, plan.overrides)
+    settings = with_spider_options(pages.settings(plan.settings), spider, plan.overrides)
     if not settings.crawl.canonical_only:
         return Scope(hosts=frozenset(), obey_nofollow=settings.crawl.robots)
-    hosts = [*spider.hosts, *await holdings.hosts()]
+    hosts = [*spider.hosts, *await pages.hosts()]
     return Scope.of(settings.crawl, (), hosts=hosts, limits=settings.links)
 
 
-async def _draft(stack: AsyncExitStack, holdings: CrawlPages, plan: ReparsePlan) -> AtomicOutput | None:
-    if not plan.out:
-        return None
-    await refuse_own(holdings, plan.out)
-    return stack.enter_context(drafting_items(plan.out))
-
-
-async def _pages(
-    holdings: CrawlPages, selection: PageFilter, report: Reparsed, items: Path | None
+async def _read_pages(
+    pages: CrawlPages, selection: PageFilter, report: Reparsed, items: Path | None
 ) -> AsyncGenerator[tuple[PageEntry, StoredPage, Request], None]:
     left = selection.limit
-    async with aclosing(holdings.pages(selection, items)) as pages:
-        async for kept in pages:
+    async with aclosing(pages.pages(selection, items)) as entries:
+        async for entry in entries:
             if left == 0:
                 return
-            if not is_parsed(kept.page):
+            if not is_parsed(entry.page):
                 continue
             try:
-                stored = await holdings.archive.read_async(kept.page.ref)
+                stored = await pages.archive.read_async(entry.page.ref)
                 request = stored.request
             except PageUnreadable:
                 report.unreadable += 1
                 continue
             if selection.takes_url(stored.url):
                 left = None if left is None else left - 1
-                yield kept, stored, request
+                yield entry, stored, request
 
 
-async def _parsed(
+async def _parse(
     pages: AsyncIterator[tuple[PageEntry, StoredPage, Request]], new: ParsePool, old: ParsePool | None
-) -> AsyncGenerator[_Again, None]:
-    """Have pages parsed by one or both spiders, and give them back in order."""
+) -> AsyncGenerator[_Reparse, None]:
+    """Parse pages with one or both spiders; yield the results in order."""
     waiting: deque[_Task] = deque()
     ids, held = count(1), 0
-    async for kept, stored, request in pages:
+    async for entry, stored, request in pages:
         number = next(ids)
         task = ParseTask(
             number,
-            kept.fingerprint,
+            entry.fingerprint,
             request,
             stored.url,
             stored.status,
@@ -224,11 +237,11 @@ async def _parsed(
             stored.body,
             stored.fetched_at,
         )
-        waiting.append(_Task(task, kept.items, new, old))
+        waiting.append(_Task(task, entry.items, new, old))
         held += len(stored.body)
-        if number % BREATH == 0:
+        if number % YIELD_EVERY == 0:
             await asyncio.sleep(0)
-        while waiting and (waiting[0].done or len(waiting) >= WINDOW or held > WINDOW_BYTES):
+        while waiting and (waiting[0].done or len(waiting) >= MAX_PAGES or held > MAX_BODY_BYTES):
             first = waiting.popleft()
             held -= first.size
             yield await first.result()
@@ -237,7 +250,7 @@ async def _parsed(
 
 
 class _Task:
-    """A page on its way through the children."""
+    """A page that the parse children have."""
 
     def __init__(
         self, task: ParseTask, before: Sequence[bytes] | None, new: ParsePool, old: ParsePool | None
@@ -252,7 +265,7 @@ class _Task:
     def done(self) -> bool:
         return self._new.done() and (self._old is None or self._old.done())
 
-    async def result(self) -> _Again:
+    async def result(self) -> _Reparse:
         before = self._before
         if self._old is not None:
             answered = await self._old
@@ -260,10 +273,10 @@ class _Task:
             before = [item.json for item in items]
         answer = await self._new
         if isinstance(answer, Poisoned):
-            return _Again(self._url, before, None, f"{answer.kind}: {answer.reason}")
+            return _Reparse(self._url, before, None, f"{answer.cause}: {answer.reason}")
         if answer.fault is not None:
-            return _Again(self._url, before, None, answer.fault.reason)
-        return _Again(self._url, before, answer.items, rejected=len(answer.rejected))
+            return _Reparse(self._url, before, None, answer.fault.reason)
+        return _Reparse(self._url, before, answer.items, rejected=len(answer.rejected))
 
 
 def _submit(pool: ParsePool, task: ParseTask) -> "asyncio.Future[ParseResult | Poisoned]":
@@ -275,3 +288,7 @@ def _submit(pool: ParsePool, task: ParseTask) -> "asyncio.Future[ParseResult | P
 
     pool.submit(task, answer)
     return future
+
+
+def reparse_json(report: Reparsed, elapsed: float) -> dict[str, object]:
+    return {**asdict(report), "elapsed_s": round(elapsed, 3)}

@@ -82,7 +82,7 @@ class Selector:
     def re_first(
         self, regex: str | Pattern[str], default: str | None = None, replace_entities: bool = True
     ) -> str | None:
-        """Return the first result of `re`, or `default` if there is none."""
+        """Return the first result of `re`, or `default` if nothing matches."""
         return next(iter(self.re(regex, replace_entities)), default)
 
     def extract(self) -> str:

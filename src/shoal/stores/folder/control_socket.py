@@ -1,8 +1,8 @@
-"""Steering a crawl that runs: its process listens on a socket in the store's folder.
+"""The control socket: the process that owns a folder carries out changes for other processes.
 
-The embedded store has one owner, and while a crawl runs nobody else can write to it. So the owner does it for
-them. The set of commands is closed, each is one line of JSON, answered with one line. Only the user who owns
-the folder can connect: it is a Unix socket with mode 0600, never a port.
+An embedded store has one owner, and only the owner can write to it. While a crawl runs, its process listens
+on a Unix socket in the folder. The set of commands is closed; each is one line of JSON, answered with one
+line. Only the user who owns the folder can connect: the socket has mode 0600, and there is no port.
 """
 
 import asyncio
@@ -15,16 +15,18 @@ from pathlib import Path
 
 import msgspec
 
+from shoal.frontier.contract import FrontierDeadLetters
 from shoal.frontier.results import HostView
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
-from shoal.model.spider_versions import KEY, Reparse, SpiderVersions
-from shoal.stores.access import StoreWriter
+from shoal.model.spider_versions import Reparse
+from shoal.stores.contract.changes import ChangeableFrontier, DirectChanges
+from shoal.stores.contract.store import StoreBusy
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 10.0  # seconds for a command and its answer
-_LINE = 1 << 16
-_LONGEST_PATH = 100  # bytes; the kernel's limit for the name of a socket is a little above
+COMMAND_TIMEOUT_S = 10.0  # for a command and its reply
+_MAX_LINE_BYTES = 1 << 16
+_MAX_PATH_BYTES = 100  # the kernel's limit for the name of a socket is a little above
 
 
 class ShowHost(msgspec.Struct, frozen=True, tag="show_host"):
@@ -32,7 +34,7 @@ class ShowHost(msgspec.Struct, frozen=True, tag="show_host"):
 
 
 class SetHost(msgspec.Struct, frozen=True, tag="set_host", omit_defaults=True):
-    """Change what is given and leave the rest as it is."""
+    """Change what is given and keep the rest."""
 
     host: str
     interval: float | None = None
@@ -42,7 +44,7 @@ class SetHost(msgspec.Struct, frozen=True, tag="set_host", omit_defaults=True):
 
 
 class ClearHost(msgspec.Struct, frozen=True, tag="clear_host"):
-    """Take back the pace that a host was given."""
+    """Remove the pace that was set for a host."""
 
     host: str
 
@@ -53,7 +55,7 @@ class PauseCrawl(msgspec.Struct, frozen=True, tag="pause_crawl"):
 
 
 class NoteReparse(msgspec.Struct, frozen=True, tag="note_reparse"):
-    """Remember with a crawl that its pages were parsed again."""
+    """Record that the pages of a crawl were parsed again."""
 
     crawl: str
     reparse: Reparse
@@ -63,22 +65,23 @@ Command = ShowHost | SetHost | ClearHost | PauseCrawl | NoteReparse
 
 
 class ControlReply(msgspec.Struct, frozen=True, omit_defaults=True):
-    error: str = ""  # empty: it was done
+    error: str = ""  # empty: the command was carried out
     host: HostView | None = None
 
 
 _encode = msgspec.json.Encoder().encode
 _decode_command = msgspec.json.Decoder(Command).decode
-_decode_answer = msgspec.json.Decoder(ControlReply).decode
+_decode_reply = msgspec.json.Decoder(ControlReply).decode
 
 
-async def obey(frontier: StoreWriter, command: Command) -> ControlReply:
-    """Carry a command out."""
+async def apply(frontier: ChangeableFrontier, command: Command) -> ControlReply:
+    """Carry out a command on the frontier that this process owns."""
+    changes = DirectChanges(frontier)
     match command:
         case ShowHost(host):
             return ControlReply(host=await frontier.hosts.get(host))
         case SetHost():
-            changed = await frontier.hosts.set(
+            changed = await changes.set_host(
                 command.host,
                 interval=command.interval,
                 concurrency=command.concurrency,
@@ -87,38 +90,36 @@ async def obey(frontier: StoreWriter, command: Command) -> ControlReply:
             )
             return ControlReply(host=changed)
         case ClearHost(host):
-            return ControlReply(host=await frontier.hosts.clear(host))
+            return ControlReply(host=await changes.clear_host(host))
         case NoteReparse(crawl, reparse):
-            versions = SpiderVersions.load(await frontier.reader.value(crawl, KEY))
-            versions.add_reparse(reparse)
-            await frontier.crawls.set_value(crawl, KEY, versions.dump())
+            await changes.note_reparse(crawl, reparse)
             return ControlReply()
         case PauseCrawl(crawl, paused):
-            await (frontier.crawls.pause(crawl) if paused else frontier.crawls.resume(crawl))
+            await (changes.pause(crawl) if paused else changes.resume(crawl))
             return ControlReply()
 
 
 @asynccontextmanager
-async def steerable(folder: Path, frontier: StoreWriter) -> AsyncIterator[None]:
-    """Take commands for as long as the block runs. The caller owns the store."""
+async def accept_commands(folder: Path, frontier: ChangeableFrontier) -> AsyncIterator[None]:
+    """Listen for commands for as long as the block runs. The caller owns the store."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
-                writer.write(_encode(await _answered(frontier, await reader.readline())) + b"\n")
+            async with asyncio.timeout(COMMAND_TIMEOUT_S):
+                writer.write(_encode(await _reply_to(await reader.readline(), frontier)) + b"\n")
                 await writer.drain()
         except (OSError, TimeoutError, ValueError):
-            pass  # whoever asked went away, or never said anything
+            pass  # the client closed the connection, or sent nothing
         finally:
             writer.close()
 
     try:
-        listener = _bound(folder)
-    except OSError as error:  # not every file system has sockets; a crawl can do without
+        listener = _bind(folder)
+    except OSError as error:  # not every file system has sockets; a crawl can run without
         log.warning("crawl.not_steerable", extra={"reason": error.strerror})
         yield
         return
-    server = await asyncio.start_unix_server(answer, sock=listener, limit=_LINE)
+    server = await asyncio.start_unix_server(answer, sock=listener, limit=_MAX_LINE_BYTES)
     try:
         yield
     finally:
@@ -126,38 +127,38 @@ async def steerable(folder: Path, frontier: StoreWriter) -> AsyncIterator[None]:
         (folder / "control").unlink(missing_ok=True)
 
 
-def _bound(folder: Path) -> socket.socket:
-    """Make the socket, in place of one that an owner left behind that was killed."""
+def _bind(folder: Path) -> socket.socket:
+    """Create the socket, in place of one that a killed owner left behind."""
     (folder / "control").unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with _address(folder) as path:
             listener.bind(path)
-            os.chmod(path, 0o600)  # in time: nobody can connect before it listens
+            os.chmod(path, 0o600)  # before it listens: until then no client can connect
     except OSError:
         listener.close()
         raise
     return listener
 
 
-async def _answered(frontier: StoreWriter, line: bytes) -> ControlReply:
+async def _reply_to(line: bytes, frontier: ChangeableFrontier) -> ControlReply:
     try:
         command = _decode_command(line)
-        answer = await obey(frontier, command)
+        reply = await apply(frontier, command)
     except msgspec.MsgspecError:
         return ControlReply(error="not a command that this version of Shoal knows")
     except ShoalError as error:
         return ControlReply(error=str(error))
     log.warning("crawl.steered", extra={"command": _encode(command).decode()})
-    return answer
+    return reply
 
 
-async def ask(folder: Path, command: Command) -> ControlReply:
-    """Have the owner of a store carry a command out; raises `Unavailable` if it takes none."""
+async def send_command(folder: Path, command: Command) -> ControlReply:
+    """Send a command to the owner of a folder; raise `Unavailable` if it does not listen."""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(COMMAND_TIMEOUT_S):
             with _address(folder) as path:
-                reader, writer = await asyncio.open_unix_connection(path, limit=_LINE)
+                reader, writer = await asyncio.open_unix_connection(path, limit=_MAX_LINE_BYTES)
             try:
                 writer.write(_encode(command) + b"\n")
                 line = await reader.readline()
@@ -165,19 +166,59 @@ async def ask(folder: Path, command: Command) -> ControlReply:
                 writer.close()
     except (OSError, TimeoutError):
         raise Unavailable(
-            f"{folder} is in use by a process that takes no commands: wait for its end"
+            f"{folder} is in use by a process that takes no commands: wait until it ends"
         ) from None
-    answer = _decode_answer(line)
-    if answer.error:
-        raise Misconfigured(answer.error)
-    return answer
+    reply = _decode_reply(line)
+    if reply.error:
+        raise Misconfigured(reply.error)
+    return reply
+
+
+class OwnerChanges:
+    """Changes that the owner of a folder carries out; see `StoreChanges`. Dead letters are not among them."""
+
+    def __init__(self, folder: Path, owner: str) -> None:
+        self._folder = folder
+        self._owner = owner
+
+    async def pause(self, crawl: str) -> None:
+        await send_command(self._folder, PauseCrawl(crawl, paused=True))
+
+    async def resume(self, crawl: str) -> None:
+        await send_command(self._folder, PauseCrawl(crawl, paused=False))
+
+    async def set_host(
+        self,
+        host: str,
+        *,
+        interval: float | None = None,
+        concurrency: int | None = None,
+        rest_until: float | None = None,
+        paused: bool | None = None,
+    ) -> HostView:
+        return await self._host(SetHost(host, interval, concurrency, rest_until, paused))
+
+    async def clear_host(self, host: str) -> HostView:
+        return await self._host(ClearHost(host))
+
+    async def _host(self, command: SetHost | ClearHost) -> HostView:
+        reply = await send_command(self._folder, command)
+        assert reply.host is not None, "the owner returns the host that it changed"
+        return reply.host
+
+    async def note_reparse(self, crawl: str, reparse: Reparse) -> None:
+        await send_command(self._folder, NoteReparse(crawl, reparse))
+
+    @property
+    def dead_letters(self) -> FrontierDeadLetters:
+        raise StoreBusy(self._owner)
 
 
 @contextmanager
 def _address(folder: Path) -> Iterator[str]:
-    """Give a path of the socket that is short enough for the kernel."""
+    """Return a path of the socket that is short enough for the kernel."""
     path = str(folder / "control")
-    if len(os.fsencode(path)) <= _LONGEST_PATH:
+    if len(os.fsencode(path)) <= _MAX_PATH_BYTES:
         yield path
         return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

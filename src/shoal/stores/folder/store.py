@@ -1,123 +1,225 @@
-"""The embedded store: a folder with one owner at a time.
+"""The embedded store: a folder with a SQLite frontier and an archive, owned by one process at a time.
 
-    store.db     the frontier, and everything else that shares its transactions
-    lock         held by the owner for as long as it lives; its text names the owner
-    control      socket on which a running crawl takes commands
-    archive/     raw responses
-    items/       outputs that were given no path of their own
-
-Ownership is a lock of the kernel's on an open file, so that it ends with the process, however that dies.
-The text in the file is for people: it may be out of date, the lock never is.
+Reading needs no ownership and works while a crawl runs.
 """
 
-import errno
-import fcntl
-import os
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal.model.errors import Misconfigured, Unavailable
+from shoal.archive.names import file_name
+from shoal.archive.registry import folder_location
+from shoal.frontier.results import HostView
+from shoal.frontier.sqlite import SqliteFrontier, SqliteReader
+from shoal.model import crawl_totals as sums
+from shoal.model.errors import Misconfigured, Rejected
+from shoal.sinks.names import public_name
+from shoal.sinks.recount import outputs, recount
+from shoal.stores.contract.changes import DirectChanges, StoreChanges
+from shoal.stores.contract.checkpoints import archive_key, rejects_key, sinks_key
+from shoal.stores.contract.crawl_record import CrawlRecord
+from shoal.stores.contract.fleet import Fleet
+from shoal.stores.contract.footprint import CrawlFootprint
+from shoal.stores.contract.heartbeat import Heartbeat
+from shoal.stores.contract.store import Capabilities, OutputProgress, StoreBusy, require_crawl
+from shoal.stores.folder.control_socket import OwnerChanges, ShowHost, accept_commands, send_command
+from shoal.stores.folder.directory import StoreFolder
+from shoal.stores.folder.pages import FolderPages
+
+DURABLE = Capabilities(shared=False, durable=True, page_records=True)
+TEMPORARY = Capabilities(shared=False, durable=False, page_records=True)
 
 
-class StoreBusy(Unavailable):
-    """Another process owns the store."""
+class FolderStore:
+    """See `Store`."""
+
+    def __init__(
+        self,
+        folder: StoreFolder,
+        reader: SqliteReader | None,
+        *,
+        address: str,
+        capabilities: Capabilities = DURABLE,
+    ) -> None:
+        self.address = address
+        self.capabilities = capabilities
+        self._folder = folder
+        self._reader = reader
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        path: Path,
+        *,
+        address: str = "",
+        create: bool = False,
+        capabilities: Capabilities = DURABLE,
+    ) -> AsyncIterator["FolderStore"]:
+        """Open a folder for reading, without owning it.
+
+        Raise `Misconfigured` if there is no store in it, unless `create` says that `own` is to create it.
+        """
+        folder = StoreFolder(path)
+        async with AsyncExitStack() as stack:
+            reader = None
+            if not create:
+                reader = await stack.enter_async_context(SqliteFrontier.peek(folder.database))
+            yield cls(folder, reader, address=address or str(path), capabilities=capabilities)
+
+    @property
+    def frontier(self) -> SqliteReader:
+        if self._reader is None:
+            raise Misconfigured(f"there is no store at {self.address} yet")
+        return self._reader
+
+    @property
+    def crawls(self) -> "FolderCrawls":
+        return FolderCrawls(self._folder, self.frontier)
+
+    @property
+    def workers(self) -> "FolderOwner":
+        return FolderOwner(self._folder)
+
+    @property
+    def outputs(self) -> "FolderOutputs":
+        return FolderOutputs(self.frontier)
+
+    async def host(self, name: str) -> HostView | None:
+        if self._folder.owner() is not None:
+            return (await send_command(self._folder.path, ShowHost(name))).host
+        return await self.frontier.host(name)
+
+    async def archive_of(self, crawl: str) -> FolderPages:
+        return FolderPages(self.frontier, self._folder, crawl)
+
+    async def repair(self, crawls: Sequence[str]) -> list[str]:
+        return []  # every change of the database is one transaction: no half of one is ever stored
+
+    @asynccontextmanager
+    async def change(self, crawls: Sequence[str] = ()) -> AsyncIterator[StoreChanges]:
+        async with AsyncExitStack() as stack:
+            try:
+                owned = await stack.enter_async_context(self.own())
+            except StoreBusy as error:
+                yield OwnerChanges(self._folder.path, str(error))
+                return
+            for name in crawls:
+                await owned.frontier.crawls.open(name)
+            yield DirectChanges(owned.frontier)
+
+    @asynccontextmanager
+    async def own(self, *, fsync: bool = False) -> AsyncIterator["OwnedFolder"]:
+        with self._folder.owned():
+            async with SqliteFrontier.open(self._folder.database, fsync=fsync) as frontier:
+                self._reader = self._reader or frontier.reader
+                try:
+                    yield OwnedFolder(self._folder, frontier)
+                finally:
+                    self._reader = None if self._reader is frontier.reader else self._reader
+
+    @property
+    def fleet(self) -> Fleet:
+        raise Misconfigured("store: a fleet shares a server: name it by --store redis://HOST, or SHOAL_STORE")
+
+
+class FolderCrawls:
+    """See `StoredCrawls`."""
+
+    def __init__(self, folder: StoreFolder, reader: SqliteReader) -> None:
+        self._folder = folder
+        self._reader = reader
+        self.names = reader.crawls
+        self.audit = reader.audit
+
+    async def record(self, crawl: str) -> CrawlRecord | None:
+        return None  # the command that runs an embedded crawl describes it every time
+
+    async def records(self) -> list[CrawlRecord]:
+        return []
+
+    async def totals(self, crawl: str) -> sums.CrawlTotals:
+        return sums.CrawlTotals.load(await self._reader.value(crawl, sums.KEY))
+
+    async def footprint(self, crawl: str) -> CrawlFootprint:
+        require_crawl(crawl, await self.names())
+        if (owner := self._folder.owner()) is not None:
+            raise StoreBusy(f"{self._folder.path} is in use by {owner}")
+        counts = await self._reader.counts(crawl)
+        written = [*outputs(await self._reader.checkpoint(sinks_key(crawl)))]
+        if (rejects := self._folder.rejects_file(crawl)).exists():
+            written.append(str(rejects))
+        return CrawlFootprint(
+            crawl,
+            counts.accepted,
+            counts.open,
+            counts.dead,
+            tuple(map(public_name, written)),
+            folder_location(self._folder.archive / file_name(crawl)),
+        )
+
+    async def delete(self, crawl: str) -> None:
+        """Delete a crawl in one transaction."""
+        checkpoints = [key(crawl) for key in (sinks_key, rejects_key, archive_key)]
+        with self._folder.owned():
+            async with SqliteFrontier.open(self._folder.database) as frontier:
+                await frontier.crawls.delete(crawl, checkpoints=checkpoints, entirely=True)
+
+
+class FolderOwner:
+    """See `StoreWorkers`."""
+
+    def __init__(self, folder: StoreFolder) -> None:
+        self.owner = folder.owner
+
+    async def all(self) -> Sequence[Heartbeat]:
+        return ()
+
+
+class FolderOutputs:
+    """See `StoredOutputs`."""
+
+    def __init__(self, reader: SqliteReader) -> None:
+        self._reader = reader
+
+    async def progress(self, crawl: str) -> Mapping[str, OutputProgress]:
+        checkpoints = outputs(await self._reader.checkpoint(sinks_key(crawl)))
+        return dict(_count(checkpoints.items()))
+
+    async def rejects(self, crawl: str) -> Mapping[str, OutputProgress]:
+        checkpoints = outputs(await self._reader.checkpoint(rejects_key(crawl)))
+        return dict(_count(checkpoints.items()))
+
+    async def unwritten_pages(self, crawl: str) -> int:
+        return 0  # a page is settled in the same transaction in which its items count as written
+
+
+def _count(checkpoints: Iterable[tuple[str, bytes]]) -> Iterable[tuple[str, OutputProgress]]:
+    for path, checkpoint in checkpoints:
+        try:
+            yield path, OutputProgress(held=recount(path, checkpoint))
+        except Rejected as error:
+            yield path, OutputProgress(problem=str(error))
 
 
 @dataclass(frozen=True, slots=True)
-class StoreFolder:
-    path: Path
+class OwnedFolder:
+    """See `OwnedStore`."""
 
-    @property
-    def database(self) -> Path:
-        return self.path / "store.db"
+    folder: StoreFolder
+    frontier: SqliteFrontier
 
     @property
     def archive(self) -> Path:
-        return self.path / "archive"
+        return self.folder.archive
 
     @property
     def items(self) -> Path:
-        return self.path / "items"
+        return self.folder.items
 
-    @property
-    def lock(self) -> Path:
-        return self.path / "lock"
+    def rejects_file(self, crawl: str) -> Path:
+        return self.folder.rejects_file(crawl)
 
-    @property
-    def exists(self) -> bool:
-        return self.database.is_file()
-
-    @contextmanager
-    def owned(self) -> Iterator["StoreFolder"]:
-        """Own the store, making it if need be; raise `StoreBusy` if somebody else does."""
-        with _explained(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            if not _locked(handle):
-                raise StoreBusy(f"{self.path} is in use by {_owner(handle)}")
-            with _explained(self.path):
-                since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-                os.ftruncate(handle, 0)
-                os.pwrite(handle, f"{os.getpid()} {since}\n".encode(), 0)
-                for folder in (self.archive, self.items):
-                    folder.mkdir(exist_ok=True)
-            yield self
-        finally:
-            # The file stays: deleting it would let two processes lock two files of the same name.
-            os.close(handle)
-
-    def owner(self) -> str | None:
-        """Say who owns the store right now, for people; None: nobody."""
-        try:
-            handle = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return None
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _owner(handle)
-        finally:
-            os.close(handle)
-        return None
-
-
-def _locked(handle: int) -> bool:
-    """Take the lock for good; False: somebody has it."""
-    for pause in (0.01, 0.05, 0.0):
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(pause)  # it may be somebody who only asks who the owner is
-        else:
-            return True
-    return False
-
-
-def _owner(handle: int) -> str:
-    pid, _, since = os.pread(handle, 200, 0).decode(errors="replace").strip().partition(" ")
-    return f"process {pid} since {since}" if pid.isdigit() else "another process"
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise explain(error, path) from error
-
-
-def explain(error: OSError, path: Path) -> Misconfigured | Unavailable:
-    """Turn what the file system says into one line that says what to do about it."""
-    match error.errno:
-        case errno.ENOSPC | errno.EDQUOT:
-            return Unavailable(f"disk full: {path}")
-        case errno.EACCES | errno.EPERM | errno.EROFS:
-            return Misconfigured(f"{path} cannot be written: {os.strerror(error.errno)}")
-        case errno.ENOTDIR | errno.EEXIST | errno.EISDIR:
-            return Misconfigured(f"{path} is not a folder")
-        case _:
-            return Unavailable(f"{path}: {error.strerror or error}")
+    def accept_commands(self) -> AbstractAsyncContextManager[None]:
+        return accept_commands(self.folder.path, self.frontier)

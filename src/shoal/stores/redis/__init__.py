@@ -1,9 +1,12 @@
-"""The fleet: what its workers share besides the frontier.
+"""The store that a fleet shares: Redis or Valkey, on one server or many.
 
-    crawls     what was submitted: spider, settings, seeds and outputs, by name
-    allowance  how many pages a crawl may still get, shared out among the workers that fetch them
-    workers    who is there and what they are doing; a worker that is silent for `TTL` seconds is gone
+    store           `RedisStore`: the store as others see it
+    crawls          the records of submitted crawls
+    workers         heartbeats
+    page_quota      the page limit of a crawl, shared out among workers
+    pages           the archived pages of a crawl
+    checks          findings about the servers, for `shoal doctor`
+    private_server  a Valkey server for a fleet on one machine
 
-Crawls and workers lie under one tag of the store, in values that new fields can join: old and new workers
-run side by side.
+Records and heartbeats are stored in structs that may get new fields: old and new workers run side by side.
 """

@@ -1,12 +1,12 @@
--- Grant a worker a part of the pages that a crawl may still get.
+-- Grant a worker a share of the pages that a crawl may still get.
 --
--- KEYS[1]  the shard's own key; the hash is <tag>:allowance:<crawl>: worker -> pages it may have in hand and until
---          when (ms), and `let go` -> how many pages all workers together have had in hand and have no more
--- ARGV     number of the crawl, worker, pages it has in hand, pages it wants besides, ms that its part is good for,
---          pages that the crawl may get, pages that it has, what `let go` was before those were counted
--- returns  how many of those it wanted it may have in hand besides
+-- KEYS[1]  the shard's own key; the hash is <tag>:allowance:<crawl>: worker -> pages it may have in progress and until
+--          when (ms), and `let go` -> pages that all workers together have finished or released
+-- ARGV     number of the crawl, worker, pages it has in progress, pages it wants besides, ms that its share is valid,
+--          page limit of the crawl, pages that it has, value of `let go` before those were counted
+-- returns  how many pages the worker may take besides
 --
--- A page that a worker has let go since the count may be one that the crawl has: it counts as one.
+-- A page that a worker has released since the count may be one that the crawl has: it counts as one.
 
 local parts = string.sub(KEYS[1], 1, -3) .. PAGE_QUOTA_KEY .. ARGV[1]
 local worker, held, wanted, ttl = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])

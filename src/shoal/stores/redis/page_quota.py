@@ -1,12 +1,12 @@
-"""How many pages a crawl may still get, shared out among the workers that fetch them.
+"""The page quota of a crawl: its limit of pages, shared out among the workers that fetch them.
 
-Each worker has a part: as many pages as it may have in hand at once. A part grows only while the pages that
-the crawl has and the parts of all workers together stay within the limit. So however many workers there are,
-the crawl gets no page more; and no page fewer, because what a worker does not use of its part is given up
-with its next question. The part of one that was killed runs out, later than its leases.
+Each worker has a share: as many pages as it may have in progress at once. A share grows only while the pages
+that the crawl has and the shares of all workers together stay within the limit. So the crawl gets no page
+more, however many workers there are; and no page fewer, because a worker releases what it does not use of its
+share with its next call. The share of a killed worker expires, later than its leases.
 
-The pages that a crawl has are counted over all shards, at no one instant. What workers let go of while that
-goes on may be in the count or not; it is added to it.
+The pages that a crawl has are counted over all shards, not at one instant. Pages that workers release while
+the count runs may or may not be in it; they are added to it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,14 +14,14 @@ from collections.abc import Awaitable, Callable
 from shoal.redis_client import RedisClient, key_names
 from shoal.redis_client.script import load_script
 
-BEYOND = 1.25  # times the length of a lease that a part is good for
+SHARE_TTL_LEASES = 1.25  # how long a share is valid, in lengths of a lease
 _SCRIPT = load_script("shoal.stores.redis", "page_quota")
 
 
 class SharedPageQuota:
-    """The part of one worker in what a crawl may still get.
+    """The share of one worker.
 
-    `lease` is how long a lease lasts, in seconds; `count` says how many pages the crawl has, those included
+    `lease` is the length of a lease in seconds; `count` returns how many pages the crawl has, including those
     that are fetched and not parsed yet.
     """
 
@@ -40,22 +40,22 @@ class SharedPageQuota:
         self._crawl = crawl
         self._worker = worker
         self._limit = limit
-        self._ttl_ms = int(lease * BEYOND * 1000)
+        self._ttl_ms = int(lease * SHARE_TTL_LEASES * 1000)
         self._count = count
 
     async def take(self, held: int, wanted: int) -> int:
-        """Say how many pages this worker may take in hand besides those that it has; ask once a second.
+        """Return how many pages this worker may take besides the `held` ones; call once a second.
 
-        `held` is what it has in hand now, or has handed in and the store has not confirmed.
+        `held` counts the pages in progress, and those that it has settled and the store has not confirmed.
         """
-        # In this order: what is let go after the first answer is added to the second.
+        # In this order: pages that are released after the first reply are added to the second.
         before = int(await self._store.do(self._tag, "HGET", self._key, "let go") or 0)
-        there = await self._count() if wanted else 0
-        asked = (self._worker, held, wanted, self._ttl_ms, self._limit, there, before)
-        return int(await self._store.run(_SCRIPT, self._tag, (self._crawl, *asked)))
+        pages = await self._count() if wanted else 0
+        arguments = (self._worker, held, wanted, self._ttl_ms, self._limit, pages, before)
+        return int(await self._store.run(_SCRIPT, self._tag, (self._crawl, *arguments)))
 
     async def leave(self) -> None:
-        """Let others have this worker's part at once."""
+        """Release this worker's share at once."""
         await self.take(0, 0)
 
     @property

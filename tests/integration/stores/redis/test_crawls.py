@@ -5,7 +5,8 @@ import msgspec
 from shoal.model.settings import Settings
 from shoal.redis_client import RedisClient, key_names
 from shoal.spider.source import PlainSpider, SpiderFile
-from shoal.stores.redis.crawls import CrawlRecord, Crawls
+from shoal.stores.contract.crawl_record import CrawlRecord
+from shoal.stores.redis.crawls import Crawls
 
 BOOKS = CrawlRecord(
     name="books",
@@ -37,25 +38,25 @@ async def test_submitting_the_same_again_changes_nothing(store: RedisClient) -> 
     assert len(await crawls.all()) == 1
 
 
-async def test_every_submission_is_news(store: RedisClient) -> None:
+async def test_every_submission_changes_the_news_number(store: RedisClient) -> None:
     crawls = Crawls(store)
-    heard = [await crawls.news()]
+    numbers = [await crawls.news()]
     for record in (BOOKS, BOOKS, PLAIN):
         await crawls.submit(record)
-        heard.append(await crawls.news())
+        numbers.append(await crawls.news())
 
-    assert len(set(heard)) == 4
+    assert len(set(numbers)) == 4
 
 
-async def test_a_crawl_can_be_forgotten(store: RedisClient) -> None:
+async def test_a_record_can_be_deleted(store: RedisClient) -> None:
     crawls = Crawls(store)
     await crawls.submit(BOOKS)
-    await crawls.forget("books")
+    await crawls.delete("books")
 
     assert await crawls.get("books") is None
 
 
-async def test_fields_of_a_newer_shoal_are_no_obstacle(store: RedisClient) -> None:
+async def test_fields_of_a_newer_shoal_are_ignored(store: RedisClient) -> None:
     newer = {**msgspec.msgpack.decode(msgspec.msgpack.encode(BOOKS)), "colour": "red"}
     await store.do(
         store.fleet_tag,

@@ -25,32 +25,34 @@ class Pages:
         return total
 
 
-def part(store: RedisClient, worker: str, pages: Pages, *, lease: float = 60.0) -> SharedPageQuota:
+def share(store: RedisClient, worker: str, pages: Pages, *, lease: float = 60.0) -> SharedPageQuota:
     return SharedPageQuota(store, CRAWL, worker=worker, limit=LIMIT, lease=lease, count=pages.count)
 
 
-async def test_parts_of_all_workers_and_the_pages_there_are_stay_within_the_limit(store: RedisClient) -> None:
+async def test_the_shares_of_all_workers_and_the_pages_of_the_crawl_stay_within_the_limit(
+    store: RedisClient,
+) -> None:
     pages = Pages()
-    anna, bert = part(store, "anna", pages), part(store, "bert", pages)
+    anna, bert = share(store, "anna", pages), share(store, "bert", pages)
 
     assert await anna.take(0, 64) == 64
     assert await bert.take(0, 64) == 36
     assert await bert.take(36, 64) == 0
-    pages.shards[0] = 10  # of anna's, which has 50 in hand besides and had wanted four too many
+    pages.shards[0] = 10  # of anna's, which has 50 in progress besides and had asked for four too many
     assert await anna.take(50, 0) == 0
     assert await bert.take(36, 64) == 4
     await anna.leave()
     assert await bert.take(40, 64) == 50
 
 
-async def test_what_is_let_go_while_somebody_counts_is_not_overlooked(store: RedisClient) -> None:
+async def test_pages_released_during_a_count_are_added_to_it(store: RedisClient) -> None:
     pages = Pages()
-    anna, bert = part(store, "anna", pages), part(store, "bert", pages)
+    anna, bert = share(store, "anna", pages), share(store, "bert", pages)
     assert await anna.take(0, LIMIT) == LIMIT
 
     async def counted_too_early() -> int:
         count = await pages.count()
-        pages.shards[0] += LIMIT  # all of anna's pages come in, and she says so
+        pages.shards[0] += LIMIT  # all of anna's pages arrive, and she reports it
         assert await anna.take(0, LIMIT) == 0
         return count
 
@@ -59,12 +61,12 @@ async def test_what_is_let_go_while_somebody_counts_is_not_overlooked(store: Red
     assert await bert.take(0, LIMIT) == 0
 
 
-async def test_the_part_of_a_worker_that_is_gone_goes_to_the_others_when_its_leases_have_run_out(
+async def test_the_share_of_a_dead_worker_is_released_after_its_leases_expire(
     store: RedisClient,
 ) -> None:
     pages = Pages()
-    await part(store, "anna", pages, lease=0.2).take(0, LIMIT)
-    bert = part(store, "bert", pages)
+    await share(store, "anna", pages, lease=0.2).take(0, LIMIT)
+    bert = share(store, "bert", pages)
     assert await bert.take(0, 10) == 0
 
     granted = 0
@@ -80,7 +82,7 @@ async def test_many_workers_get_the_limit_exactly(store: RedisClient, seed: int)
     pages, drawn = Pages(), random.Random(seed)
 
     async def work(name: str) -> None:
-        allowance, held = part(store, name, pages), 0
+        allowance, held = share(store, name, pages), 0
         while sum(pages.shards) < LIMIT:
             granted = await allowance.take(held, drawn.randint(0, 12))
             held += granted

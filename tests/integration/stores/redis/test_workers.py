@@ -1,9 +1,11 @@
-"""Workers are seen while they give signs of life."""
+"""Workers are listed while they send heartbeats."""
 
 import msgspec
 
 from shoal.redis_client import RedisClient, key_names
-from shoal.stores.redis.workers import TTL, CrawlActivity, Heartbeat, Workers
+from shoal.stores.contract.fleet import HEARTBEAT_TTL_S
+from shoal.stores.contract.heartbeat import CrawlActivity, Heartbeat
+from shoal.stores.redis.workers import Workers
 
 ANNA = Heartbeat(
     worker="anna-1",
@@ -19,7 +21,7 @@ ANNA = Heartbeat(
 BERT = msgspec.structs.replace(ANNA, worker="bert-2", host="bert")
 
 
-async def test_everybody_who_beats_is_listed_with_what_they_do(store: RedisClient) -> None:
+async def test_workers_with_a_heartbeat_are_listed_with_their_activity(store: RedisClient) -> None:
     workers = Workers(store)
     await workers.beat(BERT)
     await workers.beat(ANNA)
@@ -27,19 +29,19 @@ async def test_everybody_who_beats_is_listed_with_what_they_do(store: RedisClien
     assert await workers.all() == [ANNA, BERT]
 
 
-async def test_a_worker_that_falls_silent_is_struck_off(store: RedisClient) -> None:
+async def test_a_worker_without_a_heartbeat_is_removed(store: RedisClient) -> None:
     workers = Workers(store)
     await workers.beat(ANNA)
-    key = key_names.heartbeat(store.fleet_tag, "anna-1")
+    key = f"{store.fleet_tag}:worker:anna-1"
     left = await store.do(store.fleet_tag, "PTTL", key)
     await store.do(store.fleet_tag, "PEXPIRE", key, 0)
 
-    assert 0 < left <= TTL * 1000
+    assert 0 < left <= HEARTBEAT_TTL_S * 1000
     assert await workers.all() == []
     assert await store.do(store.fleet_tag, "SCARD", key_names.workers(store.fleet_tag)) == 0
 
 
-async def test_a_worker_that_leaves_is_gone_at_once(store: RedisClient) -> None:
+async def test_a_worker_that_leaves_is_removed_at_once(store: RedisClient) -> None:
     workers = Workers(store)
     await workers.beat(ANNA)
     await workers.beat(BERT)

@@ -4,8 +4,9 @@ import pytest
 from msgspec import structs
 from tests.unit.cli.commands.test_trace import HOST, NOW
 
-from shoal.cli.commands.host import host_json, host_lines, host_name
+from shoal.cli.commands.host import host_lines, host_name
 from shoal.model.errors import Misconfigured
+from shoal.services.control.hosts import host_json
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from shoal.cli.main import run
-from shoal.cli.views.forecast import Plan, Prices, plan_json, plan_lines
+from shoal.cli.views.forecast import plan_lines
 from shoal.services.inspect.capacity import HostLoad, Load, forecast
+from shoal.services.inspect.plan import Plan, Prices, plan_json
 
 NO_PRICES = Prices(None, 0, None)
 HOSTS = [HostLoad("a.test", 2900, 2.0), HostLoad("b.test", 100, 2.0)]

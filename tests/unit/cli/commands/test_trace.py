@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from shoal.cli.commands.trace import host_line, trace_json, trace_lines
+from shoal.cli.commands.trace import host_line, trace_lines
 from shoal.frontier.results import HostView, RequestHistory, Tried
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.spider_versions import Reparse, SpiderVersion
-from shoal.services.inspect.trace import FoundOn, Trace, tries_of
+from shoal.services.inspect.trace import FoundOn, Trace, trace_json, tries_of
 
 NOW = 1_700_000_000.0
 PAGE = PageRecord(PageRef("seg", 10, 20), 200, NOW, 1, 12, elapsed=0.1, wire_bytes=12_300)

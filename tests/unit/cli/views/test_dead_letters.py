@@ -8,10 +8,11 @@ import pytest
 from tests.unit.cli.views.test_summary import LETTER
 
 from shoal.cli.input.confirm import require_yes
-from shoal.cli.views.dead_letters import letter_details, letter_json
+from shoal.cli.views.dead_letters import letter_details
 from shoal.model.errors import Misconfigured
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.request import Request
+from shoal.services.control.dead_letters import dead_letter_json
 
 FULL = replace(
     LETTER,
@@ -47,10 +48,10 @@ def test_all_of_a_letter_is_shown_except_secrets() -> None:
 
 
 def test_any_data_of_a_letter_becomes_json() -> None:
-    found = json.loads(json.dumps(letter_json(FULL)))
+    found = json.loads(json.dumps(dead_letter_json(FULL)))
     assert (found["data"], found["page"]) == ({"when": "AA=="}, ["seg", 10, 20])
     assert "hush" not in str(found)
-    assert letter_json(LETTER)["page"] is None
+    assert dead_letter_json(LETTER)["page"] is None
 
 
 def test_without_a_terminal_only_yes_confirms(monkeypatch: pytest.MonkeyPatch) -> None:

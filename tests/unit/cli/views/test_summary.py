@@ -6,21 +6,16 @@ import pytest
 from tests.unit.cli.snapshots import BUSY, snapshot, summary
 
 from shoal.cli.commands.status import status_lines
-from shoal.cli.commands.verify import verify_json, verify_lines
+from shoal.cli.commands.verify import verify_lines
 from shoal.cli.process.exit_codes import ExitCode
-from shoal.cli.views.dead_letters import letter_json, letter_lines
-from shoal.cli.views.summary import (
-    failure_reason,
-    opening_lines,
-    summary_json,
-    summary_lines,
-)
+from shoal.cli.views.dead_letters import letter_lines
+from shoal.cli.views.summary import failure_reason, opening_lines, summary_lines
 from shoal.model.failure import FailureClass
 from shoal.model.request import Request
-from shoal.services.control.dead_letters import DeadLetter
-from shoal.services.crawl import Ending, Opening
+from shoal.services.control.dead_letters import DeadLetter, dead_letter_json
+from shoal.services.crawl import Ending, Opening, summary_json
 from shoal.services.inspect.status import CrawlStatus, StoreStatus
-from shoal.services.inspect.verify import CrawlReport, VerifyReport
+from shoal.services.inspect.verify import CrawlReport, VerifyReport, verify_json
 
 NO_PAGE = snapshot(pages=0, counts={"done": 0, "dead": 1})
 
@@ -123,7 +118,7 @@ def test_dead_letters_are_shown_with_time_class_place_and_reason() -> None:
         "2023-11-14 22:13:20Z  connect  http://a.test/",
         '    shop: 4 attempts; "connection refused"',
     ]
-    assert letter_json(LETTER)["class"] == "connect"
+    assert dead_letter_json(LETTER)["class"] == "connect"
     assert list(letter_lines([])) == ["no dead letters"]
 
 
@@ -143,7 +138,7 @@ def test_the_status_omits_empty_states() -> None:
     assert list(status_lines(StoreStatus("data", None, []), 0.0)) == ["data: 0 crawls, not in use"]
     paused = CrawlStatus("shop", 1, counts, {}, {}, paused=True)
     last = list(status_lines(StoreStatus("data", None, [paused]), 0.0))[-1]
-    assert last == "shop is paused: shoal resume shop lets it go on"
+    assert last == "shop is paused: shoal resume shop continues it"
 
 
 def test_verify_lists_problems_or_states_that_there_are_none() -> None:

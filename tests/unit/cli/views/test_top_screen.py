@@ -8,8 +8,8 @@ import pytest
 from shoal.cli.views.top_screen import TopScreen, share_lines
 from shoal.frontier.results import STATES, HostQueue
 from shoal.services.inspect.monitor import Overview
-from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus
-from shoal.stores.redis.workers import CrawlActivity, Heartbeat
+from shoal.services.inspect.status import CrawlStatus, FleetStatus, Stage, StoreStatus
+from shoal.stores.contract.heartbeat import CrawlActivity, Heartbeat
 
 NOW = 1_800_000_000.0
 COUNTS = {**dict.fromkeys(STATES, 0), "waiting": 3_000, "leased": 14, "done": 1_234, "dead": 3}
@@ -37,7 +37,7 @@ def replace_roles(beat: Heartbeat, *roles: str) -> Heartbeat:
 
 def overview(*workers: Heartbeat, hosts: tuple[HostQueue, ...] = (), crawls: int = 1) -> Overview:
     named = [replace(CRAWL, name=f"shop{number or ''}") for number in range(crawls)]
-    fleet = Fleet(workers, {crawl.name: STAGES for crawl in named})
+    fleet = FleetStatus(workers, {crawl.name: STAGES for crawl in named})
     return Overview(NOW, StoreStatus("redis://queue.example", None, named, fleet), 21.5, hosts)
 
 

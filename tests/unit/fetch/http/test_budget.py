@@ -33,7 +33,7 @@ def test_the_one_that_goes_beyond_pauses_and_the_oldest_never_does() -> None:
     assert (old.flows, new.flows) == (True, False)
 
 
-def test_room_given_back_lets_the_others_go_on() -> None:
+def test_released_bytes_resume_other_transfers() -> None:
     budget, old, new = BodyBudget(100), Body(), Body()
     budget.hold(old, 90)
     budget.hold(new, 20)
@@ -41,7 +41,7 @@ def test_room_given_back_lets_the_others_go_on() -> None:
     assert new.flows
 
 
-def test_the_next_oldest_goes_on_even_if_it_alone_is_above_the_limit() -> None:
+def test_the_next_oldest_continues_even_if_it_is_above_the_limit() -> None:
     budget, old, new, last = BodyBudget(100), Body(), Body(), Body()
     budget.hold(old, 50)
     budget.hold(new, 400)
@@ -54,7 +54,7 @@ def test_freeing_what_was_never_held_changes_nothing() -> None:
     BodyBudget(100).free(Body())
 
 
-def test_whatever_happens_somebody_flows_and_everybody_ends() -> None:
+def test_one_transfer_always_continues_and_all_end() -> None:
     dice = random.Random(7)
     budget, held = BodyBudget(1000), dict[Body, int]()
     for _ in range(5000):

@@ -52,7 +52,7 @@ def noise(size: int) -> bytes:
 @pytest.mark.parametrize(
     "size", [0, 1, 1000, PIECE_BYTES, SMALL_BYTES - 1, SMALL_BYTES, SMALL_BYTES + 1, 3 * MIB + 7]
 )
-async def test_what_was_packed_comes_out_whatever_its_size(name: str, size: int) -> None:
+async def test_encoded_bodies_of_any_size_are_decoded(name: str, size: int) -> None:
     body = noise(size)
     packed = PACKERS[name](body)
     assert await decode(packed, name.removeprefix("raw ")) == body
@@ -76,7 +76,7 @@ def test_pieces_of_any_size_make_the_whole(size: int, step: int, name: str) -> N
     assert b"".join(_pieces(name.removeprefix("raw "), PACKERS[name](body), step)) == body
 
 
-async def test_no_encoding_gives_back_the_very_object() -> None:
+async def test_a_body_without_encoding_is_the_same_object() -> None:
     wire = b"as it came"
     assert await decode(wire, "identity") is wire
 
@@ -113,7 +113,7 @@ async def test_a_page_that_only_claims_to_be_encoded_is_a_decode_failure(name: s
 
 
 @pytest.mark.parametrize("name", ["gzip", "zstd"])
-async def test_H33_what_follows_the_last_member_is_ignored(name: str) -> None:
+async def test_H33_data_after_the_last_member_is_ignored(name: str) -> None:
     packed = PACKERS[name](b"the page")
     assert await decode(packed + b"\0garbage" * 100_000, name) == b"the page"
 

@@ -94,14 +94,14 @@ async def test_a_name_has_all_its_addresses() -> None:
 
 
 @pytest.mark.parametrize("label", ["missing", "broken", "empty", "loop", "huge"])
-async def test_N11_an_answer_that_gives_no_address_is_a_dns_failure(label: str) -> None:
+async def test_N11_a_dns_answer_without_an_address_is_a_dns_failure(label: str) -> None:
     async with resolving() as (resolver, _):
         answer = await resolver.resolve(f"{label}.test")
     assert isinstance(answer, Failure)
     assert answer.failure_class is FailureClass.DNS
 
 
-async def test_a_name_server_that_is_silent_is_not_waited_for_for_ever() -> None:
+async def test_a_name_server_that_does_not_respond_times_out() -> None:
     async with resolving(timeout=0.3) as (resolver, _):
         answer = await resolver.resolve("silent.test")
     assert isinstance(answer, Failure)
@@ -122,21 +122,21 @@ async def test_a_failure_is_kept_for_a_moment() -> None:
 
 
 async def test_an_answer_is_asked_for_again_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dns, "SHORTEST", 0.0)
+    monkeypatch.setattr(dns, "MIN_TTL_S", 0.0)
     async with resolving() as (resolver, server):
         await resolver.resolve("brief.test")
         await resolver.resolve("brief.test")
     assert server.questions.count(("brief", A)) == 2
 
 
-async def test_many_who_ask_at_once_share_one_question() -> None:
+async def test_concurrent_callers_share_one_query() -> None:
     async with resolving() as (resolver, server):
         answers = await asyncio.gather(*(resolver.resolve("good.test") for _ in range(100)))
     assert len(set(answers)) == 1
     assert server.questions.count(("good", A)) == 1
 
 
-async def test_one_who_gives_up_does_not_end_the_question_of_the_others() -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_query_of_others() -> None:
     async with resolving() as (resolver, _):
         first = asyncio.create_task(resolver.resolve("good.test"))
         second = asyncio.create_task(resolver.resolve("good.test"))
@@ -189,7 +189,7 @@ async def test_the_cache_is_bounded() -> None:
         ("x.localhost", LOOPBACK),
     ],
 )
-async def test_addresses_and_localhost_are_asked_of_nobody(host: str, answer: tuple[str, ...]) -> None:
+async def test_addresses_and_localhost_are_not_resolved_by_dns(host: str, answer: tuple[str, ...]) -> None:
     async with resolving() as (resolver, server):
         assert await resolver.resolve(host) == answer
     assert not server.questions

@@ -52,7 +52,7 @@ def test_a_forgotten_answer_takes_no_memory() -> None:
 
 
 @pytest.mark.parametrize("surplus", [b"x", PAGE, b"HTTP/1.1"])
-def test_what_follows_an_answer_ends_the_connection_and_not_the_answer(surplus: bytes) -> None:
+def test_data_after_a_response_closes_the_connection_and_keeps_the_response(surplus: bytes) -> None:
     exchange = begun()
     assert exchange.feed(PAGE + surplus)
     assert (exchange.failure, exchange.reusable, exchange.body) == (None, False, b"hello")
@@ -150,7 +150,7 @@ class TestTimes:
             "first byte",
         )
 
-    def test_a_silence_has_its_time_and_starts_anew_with_every_byte(self) -> None:
+    def test_the_idle_time_restarts_with_every_byte(self) -> None:
         exchange = self.reading()
         exchange.feed(b"x" * 100_000)
         assert not exchange.overdue(101)
@@ -180,7 +180,7 @@ class TestTimes:
         assert exchange.failure is not None
         assert exchange.failure.reason.startswith("total")
 
-    def test_a_pause_of_ours_counts_against_nobody(self) -> None:
+    def test_a_pause_of_ours_does_not_count_towards_the_limits(self) -> None:
         exchange = self.reading()
         exchange.excuse(1100, 1000)
         assert not exchange.overdue(1105)

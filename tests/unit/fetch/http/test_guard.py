@@ -79,7 +79,7 @@ def test_reserved_addresses_are_never_allowed(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", DISGUISED)
-def test_U09_a_private_address_in_disguise_is_never_allowed(address: str) -> None:
+def test_U09_a_private_ipv4_address_embedded_in_ipv6_is_never_allowed(address: str) -> None:
     assert not Guard().allows(address)
     assert not Guard(allow_private=True).allows(address)
 

@@ -1,4 +1,4 @@
-"""Dead letters from outside a crawl: chosen, put back, thrown away."""
+"""Dead letters from outside a crawl: chosen, replayed, purged."""
 
 import re
 from dataclasses import replace as changed
@@ -11,7 +11,7 @@ from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.failure import FailureClass
 from shoal.services.control.dead_letters import DeadLetterFilter, dead_letters, find_letters, purge, replay
 from shoal.services.inspect.status import status
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.directory import StoreFolder
 
 TIMEOUT = FailureClass.TIMEOUT
 
@@ -63,7 +63,7 @@ async def test_a_letter_is_found_by_trace_and_by_url_however_it_is_written(store
 
 
 @pytest.mark.parametrize("apply", [replay, purge])
-async def test_what_was_chosen_goes_and_no_more_than_the_limit(apply: object, store: str) -> None:
+async def test_chosen_letters_are_removed_up_to_the_limit(apply: object, store: str) -> None:
     assert callable(apply)
     assert await apply(store, DeadLetterFilter(kind=TIMEOUT, limit=2)) == 2
     assert await apply(store, DeadLetterFilter(older=3600.0)) == 0
@@ -83,13 +83,13 @@ async def test_replayed_letters_wait_and_purged_ones_stay_counted(store: str) ->
 
 
 @pytest.mark.parametrize("apply", [replay, purge])
-async def test_nothing_is_changed_while_somebody_has_the_store(apply: object, store: str) -> None:
+async def test_nothing_changes_while_another_process_owns_the_store(apply: object, store: str) -> None:
     assert callable(apply)
     with StoreFolder(Path(store)).owned(), pytest.raises(Unavailable, match="in use by process"):
         await apply(store, DeadLetterFilter())
 
 
-async def test_a_store_or_crawl_that_is_not_there_is_not_made(store: str, tmp_path: Path) -> None:
+async def test_a_missing_store_or_crawl_is_not_created(store: str, tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="no store"):
         await replay(str(tmp_path / "nowhere"), DeadLetterFilter())
     assert not (tmp_path / "nowhere").exists()
@@ -97,6 +97,6 @@ async def test_a_store_or_crawl_that_is_not_there_is_not_made(store: str, tmp_pa
         await replay(store, DeadLetterFilter("three"))
 
 
-def test_a_choice_without_filters_means_everything() -> None:
+def test_a_filter_without_conditions_takes_everything() -> None:
     assert DeadLetterFilter() == DeadLetterFilter(limit=None)
     assert changed(DeadLetterFilter(), host="a.test") != DeadLetterFilter()

@@ -1,4 +1,4 @@
-"""Steering a store from outside: directly when nobody has it, through its owner when somebody does."""
+"""Changing a store from outside: directly if no process owns it, else through its owner."""
 
 import asyncio
 import stat
@@ -11,10 +11,11 @@ from tests.unit.services.stores import NO_LIMIT, four_letters
 
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.services.control.hosts import pause_crawls, set_host, show_host
+from shoal.services.control.hosts import ClearHost, SetHost, set_host, show_host
+from shoal.services.control.pause import pause_crawls
 from shoal.services.inspect.status import status
-from shoal.stores.folder.control_socket import ClearHost, SetHost, steerable
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.control_socket import accept_commands
+from shoal.stores.folder.directory import StoreFolder
 
 
 @pytest.fixture(params=["short", "long" * 40])
@@ -25,14 +26,14 @@ async def folder(request: pytest.FixtureRequest, tmp_path: Path) -> StoreFolder:
     return folder
 
 
-@pytest.fixture(params=["nobody has it", "somebody has it"])
+@pytest.fixture(params=["not owned", "owned"])
 async def store(request: pytest.FixtureRequest, folder: StoreFolder) -> AsyncIterator[str]:
     async with AsyncExitStack() as stack:
-        if request.param == "somebody has it":
+        if request.param == "owned":
             stack.enter_context(folder.owned())
             frontier = await stack.enter_async_context(SqliteFrontier.open(folder.database))
             await frontier.crawls.open("one")
-            await stack.enter_async_context(steerable(folder.path, frontier))
+            await stack.enter_async_context(accept_commands(folder.path, frontier))
         yield str(folder.path)
 
 
@@ -45,7 +46,7 @@ async def test_crawls_are_paused_and_resumed_open_or_not(store: str) -> None:
         await pause_crawls(store, "three", paused=True)
 
 
-async def test_a_host_is_changed_and_what_is_not_given_stays(store: str) -> None:
+async def test_a_host_is_changed_and_the_rest_is_kept(store: str) -> None:
     await set_host(store, SetHost("a.test", interval=4.0, concurrency=1))
     changed = await set_host(store, SetHost("a.test", paused=True))
 
@@ -56,51 +57,51 @@ async def test_a_host_is_changed_and_what_is_not_given_stays(store: str) -> None
     assert (shown.interval, shown.paused) == (4.0, True)
 
 
-async def test_a_pace_is_taken_back(store: str) -> None:
+async def test_a_pace_is_cleared(store: str) -> None:
     await set_host(store, SetHost("a.test", interval=4.0, concurrency=1))
     cleared = await set_host(store, ClearHost("a.test"))
 
     assert (cleared.interval, cleared.concurrency) == (NO_LIMIT.interval, NO_LIMIT.concurrency)
 
 
-async def test_a_host_can_be_paced_before_it_is_met(store: str) -> None:
+async def test_a_host_may_have_a_pace_before_it_is_known(store: str) -> None:
     assert (await set_host(store, SetHost("new.test", interval=9.0))).interval == 9.0
 
 
-async def test_only_the_owner_of_the_folder_can_steer_and_the_socket_goes_with_the_crawl(
+async def test_only_the_owner_of_the_folder_can_connect_and_the_socket_is_removed_with_the_crawl(
     folder: StoreFolder,
 ) -> None:
     async with SqliteFrontier.open(folder.database) as frontier:
-        (folder.path / "control").touch()  # left behind by an owner that was killed
-        async with steerable(folder.path, frontier):
+        (folder.path / "control").touch()  # left behind by a killed owner
+        async with accept_commands(folder.path, frontier):
             found = (folder.path / "control").stat()
             assert stat.S_ISSOCK(found.st_mode)
             assert stat.S_IMODE(found.st_mode) == 0o600
         assert not (folder.path / "control").exists()
 
 
-async def test_a_crawl_goes_on_where_no_socket_can_be_made(
+async def test_a_crawl_runs_where_no_socket_can_be_created(
     folder: StoreFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with (
         SqliteFrontier.open(folder.database) as frontier,
-        steerable(tmp_path / "nowhere", frontier),
+        accept_commands(tmp_path / "nowhere", frontier),
     ):
         assert await frontier.reader.crawls() == ["one", "two"]
     assert [record.message for record in caplog.records] == ["crawl.not_steerable"]
 
 
-async def test_an_owner_that_takes_no_commands_is_waited_for(folder: StoreFolder) -> None:
+async def test_an_owner_without_a_socket_is_unavailable(folder: StoreFolder) -> None:
     with folder.owned(), pytest.raises(Unavailable, match="takes no commands"):
         await pause_crawls(str(folder.path), "one", paused=True)
 
 
 @pytest.mark.parametrize("line", [b"\n", b"{}\n", b'{"type": "drop_crawl", "crawl": "one"}\n', b"\xff\n"])
-async def test_what_is_no_command_is_refused_and_changes_nothing(tmp_path: Path, line: bytes) -> None:
+async def test_an_unknown_command_is_refused_and_changes_nothing(tmp_path: Path, line: bytes) -> None:
     folder = StoreFolder(tmp_path)
     await four_letters(folder)
     before = await status(str(tmp_path))
-    async with SqliteFrontier.open(folder.database) as frontier, steerable(tmp_path, frontier):
+    async with SqliteFrontier.open(folder.database) as frontier, accept_commands(tmp_path, frontier):
         reader, writer = await asyncio.open_unix_connection(tmp_path / "control")
         writer.write(line)
         assert b"not a command" in await reader.readline()
@@ -108,13 +109,13 @@ async def test_what_is_no_command_is_refused_and_changes_nothing(tmp_path: Path,
         assert await status(str(tmp_path)) == before
 
 
-async def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+async def test_a_missing_store_is_not_created(tmp_path: Path) -> None:
     nowhere = str(tmp_path / "nowhere")
-    for steering in (
+    for change in (
         show_host(nowhere, "a.test"),
         set_host(nowhere, SetHost("a.test", paused=True)),
         pause_crawls(nowhere, None, paused=True),
     ):
         with pytest.raises(Misconfigured, match="no store"):
-            await steering
+            await change
     assert not (tmp_path / "nowhere").exists()

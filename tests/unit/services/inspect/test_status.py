@@ -7,7 +7,7 @@ from tests.unit.services.stores import four_letters
 
 from shoal.model.errors import Misconfigured
 from shoal.services.inspect.status import status
-from shoal.stores.folder.store import StoreFolder
+from shoal.stores.folder.directory import StoreFolder
 
 
 async def test_status_counts_every_crawl_and_knows_whether_the_store_is_in_use(tmp_path: Path) -> None:

@@ -12,14 +12,14 @@ from tests.corpora.packages import FEEDPARSER, TRAFILATURA, files
 from shoal.model.failure import FailureClass
 from shoal.spider.feeds.feed import Feed, FeedEntry, read_feed
 
-# What feedparser 6.0.14 gives for the links of its own well-formed cases, where it gives any.
+# The links that feedparser 6.0.14 returns for its well-formed test cases, where it returns any.
 LINKS: dict[str, list[str]] = json.loads(Path(__file__).with_name("feed_links.json").read_text())
 DIFFERENCES = {
-    "atom10/entry_id_with_attributes.xml": "an identifier that is no address is no link",
-    "base/http_entry_id_base_content_location.xml": "an identifier that is no address is no link",
-    "base/http_entry_id_base_docuri.xml": "an identifier that is no address is no link",
-    "lang/http_content_language_entry_title_inherit_2.xml": "an identifier that is no address is no link",
-    "node_precedence/atom10_id.xml": "an identifier that is no address is no link",
+    "atom10/entry_id_with_attributes.xml": "an identifier that is not a URL is not a link",
+    "base/http_entry_id_base_content_location.xml": "an identifier that is not a URL is not a link",
+    "base/http_entry_id_base_docuri.xml": "an identifier that is not a URL is not a link",
+    "lang/http_content_language_entry_title_inherit_2.xml": "an identifier that is not a URL is not a link",
+    "node_precedence/atom10_id.xml": "an identifier that is not a URL is not a link",
     "base/cdf_item_abstract_xml_base.xml": "CDF died in 2000",
     "cdf/item_href_map_link.xml": "CDF died in 2000",
     "cdf/item_href_map_links.xml": "CDF died in 2000",
@@ -71,7 +71,7 @@ def test_other_vocabularies_do_not_name_an_entry() -> None:
     assert [entry.title for entry in read_feed(body).entries] == ["yes"]
 
 
-def test_a_cut_feed_is_good_up_to_the_cut() -> None:
+def test_a_truncated_feed_is_read_up_to_where_it_ends() -> None:
     found = read_feed(
         b"<rss><channel><item><link>https://a.example/1</link></item><item><title>x</title><link>https://a.exa"
     )
@@ -79,7 +79,7 @@ def test_a_cut_feed_is_good_up_to_the_cut() -> None:
     assert found.truncated
 
 
-def test_entries_that_are_too_many_are_counted() -> None:
+def test_entries_above_the_limit_are_counted() -> None:
     found = read_feed(b"<rss><channel>" + b"<item></item>" * 10_003 + b"</channel></rss>")
     assert (len(found.entries), found.beyond) == (10_000, 3)
 
@@ -93,7 +93,7 @@ def test_entries_that_are_too_many_are_counted() -> None:
         (b'<!DOCTYPE rss [<!ENTITY x "y">]><rss/>', FailureClass.BOMB),
     ],
 )
-def test_what_is_no_feed_fails_by_name(body: bytes, kind: FailureClass) -> None:
+def test_a_document_that_is_not_a_feed_fails_with_its_class(body: bytes, kind: FailureClass) -> None:
     found = read_feed(body).failure
     assert found
     assert found.failure_class is kind

@@ -53,7 +53,7 @@ def test_an_index_leads_to_more_sitemaps() -> None:
     ]
 
 
-def test_pictures_and_translations_are_not_pages() -> None:
+def test_image_and_translation_entries_are_not_pages() -> None:
     body = (
         f'<urlset {NAMESPACE} xmlns:image="i" xmlns:xhtml="h"><url><loc>https://a.example/</loc>'
         "<image:image><image:loc>https://a.example/a.png</image:loc></image:image><image:loc>https://a.example/b.png</image:loc>"
@@ -99,7 +99,7 @@ def test_gzip_is_unpacked_in_as_many_members_as_it_has() -> None:
     assert locs(gzip.compress(body[:500]) + gzip.compress(body[500:])) == list(numbered(100))
 
 
-def test_what_is_in_a_loc_is_passed_on_as_written() -> None:
+def test_a_loc_is_returned_as_written() -> None:
     odd = [
         "//b.example/",
         "/relative",
@@ -111,19 +111,19 @@ def test_what_is_in_a_loc_is_passed_on_as_written() -> None:
     assert locs(urlset(*odd)) == [*odd[:4], "https://a.example/?a&b", "x?a=1&b=2"]
 
 
-def test_what_cannot_be_an_address_is_skipped_and_counted() -> None:
+def test_entries_that_are_not_urls_are_skipped_and_counted() -> None:
     sitemap = Sitemap(urlset("", " ", "https://a.example/" + "x" * 4_096, "https://a.example/"))
     assert [entry.loc for entry in sitemap] == ["https://a.example/"]
     assert sitemap.skipped == 3
 
 
 @pytest.mark.parametrize("lastmod", ["9999-01-01", "garbage", "", "inf", "2024-99-99"])
-def test_a_date_that_is_none_is_ignored(lastmod: str) -> None:
+def test_an_invalid_date_is_ignored(lastmod: str) -> None:
     body = f"<urlset><url><loc>https://a.example/</loc><lastmod>{lastmod}</lastmod><priority>inf</priority></url></urlset>"
     assert list(Sitemap(body.encode())) == [SitemapEntry("https://a.example/")]
 
 
-def test_the_urls_that_are_too_many_are_counted() -> None:
+def test_urls_above_the_limit_are_counted() -> None:
     sitemap = Sitemap(urlset(*numbered(60_001)))
     assert sum(1 for _ in sitemap) == 50_000
     assert (sitemap.beyond, sitemap.skipped, sitemap.truncated, sitemap.failure) == (10_001, 0, False, None)
@@ -135,19 +135,19 @@ def test_the_cap_holds_for_lists_and_exactly() -> None:
     assert (len(list(full)), full.beyond, len(list(over)), over.beyond) == (10, 0, 10, 3)
 
 
-def test_entries_without_an_address_do_not_go_on_for_ever() -> None:
+def test_entries_without_a_url_count_towards_the_limit() -> None:
     sitemap = Sitemap(b"<urlset>" + b"<url></url>" * 100 + b"</urlset>", limits=SitemapLimits(urls=10))
     assert list(sitemap) == []
     assert (sitemap.skipped, sitemap.beyond) == (10, 90)
 
 
-def test_a_cut_sitemap_is_good_up_to_the_cut() -> None:
+def test_a_truncated_sitemap_is_read_up_to_where_it_ends() -> None:
     cut = Sitemap(urlset(*numbered(10_000)).replace(b"</urlset>", b"<url><loc>https://a.exam"))
     assert [entry.loc for entry in cut] == list(numbered(10_000))
     assert (cut.truncated, cut.failure) == (True, None)
 
 
-def test_a_cut_gzip_stream_is_good_up_to_the_cut() -> None:
+def test_a_truncated_gzip_stream_is_read_up_to_where_it_ends() -> None:
     packed = gzip.compress(urlset(*numbered(10_000)))
     sitemap = Sitemap(packed[: len(packed) // 2])
     found = [entry.loc for entry in sitemap]
@@ -187,7 +187,7 @@ def test_a_large_sitemap_is_not_a_bomb() -> None:
         (gzip.compress(b"") * 100, FailureClass.BOMB),
     ],
 )
-def test_what_is_no_sitemap_fails_by_name(body: bytes, kind: FailureClass) -> None:
+def test_a_document_that_is_not_a_sitemap_fails_with_its_class(body: bytes, kind: FailureClass) -> None:
     assert failure(body) is kind
 
 

@@ -34,11 +34,13 @@ HERE = frozenset({"books.example"})
         ("<link rel=canonical href=/markup>", "</header>; rel=canonical", "https://books.example/markup"),
     ],
 )
-def test_a_page_says_which_address_is_its_own(markup: str, link: str, canonical: str | None) -> None:
+def test_the_canonical_url_is_found_in_markup_and_headers(
+    markup: str, link: str, canonical: str | None
+) -> None:
     assert page(markup, headers=(("link", link),)).canonical == canonical
 
 
-def test_what_is_no_html_can_say_it_in_a_header() -> None:
+def test_a_document_that_is_not_html_can_be_canonical_by_header() -> None:
     pdf = page(b"%PDF-1.7", content_type="application/pdf", headers=(("link", "</c>; rel=canonical"),))
     assert pdf.canonical == "https://books.example/c"
 
@@ -75,7 +77,7 @@ def test_by_default_every_page_yields_its_items() -> None:
     assert (len(result.items), result.withheld, result.links) == (2, 0, ())
 
 
-def test_with_canonical_only_items_are_left_to_the_canonical_page_which_is_followed() -> None:
+def test_with_canonical_only_items_are_dropped_and_the_canonical_page_is_followed() -> None:
     result = outcome("<link rel=canonical href=/c>", Scope(hosts=HERE, canonical_only=True))
     assert (len(result.items), result.withheld) == (0, 2)
     assert [unpack(link.packed).url for link in result.links] == ["https://books.example/c"]
@@ -90,7 +92,7 @@ def test_a_page_whose_canonical_version_is_itself_or_out_of_scope_keeps_its_item
     assert (len(result.items), result.withheld, result.links) == (2, 0, ())
 
 
-def test_a_link_to_the_page_itself_is_nothing_new_unless_it_was_asked_for_otherwise() -> None:
+def test_a_link_to_the_page_itself_is_dropped_unless_its_request_was_different() -> None:
     spider = Spider("s")
     spider.page()(lambda page: page.links())
     markup = f"<link rel=canonical href={URL}>"

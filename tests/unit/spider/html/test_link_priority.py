@@ -37,11 +37,11 @@ SHOP = "https://shop.example"
         ("/list?skip=1000", 8),
     ],
 )
-def test_the_url_tells_a_hub_from_the_depth_of_a_list(url: str, priority: int) -> None:
+def test_the_url_decides_the_priority_of_hubs_and_pagination(url: str, priority: int) -> None:
     assert link_priority(SHOP + url) == priority
 
 
-def test_links_are_ranked_unless_a_priority_is_given() -> None:
+def test_links_get_a_priority_by_url_unless_one_is_set() -> None:
     shop = page('<a href="/list?page=12">12</a><a href="/books/">books</a><a href="/book/1">one</a>')
     assert [request.priority for request in shop.links()] == [7, 4, 5]
     assert [request.priority for request in shop.links(priority=2)] == [2, 2, 2]

@@ -46,14 +46,14 @@ def web(url: str | None) -> str | None:
 @example([("https://a.example/", ["/x", "//x"]), ("http://a.example/x/", ["/x", "//x"])])
 @example([("not a url", ["https://b.example/"]), ("file:///x/y", ["https://b.example/"])])
 @example([("https://a.example/", ["https:x"]), ("https://a.example/x/y.html?q=1", ["https:x"])])
-def test_what_was_worked_out_for_other_pages_changes_no_answer(visits: list[tuple[str, list[str]]]) -> None:
+def test_the_cache_does_not_change_results(visits: list[tuple[str, list[str]]]) -> None:
     links = LinkResolver()
     for base, hrefs in [*visits, *visits]:
         resolve_link = links.for_page(base, resolver(base))
         assert [resolve_link(href) for href in hrefs] == [web(join(base, href)) for href in hrefs]
 
 
-def test_a_link_that_leads_to_the_same_place_from_everywhere_is_worked_out_once() -> None:
+def test_an_absolute_link_is_resolved_once_per_origin() -> None:
     links, asked = LinkResolver(), list[str]()
 
     def resolve(href: str) -> str:
@@ -76,7 +76,7 @@ def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(links) <= 10
 
 
-def test_one_page_cannot_fill_it_beyond_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_page_cannot_exceed_the_cache_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_LINKS", 10)
     links = LinkResolver()
     resolve_link = links.for_page("https://a.example/", resolver("https://a.example/"))
@@ -92,7 +92,7 @@ def test_a_long_link_is_not_kept() -> None:
     assert len(links) == 1
 
 
-def test_it_does_not_keep_every_site_of_a_wide_crawl() -> None:
+def test_the_number_of_cached_origins_is_bounded() -> None:
     links = LinkResolver()
     for number in range(1000):
         host = f"https://{number}.example/"

@@ -9,7 +9,7 @@ from shoal.spider.html import seen_links as module
 from shoal.spider.html.seen_links import SeenLinks
 
 
-def test_what_was_noted_is_known_until_the_scope_changes() -> None:
+def test_added_links_are_seen_until_the_scope_changes() -> None:
     memory, scope = SeenLinks(), Scope()
     memory.use(scope)
     memory.add(["a", "b"])
@@ -19,7 +19,7 @@ def test_what_was_noted_is_known_until_the_scope_changes() -> None:
     assert memory.unseen(["a", "c", "b"]) == ["a", "c", "b"]
 
 
-def test_links_in_use_outlive_those_that_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_in_use_stay_longer_than_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GENERATION_URLS", 10)
     memory = SeenLinks()
     memory.add(["navigation", "once"])
@@ -30,7 +30,7 @@ def test_links_in_use_outlive_those_that_are_not(monkeypatch: pytest.MonkeyPatch
 
 
 @given(st.lists(st.lists(st.integers(0, 50).map(str), max_size=5), max_size=60))
-def test_nothing_is_remembered_that_was_not_noted(groups: list[list[str]]) -> None:
+def test_only_added_links_count_as_seen(groups: list[list[str]]) -> None:
     memory, noted = SeenLinks(), set[str]()
     for group in groups:
         assert set(memory.unseen(group)) >= set(group) - noted

@@ -15,14 +15,14 @@ PAGE = LexborDocument(
 @pytest.mark.parametrize(
     "query", ["", "p[[", "p::nope", "p::attr()", "> p", "p,", ":unknown(1)", "::attr(a, b)", "p:eq(1)"]
 )
-def test_what_is_no_css_is_said_to_be_none(query: str) -> None:
+def test_invalid_css_raises_a_value_error(query: str) -> None:
     for where in (PAGE, PAGE.css("ul")[0], PAGE.xpath("//ul")[0]):
         with pytest.raises(ValueError, match="not a CSS selector"):
             where.css(query)
 
 
 @pytest.mark.parametrize("query", ["//[", "nope:x", "$missing", "unknown()"])
-def test_what_is_no_xpath_is_said_to_be_none(query: str) -> None:
+def test_invalid_xpath_raises_a_value_error(query: str) -> None:
     for where in (PAGE, PAGE.css("ul")[0]):
         with pytest.raises(ValueError, match="not an XPath"):
             where.xpath(query)

@@ -26,7 +26,7 @@ needs_content = pytest.mark.skipif(
 PAGE = """<html lang="en"><head><title>On fish - The Paper</title><meta name="author" content="Ann Other">
 <meta property="article:published_time" content="2024-05-06T07:08:09Z"><meta property="og:site_name" content="The Paper">
 </head><body><nav><a href="/">Home</a> <a href="/sports">Sports</a></nav><article><h1>On fish</h1>
-<p>A shoal of fish moves as one, and nobody has yet found the fish that gives the orders to all of the others.</p>
+<p>A shoal of fish moves as one, and no one has yet found the fish that gives the orders to all of the others.</p>
 <p>Each of them <a href="/rules">follows three rules</a>: stay close, do not collide, and swim where your neighbours swim.</p>
 <p>From these rules follows everything that we admire when we look down into the water from the end of the pier.</p>
 </article><footer>Copyright, imprint, privacy, cookies</footer></body></html>"""
@@ -80,7 +80,7 @@ def share(part: Counter[str], whole: Counter[str]) -> float:
 
 
 @needs_content
-def test_an_article_comes_with_its_facts_and_without_the_rest() -> None:
+def test_an_article_has_its_metadata_and_no_menus() -> None:
     found = extract_article(PAGE, "https://paper.example/fish")
     assert found
     assert (found.title, found.author, found.site, found.language) == (
@@ -114,7 +114,7 @@ def test_a_page_without_an_article_has_none(html: str) -> None:
 
 
 @needs_content
-def test_a_page_beyond_any_article_is_not_looked_at() -> None:
+def test_a_page_above_the_size_limit_has_no_article() -> None:
     huge = PAGE + " " * (8 << 20)
     assert extract_article(huge, "https://a.example/") is None
     assert extract_markdown(huge, "https://a.example/") == ""

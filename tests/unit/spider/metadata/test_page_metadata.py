@@ -24,7 +24,7 @@ def microdata(html: str) -> list[dict[str, Any]]:
     return of(html).microdata
 
 
-def test_a_page_that_says_nothing_has_nothing() -> None:
+def test_a_page_without_metadata_has_empty_fields() -> None:
     assert of("") == Metadata("", "", "", "", None, None, {}, {}, [], [], 0)
 
 
@@ -42,7 +42,7 @@ def test_the_head_of_a_page() -> None:
     assert found.open_graph["og:image"] == "/1.png"
 
 
-def test_the_canonical_address_is_relative_to_the_base_and_on_the_web() -> None:
+def test_the_canonical_url_is_relative_to_the_base_and_http() -> None:
     assert of("<base href=//b.example/x/><link rel=canonical href=1>").canonical == "https://b.example/x/1"
     assert (
         of("<link rel=canonical href=javascript:1><link rel=canonical href=/2>").canonical
@@ -113,7 +113,7 @@ def test_json_ld_objects_have_a_limit() -> None:
     assert (len(found), broken) == (200, 0)
 
 
-def test_facts_are_taken_from_json_ld_first() -> None:
+def test_json_ld_comes_before_other_metadata() -> None:
     found = of("""<meta name=date content=2020-01-01><script type="application/ld+json; charset=utf-8">
         {"@graph": [{"@type": "WebSite"}, {"@type": "NewsArticle", "headline": "H", "description": ["D"], "datePublished": "2024-05-06",
         "dateModified": "2024-05-07T00:00:00Z"}]}</script><script>{"no": 1}</script>""")
@@ -128,7 +128,7 @@ def test_microdata_is_a_tree_of_items() -> None:
         thing </h1><img itemprop="image" src="/1.png"><meta itemprop="sku" content="7"><a itemprop="url sameAs" href="x">no</a>
         <time itemprop="date" datetime="2024-05-06">May</time><data itemprop=n value=3>three</data>
         <div itemprop="offers" itemscope itemtype="https://schema.org/Offer"><span itemprop="price">9.99</span></div></div>
-        <span itemprop="name">nobody's</span>""") == [
+        <span itemprop="name">orphan</span>""") == [
         {
             "type": ["https://schema.org/Product"],
             "id": "urn:1",
@@ -146,7 +146,7 @@ def test_microdata_is_a_tree_of_items() -> None:
     ]
 
 
-def test_an_item_can_ask_for_elements_elsewhere() -> None:
+def test_an_item_can_reference_elements_by_itemref() -> None:
     assert microdata(
         '<div itemscope itemref="a b"></div><p id="a" itemprop="x">1</p><div id="b"><i itemprop="y">2</i></div>'
     ) == [{"properties": {"x": ["1"], "y": ["2"]}}]

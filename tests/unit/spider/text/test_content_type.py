@@ -54,7 +54,7 @@ def test_zeros_in_markup_do_not_make_it_a_file(body: bytes) -> None:
     assert detect_kind(body, "text/html") is ContentKind.HTML
 
 
-def test_utf_16_without_a_mark_is_believed_when_announced() -> None:
+def test_utf_16_without_a_mark_is_decoded_if_it_is_declared() -> None:
     assert detect_kind("x<p>".encode("utf-16-le"), "text/html; charset=UTF-16") is ContentKind.HTML
 
 

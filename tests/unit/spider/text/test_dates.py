@@ -30,7 +30,7 @@ def test_dates_are_read_in_utc(text: str, expected: datetime) -> None:
 @pytest.mark.parametrize(
     "text", ["", "soon", "9999", "9999-12-31", "0001-01-01", "2024-13-01", "1" * 70, "Mon, 99 Foo", "٢٠٢٤"]
 )
-def test_what_is_no_date_of_the_web_is_none(text: str) -> None:
+def test_a_date_outside_the_web_era_is_none(text: str) -> None:
     assert parse_date(text) is None
 
 

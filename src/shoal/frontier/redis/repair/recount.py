@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shoal.frontier.redis import keys
-from shoal.frontier.redis.records import chunk_size, unpack_letter
+from shoal.frontier.redis.records import chunk_size, unpack_letter, unpack_record
 from shoal.frontier.redis.repair.fixes import count_seen
 from shoal.frontier.redis.repair.shard import Shard
 from shoal.frontier.redis.scan import BATCH
@@ -21,6 +21,7 @@ class Found:
     leased: int = 0
     parsing: int = 0
     letters: Counter[str] = field(default_factory=Counter)  # dead letters that exist, by class
+    pools: Counter[str] = field(default_factory=Counter)  # waiting or delayed, in pools other than http
 
 
 async def repair_counters(shard: Shard, name: str, crawl: int) -> None:
@@ -44,6 +45,7 @@ async def _count(shard: Shard, crawl: int) -> Found:
     )
     found.leased = await _count_leased(shard, crawl)
     found.waiting = await _count_waiting(shard, crawl)
+    found.pools = await _count_pools(shard, crawl)
     async for _, packed in shard.scan.hash(keys.dead_letters(tag, crawl)):
         found.letters[unpack_letter("", packed)[1].kind.value] += 1
     await shard.renew_freeze()
@@ -78,6 +80,26 @@ async def _count_waiting(shard: Shard, crawl: int) -> int:
     return waiting
 
 
+async def _count_pools(shard: Shard, crawl: int) -> Counter[str]:
+    """Count what waits in pools other than http: few lanes, if any."""
+    tag, pools = shard.tag, Counter[str]()
+    async for host in shard.scan.hosts():
+        for lane in host.lanes:
+            if lane.crawl != crawl or lane.pool == keys.HTTP:
+                continue
+            sizes = [("ZCARD", lane.returned(tag, host.name))]
+            sizes += [("LLEN", lane.fresh(tag, host.name, band)) for band in lane.bands]
+            pools[lane.pool] += sum(await shard.pipeline(sizes))
+            if lane.has_spilled:
+                async for id, _ in shard.scan.sorted(keys.chunks(tag, crawl, lane.pool, host.name)):
+                    pools[lane.pool] += chunk_size(id)
+    await shard.renew_freeze()
+    async for record, _ in shard.scan.sorted(keys.delayed(tag, crawl)):
+        if (pool := unpack_record(record).pool) != keys.HTTP:
+            pools[pool] += 1
+    return pools
+
+
 # --- the values of the counters: no I/O ------------------------------------------------------------------
 
 
@@ -106,6 +128,8 @@ def correct_counters(recorded: Mapping[str, int], found: Found) -> dict[str, int
         "accepted": open_or_dead + sum(ended.values()),
         **ended,
         **_dead_by_class(recorded, found.letters, purged),
+        **{name: 0 for name in recorded if name.startswith("pool.")},
+        **{f"pool.{pool}": count for pool, count in found.pools.items()},
     }
     return {name: count for name, count in right.items() if count != recorded.get(name, 0)}
 

@@ -1,4 +1,4 @@
-"""The store folder: one owner, and plain words when something is in the way."""
+"""The folder of a store: one owner, and clear errors."""
 
 import errno
 import os
@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.stores.folder.store import StoreBusy, StoreFolder, explain
+from shoal.stores.contract.store import StoreBusy
+from shoal.stores.folder.directory import StoreFolder, explain
 
-NOBODY = 65534
+UNPRIVILEGED_UID = 65534
 
-OWN = "import sys, pathlib, shoal.stores.folder.store as f\nwith f.StoreFolder(pathlib.Path(sys.argv[1])).owned():\n    print('owned', flush=True)\n    sys.stdin.read()"
+OWN = "import sys, pathlib, shoal.stores.folder.directory as f\nwith f.StoreFolder(pathlib.Path(sys.argv[1])).owned():\n    print('owned', flush=True)\n    sys.stdin.read()"
 
 
-def test_a_store_is_made_where_there_is_none(tmp_path: Path) -> None:
+def test_owning_creates_the_store(tmp_path: Path) -> None:
     folder = StoreFolder(tmp_path / "deep" / "store")
     assert not folder.exists
     with folder.owned() as owned:
@@ -70,10 +71,10 @@ def test_a_file_is_not_a_store(tmp_path: Path) -> None:
 
 @contextmanager
 def unprivileged() -> Iterator[None]:
-    """Be nobody for a while if this is root, who may write everywhere."""
+    """Drop privileges for the block if this is root, who may write everywhere."""
     user = os.geteuid()
     if user == 0:
-        os.seteuid(NOBODY)
+        os.seteuid(UNPRIVILEGED_UID)
     try:
         yield
     finally:
@@ -91,16 +92,16 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         pass
 
 
-def test_a_full_disk_is_called_that(tmp_path: Path) -> None:
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
     error = explain(OSError(errno.ENOSPC, "No space left on device"), tmp_path)
     assert isinstance(error, Unavailable)
     assert str(error) == f"disk full: {tmp_path}"
 
 
-def test_other_faults_keep_their_own_words(tmp_path: Path) -> None:
+def test_other_faults_keep_the_system_message(tmp_path: Path) -> None:
     assert "Input/output error" in str(explain(OSError(errno.EIO, os.strerror(errno.EIO)), tmp_path))
     assert isinstance(explain(OSError(errno.EROFS, "read-only"), tmp_path), Misconfigured)
 
 
-def test_nobody_owns_a_store_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_store_has_no_owner(tmp_path: Path) -> None:
     assert StoreFolder(tmp_path / "nowhere").owner() is None

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from shoal.cli.commands.status import status_json, status_lines
-from shoal.cli.views.bottlenecks import holdups
+from shoal.cli.commands.status import status_lines
 from shoal.frontier.results import STATES, HostQueue
-from shoal.services.inspect.status import CrawlStatus, Fleet, Stage, StoreStatus
-from shoal.stores.redis.workers import CrawlActivity, Heartbeat, OutputActivity
+from shoal.services.inspect.bottlenecks import find_bottlenecks
+from shoal.services.inspect.status import CrawlStatus, FleetStatus, Stage, StoreStatus
+from shoal.services.inspect.status_json import status_json
+from shoal.stores.contract.heartbeat import CrawlActivity, Heartbeat, OutputActivity
 
 NOW = 1_800_000_000.0
 FILE = "/data/items.jsonl"
@@ -30,7 +31,7 @@ def status(
     counts = {**dict.fromkeys(STATES, 0), "waiting": fetch, "parsing": parse}
     crawl = CrawlStatus("shop", fetch + parse, counts, {}, {}, paused=paused)
     stages = {"shop": {"fetch": Stage(fetch), "parse": Stage(parse), "sink": Stage(sink)}}
-    fleet = Fleet(workers, stages, {"shop": [FILE]})
+    fleet = FleetStatus(workers, stages, {"shop": [FILE]})
     return StoreStatus("redis://queue.example", None, [crawl], fleet, hosts)
 
 
@@ -38,26 +39,26 @@ def attending(doing: str, why: str = "") -> tuple[OutputActivity, ...]:
     return (OutputActivity("shop", FILE, doing, why),)
 
 
-def said(now: StoreStatus) -> list[str]:
-    return [holdup.text for holdup in holdups(now, NOW)]
+def texts(now: StoreStatus) -> list[str]:
+    return [found.text for found in find_bottlenecks(now, NOW)]
 
 
-def test_all_is_well_where_somebody_works_at_everything() -> None:
-    assert said(status(worker(outputs=attending("writing")), fetch=5, parse=5, sink=5)) == []
-    assert said(status()) == []  # nobody is there, and nothing is left
+def test_a_fleet_with_workers_for_every_stage_has_no_bottleneck() -> None:
+    assert texts(status(worker(outputs=attending("writing")), fetch=5, parse=5, sink=5)) == []
+    assert texts(status()) == []  # without workers and without work
 
 
-def test_work_that_nobody_is_there_for() -> None:
-    assert said(status(fetch=1)) == ["no worker is running: start shoal worker with the same --store"]
-    [text] = said(status(worker(roles=("fetch",)), parse=3))
+def test_missing_workers_and_roles_are_named() -> None:
+    assert texts(status(fetch=1)) == ["no worker is running: start shoal worker with the same --store"]
+    [text] = texts(status(worker(roles=("fetch",)), parse=3))
     assert text == "shop waits for a worker with the role parse: shoal worker --roles parse"
 
 
-def test_a_crawl_that_is_paused_refused_or_crowded() -> None:
-    assert said(status(worker(), fetch=1, paused=True)) == ["shop is paused: shoal resume shop lets it go on"]
+def test_a_paused_refused_or_congested_crawl_is_named() -> None:
+    assert texts(status(worker(), fetch=1, paused=True)) == ["shop is paused: shoal resume shop continues it"]
     refused = worker(refused={"shop": "spider.py: no module named 'slugify'"})
-    assert said(status(refused, fetch=1)) == ["anna cannot serve shop: spider.py: no module named 'slugify'"]
-    [text] = said(status(worker(), parse=10_001))
+    assert texts(status(refused, fetch=1)) == ["anna cannot serve shop: spider.py: no module named 'slugify'"]
+    [text] = texts(status(worker(), parse=10_001))
     assert text.startswith("shop fetches no more for now: 10,001 pages wait to be parsed")
 
 
@@ -69,34 +70,34 @@ def test_a_crawl_that_is_paused_refused_or_crowded() -> None:
         ("elsewhere", "box", "it belongs to the machine box, where no worker with the role sink is"),
     ],
 )
-def test_an_output_that_nobody_writes(doing: str, why: str, expected: str) -> None:
+def test_an_output_without_a_writer_is_named(doing: str, why: str, expected: str) -> None:
     idle = worker(outputs=attending(doing, why))
-    assert said(status(idle, sink=3)) == [f"nobody writes {FILE} of shop: {expected}"]
+    assert texts(status(idle, sink=3)) == [f"no worker writes {FILE} of shop: {expected}"]
 
-    # Whoever is about to take it over has 15 seconds; and one writer is enough.
+    # A standby worker takes over within 15 seconds; and one writer is enough.
     for other in ("writing", "waiting"):
-        assert said(status(idle, worker("bert", outputs=attending(other)), sink=3)) == []
-    assert said(status(worker(outputs=attending("standing by")), sink=3)) == []
+        assert texts(status(idle, worker("bert", outputs=attending(other)), sink=3)) == []
+    assert texts(status(worker(outputs=attending("standing by")), sink=3)) == []  # vocabulary: ok
 
 
-def test_hosts_that_are_not_asked_as_usual_those_with_most_requests_first() -> None:
+def test_held_hosts_are_named_those_with_most_requests_first() -> None:
     hosts = (
         HostQueue("usual.test", 900, 1.0, 4, False),
         HostQueue("off.test", 2, 1.0, 4, True),
         HostQueue("resting.test", 7, 1.0, 4, False, rest_until=NOW + 35),
         HostQueue("slowed.test", 1, 1.0, 4, False, slow=3.0),
     )
-    assert said(status(worker(), fetch=910, hosts=hosts)) == [
-        "resting.test rests for 35 s: it answered 429 or 503, or somebody paused it for a while;"
+    assert texts(status(worker(), fetch=910, hosts=hosts)) == [
+        "resting.test rests for 35 s: it answered 429 or 503, or it was paused for a while;"
         " 7 requests wait there",
-        "off.test is paused: shoal host resume off.test lets it go on; 2 requests wait there",
+        "off.test is paused: shoal host resume off.test continues it; 2 requests wait there",
         "slowed.test is asked 3.0 times less often: it turns requests away; 1 request waits there",
     ]
     many = tuple(HostQueue(f"h{number}.test", 1, 1.0, 4, True) for number in range(9))
-    assert said(status(worker(), fetch=9, hosts=many))[5:] == ["and 4 more hosts likewise"]
+    assert texts(status(worker(), fetch=9, hosts=many))[5:] == ["and 4 more hosts likewise"]
 
 
-def test_status_tells_what_is_still_to_write_and_who_does_what() -> None:
+def test_the_status_shows_what_is_still_to_write_and_what_workers_do() -> None:
     sink = worker("sink", roles=("sink",), doing="writing", outputs=attending("writing"))
     crawls = tuple(CrawlActivity(f"c{number}", "0" * 12, 0, 0, 0.0) for number in range(4))
     fetch = worker("fetch", roles=("fetch",), doing="waiting", why="for the hosts' pace", crawls=crawls)
@@ -110,7 +111,7 @@ def test_status_tells_what_is_still_to_write_and_who_does_what() -> None:
         "sink    sink           0      0.0  writing",
         "fetch   fetch          0      0.0  waiting for the hosts' pace  4 crawls",
     ]
-    told: Any = status_json(status(sink, fetch=7, sink=3), NOW)
-    assert told["workers"][0]["outputs"][0]["doing"] == "writing"
-    assert told["crawls"][0]["outputs"] == [FILE]
-    assert [one["kind"] for one in told["holdups"]] == ["role"]
+    found: Any = status_json(status(sink, fetch=7, sink=3), NOW)
+    assert found["workers"][0]["outputs"][0]["doing"] == "writing"
+    assert found["crawls"][0]["outputs"] == [FILE]
+    assert [one["kind"] for one in found["holdups"]] == ["role"]  # vocabulary: ok

@@ -1,18 +1,18 @@
-"""Why does nothing happen? What keeps the crawls of a fleet from going on, and what to do about it."""
+"""Why nothing happens: what keeps the crawls of a store from progressing, and what to do about it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shoal.cli.views.format import count, duration, plural
+from shoal.model.format import count, duration, plural
 
 if TYPE_CHECKING:
-    from shoal.services.inspect.fleet_status import Heartbeat, OutputActivity
-    from shoal.services.inspect.monitor import HostQueue
-    from shoal.services.inspect.status import CrawlStatus, Fleet, StoreStatus
+    from shoal.frontier.results import HostQueue
+    from shoal.services.inspect.status import CrawlStatus, FleetStatus, StoreStatus
+    from shoal.stores.contract.heartbeat import Heartbeat, OutputActivity
 
-MOST_NAMED = 5  # hosts; the others are counted
-LONG = 1.0  # seconds of rest that are worth a line: one that is shorter is over when it is read
+MAX_HOSTS = 5  # named; the others are counted
+MIN_REST_S = 1.0  # a shorter rest is over before it is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class Bottleneck:
     text: str  # for people
 
 
-def holdups(status: "StoreStatus", now: float) -> Iterator[Bottleneck]:
-    """Name what keeps a store's crawls from going on, the worst first."""
+def find_bottlenecks(status: "StoreStatus", now: float) -> Iterator[Bottleneck]:
+    """Yield what keeps the crawls of a store from progressing, the worst first."""
     fleet = status.fleet
     if fleet is None:
         yield from (_paused(crawl) for crawl in status.crawls if crawl.paused)
@@ -35,14 +35,14 @@ def holdups(status: "StoreStatus", now: float) -> Iterator[Bottleneck]:
     yield from of_hosts(status.hosts or (), now)
 
 
-def _left(fleet: "Fleet", crawl: str) -> bool:
+def _left(fleet: "FleetStatus", crawl: str) -> bool:
     return any(stage.waiting or stage.in_hand for stage in fleet.stages[crawl].values())
 
 
-def _of_crawl(fleet: "Fleet", crawl: "CrawlStatus") -> Iterator[Bottleneck]:
+def _of_crawl(fleet: "FleetStatus", crawl: "CrawlStatus") -> Iterator[Bottleneck]:
     if crawl.paused:
         yield _paused(crawl)
-    for role in vacancies(fleet, crawl.name):
+    for role in missing_roles(fleet, crawl.name):
         text = f"{crawl.name} waits for a worker with the role {role}: shoal worker --roles {role}"
         yield Bottleneck("role", crawl.name, text)
     if fleet.workers:
@@ -60,23 +60,23 @@ def _of_crawl(fleet: "Fleet", crawl: "CrawlStatus") -> Iterator[Bottleneck]:
 
 
 def _paused(crawl: "CrawlStatus") -> Bottleneck:
-    text = f"{crawl.name} is paused: shoal resume {crawl.name} lets it go on"
+    text = f"{crawl.name} is paused: shoal resume {crawl.name} continues it"
     return Bottleneck("crawl", crawl.name, text)
 
 
-def vacancies(fleet: "Fleet", crawl: str) -> list[str]:
-    """Name the roles that a crawl waits for and no worker has; none where there are no workers at all."""
+def missing_roles(fleet: "FleetStatus", crawl: str) -> list[str]:
+    """Return the roles that a crawl waits for and no worker has; empty if there are no workers at all."""
     roles = {role for worker in fleet.workers for role in worker.roles}
     waited_for = [role for role, stage in fleet.stages[crawl].items() if stage.waiting]
     return [role for role in waited_for if role not in roles] if roles else []
 
 
-def _stages(fleet: "Fleet", crawl: str) -> Iterator[Bottleneck]:
-    from shoal.stores.redis.backlog import MOST_UNPARSED, MOST_UNWRITTEN
+def _stages(fleet: "FleetStatus", crawl: str) -> Iterator[Bottleneck]:
+    from shoal.stores.contract.fleet import MAX_UNPARSED_PAGES, MAX_UNWRITTEN_PAGES
 
     for stage, most, what in (
-        ("parse", MOST_UNPARSED, "wait to be parsed"),
-        ("sink", MOST_UNWRITTEN, "have items that wait to be written"),
+        ("parse", MAX_UNPARSED_PAGES, "wait to be parsed"),
+        ("sink", MAX_UNWRITTEN_PAGES, "have items that wait to be written"),
     ):
         waiting = fleet.stages[crawl][stage].waiting
         if waiting > most:
@@ -84,7 +84,7 @@ def _stages(fleet: "Fleet", crawl: str) -> Iterator[Bottleneck]:
             yield Bottleneck("stage", crawl, text)
 
 
-def _outputs(fleet: "Fleet", crawl: str) -> Iterator[Bottleneck]:
+def _outputs(fleet: "FleetStatus", crawl: str) -> Iterator[Bottleneck]:
     waiting = fleet.stages[crawl]["sink"].waiting
     for output in fleet.outputs.get(crawl, ()):
         attending = [
@@ -94,11 +94,11 @@ def _outputs(fleet: "Fleet", crawl: str) -> Iterator[Bottleneck]:
             if (at.crawl, at.output) == (crawl, output)
         ]
         if (why := unwritten(attending)) and (waiting or any(at.doing == "refused" for _, at in attending)):
-            yield Bottleneck("output", crawl, f"nobody writes {output} of {crawl}: {why}")
+            yield Bottleneck("output", crawl, f"no worker writes {output} of {crawl}: {why}")
 
 
 def unwritten(attending: "Sequence[tuple[Heartbeat, OutputActivity]]") -> str:
-    """Say why none of those who attend to an output writes it; empty: one does, or will within seconds."""
+    """Return why no worker writes an output; empty: one does, or will within seconds."""
     by_doing = {at.doing: (worker, at) for worker, at in attending}
     if "writing" in by_doing or "waiting" in by_doing:
         return ""
@@ -106,23 +106,23 @@ def unwritten(attending: "Sequence[tuple[Heartbeat, OutputActivity]]") -> str:
         if doing in by_doing:
             worker, at = by_doing[doing]
             return f"{worker.worker} says: {at.why.removeprefix(f'output {at.output}: ')}"
-    if "elsewhere" in by_doing and "standing by" not in by_doing:
+    if "elsewhere" in by_doing and "standing by" not in by_doing:  # vocabulary: ok
         _, at = by_doing["elsewhere"]
         return f"it belongs to the machine {at.why}, where no worker with the role sink is"
     return ""
 
 
 def of_hosts(hosts: "Sequence[HostQueue]", now: float) -> Iterator[Bottleneck]:
-    """Name the hosts that rest, are paused or slowed down, those with most requests first."""
+    """Yield the hosts that rest, are paused or slowed down, those with most requests first."""
     queued: dict[str, HostQueue] = {}
     for host in hosts:
         if host.host not in queued or queued[host.host].queued < host.queued:
             queued[host.host] = host
     held = [(host, why) for host in queued.values() if (why := _host(host, now))]
     held.sort(key=lambda pair: -pair[0].queued)
-    for host, why in held[:MOST_NAMED]:
+    for host, why in held[:MAX_HOSTS]:
         yield Bottleneck("host", host.host, f"{host.host} {why}; {_wait_there(host.queued)}")
-    if (more := len(held) - MOST_NAMED) > 0:
+    if (more := len(held) - MAX_HOSTS) > 0:
         yield Bottleneck("host", "", f"and {plural(more, 'more host')} likewise")
 
 
@@ -132,24 +132,20 @@ def _wait_there(queued: int) -> str:
 
 def _host(host: "HostQueue", now: float) -> str:
     if host.paused:
-        return f"is paused: shoal host resume {host.host} lets it go on"
-    if (rest := host.rest_until - now) > LONG:
-        return f"rests for {duration(rest)}: it answered 429 or 503, or somebody paused it for a while"
+        return f"is paused: shoal host resume {host.host} continues it"
+    if (rest := host.rest_until - now) > MIN_REST_S:
+        return f"rests for {duration(rest)}: it answered 429 or 503, or it was paused for a while"
     if host.slow > 1.0:
         return f"is asked {host.slow:.1f} times less often: it turns requests away"
     return ""
 
 
 def host_remark(host: "HostQueue", now: float) -> str:
-    """Say in a word or two why a host that is not paused is as slow as it is."""
-    if (rest := host.rest_until - now) > LONG:
+    """Return in a word or two why a host that is not paused is slow."""
+    if (rest := host.rest_until - now) > MIN_REST_S:
         return f"rests {duration(rest)}"
     if host.slow > 1.0:
         return f"slowed {host.slow:.1f}x"
     if host.crawl_delay and host.interval >= host.crawl_delay:
         return "robots.txt"
     return ""
-
-
-def holdup_json(holdup: Bottleneck) -> dict[str, str]:
-    return {"kind": holdup.kind, "about": holdup.about, "text": holdup.text}

@@ -1,0 +1,128 @@
+"""The state of a store as JSON: what `shoal status --json` and `shoal top --json` print."""
+
+from collections.abc import Mapping
+
+from shoal.model.crawl_totals import ClosedPattern
+from shoal.services.inspect.bottlenecks import Bottleneck, find_bottlenecks
+from shoal.services.inspect.monitor import Overview
+from shoal.services.inspect.status import FleetStatus, StoreStatus
+
+
+def status_json(status: StoreStatus, now: float) -> dict[str, object]:
+    return {
+        "store": status.store,
+        "running": status.owner is not None or bool(status.fleet and status.fleet.workers),
+        "crawls": [
+            {
+                "crawl": crawl.name,
+                "accepted": crawl.accepted,
+                "counts": dict(crawl.counts),
+                "dead_by_class": dict(crawl.dead_by_class),
+                "filtered_by_rule": dict(crawl.filtered_by_rule),
+                "links_filtered_by_rule": dict(crawl.links_filtered_by_rule),
+                "rejected": crawl.rejected,
+                "withheld": crawl.withheld,
+                "hook_faults": crawl.hook_faults,
+                "quarantined": patterns_json(crawl.quarantined),
+                "lookalikes": patterns_json(crawl.lookalikes),  # vocabulary: ok
+                "paused": crawl.paused,
+                "mistaken_links": crawl.mistaken,
+                **(
+                    {
+                        "stages": stages_json(status.fleet, crawl.name),
+                        "outputs": list(status.fleet.outputs.get(crawl.name, ())),
+                    }
+                    if status.fleet
+                    else {}
+                ),
+            }
+            for crawl in status.crawls
+        ],
+        **(
+            {
+                "holdups": [*map(bottleneck_json, find_bottlenecks(status, now))],  # vocabulary: ok
+                "workers": workers_json(status.fleet),
+            }
+            if status.fleet
+            else {}
+        ),
+    }
+
+
+def overview_json(overview: Overview) -> dict[str, object]:
+    """Return what `shoal status --json` prints, with rates and hosts."""
+    return {
+        **status_json(overview.status, overview.at),
+        "at": overview.at,
+        "requests_per_s": None if overview.rate is None else round(overview.rate, 2),
+        "hosts": [
+            {
+                "host": host.host,
+                "waiting": host.queued,
+                "interval_s": host.interval,
+                "concurrency": host.concurrency,
+                "paused": host.paused,
+                "rest_until": host.rest_until or None,
+                "crawl_delay_s": host.crawl_delay,
+                "slow": host.slow,
+            }
+            for host in overview.hosts
+        ],
+        "hosts_held": dict(overview.held),
+    }
+
+
+def stages_json(fleet: FleetStatus, crawl: str) -> dict[str, object]:
+    """Return what waits before each stage of a crawl."""
+    stages = fleet.stages[crawl]
+    return {name: {"waiting": stage.waiting, "in_hand": stage.in_hand} for name, stage in stages.items()}
+
+
+def workers_json(fleet: FleetStatus) -> list[dict[str, object]]:
+    return [
+        {
+            "worker": worker.worker,
+            "host": worker.host,
+            "pid": worker.pid,
+            "roles": list(worker.roles),
+            "shoal": worker.shoal,
+            "doing": worker.doing,
+            "why": worker.why,
+            "started_at": worker.started_at,
+            "beaten_at": worker.beaten_at,
+            "crawls": [
+                {
+                    "crawl": at.crawl,
+                    "version": at.version,
+                    "in_flight": at.in_flight,
+                    "parsing": at.parsing,
+                    "pages": at.pages,
+                    "pages_per_s": round(at.rate, 2),
+                }
+                for at in worker.crawls
+            ],
+            "outputs": [
+                {
+                    "crawl": at.crawl,
+                    "output": at.output,
+                    "doing": at.doing,
+                    "why": at.why,
+                    "items": at.items,
+                }
+                for at in worker.outputs
+            ],
+            "refused": worker.refused,
+        }
+        for worker in fleet.workers
+    ]
+
+
+def bottleneck_json(found: Bottleneck) -> dict[str, str]:
+    return {"kind": found.kind, "about": found.about, "text": found.text}
+
+
+def patterns_json(closed: Mapping[str, ClosedPattern]) -> list[dict[str, object]]:
+    return [
+        {"pattern": pattern, "more_than": why.more_than, "example": why.example}
+        for pattern, why in closed.items()
+    ]

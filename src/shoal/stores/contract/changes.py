@@ -1,0 +1,63 @@
+"""What may be changed in a store from outside its running crawls."""
+
+from typing import Protocol
+
+from shoal.frontier.contract import FrontierCrawls, FrontierDeadLetters, FrontierHosts, FrontierReader
+from shoal.frontier.results import HostView
+from shoal.model.spider_versions import KEY, Reparse, SpiderVersions
+
+
+class StoreChanges(Protocol):
+    async def pause(self, crawl: str) -> None: ...
+    async def resume(self, crawl: str) -> None: ...
+
+    async def set_host(
+        self,
+        host: str,
+        *,
+        interval: float | None = None,
+        concurrency: int | None = None,
+        rest_until: float | None = None,
+        paused: bool | None = None,
+    ) -> HostView:
+        """Change what is given and keep the rest. The host need not be known yet."""
+
+    async def clear_host(self, host: str) -> HostView:
+        """Remove the pace that was set for a host."""
+
+    async def note_reparse(self, crawl: str, reparse: Reparse) -> None:
+        """Record that the pages of a crawl were parsed again."""
+
+    @property
+    def dead_letters(self) -> FrontierDeadLetters:
+        """Return what replays and purges dead letters; raise `StoreBusy` if another process owns it."""
+
+
+class ChangeableFrontier(Protocol):
+    """The part of a frontier that `DirectChanges` needs."""
+
+    @property
+    def crawls(self) -> FrontierCrawls: ...
+    @property
+    def hosts(self) -> FrontierHosts: ...
+    @property
+    def dead_letters(self) -> FrontierDeadLetters: ...
+    @property
+    def reader(self) -> FrontierReader: ...
+
+
+class DirectChanges:
+    """Changes made by this process, on a frontier that it may write."""
+
+    def __init__(self, frontier: ChangeableFrontier) -> None:
+        self._frontier = frontier
+        self.pause = frontier.crawls.pause
+        self.resume = frontier.crawls.resume
+        self.set_host = frontier.hosts.set
+        self.clear_host = frontier.hosts.clear
+        self.dead_letters = frontier.dead_letters
+
+    async def note_reparse(self, crawl: str, reparse: Reparse) -> None:
+        versions = SpiderVersions.load(await self._frontier.reader.value(crawl, KEY))
+        versions.add_reparse(reparse)
+        await self._frontier.crawls.set_value(crawl, KEY, versions.dump())

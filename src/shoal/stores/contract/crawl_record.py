@@ -1,0 +1,64 @@
+"""A crawl as it was submitted: everything that a worker needs to run it.
+
+The record includes the text of the spider's file, so workers need no copy of it. Only a spider in a module
+has to be installed where the workers run.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+
+from shoal.model.settings import Settings
+from shoal.spider.source import SpiderFile, SpiderSource
+
+LOCAL_FOLDER = Settings().store
+"""The folder for a worker's files (archive, logs, default outputs) where settings name no other place."""
+
+
+class CrawlRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One submitted crawl."""
+
+    name: str
+    number: int = 0  # of this generation in the frontier: `--fresh` starts a generation with a new number
+    source: SpiderSource  # for a file, only its name; its text is in `text`
+    text: bytes = b""  # of the spider's file
+    version: str = ""  # of the spider's code
+    settings: dict[str, Any]  # the whole tree, with the spider's options applied
+    hosts: tuple[str, ...] | None = None  # that are in scope; None: every host
+    cookies: bytes = b"[]"  # given by the user
+    outputs: tuple[str, ...] = ()
+    overwrite: bool = False  # outputs that another crawl or program wrote may be replaced
+    submitted_at: float = 0.0
+
+    @property
+    def revision(self) -> str:
+        """Return a digest of everything that affects how the crawl runs."""
+        packed = msgspec.msgpack.encode(msgspec.structs.replace(self, submitted_at=0.0), order="sorted")
+        return sha256(packed).hexdigest()[:12]
+
+    @property
+    def archive_location(self) -> str:
+        """Return where all workers write the crawl's pages; empty: each worker into its local folder."""
+        return str(self.settings.get("archive", {}).get("location", ""))
+
+
+def settings_of(record: CrawlRecord) -> Settings:
+    """Return the settings that a crawl was submitted with."""
+    return msgspec.convert(record.settings, Settings)
+
+
+@contextmanager
+def spider_on_disk(record: CrawlRecord) -> Iterator[SpiderSource]:
+    """Write the spider's file to a temporary folder for as long as the block runs; yield its source."""
+    if not isinstance(record.source, SpiderFile):
+        yield record.source
+        return
+    with TemporaryDirectory(prefix="shoal-spider-") as folder:
+        path = Path(folder, record.source.path)
+        path.write_bytes(record.text)
+        yield msgspec.structs.replace(record.source, path=str(path))

@@ -1,0 +1,71 @@
+"""What the workers of a shared store need besides its `Store` interface."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from shoal.stores.contract.crawl_record import CrawlRecord
+from shoal.stores.contract.heartbeat import Heartbeat
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from shoal.frontier.redis import RedisFrontier
+    from shoal.redis_client import RedisClient
+
+MAX_UNPARSED_PAGES = 10_000  # of a crawl; workers fetch no more while there are more
+MAX_UNWRITTEN_PAGES = 50_000  # pages whose items are not in every output yet, likewise
+HEARTBEAT_EVERY_S = 5.0
+HEARTBEAT_TTL_S = 15.0  # a worker without a heartbeat for this long counts as gone
+
+
+class SubmittedCrawls(Protocol):
+    async def submit(self, record: CrawlRecord) -> bool:
+        """Store a record and announce it; return False if that very record was stored already."""
+
+    async def announce(self) -> None:
+        """Make workers look again at crawls that had nothing to do."""
+
+    async def news(self) -> int:
+        """Return a number that changes with every announcement."""
+
+    async def get(self, name: str) -> CrawlRecord | None: ...
+    async def all(self) -> list[CrawlRecord]: ...
+
+
+class Heartbeats(Protocol):
+    async def beat(self, heartbeat: Heartbeat) -> None: ...
+
+    async def leave(self, worker: str) -> None:
+        """Remove a worker from the list at once: it has ended in good order."""
+
+    async def all(self) -> "Sequence[Heartbeat]": ...
+
+
+class PageQuota(Protocol):
+    """How many pages a worker may fetch within the page limit of a crawl."""
+
+    async def take(self, held: int, wanted: int) -> int:
+        """Return how many pages the worker may take besides the `held` ones that it has in progress."""
+
+    async def leave(self) -> None:
+        """Release the worker's share at once."""
+
+
+class OpenPageQuota(Protocol):
+    def __call__(
+        self, crawl: int, *, worker: str, limit: int, lease: float, count: Callable[[], Awaitable[int]]
+    ) -> PageQuota: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The parts of a shared store that its workers use. They are built on a Redis client today."""
+
+    dsn: str = field(repr=False)  # may contain a password
+    client: "RedisClient"
+    frontier: "RedisFrontier"
+    crawls: SubmittedCrawls
+    workers: Heartbeats
+    page_quota: OpenPageQuota
+    unwritten_pages: Callable[[str], Awaitable[int]]

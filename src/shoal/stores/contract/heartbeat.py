@@ -1,0 +1,55 @@
+"""What a worker reports about itself."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+
+class CrawlActivity(msgspec.Struct, frozen=True):
+    """A crawl, as one worker runs it."""
+
+    crawl: str
+    version: str  # of the spider's code: `shoal status` reports a crawl that workers run in two versions
+    in_flight: int
+    pages: int  # since the worker opened the crawl
+    rate: float  # pages per second
+    parsing: int = 0  # pages that its parse processes have
+
+
+class OutputActivity(msgspec.Struct, frozen=True):
+    """An output, as one worker serves it."""
+
+    crawl: str
+    output: str  # without secrets
+    # "writing", "waiting" (for items), "standing by", "elsewhere", "failing", "refused"  # vocabulary: ok
+    doing: str
+    why: str = ""  # it is not being written
+    items: int = 0  # that this worker has written
+
+
+class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
+    """The state that a worker reports every few seconds."""
+
+    worker: str
+    host: str  # the machine
+    pid: int
+    roles: tuple[str, ...]
+    shoal: str  # version
+    started_at: float
+    beaten_at: float
+    doing: str  # "working", "writing", "waiting", "idle", "draining"
+    why: str = ""  # it waits: "for the hosts' pace"
+    crawls: tuple[CrawlActivity, ...] = ()
+    outputs: tuple[OutputActivity, ...] = ()
+    refused: dict[str, str] = {}  # by crawl: why this worker cannot serve it
+    pools: tuple[str, ...] = ("http",)  # whose requests it takes; older workers take these and report none
+
+
+def served_pools(workers: Iterable[Heartbeat]) -> set[str]:
+    """Return the pools whose requests at least one of the workers takes."""
+    return {pool for worker in workers if "fetch" in worker.roles for pool in worker.pools}
+
+
+def unserved_pools(waiting: Mapping[str, int], served: Collection[str]) -> dict[str, int]:
+    """Return the pools with waiting requests that no worker takes, and how many requests those are."""
+    return {pool: count for pool, count in waiting.items() if count and pool not in served}

@@ -1,0 +1,181 @@
+"""What a store is: where the frontier and everything else that survives a restart is kept."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from shoal.frontier.contract import FrontierReader
+from shoal.frontier.results import Audit, HostView
+from shoal.model.crawl_totals import CrawlTotals
+from shoal.model.errors import Misconfigured, Unavailable
+from shoal.stores.contract.changes import StoreChanges
+from shoal.stores.contract.crawl_record import CrawlRecord
+from shoal.stores.contract.fleet import Fleet
+from shoal.stores.contract.footprint import CrawlFootprint
+from shoal.stores.contract.heartbeat import Heartbeat
+from shoal.stores.contract.pages import CrawlPages
+
+if TYPE_CHECKING:
+    from shoal.frontier.sqlite import SqliteFrontier
+
+
+class StoreBusy(Unavailable):
+    """Another process owns the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a store can do. Callers ask for these, and never which kind of store it is."""
+
+    shared: bool  # any number of workers may serve its crawls; otherwise one process at a time owns it
+    durable: bool  # it outlives the process that opened it
+    page_records: bool  # it keeps a record of each finished page, with the number of its items
+
+
+class StoredCrawls(Protocol):
+    """The crawls of a store."""
+
+    async def names(self) -> list[str]: ...
+
+    async def record(self, crawl: str) -> CrawlRecord | None:
+        """Return a crawl as it was submitted; None: it was not, or the store keeps no such records."""
+
+    async def records(self) -> list[CrawlRecord]:
+        """Return all crawls that were submitted."""
+
+    async def totals(self, crawl: str) -> CrawlTotals:
+        """Return what the crawl has counted besides its requests, over all its workers."""
+
+    async def audit(self, crawl: str) -> Audit:
+        """Recount the requests of a crawl. Differences that only running workers cause are not problems."""
+
+    async def footprint(self, crawl: str) -> CrawlFootprint:
+        """Count what `delete` would remove. Raise if the crawl does not exist or is being worked on."""
+
+    async def delete(self, crawl: str) -> None:
+        """Remove a crawl from the store. Raise `Unavailable` if it is being worked on."""
+
+
+class StoreWorkers(Protocol):
+    """The processes that work on the crawls of a store."""
+
+    def owner(self) -> str | None:
+        """Describe the process that owns the store; None: no process does."""
+
+    async def all(self) -> Sequence[Heartbeat]:
+        """Return the latest heartbeat of each live worker of a shared store."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputProgress:
+    """How many items of a crawl an output holds."""
+
+    waiting: int = 0  # items in the store that are not in the output yet
+    held: int | None = None  # items counted in the output; None: it cannot be counted from here
+    why: str = ""  # it cannot be counted
+    problem: str = ""  # the output is missing or not as the crawl left it
+
+
+class StoredOutputs(Protocol):
+    """The outputs of a crawl, each by a name without secrets."""
+
+    async def progress(self, crawl: str) -> Mapping[str, OutputProgress]:
+        """Count the items in every output that the crawl has had."""
+
+    async def rejects(self, crawl: str) -> Mapping[str, OutputProgress]:
+        """Count the items that did not fit their model, where the store keeps track of them."""
+
+    async def unwritten_pages(self, crawl: str) -> int:
+        """Count the pages whose items are not in every output yet."""
+
+
+class OwnedStore(Protocol):
+    """A store that this process owns, for as long as it runs a crawl there."""
+
+    @property
+    def frontier(self) -> "SqliteFrontier": ...
+
+    @property
+    def archive(self) -> Path:
+        """Return the folder for archives, one subfolder per crawl."""
+
+    @property
+    def items(self) -> Path:
+        """Return the folder for outputs that were given no path."""
+
+    def rejects_file(self, crawl: str) -> Path:
+        """Return the file for items that do not fit their model."""
+
+    def accept_commands(self) -> AbstractAsyncContextManager[None]:
+        """Carry out the changes that other processes ask for, for as long as the block runs."""
+
+
+class Store(Protocol):
+    """An open store."""
+
+    @property
+    def address(self) -> str:
+        """Return the address for messages and JSON, without secrets."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def frontier(self) -> FrontierReader:
+        """Return the frontier for reading. Needs no ownership, works while a crawl runs."""
+
+    @property
+    def crawls(self) -> StoredCrawls: ...
+
+    @property
+    def workers(self) -> StoreWorkers: ...
+
+    @property
+    def outputs(self) -> StoredOutputs: ...
+
+    async def host(self, name: str) -> HostView | None:
+        """Return the state of a host as a running crawl has it, else as it was stored."""
+
+    async def archive_of(self, crawl: str) -> CrawlPages:
+        """Return the archived pages of a crawl."""
+
+    async def repair(self, crawls: Sequence[str]) -> list[str]:
+        """Rebuild derived state that an interrupted change left inconsistent; return what was repaired."""
+
+    def change(self, crawls: Sequence[str] = ()) -> AbstractAsyncContextManager[StoreChanges]:
+        """Change the store from outside its running crawls, with these crawls open.
+
+        A store that no process owns is owned for the block. If a running crawl owns it, that process carries
+        the change out. Workers of a shared store look for new work afterwards.
+        """
+
+    def own(self, *, fsync: bool = False) -> AbstractAsyncContextManager[OwnedStore]:
+        """Own the store, creating it if need be. Raise `StoreBusy` if another process owns it."""
+
+    @property
+    def fleet(self) -> Fleet:
+        """Return what the workers of a shared store need; raise `Misconfigured` if it is not shared."""
+
+
+async def select_crawls(store: Store, crawl: str | None) -> list[str]:
+    """Return the named crawl, or all if None; raise `Misconfigured` if the store does not have it."""
+    names = await store.crawls.names()
+    if crawl is None:
+        return names
+    require_crawl(crawl, names)
+    return [crawl]
+
+
+def require_crawl(crawl: str, names: Sequence[str]) -> None:
+    """Raise `Misconfigured`, with the nearest name, if `crawl` is not among `names`."""
+    if crawl not in names:
+        raise Misconfigured(f"the store has no crawl named {crawl!r}{_nearest(crawl, names)}")
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
+    if close := get_close_matches(name, names, n=1, cutoff=0.5):
+        return f"; did you mean {close[0]}?"
+    return "; shoal status lists its crawls" if names else ", and no other"

@@ -1,0 +1,240 @@
+"""A store on Redis or Valkey: no process owns it, any number of workers serve its crawls.
+
+Both steps of deleting a crawl (its record, then its data) can be repeated: a command that was killed between
+them is run again.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
+
+from shoal.archive.names import file_name
+from shoal.archive.registry import crawl_location
+from shoal.frontier.redis import RedisFrontier
+from shoal.frontier.redis.repair import repair_crawls
+from shoal.frontier.results import Audit, Counts, HostView
+from shoal.model import crawl_totals as sums
+from shoal.model.errors import Misconfigured, Unavailable
+from shoal.model.spider_versions import Reparse
+from shoal.redis_client import RedisClient
+from shoal.sinks.fleet import progress as sink_progress
+from shoal.sinks.fleet.writer import item_streams
+from shoal.sinks.names import public_name
+from shoal.stores.contract.changes import DirectChanges, StoreChanges
+from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
+from shoal.stores.contract.fleet import Fleet
+from shoal.stores.contract.footprint import CrawlFootprint
+from shoal.stores.contract.heartbeat import Heartbeat
+from shoal.stores.contract.store import Capabilities, OutputProgress, OwnedStore, require_crawl
+from shoal.stores.redis.crawls import Crawls
+from shoal.stores.redis.page_quota import SharedPageQuota
+from shoal.stores.redis.pages import RedisPages
+from shoal.stores.redis.workers import Workers
+
+CAPABILITIES = Capabilities(shared=True, durable=True, page_records=False)
+RELEASE_TIMEOUT_S = 30.0  # for workers to leave a paused crawl that is being deleted
+
+
+class RedisStore:
+    """See `Store`."""
+
+    capabilities = CAPABILITIES
+
+    def __init__(self, client: RedisClient, dsn: str, *, address: str = "") -> None:
+        self.address = address or str(client.dsn)
+        frontier = RedisFrontier(client)
+        self.frontier = frontier.reader
+        self.crawls = RedisCrawls(client)
+        self.workers = RedisWorkers(client)
+        self.outputs = RedisOutputs(client)
+        self.fleet = Fleet(
+            dsn,
+            client,
+            frontier,
+            Crawls(client),
+            Workers(client),
+            partial(SharedPageQuota, client),
+            self.outputs.unwritten_pages,
+        )
+        self._client = client
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, dsn: str, *, address: str = "", advise: bool = False) -> AsyncIterator["RedisStore"]:
+        """Connect; `advise` logs settings of the server that put data at risk."""
+        async with RedisClient.open(dsn, advise=advise) as client:
+            yield cls(client, dsn, address=address)
+
+    async def host(self, name: str) -> HostView | None:
+        return await self.frontier.host(name)
+
+    async def archive_of(self, crawl: str) -> RedisPages:
+        return RedisPages(self._client, crawl, await self.crawls.record(crawl))
+
+    async def repair(self, crawls: Sequence[str]) -> list[str]:
+        return await repair_crawls(self.fleet.frontier, crawls)
+
+    @asynccontextmanager
+    async def change(self, crawls: Sequence[str] = ()) -> AsyncIterator[StoreChanges]:
+        frontier = RedisFrontier(self._client)
+        for name in crawls:
+            await frontier.crawls.open(name)
+        yield RedisChanges(frontier)
+        await self.fleet.crawls.announce()
+
+    def own(self, *, fsync: bool = False) -> AbstractAsyncContextManager[OwnedStore]:
+        raise Misconfigured(f"{self.address} is shared: no process can own it")
+
+
+class RedisChanges(DirectChanges):
+    """See `StoreChanges`."""
+
+    def __init__(self, frontier: RedisFrontier) -> None:
+        super().__init__(frontier)
+        self._open_crawl = frontier.crawls.open
+
+    async def note_reparse(self, crawl: str, reparse: Reparse) -> None:
+        await self._open_crawl(crawl)  # the frontier writes values only of crawls that are open
+        await super().note_reparse(crawl, reparse)
+
+
+class RedisWorkers:
+    """See `StoreWorkers`."""
+
+    def __init__(self, client: RedisClient) -> None:
+        self.all = Workers(client).all
+
+    def owner(self) -> str | None:
+        return None
+
+
+class RedisOutputs:
+    """See `StoredOutputs`."""
+
+    def __init__(self, client: RedisClient) -> None:
+        self._client = client
+        self._crawls = Crawls(client)
+        self._reader = RedisFrontier(client).reader
+
+    async def progress(self, crawl: str) -> Mapping[str, OutputProgress]:
+        record = await self._crawls.get(crawl)
+        number = await self._reader.number(crawl)
+        current = {public_name(output): output for output in (() if record is None else record.outputs)}
+        found = {name: await self._progress(number, output) for name, output in current.items()}
+        for name in await sink_progress.ever_written(self._client, number):
+            if name not in current:  # an output that the crawl no longer has: no more items will come
+                found[name] = replace(await self._progress(number, name), waiting=0)
+        return found
+
+    async def _progress(self, number: int, output: str) -> OutputProgress:
+        node = os.uname().nodename
+        found = await sink_progress.output_progress(self._client, number, output, node=node)
+        return OutputProgress(found.waiting, found.held, found.why, found.problem)
+
+    async def rejects(self, crawl: str) -> Mapping[str, OutputProgress]:
+        return {}  # each worker has a file, for people; nothing keeps track of them
+
+    async def unwritten_pages(self, crawl: str) -> int:
+        return await item_streams(self._client, await self._reader.number(crawl)).length()
+
+
+class RedisCrawls:
+    """See `StoredCrawls`."""
+
+    def __init__(self, client: RedisClient) -> None:
+        self._client = client
+        self._frontier = RedisFrontier(client)
+        self._reader = self._frontier.reader
+        self._records = Crawls(client)
+        self._workers = Workers(client)
+        self._outputs = RedisOutputs(client)
+        self.names = self._reader.crawls
+        self.record = self._records.get
+        self.records = self._records.all
+
+    async def totals(self, crawl: str) -> sums.CrawlTotals:
+        values = await self._reader.values(crawl)
+        parts = [value for key, value in values.items() if key.startswith(sums.PART)]
+        return sums.total([sums.CrawlTotals.load(part) for part in parts])
+
+    async def audit(self, crawl: str) -> Audit:
+        found = await self._reader.audit(crawl)
+        if not found.problems or not await self._workers.all():
+            return found
+        # Shards are read at different instants and may disagree while workers run: only what two audits
+        # report in the same words is a problem.
+        again = await self._reader.audit(crawl)
+        return Audit(again.counts, [line for line in again.problems if line in found.problems])
+
+    async def footprint(self, crawl: str) -> CrawlFootprint:
+        record = await self.record(crawl)
+        if record is None:
+            require_crawl(crawl, await self.names())
+        written = [] if record is None else list(map(public_name, record.outputs))
+        counts, unwritten = Counts(), 0
+        with suppress(Misconfigured):  # only its record is there
+            counts = await self._reader.counts(crawl)
+            unwritten = await self._outputs.unwritten_pages(crawl)
+            written += await sink_progress.ever_written(self._client, await self._reader.number(crawl))
+        await self._refuse_if_worked_on(crawl)
+        return CrawlFootprint(
+            crawl,
+            counts.accepted,
+            counts.open,
+            counts.dead,
+            tuple(dict.fromkeys(map(public_name, written))),
+            _archive(crawl, record),
+            scattered=record is not None and not record.archive_location,
+            unwritten=unwritten,
+        )
+
+    async def delete(self, crawl: str) -> None:
+        """Delete a crawl: first its record, so that workers leave it in good order, then its data.
+
+        A worker that does not leave in time (its process is stopped) is refused by the store when it returns.
+        """
+        await self._refuse_if_worked_on(crawl)
+        await self._records.delete(crawl)
+        await self._records.announce()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RELEASE_TIMEOUT_S):
+                while serves(crawl, await self._workers.all()):  # noqa: ASYNC110 (other processes end this)
+                    await asyncio.sleep(0.2)
+        await self._frontier.crawls.delete(crawl, entirely=True)
+        await self._records.announce()  # so that no worker keeps pages of the crawl
+        await self._client.sync()
+
+    async def _refuse_if_worked_on(self, crawl: str) -> None:
+        paused = crawl in await self.names() and await self._reader.paused(crawl)
+        if busy := busy_workers(crawl, await self._workers.all(), paused=paused):
+            who = f"{len(busy)} {'worker' if len(busy) == 1 else 'workers'} ({', '.join(busy)})"
+            how = "wait until they have finished their pages" if paused else f"run shoal pause {crawl} first"
+            raise Unavailable(f"crawl {crawl!r} is being worked on by {who}: {how}, or stop them")
+
+
+def busy_workers(crawl: str, workers: Iterable[Heartbeat], *, paused: bool) -> list[str]:
+    """Return the workers that are busy with a crawl; with a paused one, those that have pages in progress."""
+    return [
+        worker.worker
+        for worker in workers
+        if any(at.crawl == crawl and (not paused or at.in_flight or at.parsing) for at in worker.crawls)
+        or any(at.crawl == crawl and at.doing == "writing" for at in worker.outputs)
+    ]
+
+
+def serves(crawl: str, workers: Iterable[Heartbeat]) -> bool:
+    """Return whether any worker still has a crawl open, even if it only waits."""
+    return any(
+        crawl in (*(at.crawl for at in worker.crawls), *(at.crawl for at in worker.outputs))
+        for worker in workers
+    )
+
+
+def _archive(crawl: str, record: CrawlRecord | None) -> str:
+    if record is None:
+        return ""
+    location = record.archive_location
+    return crawl_location(location, crawl) if location else f"{LOCAL_FOLDER}/archive/{file_name(crawl)}"
