@@ -134,18 +134,18 @@ async def test_crawl_does_every_role_on_a_shared_store(server: RedisServer, fold
     assert len(records(folder / "items.jsonl")) == PAGES
 
 
-async def test_an_output_that_cannot_be_written_ends_whoever_would_have_ended_with_it(
+async def test_an_output_that_cannot_be_written_ends_a_worker_that_runs_until_done(
     server: RedisServer, folder: Path, shop: str
 ) -> None:
     out = folder / "items.jsonl"
-    out.write_text("somebody else's\n")
+    out.write_text("of another program\n")
     env = {"SHOAL_STORE": server.dsn, **HASTY}
     crawl = ("crawl", shop, *QUICK, "--out", "items.jsonl", "--quiet")
     for command in (crawl, ("worker", "--until-done", "--quiet")):
         ran = shoal(*command, cwd=folder, env=env)
         assert ran.code == 1, ran.err
         assert "it already exists and was not written by this crawl" in ran.err.splitlines()[-1]
-    assert out.read_text() == "somebody else's\n"
+    assert out.read_text() == "of another program\n"
 
     out.unlink()
     assert shoal(*crawl, cwd=folder, env=env).code == 0
@@ -288,7 +288,7 @@ async def test_a_worker_that_is_to_end_does_not_wait_for_a_store_for_ever(
 
 
 async def test_a_store_that_cannot_be_asked_ends_a_command_with_4(folder: Path) -> None:
-    nobody = {"SHOAL_STORE": f"redis://:secret@127.0.0.1:{free_port()}?patience_s=0.2"}
+    unreachable = {"SHOAL_STORE": f"redis://:secret@127.0.0.1:{free_port()}?patience_s=0.2"}
     for command in (
         ("worker",),
         ("submit", "https://a.test/"),
@@ -296,7 +296,7 @@ async def test_a_store_that_cannot_be_asked_ends_a_command_with_4(folder: Path) 
         ("reparse", "https://a.test/"),
         ("export", "--out", "items.csv"),
     ):
-        ran = shoal(*command, cwd=folder, env=nobody)
+        ran = shoal(*command, cwd=folder, env=unreachable)
         assert ran.code == 4
         assert "cannot be reached" in ran.complaint
         assert "secret" not in ran.err

@@ -43,7 +43,7 @@ async def crawled(folder: Path, settings: dict[str, str]) -> AsyncIterator[Fleet
     for each in (here, elsewhere):
         each.mkdir()
     (here / "shop.py").write_text(SPIDER)
-    (elsewhere / "mended.py").write_text(SPIDER.replace(*CHANGE))
+    (elsewhere / "fixed.py").write_text(SPIDER.replace(*CHANGE))
     async with valkey(folder / "valkey") as server:
         found = FleetArchive({"SHOAL_STORE": server.dsn, **HASTY, **settings}, here, elsewhere)
         with open_shop(Shop(categories=1), latency=0.001) as site:
@@ -65,14 +65,14 @@ async def test_pages_on_an_object_store_are_parsed_again_and_exported_on_any_mac
     with shared_s3() as server:
         place = {**server.environment, "SHOAL_ARCHIVE_LOCATION": f"s3://{BUCKET}/fleet"}
         async with crawled(tmp_path, place) as fleet:
-            told = fleet.run("reparse", "mended.py", "--json").json
+            told = fleet.run("reparse", "fixed.py", "--json").json
             assert told["against"] == "the spider as it was submitted"
             assert told["differences"]["fields"]["price"]["changed"] == PRODUCTS
             assert list(told["differences"]["fields"]) == ["price"]
             assert (told["items"], told["unreadable"]) == (PRODUCTS, 0)
 
-            fleet.run("reparse", "mended.py", "--commit", "--out", "mended.jsonl")
-            again = records(fleet.elsewhere / "mended.jsonl")
+            fleet.run("reparse", "fixed.py", "--commit", "--out", "fixed.jsonl")
+            again = records(fleet.elsewhere / "fixed.jsonl")
             before = {item["sku"]: item for item in records(fleet.crawled / "items.jsonl")}
             assert len(again) == PRODUCTS
             assert all({**item, "price": None} == {**before[item["sku"]], "price": None} for item in again)
@@ -85,7 +85,7 @@ async def test_pages_on_an_object_store_are_parsed_again_and_exported_on_any_mac
             some = fleet.run("export", "--match", "/product/", "--limit", "3", "--out", "some.warc.gz")
             assert some.out == "shop: 3 pages written to some.warc.gz\n"
 
-            same = fleet.run("reparse", "mended.py", "--against", "mended.py")
+            same = fleet.run("reparse", "fixed.py", "--against", "fixed.py")
             assert f"no difference in {PRODUCTS} items" in same.out
 
 
@@ -100,7 +100,7 @@ async def test_what_an_archive_cannot_tell_is_said_and_nothing_counts_twice(tmp_
         assert "the crawl itself writes there" in own.complaint
         nothing = fleet.run("export", "--out", "x.warc.gz", code=1)
         assert "submitted without archive.location" in nothing.complaint
-        other = fleet.run("reparse", "mended.py", "--crawl", "other", code=1)
+        other = fleet.run("reparse", "fixed.py", "--crawl", "other", code=1)
         assert "no crawl named 'other'; --crawl chooses one of: shop" in other.complaint
 
         [segment] = (fleet.crawled / "shoal-data" / "archive").rglob("*.warc.gz")

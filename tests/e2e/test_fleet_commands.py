@@ -205,7 +205,7 @@ async def test_an_output_that_cannot_be_written_is_named_with_the_reason(store: 
     assert ".jsonl, .ndjson" in store.says("submit", shop, "--crawl", "other", "--out", "a.xlsx", code=1)
     working = store.worker()
     try:
-        while [(one["kind"], one["about"]) for one in store.shoal("status")["holdups"]] != [
+        while [(one["kind"], one["about"]) for one in store.shoal("status")["holdups"]] != [  # vocabulary: ok
             ("output", "shop")
         ]:
             assert working.poll() is None
