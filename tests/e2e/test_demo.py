@@ -16,7 +16,7 @@ import sys
 from dataclasses import replace
 from shoal.cli.demo import visit
 visit.SETTINGS = replace(visit.SETTINGS, crawl=replace(visit.SETTINGS.crawl, rate=0.0), retry=replace(visit.SETTINGS.retry, base=0.01))
-sys.exit(visit.visit(quiet=False, json=False))
+sys.exit(visit.crawl_shop(quiet=False, json=False))
 """
 
 
@@ -45,7 +45,7 @@ def test_the_demo_can_be_run_again_and_prints_where_its_output_is(tmp_path: Path
             check=False,
         )
         assert ran.returncode == 0, ran.stderr
-        assert "everything that is made is in ./shoal-demo" in ran.stderr
+        assert "writing to ./shoal-demo, which each run replaces" in ran.stderr
         assert f"and {len(PRODUCTS)} items" in ran.stdout
         assert "shoal crawl mine.py" in ran.stdout
     assert shoal("verify", "--store", "shoal-demo", "--deep", cwd=tmp_path).code == 0

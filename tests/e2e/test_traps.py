@@ -32,7 +32,7 @@ async def test_pages_that_all_look_alike_lead_nowhere_and_others_of_the_site_are
     [status] = shoal("status", "--json", cwd=tmp_path).json["crawls"]
     assert status["lookalikes"] == [pattern]
     assert status["links_filtered_by_rule"] == {"trap": ran.json["filtered"]["trap"]}
-    told = f"lookalikes in {host}: {host}/maze/0: more than 200 near-identical pages, such as http://{host}/maze/"
+    told = f"near-duplicates in {host}: {host}/maze/0: more than 200 near-duplicate pages, such as http://{host}/maze/"
     assert told in shoal("status", cwd=tmp_path).out
 
 

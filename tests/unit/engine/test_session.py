@@ -1,5 +1,7 @@
 """The wiring of a crawl on a folder: what is open while it runs, and what a plan that cannot work leaves behind."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,10 +10,12 @@ import pytest
 from shoal.engine.embedded import Embedded, EmbeddedPageQuota
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.session import open_session
+from shoal.engine.stations import Stations
 from shoal.fetch.fetcher import HttpFetcher
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import CrawlSettings, Settings
 from shoal.spider.source import SpiderFile
+from shoal.stores.open import open_store
 
 SPIDER = """
 import shoal
@@ -32,8 +36,17 @@ def plan(folder: Path, start: str = SEED, **crawl: object) -> CrawlPlan:
     return CrawlPlan(SpiderFile(path=str(path)), settings)
 
 
+@asynccontextmanager
+async def session(planned: CrawlPlan) -> AsyncIterator[Stations]:
+    async with (
+        open_store(planned.settings.store, create=True) as store,
+        open_session(Embedded(planned, store, Stop())) as stations,
+    ):
+        yield stations
+
+
 async def test_a_session_opens_the_crawl_with_its_seeds_and_the_spiders_options(tmp_path: Path) -> None:
-    async with open_session(Embedded(plan(tmp_path), Stop())) as stations:
+    async with session(plan(tmp_path)) as stations:
         assert (stations.crawl, stations.resumed, stations.version) == ("shop", False, 1)
         assert stations.settings.crawl.concurrency == 3
         assert stations.scope.hosts == frozenset({"a.test"})
@@ -43,14 +56,14 @@ async def test_a_session_opens_the_crawl_with_its_seeds_and_the_spiders_options(
         assert (await stations.frontier.reader.counts("shop")).waiting == 1
         assert stations.locations.outputs == (str(tmp_path / "store" / "items" / "shop.jsonl"),)
 
-    async with open_session(Embedded(plan(tmp_path), Stop())) as stations:
+    async with session(plan(tmp_path)) as stations:
         assert stations.resumed
         assert (await stations.frontier.reader.counts("shop")).waiting == 1
 
 
 async def test_options_of_the_user_beat_those_of_the_spider(tmp_path: Path) -> None:
     chosen = replace(plan(tmp_path, concurrency=7, max_pages=5), overrides=frozenset({"concurrency"}))
-    async with open_session(Embedded(chosen, Stop())) as stations:
+    async with session(chosen) as stations:
         assert stations.settings.crawl.concurrency == 7
         assert isinstance(stations.quota, EmbeddedPageQuota)
 
@@ -59,13 +72,13 @@ async def test_options_of_the_user_beat_those_of_the_spider(tmp_path: Path) -> N
     ("start", "reason"),
     [
         ('shoal.Request(url="http://a.test/", pool="browser")', "serves the pool 'browser'"),
-        ('"ftp://a.test/"', "not a web address"),
+        ('"ftp://a.test/"', r"not an http"),
         ("", "has nowhere to start"),
     ],
 )
 async def test_a_plan_that_cannot_work_writes_nothing(tmp_path: Path, start: str, reason: str) -> None:
     with pytest.raises(Misconfigured, match=reason):
-        async with open_session(Embedded(plan(tmp_path, start), Stop())):
+        async with session(plan(tmp_path, start)):
             pass
 
     assert not (tmp_path / "store").exists()
@@ -76,7 +89,7 @@ async def test_an_output_that_cannot_be_written_leaves_the_archive_untouched(tmp
     chosen = replace(plan(tmp_path), outputs=(str(tmp_path / "items.jsonl"),))
 
     with pytest.raises(Misconfigured):
-        async with open_session(Embedded(chosen, Stop())):
+        async with session(chosen):
             pass
 
     assert not list((tmp_path / "store").glob("archive/**/*.warc*"))

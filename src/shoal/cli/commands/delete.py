@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from shoal.services.control.delete import CrawlFootprint
 
 EXAMPLES = examples(
-    ("A crawl that is no longer needed; asks for confirmation", "shoal delete shop"),
+    ("An old crawl; asks for confirmation", "shoal delete shop"),
     ("In a script, on a fleet's store", "shoal delete shop --store redis://queue.example --yes"),
 )
 

@@ -115,7 +115,7 @@ class ConfirmedOptions(DeadLetterOptions):
 def replay_command(options: ConfirmedOptions) -> None:
     """Put dead letters back into the queue.
 
-    They start again with no attempts; run the crawl's command to fetch them. Asks for confirmation if no
+    They start again with no attempts; run the crawl's command to resume. Asks for confirmation if no
     filter is set.
     """
     from asyncio import run
@@ -129,7 +129,7 @@ def replay_command(options: ConfirmedOptions) -> None:
         all_of_them = f"{plural(len(found), 'dead letter')} of {public_address(address)}"
         require_yes(f"put all {all_of_them} back?", yes=options.yes)
     count = run(replay(address, chosen))
-    text = f"{plural(count, 'request')} put back in the queue; run the crawl's command to fetch them"
+    text = f"{plural(count, 'request')} put back in the queue; run the crawl's command to resume"
     _print(address, text, json=options.json, replayed=count)
 
 

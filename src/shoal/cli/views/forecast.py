@@ -23,7 +23,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield "  bounded by  a pause: shoal host resume HOST ends it"
     elif found.bound_by_hosts:
         enough = concurrency_needed(found.by_hosts, load.latency)
-        yield f"  bounded by  the pace of the hosts: more workers cannot help, {enough:,} at once are enough"
+        yield f"  bounded by  the pace of the hosts: more workers cannot help, --concurrency {enough:,} is enough"
     else:
         yield "  bounded by  the slots: more --concurrency or workers help, if this machine is fast enough"
     yield f"  done in     {_ending(plan)}"

@@ -13,11 +13,15 @@ MAX_PATTERNS = 5
 
 
 def pattern_lines(
-    quarantined: "Mapping[str, ClosedPattern]", lookalikes: "Mapping[str, ClosedPattern]", *, of: str = ""
+    quarantined: "Mapping[str, ClosedPattern]",
+    near_duplicates: "Mapping[str, ClosedPattern]",
+    *,
+    of: str = "",
 ) -> Iterator[str]:
     """Yield the patterns whose links are dropped, why, and the setting that admits them."""
     yield from _lines(f"quarantined{of}", quarantined, "URLs in an hour", "links.per_pattern")
-    yield from _lines(f"lookalikes{of}", lookalikes, "near-identical pages", "links.lookalikes")
+    setting = "links.lookalikes"  # vocabulary: ok
+    yield from _lines(f"near-duplicates{of}", near_duplicates, "near-duplicate pages", setting)
 
 
 def _lines(label: str, closed: "Mapping[str, ClosedPattern]", what: str, setting: str) -> Iterator[str]:

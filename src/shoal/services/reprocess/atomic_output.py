@@ -38,9 +38,8 @@ def replacing(out: str) -> Iterator[Path]:
 
     A folder is never replaced: it may contain other files.
     """
+    _refuse_folder(out)
     target = Path(out)
-    if target.is_dir():
-        raise Misconfigured(f"output {out}: there is a folder already; move it away or name another output")
     with translate_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=".shoal-draft-", dir=target.parent))
@@ -60,12 +59,18 @@ def replacing_items(out: str) -> Iterator[AtomicOutput]:
 
     What was written to standard output or to a database stays there after an error.
     """
+    _refuse_folder(out)
     resolved = resolve(out)
     if not resolved.capabilities.is_file:
         yield from _write_items(resolved.factory.open(out, fsync=False, overwrite=False))
         return
     with replacing(out) as draft:
         yield from _write_items(resolved.factory.open(str(draft), fsync=False, overwrite=False))
+
+
+def _refuse_folder(out: str) -> None:
+    if Path(out).is_dir():
+        raise Misconfigured(f"output {out}: there is a folder already; move it away or name another output")
 
 
 def _write_items(sink: Sink) -> Iterator[AtomicOutput]:
