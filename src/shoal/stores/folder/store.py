@@ -121,7 +121,7 @@ class FolderStore:
 
     @property
     def fleet(self) -> Fleet:
-        raise Misconfigured("store: a fleet shares a server: name it by --store redis://HOST, or SHOAL_STORE")
+        raise Misconfigured("store: a fleet needs a server: pass --store redis://HOST, or set SHOAL_STORE")
 
 
 class FolderCrawls:
