@@ -28,15 +28,19 @@ def record(name: str = "shop", **fields: object) -> CrawlRecord:
 
 
 class WriteLog:
-    """The writes of a test in their order; the next `failures` of them find the store full."""
+    """The writes of a test in their order, without those that found the store full."""
 
     def __init__(self) -> None:
         self.writes: list[str] = []
-        self.failures = 0
+        self.failures = 0  # the next writes that find the store full
+        self.full_once: set[str] = set()  # writes that find it full the first time
 
     def write(self, what: str) -> None:
         if self.failures:
             self.failures -= 1
+            raise Full(FULL)
+        if what in self.full_once:
+            self.full_once.remove(what)
             raise Full(FULL)
         self.writes.append(what)
 
