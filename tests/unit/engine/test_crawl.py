@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -91,7 +92,7 @@ class Site:
 
 
 class FakeChildren:
-    """Parse children that find the links of `links`; they take no page while `hang` is set."""
+    """Parse children that find the links of `links`; while `hang` is set, `answer` answers."""
 
     description = SpiderDescription(name="shop")
 
@@ -101,6 +102,7 @@ class FakeChildren:
         self.submitted = asyncio.Event()
         self.broken = asyncio.Event()
         self.pages = self.bytes = 0
+        self._unanswered: list[Callable[[], None]] = []
 
     @property
     def backlog(self) -> "FakeChildren":
@@ -111,9 +113,14 @@ class FakeChildren:
 
     def submit(self, task: ParseTask, on_answer: Callable[[ParseResult | Poisoned], None]) -> None:
         self.submitted.set()
+        links = self.links.get(task.url.rpartition("/")[2], ())
+        self._unanswered.append(partial(on_answer, ParseResult(task.id, links=links)))
         if not self.hang:
-            links = self.links.get(task.url.rpartition("/")[2], ())
-            asyncio.get_running_loop().call_soon(on_answer, ParseResult(task.id, links=links))
+            asyncio.get_running_loop().call_soon(self.answer)
+
+    def answer(self) -> None:
+        """Answer the page that has waited longest."""
+        self._unanswered.pop(0)()
 
     async def watch(self) -> None:
         await self.broken.wait()
@@ -359,6 +366,20 @@ async def test_a_drain_finishes_what_is_in_flight_and_releases_the_rest() -> Non
     assert (counts.done, counts.waiting, counts.leased) == (1, 9, 0)
 
 
+async def test_a_drain_waits_for_the_pages_that_are_being_parsed() -> None:
+    bench = Bench()
+    await bench.add(1)
+    bench.children.hang = True
+    async with bench.running(until=bench.children.submitted) as ending:
+        bench.stop.ask()
+        await asyncio.sleep(0.01)
+        assert not ending.done()
+        bench.children.answer()
+
+    assert ending.result() is Ending.FINISHED
+    assert (await bench.counts()).done == 1
+
+
 @pytest.mark.parametrize(("grace", "times"), [(0.0, 1), (0.01, 1), (60.0, 2)])
 async def test_what_is_in_flight_after_the_grace_or_a_second_stop_is_released_as_no_attempt(
     grace: float, times: int
@@ -420,7 +441,7 @@ async def test_the_next_run_parses_what_an_interrupted_one_has_fetched(fetches: 
     bench.frontier.restart()
     await bench.frontier.crawls.open("c")
 
-    bench.children.hang, bench.stop = False, Stop()
+    bench.children, bench.stop = FakeChildren(), Stop()
     bench.unparsed, bench.share = bench.frontier.parsing("c"), WorkShare(fetches=fetches)
 
     assert await bench.run() is Ending.FINISHED
