@@ -301,10 +301,12 @@ async def test_a_stop_drains_every_crawl_and_leaves_the_outputs_after_the_loops_
     assert bench.workers.left == [bench.worker.id]
 
 
-async def test_no_round_follows_a_stop() -> None:
+async def test_an_idle_worker_stops_at_once() -> None:
     bench = Bench("shop")
-    async with bench.running():
-        pass
+    async with bench.running() as serving:
+        bench.stop.ask()
+        await settled_down()
+        assert serving.done()
     assert bench.sessions["shop"].rounds == 2  # the first one, and the one in which it was noticed
 
 
