@@ -66,7 +66,7 @@ def make_page(seed: int) -> bytes:
 
 
 def microseconds(call: Callable[[], object], times: int = 200) -> float:
-    """Give the CPU time of one call in the best of several rounds."""
+    """Return the CPU time of one call in the best of several rounds."""
     rounds = []
     for _ in range(9):
         start = time.process_time()

@@ -1,6 +1,6 @@
 """What a command costs: CPU of all its processes, wall time, peak memory of all together.
 
-The command runs below a small process of its own (this module), which adopts whatever outlives its parent and
+The command runs below a small separate process (this module), which adopts whatever outlives its parent and
 waits for all of it: only then is the kernel's account of CPU time complete.
 """
 
@@ -52,7 +52,7 @@ def run(
 
 @contextmanager
 def started_on(cores: Sequence[int]) -> Iterator[None]:
-    """Let processes that are started inside run on `cores` alone, if any are named."""
+    """Run processes that are started inside on `cores` only, if any are named."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores or before)
     try:

@@ -79,7 +79,7 @@ class Crawler:
             self.add(joined.removeprefix(self._origin))
 
     def go_on(self) -> None:
-        """Give waiting pages to idle connections; notice the end."""
+        """Assign waiting pages to idle connections; detect the end."""
         while self.waiting and self.idle:
             self.idle.pop().fetch(self.waiting.popleft())
         if self.peer is None and self.through:
@@ -132,7 +132,7 @@ class Peer(asyncio.Protocol):
         self._tick()
 
     def keeps(self, path: str) -> bool:
-        """Say whether this process owns a page; if not, send it over."""
+        """Return True if this process owns a page; otherwise send it to the other."""
         if zlib.crc32(path.encode()) & 1 == self._me:
             return True
         self._outbox.append(path)
@@ -157,8 +157,8 @@ class Peer(asyncio.Protocol):
         if self._outbox:
             self._flush()
         self._counters[3 * self._me + 2] = not self._crawler.through
-        # Two equal looks at counters that only grow, all that was sent taken and nobody busy: nothing can
-        # happen any more.
+        # Two equal readings of counters that only grow, everything sent was taken and no connection is busy:
+        # nothing can happen any more.
         look = self._counters.tolist()
         sent, taken, busy = (sum(look[n::3]) for n in range(3))
         if look == self._last_look and sent == taken and not busy:

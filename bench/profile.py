@@ -65,7 +65,7 @@ def _top(process: str, stacks: Stacks) -> Table:
 
 
 def _pyspy() -> str:
-    """Find py-spy, or put it into an environment of its own."""
+    """Find py-spy, or install it into a separate environment."""
     if found := shutil.which("py-spy"):
         return found
     folder = CACHE / "profile-venv"

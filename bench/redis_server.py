@@ -27,7 +27,7 @@ class RedisBeside:
         asyncio.run(self._server.ask("FLUSHALL"))
 
     def cpu_s(self) -> float:
-        """Give the CPU time that it has used so far."""
+        """Return the CPU time that it has used so far."""
         return asyncio.run(self._server.cpu())
 
 

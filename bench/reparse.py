@@ -57,7 +57,7 @@ def make_body(number: int, words: list[str], rng: random.Random) -> bytes:
 
 
 async def make_store(folder: StoreFolder, pages: int) -> None:
-    """Make the store that a crawl of so many pages would have left."""
+    """Create the store that a crawl of N pages would have left."""
     rng = random.Random(1)
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(2000)]
     with folder.owned():

@@ -48,7 +48,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What crawlers are run against: a site of so many pages, and a Redis for those that want one."""
+    """What crawlers are run against: a site of N pages, and a Redis for crawlers that need one."""
 
     server: WebServer
     redis: RedisBeside

@@ -44,7 +44,9 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--concurrency", type=int, default=100)
     parser.add_argument("--cap", type=int, default=0, help="stop after this many pages")
-    parser.add_argument("--list", type=Path, help="file with the paths to fetch, one a line; follow nothing")
+    parser.add_argument(
+        "--list", type=Path, help="file with the paths to fetch, one per line; follow nothing"
+    )
     parser.add_argument("--redis", default="", metavar="URL", help="keep the queue there")
     parser.add_argument("--field", action="append", default=[], metavar="NAME=CSS")
     args = parser.parse_args()

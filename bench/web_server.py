@@ -1,4 +1,4 @@
-"""nginx for the benchmark's site, on a core of its own; our own test server where there is no nginx."""
+"""nginx for the site of the benchmark, on a separate core; the test server of this repository without it."""
 
 import os
 import shutil
@@ -69,7 +69,7 @@ def _nginx(program: str, folder: Path, core: int) -> Iterator[WebServer]:
 
         def take_paths() -> list[str]:
             paths = log.read_text().split()
-            os.truncate(log, 0)  # nginx appends, so it goes on at the start
+            os.truncate(log, 0)  # nginx appends, so it continues at the start
             return paths
 
         command = [program, "-p", run, "-e", f"{run}/error.log", "-c", str(config)]

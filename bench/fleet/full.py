@@ -24,7 +24,7 @@ class Drained:
 
 
 async def drained(room: int = ROOM) -> Drained:
-    """Fill a server, then work off what it holds; go on trying to add, as workers would."""
+    """Fill a server, then work off what it holds; keep trying to add, as workers would."""
     async with private_server("--maxmemory-policy", "noeviction") as server:
         await server.ask("CONFIG", "SET", "maxmemory", await server.memory() + room)
         async with RedisFrontier.open(f"{server.dsn}?patience_s=1") as frontier:

@@ -61,7 +61,7 @@ def crowd(front: int, others: int) -> Queue:
 
 
 async def compare(seconds: float, front: int, others: int) -> list[Served]:
-    """Run every design for so many seconds."""
+    """Run every design for `seconds`."""
     queue = crowd(front, others)
     return [
         await _reference(seconds),

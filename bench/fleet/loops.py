@@ -54,7 +54,7 @@ class Crowd:
 
 
 async def crowd(loops: int, hosts: int, seconds: float) -> Crowd:
-    """Let so many loops lease one request at a time; the hosts allow half as much again as they can fetch."""
+    """Run loops that lease one request at a time; the hosts allow 1.5 times what the loops can fetch."""
     seen = Crowd(loops, seconds)
     async with private_server() as server, RedisClient.open(server.dsn) as store:
         workers = [RedisFrontier(store) for _ in range(loops // LOOPS_PER_WORKER)]

@@ -1,7 +1,7 @@
 """Three frontiers as they are often built on Redis: one queue for all hosts, and a limiter beside it.
 
 Each takes from a sorted set of URLs by priority. They differ in what they do with a URL whose host was asked
-less than a second ago: look further down the queue, wait with it in hand, or put it back for later.
+less than a second ago: look further down the queue, wait while holding it, or put it back for later.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class Scan(Naive):
 
 
 class PopAndWait(Naive):
-    """Pop a URL and wait, with it in hand, until its host was last asked long enough ago."""
+    """Pop a URL and hold it until its host was last asked long enough ago."""
 
     async def take(self) -> str | None:
         if (member := await self.pop()) is None:

@@ -13,7 +13,7 @@ from shoal.redis_client import RedisClient
 
 @asynccontextmanager
 async def private_server(*options: str, name: str = "redis") -> AsyncIterator["Metered"]:
-    """Run a server of one's own: Redis, or Valkey where that is asked for."""
+    """Run a private server: Redis, or Valkey if asked for."""
     folder = Path(tempfile.mkdtemp(prefix="shoal-bench-"))
     binary = redis_program() if name == "redis" else valkey_program()
     server = Metered(binary, folder, *options)

@@ -205,11 +205,11 @@ async def test_an_output_that_cannot_be_written_is_named_with_the_reason(store: 
     assert ".jsonl, .ndjson" in store.says("submit", shop, "--crawl", "other", "--out", "a.xlsx", code=1)
     working = store.worker()
     try:
-        while [(one["kind"], one["about"]) for one in store.shoal("status")["holdups"]] != [  # vocabulary: ok
+        while [(one["kind"], one["about"]) for one in store.shoal("status")["bottlenecks"]] != [
             ("output", "shop")
         ]:
             assert working.poll() is None
-        [bottleneck] = store.shoal("status")["holdups"]  # vocabulary: ok
+        [bottleneck] = store.shoal("status")["bottlenecks"]
     finally:
         working.terminate()
         working.wait(TIMEOUT)

@@ -37,10 +37,10 @@ async def assert_problems_are_found(dsn: str, shop: str) -> None:
         [spoilt] = of((await examine_store(dsn)).checks, "store crawls")
     assert "the counter of everything accepted" in problem
     assert (spoilt.grade, spoilt.fix) == ("fail", "shoal verify shows more, --repair repairs it")
-    report = await verify(dsn, None, deep=False, repair=True)
-    [line] = report.repaired or ()
+    repaired = await verify(dsn, None, deep=False, repair=True)
+    [line] = repaired.repaired or ()
     assert line.endswith("the counter of done was off by +1")
-    assert report.problems == []
+    assert repaired.problems == []
 
 
 def of(checks: Sequence[Check], name: str) -> list[Check]:
@@ -65,7 +65,7 @@ async def test_verify_and_doctor_on_sentinels_before_and_after_a_failover(tmp_pa
 
         lost = await servers.master()
         lost.kill()
-        await assert_sound(servers.dsn)  # the new master
+        await assert_sound(servers.dsn)  # of the new master
         master = await servers.master()
         assert master is not lost
         [store] = of((await examine_store(servers.dsn)).checks, "store")

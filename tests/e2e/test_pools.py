@@ -176,8 +176,8 @@ async def test_a_fleet_reports_a_pool_that_no_worker_serves_until_one_does(
             while "pool.unserved" not in fleet.logs():  # noqa: ASYNC110 (another process)
                 await asyncio.sleep(0.2)
         status = fleet.status()
-        assert [hold["kind"] for hold in status["holdups"]] == ["pool"]  # vocabulary: ok
-        assert "has 1 request in the pool rendered" in status["holdups"][0]["text"]  # vocabulary: ok
+        assert [hold["kind"] for hold in status["bottlenecks"]] == ["pool"]
+        assert "has 1 request in the pool rendered" in status["bottlenecks"][0]["text"]
 
         other = fleet.start("--until-done", "--pools", "rendered,http-eu")
         assert [await fleet.ended(worker) for worker in (plain, other)] == [0, 0], fleet.logs()

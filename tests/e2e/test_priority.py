@@ -39,7 +39,7 @@ async def test_requests_go_out_by_priority_and_within_one_in_the_order_of_the_pa
     assert numbers == sorted(range(200), key=lambda number: priorities[number])
 
 
-async def test_hubs_are_fetched_before_deep_pagination_by_default(tmp_path: Path) -> None:
+async def test_hubs_are_fetched_ahead_of_deep_pagination_by_default(tmp_path: Path) -> None:
     deep = [f"/list?page={number}" for number in (250, 30, 4)]  # as far from the best order as can be
     books = [f"/book/{number}" for number in range(3)]
     hubs = [f"/category/{number}/" for number in range(3)]

@@ -12,7 +12,7 @@ from tests.site.server import serving
 async def test_pages_that_all_look_alike_lead_nowhere_and_others_of_the_site_are_found(
     tmp_path: Path,
 ) -> None:
-    env = {"SHOAL_LINKS_LOOKALIKES": "200"}
+    env = {"SHOAL_LINKS_NEAR_DUPLICATES": "200"}
     async with serving("tests.site.maze:build", "", hosts=1) as site:
         host = site.authorities[0]
         ran = shoal(
@@ -27,10 +27,10 @@ async def test_pages_that_all_look_alike_lead_nowhere_and_others_of_the_site_are
     assert {path for path in fetched if path.startswith("/book/")} == {f"/book/{n + 1}" for n in range(BOOKS)}
     kept = Counter(urlsplit(item["url"]).path for item in records(tmp_path / "items.jsonl"))
     assert kept == fetched
-    [pattern] = ran.json["lookalikes"]
+    [pattern] = ran.json["near_duplicates"]
     assert (pattern["pattern"], pattern["more_than"]) == (f"{host}/maze/0", 200)
     [status] = shoal("status", "--json", cwd=tmp_path).json["crawls"]
-    assert status["lookalikes"] == [pattern]
+    assert status["near_duplicates"] == [pattern]
     assert status["links_filtered_by_rule"] == {"trap": ran.json["filtered"]["trap"]}
     told = f"near-duplicates in {host}: {host}/maze/0: more than 200 near-duplicate pages, such as http://{host}/maze/"
     assert told in shoal("status", cwd=tmp_path).out

@@ -12,35 +12,9 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "shoal"
 PLACES = ("src", "docs", "README.md", "CONTRIBUTING.md", "examples", "deploy", "bench", "tests")
 
-# Folders that still have retired words. The list only becomes shorter.
-NOT_CLEAN_YET: tuple[str, ...] = (
-    "src/shoal/child_process",
-    "src/shoal/cli",
-    "src/shoal/engine",
-    "src/shoal/fetch",
-    "src/shoal/frontier",
-    "src/shoal/model",
-    "src/shoal/parse",
-    "src/shoal/redis_client",
-    "src/shoal/services",
-    "src/shoal/spider",
-    "src/shoal/sqlite_database",
-    "src/shoal/stores",
-    "src/shoal/testing",
-    "src/shoal/worker",
-    "docs",
-    "bench",
-    "tests/contract",
-    "tests/e2e",
-    "tests/integration/stores",
-    "tests/model",
-    "tests/unit",
-)
-
 
 def is_checked(path: Path) -> bool:
-    name = path.relative_to(ROOT).as_posix()
-    return path != Path(vocabulary.__file__) and not name.startswith(NOT_CLEAN_YET)
+    return path != Path(vocabulary.__file__)
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -46,7 +46,7 @@ def test_a_database_from_the_future_is_refused_in_one_line(tmp_path: Path) -> No
     assert "\n" not in str(refused.value)
 
 
-def test_a_database_of_somebody_else_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_database_of_another_program_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with closing(sqlite3.connect(path)) as theirs:
         theirs.execute("CREATE TABLE precious(n)")

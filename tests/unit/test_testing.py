@@ -73,8 +73,8 @@ def test_bytes_are_decoded_as_the_page_says() -> None:
 
 
 def test_a_handler_that_fails_says_where() -> None:
-    with pytest.raises(HandlerFailed, match=r"https://a.test/x: no handler is called 'nobody'"):
-        run(spider, page_from("x", url="https://a.test/x", route="nobody"))
+    with pytest.raises(HandlerFailed, match=r"https://a.test/x: no handler is called 'unknown'"):
+        run(spider, page_from("x", url="https://a.test/x", route="unknown"))
 
 
 def test_an_item_that_does_not_fit_its_model_fails_the_test() -> None:

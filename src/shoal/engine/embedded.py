@@ -125,7 +125,7 @@ class Embedded:
             totals = crawl_totals.CrawlTotals.load(await frontier.reader.value(name, crawl_totals.KEY))
             totals.reopen(
                 per_pattern=settings.links.per_pattern,
-                near_duplicates=settings.links.lookalikes,  # vocabulary: ok
+                near_duplicates=settings.links.near_duplicates,
             )
             jar = CookieJar.load(await frontier.reader.value(name, "cookies") or b"[]")
             jar.put(cookies, time.time())

@@ -61,7 +61,7 @@ _ABOVE_ZERO = frozenset(
         "archive.segment_bytes",
     }
     - {f"fetch.{name}" for name in ("encodings", "redirects", "slow_rate", "slow_after")}
-    - {"links.per_host", "links.per_pattern", "links.lookalikes"}  # vocabulary: ok
+    - {"links.per_host", "links.per_pattern", "links.near_duplicates"}
 )
 
 

@@ -40,7 +40,7 @@ class LinkLimits:
     per_pattern: Annotated[
         int, "New URLs per host and hour that differ only in their numbers; 0: no limit."
     ] = 100_000
-    lookalikes: Annotated[  # vocabulary: ok
+    near_duplicates: Annotated[
         int,
         "Near-duplicate pages of one pattern after which links of more such pages are dropped; 0: no limit.",
     ] = 10_000

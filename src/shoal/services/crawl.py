@@ -149,7 +149,7 @@ def summary_json(summary: Summary, *, code: int) -> dict[str, object]:
         "filtered": dict(now.filtered),
         "dead_by_class": dict(summary.dead_by_class),
         "quarantined": patterns_json(summary.quarantined),
-        "lookalikes": patterns_json(summary.near_duplicates),  # vocabulary: ok (a JSON key)
+        "near_duplicates": patterns_json(summary.near_duplicates),
         "outputs": list(summary.outputs),
         "rejects": summary.rejects,
         "archive": summary.archive,

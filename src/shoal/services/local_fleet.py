@@ -84,7 +84,7 @@ async def run_fleet(
         dead_by_class=after.dead_by_class,
         max_dead_exceeded=max_dead is not None and after.counts["dead"] > max_dead,
         quarantined=after.quarantined,
-        near_duplicates=after.lookalikes,  # vocabulary: ok
+        near_duplicates=after.near_duplicates,
     )
 
 

@@ -222,7 +222,7 @@ class HandlerOutput:
         """
         scope = self._scope
         self.watched = bool(scope.watched_patterns) and pattern_of(self._url) in scope.watched_patterns
-        limit = scope.limits.lookalikes  # vocabulary: ok
+        limit = scope.limits.near_duplicates
         if self.watched or (limit and not self._fingerprint % SAMPLE):
             self.simhash = page.simhash()
 

@@ -172,7 +172,7 @@ def test_one_page_in_a_few_is_hashed_and_every_page_of_a_watched_pattern() -> No
     assert not hashed(1, watching, url="https://books.example/about/7.html")
     assert not hashed(SAMPLE, body="too short")
     assert not hashed(SAMPLE, content_type="application/json")
-    assert not hashed(SAMPLE, Scope(limits=LinkLimits(lookalikes=0)))  # vocabulary: ok
+    assert not hashed(SAMPLE, Scope(limits=LinkLimits(near_duplicates=0)))
 
 
 def test_links_of_a_watched_pattern_do_not_count_as_seen() -> None:

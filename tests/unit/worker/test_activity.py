@@ -37,7 +37,7 @@ def output(what: str, why: str = "") -> OutputActivity:
         ([replace(FETCHES, paused=True), FETCHES], [], "waiting for the hosts' pace"),
         ([], [output("writing")], "writing"),
         ([FETCHES], [output("writing")], "writing"),
-        ([], [output("standing by")], "idle"),  # vocabulary: ok
+        ([], [output("standby")], "idle"),
         ([], [output("waiting")], "waiting for items to write"),
         (
             [],

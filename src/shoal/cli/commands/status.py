@@ -74,8 +74,7 @@ def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
             yield f"given up in {crawl.name}: {by_count(crawl.dead_by_class)}"
         if dropped := Counter(crawl.filtered_by_rule) + Counter(crawl.links_filtered_by_rule):
             yield f"filtered in {crawl.name}: {by_count(dropped)}"
-        near_duplicates = crawl.lookalikes  # vocabulary: ok
-        yield from pattern_lines(crawl.quarantined, near_duplicates, of=f" in {crawl.name}")
+        yield from pattern_lines(crawl.quarantined, crawl.near_duplicates, of=f" in {crawl.name}")
         if crawl.mistaken:
             lost = count(round(1 / crawl.mistaken))
             yield f"{crawl.name} uses an approximate seen set: it drops one in {lost} new links"

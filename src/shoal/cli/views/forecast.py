@@ -23,8 +23,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield "  bounded by  a pause: shoal host resume HOST ends it"
     elif found.bound_by_hosts:
         enough = concurrency_needed(found.by_hosts, load.latency)
-        enough_text = f"--concurrency {enough:,} is enough"
-        yield f"  bounded by  the pace of the hosts: more workers cannot help, {enough_text}"
+        yield f"  bounded by  the hosts' pace: more workers do not help, --concurrency {enough:,} is enough"
     else:
         yield "  bounded by  the slots: more --concurrency or workers help, if this machine is fast enough"
     yield f"  done in     {_ending(plan)}"

@@ -20,7 +20,7 @@ def pattern_lines(
 ) -> Iterator[str]:
     """Yield the patterns whose links are dropped, why, and the setting that admits them."""
     yield from _lines(f"quarantined{of}", quarantined, "URLs in an hour", "links.per_pattern")
-    setting = "links.lookalikes"  # vocabulary: ok
+    setting = "links.near_duplicates"
     yield from _lines(f"near-duplicates{of}", near_duplicates, "near-duplicate pages", setting)
 
 

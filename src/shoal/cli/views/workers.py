@@ -21,7 +21,7 @@ def doing_of(worker: "Heartbeat") -> str:
 
 
 def mixed_versions(workers: Sequence["Heartbeat"]) -> dict[str, int]:
-    """Return the crawls of which workers run different versions, with the number of versions."""
+    """Return the crawls of which workers run several spider versions, with the number of versions."""
     versions: dict[str, set[str]] = {}
     for worker in workers:
         for at in worker.crawls:

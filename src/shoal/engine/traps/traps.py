@@ -25,7 +25,7 @@ class Traps:
 
     def __init__(self, limits: LinkLimits, totals: CrawlTotals, scope: PatternWatch) -> None:
         self._quarantine = PatternQuarantine(limits.per_pattern, totals.quarantined)
-        allowed, watched = limits.lookalikes, totals.near_duplicates
+        allowed, watched = limits.near_duplicates, totals.near_duplicates
         self._near_duplicates = NearDuplicateTrap(allowed, watched, scope.watch_pattern)
 
     def filter_links(self, result: ParseResult, url: str) -> ParseResult:

@@ -106,7 +106,7 @@ def unwritten(attending: "Sequence[tuple[Heartbeat, OutputActivity]]") -> str:
         if doing in by_doing:
             worker, at = by_doing[doing]
             return f"{worker.worker} says: {at.why.removeprefix(f'output {at.output}: ')}"
-    if "elsewhere" in by_doing and "standing by" not in by_doing:  # vocabulary: ok
+    if "elsewhere" in by_doing and "standby" not in by_doing:
         _, at = by_doing["elsewhere"]
         return f"it belongs to the machine {at.why}, where no worker with the role sink is"
     return ""

@@ -31,7 +31,7 @@ class CrawlStatus:
     withheld: int = 0  # items of pages that name another address as canonical
     hook_faults: int = 0  # `on_error` hooks that raised or hung
     quarantined: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by pattern: too many URLs
-    lookalikes: Mapping[str, ClosedPattern] = field(default_factory=dict)  # vocabulary: ok (a JSON key)
+    near_duplicates: Mapping[str, ClosedPattern] = field(default_factory=dict)
     paused: bool = False
     unserved_pools: Mapping[str, int] = field(default_factory=dict)  # requests in pools without a worker
     mistaken: float = 0.0  # share of new links taken for known ones; 0: links are remembered exactly
@@ -106,7 +106,7 @@ async def read_crawl(store: Store, name: str) -> CrawlStatus:
         withheld=totals.withheld,
         hook_faults=totals.hook_faults,
         quarantined=totals.quarantined,
-        lookalikes=totals.near_duplicates,  # vocabulary: ok
+        near_duplicates=totals.near_duplicates,
         paused=await store.frontier.paused(name),
         mistaken=counts.mistaken,
     )

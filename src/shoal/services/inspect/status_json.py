@@ -24,7 +24,7 @@ def status_json(status: StoreStatus, now: float) -> dict[str, object]:
                 "withheld": crawl.withheld,
                 "hook_faults": crawl.hook_faults,
                 "quarantined": patterns_json(crawl.quarantined),
-                "lookalikes": patterns_json(crawl.lookalikes),  # vocabulary: ok
+                "near_duplicates": patterns_json(crawl.near_duplicates),
                 "paused": crawl.paused,
                 "mistaken_links": crawl.mistaken,
                 **(
@@ -40,7 +40,7 @@ def status_json(status: StoreStatus, now: float) -> dict[str, object]:
         ],
         **(
             {
-                "holdups": [*map(bottleneck_json, find_bottlenecks(status, now))],  # vocabulary: ok
+                "bottlenecks": [*map(bottleneck_json, find_bottlenecks(status, now))],
                 "workers": workers_json(status.fleet),
             }
             if status.fleet

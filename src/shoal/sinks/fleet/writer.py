@@ -90,7 +90,7 @@ class WriterOutput:
 class WriterState(StrEnum):
     """What a worker does for an output now; the values are in heartbeats and in `shoal status --json`."""
 
-    STANDBY = "standing by"  # another worker writes it  # vocabulary: ok
+    STANDBY = "standby"  # another worker writes it
     ELSEWHERE = "elsewhere"  # it belongs to another machine
     FAILING = "failing"  # this worker was elected, but something is unavailable; it tries again
     WAITING = "waiting"  # this worker writes it, and there are no items

@@ -21,7 +21,7 @@ class OutputActivity(msgspec.Struct, frozen=True):
 
     crawl: str
     output: str  # without secrets
-    # "writing", "waiting" (for items), "standing by", "elsewhere", "failing", "refused"  # vocabulary: ok
+    # "writing", "waiting" (for items), "standby", "elsewhere", "failing", "refused"
     doing: str
     why: str = ""  # it is not being written
     items: int = 0  # that this worker has written

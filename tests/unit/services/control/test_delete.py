@@ -92,9 +92,7 @@ def test_workers_of_a_paused_crawl_are_busy_only_with_pages_in_progress() -> Non
     parsing = beat("parsing", CrawlActivity("shop", "", 0, 9, 0.0, parsing=2))
     elsewhere = beat("elsewhere", CrawlActivity("other", "", 5, 9, 1.0))
     writing = beat("writing", outputs=(OutputActivity("shop", "shop.jsonl", "writing"),))
-    standby = beat(
-        "standby", outputs=(OutputActivity("shop", "shop.jsonl", "standing by"),)
-    )  # vocabulary: ok
+    standby = beat("standby", outputs=(OutputActivity("shop", "shop.jsonl", "standby"),))  # vocabulary: ok
     fleet = [waiting, fetching, parsing, elsewhere, writing, standby]
 
     assert busy_workers("shop", fleet, paused=False) == ["waiting", "fetching", "parsing", "writing"]

@@ -88,7 +88,7 @@ async def test_a_crawl_runs_where_no_socket_can_be_created(
         accept_commands(tmp_path / "nowhere", frontier),
     ):
         assert await frontier.reader.crawls() == ["one", "two"]
-    assert [record.message for record in caplog.records] == ["crawl.not_steerable"]
+    assert [record.message for record in caplog.records] == ["crawl.no_control_socket"]
 
 
 async def test_an_owner_without_a_socket_is_unavailable(folder: StoreFolder) -> None:

@@ -77,7 +77,7 @@ def test_an_output_without_a_writer_is_named(doing: str, why: str, expected: str
     # A standby worker takes over within 15 seconds; and one writer is enough.
     for other in ("writing", "waiting"):
         assert texts(status(idle, worker("bert", outputs=attending(other)), sink=3)) == []
-    assert texts(status(worker(outputs=attending("standing by")), sink=3)) == []  # vocabulary: ok
+    assert texts(status(worker(outputs=attending("standby")), sink=3)) == []
 
 
 def test_held_hosts_are_named_those_with_most_requests_first() -> None:
@@ -114,4 +114,4 @@ def test_the_status_shows_what_is_still_to_write_and_what_workers_do() -> None:
     found: Any = status_json(status(sink, fetch=7, sink=3), NOW)
     assert found["workers"][0]["outputs"][0]["doing"] == "writing"
     assert found["crawls"][0]["outputs"] == [FILE]
-    assert [one["kind"] for one in found["holdups"]] == ["role"]  # vocabulary: ok
+    assert [one["kind"] for one in found["bottlenecks"]] == ["role"]
