@@ -1,4 +1,4 @@
-"""What one page knows and the next one needs: a request names its handler and carries `data` to it."""
+"""Pass data from one page to the next: a request names its handler and carries `data` to it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

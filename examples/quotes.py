@@ -1,4 +1,4 @@
-"""A JSON API: no markup at all, and each page says whether there is another."""
+"""A JSON API without markup: each page says whether there is another one."""
 
 from collections.abc import Iterator
 

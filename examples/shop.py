@@ -1,6 +1,6 @@
-"""A shop: categories lead to lists, lists to products, and every product becomes one record.
+"""A shop: categories link to lists, lists to products, and every product becomes one item.
 
-`shoal demo` runs it on a shop made for it; `shoal crawl examples/shop.py https://your.shop/` elsewhere.
+`shoal demo` runs it on a demo shop; `shoal crawl examples/shop.py https://your.shop/` on another one.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def product(page: shoal.Page) -> Iterator[object]:
     }
 
 
-@spider.page()  # everything else
+@spider.page()  # all other pages
 def listing(page: shoal.Page) -> Iterator[object]:
-    yield from page.links("a.category, a.next", priority=3)  # 1 goes first, 10 last: find all products early
+    yield from page.links("a.category, a.next", priority=3)  # 1 is first, 10 last: find all products early
     yield from page.links("ul.products a.product")

@@ -268,8 +268,8 @@ class Sides(RuleBasedStateMachine):
     def land(self, numbers: list[int]) -> None:
         for number in numbers if self.leases else ():
             lease, other = self.latest_lease(number)
-            self.model.landed([lease])
-            self.other.landed([other])
+            self.model.mark_landed([lease])
+            self.other.mark_landed([other])
 
     @rule(numbers=st.lists(numbers, min_size=1, max_size=3), ttl=st.sampled_from((0.0, 5.0, 20.0)))
     def extend(self, numbers: list[int], ttl: float) -> None:

@@ -240,9 +240,11 @@ async def test_entries_that_return_after_a_loss_are_dropped_again(tmp_path: Path
         writer.process.send_signal(signal.SIGCONT)
         await bench.is_all_written()
         writer.process.send_signal(signal.SIGSTOP)  # or it may drop the entries before they are counted below
+        writer.process.send_signal(signal.SIGSTOP)  # it would drop them before they are counted
         bench.cut_the_power()
         await server.begin()
         assert await item_streams(bench.store, bench.number).length() == 10
+        writer.process.send_signal(signal.SIGCONT)
         writer.process.send_signal(signal.SIGCONT)
         await bench.is_all_written()
         await writer.end()

@@ -22,7 +22,14 @@ from shoal.sinks.contract import CheckpointedSink
 from shoal.sinks.csv_safety import escape_formulas
 from shoal.sinks.parquet import ParquetSink
 from shoal.sinks.postgres.sink import PostgresSink
-from shoal.testing.contracts.sink import CheckpointedSinkContract, Crawl, SinkBench, SinkContract, item, items
+from shoal.testing.contracts.sink import (
+    CheckpointedSinkContract,
+    SinkBench,
+    SinkContract,
+    SinkCrawl,
+    item,
+    items,
+)
 
 Rows = list[dict[str, Any]]
 csv.field_size_limit(1 << 30)
@@ -131,7 +138,7 @@ class TestFiles(SinkContract):
         return FILES[request.param](str(tmp_path / f"out.{request.param}"))
 
     def test_missing_folders_are_created(self, bench: FileBench, tmp_path: Path) -> None:
-        deep = Crawl(type(bench)(str(tmp_path / "a" / "b" / bench.path.name)))
+        deep = SinkCrawl(type(bench)(str(tmp_path / "a" / "b" / bench.path.name)))
         sink = deep.resume()
         sink.write([item(1)])
         deep.commit(sink)
@@ -152,14 +159,14 @@ class TestFiles(SinkContract):
             sink.finish()
         sink.close()
 
-    def test_the_errors_for_a_foreign_and_a_changed_output_name_the_remedy(self, crawl: Crawl) -> None:
+    def test_the_errors_for_a_foreign_and_a_changed_output_name_the_remedy(self, crawl: SinkCrawl) -> None:
         sink = crawl.resume()
         sink.write([item(1)])
         crawl.commit(sink)
         sink.close()
 
         with pytest.raises(Misconfigured, match=r"not written by this crawl.*--fresh"):
-            Crawl(crawl.bench).resume()
+            SinkCrawl(crawl.bench).resume()
         crawl.bench.remove()
         with pytest.raises(Misconfigured, match=r"not as this crawl has left it.*--fresh"):
             crawl.resume()

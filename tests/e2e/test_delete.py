@@ -160,7 +160,7 @@ async def test_workers_release_a_paused_crawl_that_is_deleted_and_keep_running(
         fleet.shoal("pause", "shop")
         until = time.monotonic() + TIMEOUT
         while (ran := shoal("delete", "shop", "--yes", cwd=fleet.folder, env=fleet.env)).code == 4:
-            assert "wait for what they have in hand" in ran.complaint
+            assert "wait until they have finished their pages" in ran.complaint
             assert time.monotonic() < until
             await asyncio.sleep(0.5)
         assert ran.code == 0, ran.err

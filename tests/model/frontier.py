@@ -107,7 +107,7 @@ class MemoryFrontier:
         """Return True if a settlement of this lease would be accepted now."""
         return self._state.held(lease) is not None
 
-    def landed(self, leases: Sequence[Lease]) -> None:
+    def mark_landed(self, leases: Sequence[Lease]) -> None:
         """Record that requests have left the wire, although they are not settled yet."""
         for lease in leases:
             entry = self._state.held(lease)

@@ -98,7 +98,7 @@ class Attempts:
         if attempt.response is not None:
             self._counters.bytes += len(attempt.response.wire)
         if attempt.outcome is None:
-            self._frontier.landed([lease])
+            self._frontier.mark_landed([lease])
             self._parsing.take(attempt, earlier)
             return
         self._end(
@@ -123,6 +123,6 @@ class Attempts:
         """Settle an attempt that brought no page; if it was the last one, run the on_error hook first."""
         self._counters.outcome(settlement.outcome)
         if self._parsing.take_failed(settlement):
-            self._frontier.landed([settlement.lease])
+            self._frontier.mark_landed([settlement.lease])
         else:
             self._leases.settle(settlement)

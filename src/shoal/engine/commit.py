@@ -25,7 +25,7 @@ GATHER_S = 0.010
 COMMIT_BATCH = 64
 
 
-class Store(Protocol):
+class CommitFrontier(Protocol):
     """The part of a frontier that committing needs."""
 
     def holds(self, lease: Lease) -> bool: ...
@@ -58,7 +58,7 @@ class Committer:
 
     def __init__(
         self,
-        store: Store,
+        store: CommitFrontier,
         outputs: OutputCommit,
         *,
         wake: asyncio.Event,

@@ -12,7 +12,7 @@ from shoal.engine.leases import Leases
 from shoal.engine.parsing import Parsing
 from shoal.engine.plan import Stop
 from shoal.engine.progress import Progress
-from shoal.engine.snapshot import CrawlStats, Ending, Opening, Snapshot, Summary
+from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary, WorkStats
 from shoal.engine.stations import Stations
 from shoal.engine.traps.traps import Traps
 from shoal.frontier.finished import is_finished
@@ -149,10 +149,10 @@ class Crawl:
         return self._counters.pages
 
     @property
-    def done(self) -> CrawlStats:
+    def done(self) -> WorkStats:
         """What this run has done so far."""
         counters = self._counters
-        return CrawlStats(
+        return WorkStats(
             counters.pages - counters.handed_on,
             counters.items,
             counters.bytes,

@@ -47,7 +47,7 @@ class Ledger(Protocol):
     def acknowledge(self, acknowledgement: Acknowledgement, result: ParseResult | None = None) -> None: ...
 
 
-class Backlog(Protocol):
+class ParseBacklog(Protocol):
     @property
     def pages(self) -> int: ...
 
@@ -56,7 +56,7 @@ class Parser(Protocol):
     """The part of the parse pool that parsing needs."""
 
     @property
-    def backlog(self) -> Backlog: ...
+    def backlog(self) -> ParseBacklog: ...
     def submit(self, task: ParseTask, on_answer: Callable[[ParseResult | Poisoned], None]) -> None: ...
 
 

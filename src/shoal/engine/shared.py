@@ -44,7 +44,7 @@ from shoal.model.settings import CrawlSettings, Settings
 from shoal.sinks import MultiSink
 from shoal.spider.source import SpiderDescription, SpiderSource
 from shoal.stores.contract.crawl_record import CrawlRecord, settings_of, spider_on_disk
-from shoal.stores.contract.fleet import Fleet, PageQuota
+from shoal.stores.contract.fleet import Fleet, SharedQuota
 
 COUNT_EVERY_S = 1.0  # between two questions to every shard whether anything is left
 
@@ -120,7 +120,7 @@ class Shared:
             unparsed=None if self._bus is None else self._bus.pages_of(record.name),
         )
 
-    async def _quota(self, frontier: RedisFrontier, settings: CrawlSettings) -> PageQuota | None:
+    async def _quota(self, frontier: RedisFrontier, settings: CrawlSettings) -> SharedQuota | None:
         name = self._record.name
 
         async def count() -> int:

@@ -84,7 +84,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class CrawlStats:
+class WorkStats:
     """What a worker has done for one crawl."""
 
     pages: int = 0
@@ -93,8 +93,8 @@ class CrawlStats:
     failures: Mapping[str, int] = field(default_factory=dict)  # attempts, by class
     handed_on: int = 0  # pages fetched here and parsed by another worker, which counts them
 
-    def __add__(self, other: "CrawlStats") -> "CrawlStats":
-        return CrawlStats(
+    def __add__(self, other: "WorkStats") -> "WorkStats":
+        return WorkStats(
             self.pages + other.pages,
             self.items + other.items,
             self.bytes + other.bytes,
@@ -108,4 +108,4 @@ class WorkerStats:
     slots: int  # 0: this worker does not fetch
     busy: int
     draining: bool
-    done: Mapping[str, CrawlStats]  # by crawl
+    done: Mapping[str, WorkStats]  # by crawl

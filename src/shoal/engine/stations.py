@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from shoal.engine.commit import PageBus, Store
+from shoal.engine.commit import CommitFrontier, PageBus
 from shoal.engine.fetchers import Pools
 from shoal.engine.leases import Lessor, Ownership
 from shoal.engine.outputs import OutputCommit
@@ -21,10 +21,10 @@ from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
 
 
-class CrawlFrontier(Lessor, Store, Protocol):
+class CrawlFrontier(Lessor, CommitFrontier, Protocol):
     """The part of a frontier that running a crawl needs: leasing, committing, reading."""
 
-    def landed(self, leases: Sequence[Lease]) -> None: ...
+    def mark_landed(self, leases: Sequence[Lease]) -> None: ...
     async def validators(self, crawl: str, fingerprints: Sequence[int]) -> Mapping[int, Validator]: ...
     @property
     def hosts(self) -> FrontierHosts: ...

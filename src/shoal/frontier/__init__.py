@@ -70,8 +70,8 @@ backend, a settlement, an acknowledgement and the checkpoints of the sinks share
 a process dies, the pages that it was parsing get a strike. A page with strikes is yielded alone, so that the
 next crash is charged to it only.
 
-Landing. `landed(leases)` reports that requests have left the wire although their leases are not settled, so
-that the host's number of requests in flight goes down. It is a hint; settling implies it.
+Landing. `mark_landed(leases)` reports that requests have left the wire although their leases are not settled,
+so that the host's number of requests in flight goes down. It is a hint; settling implies it.
 
 Expiry. `extend(leases, ttl)` moves deadlines. A lease whose deadline has passed is reclaimed by the next
 `lease`, `extend` or `reclaim`. A request that was charged with a crash is a suspect. Suspects wait in a

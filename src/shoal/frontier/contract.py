@@ -218,7 +218,7 @@ class Frontier(Protocol):
     def holds(self, lease: Lease) -> bool:
         """Return True if, as far as this process knows, a settlement of the lease would be accepted now."""
 
-    def landed(self, leases: Sequence[Lease]) -> None:
+    def mark_landed(self, leases: Sequence[Lease]) -> None:
         """Record that requests have left the wire, although they are not settled yet."""
 
     async def reclaim(self) -> int:

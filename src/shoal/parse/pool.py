@@ -44,7 +44,7 @@ Answer = ParseResult | Poisoned
 
 
 @dataclass(slots=True)
-class Backlog:
+class PoolBacklog:
     """Pages that were submitted and are not yet answered."""
 
     pages: int = 0
@@ -67,7 +67,7 @@ class ParsePool:
     confinement: frozenset[str]  # the sandbox measures in force on this machine
 
     def __init__(self, start: Start, procs: int, import_timeout: float) -> None:
-        self.backlog = Backlog()
+        self.backlog = PoolBacklog()
         self.stats = PoolStats()
         self._start = start
         self._limits = start.limits

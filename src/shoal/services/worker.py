@@ -5,13 +5,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from shoal.engine.plan import Stop
-from shoal.engine.snapshot import CrawlStats
+from shoal.engine.snapshot import WorkStats
 from shoal.services.inspect.status import read_status
 from shoal.stores.open import open_store
 from shoal.worker.http_endpoint import Endpoint
 from shoal.worker.worker import ROLES, Worker, WorkerPlan
 
-__all__ = ["ROLES", "CrawlStats", "Stop", "Worker", "WorkerPlan", "crawl_stats_json", "open_worker"]
+__all__ = ["ROLES", "Stop", "WorkStats", "Worker", "WorkerPlan", "crawl_stats_json", "open_worker"]
 
 
 @asynccontextmanager
@@ -28,7 +28,7 @@ async def open_worker(
         yield worker
 
 
-def crawl_stats_json(done: CrawlStats) -> dict[str, object]:
+def crawl_stats_json(done: WorkStats) -> dict[str, object]:
     return {
         "pages": done.pages,
         "handed_on": done.handed_on,

@@ -23,7 +23,7 @@ from shoal.engine.fetchers import Pools
 from shoal.engine.plan import Stop
 from shoal.engine.session import open_session
 from shoal.engine.shared import Shared
-from shoal.engine.snapshot import CrawlStats, Ending, Snapshot, Summary
+from shoal.engine.snapshot import Ending, Snapshot, Summary, WorkStats
 from shoal.engine.stations import WorkShare
 from shoal.fetch.registry import HTTP
 from shoal.frontier.finished import is_finished
@@ -78,7 +78,7 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class SessionFacts:
     """What `next_step` decides by."""
 
     works: bool = True  # this worker fetches or parses
@@ -94,7 +94,7 @@ class Facts:
     writing: bool = False  # this worker writes the outputs, or competes for that
 
 
-def next_step(state: SessionState, facts: Facts) -> Step:
+def next_step(state: SessionState, facts: SessionFacts) -> Step:
     """Return what a session does next; WAIT ends the round."""
     if facts.deleted:
         return Step.DRAIN if state is SessionState.RUNNING else Step.LEAVE
@@ -114,7 +114,7 @@ def next_step(state: SessionState, facts: Facts) -> Step:
     return Step.WAIT
 
 
-def _may_check(state: SessionState, facts: Facts) -> bool:
+def _may_check(state: SessionState, facts: SessionFacts) -> bool:
     match state:
         case SessionState.UNKNOWN:
             return True
@@ -123,7 +123,7 @@ def _may_check(state: SessionState, facts: Facts) -> bool:
     return False
 
 
-def state_after_check(state: SessionState, facts: Facts) -> SessionState:
+def state_after_check(state: SessionState, facts: SessionFacts) -> SessionState:
     """Return the state of a session that has just checked for work."""
     if facts.work_left or facts.owes_summary or state is SessionState.COMPLETE:
         return state
@@ -176,7 +176,7 @@ class CrawlSession:
         self._context = context
         self._outputs = OutputTasks(context.fleet, worker=context.worker)
         self._crawl: Crawl | None = None  # while it runs
-        self._done_before = CrawlStats()  # by its earlier runs
+        self._done_before = WorkStats()  # by its earlier runs
         self._checked_at = -math.inf  # monotonic
         # Of the whole fleet, a few seconds old; before the first measurement, as if there were work.
         self._counts = Counts(waiting=1)
@@ -239,9 +239,9 @@ class CrawlSession:
                 case Step.WAIT:
                     return
 
-    def _facts(self, stop: Stop) -> Facts:
+    def _facts(self, stop: Stop) -> SessionFacts:
         plan = self._context.plan
-        return Facts(
+        return SessionFacts(
             works=bool(plan.roles & {"fetch", "parse"}),
             writes="sink" in plan.roles,
             stopping=stop.drain.is_set(),
@@ -374,7 +374,7 @@ class CrawlSession:
         return self.state is SessionState.COMPLETE
 
     @property
-    def done(self) -> CrawlStats:
+    def done(self) -> WorkStats:
         return self._done_before if self._crawl is None else self._done_before + self._crawl.done
 
     @property

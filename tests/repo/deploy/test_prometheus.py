@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 from tests.servers.prometheus import program, prometheus
 
-from shoal.engine.snapshot import CrawlStats, WorkerStats
+from shoal.engine.snapshot import WorkerStats, WorkStats
 from shoal.model.failure import FailureClass
 from shoal.services.inspect.status import CrawlStatus, FleetStatus, Stage, StoreStatus
 from shoal.stores.contract.heartbeat import Heartbeat
@@ -57,9 +57,7 @@ def worker() -> Endpoint:
     def figures() -> WorkerStats:
         number = next(pages)
         failures = {kind.value: number for kind in FailureClass}
-        return WorkerStats(
-            64, 16, draining=False, done={"shop": CrawlStats(number, number, number, failures)}
-        )
+        return WorkerStats(64, 16, draining=False, done={"shop": WorkStats(number, number, number, failures)})
 
     async def fleet() -> StoreStatus:
         crawl = CrawlStatus("shop", 8, dict.fromkeys(STATES, 1), {}, {})

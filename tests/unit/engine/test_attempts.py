@@ -101,7 +101,7 @@ class FakeFrontier:
     async def set(self, host: str, *, crawl_delay: float | None = None) -> None:
         self.delays.append((host, crawl_delay))
 
-    def landed(self, leases: Sequence[Lease]) -> None:
+    def mark_landed(self, leases: Sequence[Lease]) -> None:
         self.landings += [lease.fingerprint for lease in leases]
 
     async def validators(self, crawl: str, fingerprints: Sequence[int]) -> Mapping[int, Validator]:

@@ -6,26 +6,26 @@ import pytest
 
 from shoal.model.limits import MIB
 from shoal.services.doctor.checks import RELEASED_AT, Check, Grade, judge
-from shoal.services.doctor.facts import Facts
+from shoal.services.doctor.facts import MachineFacts
 from shoal.stores.contract.checks import StoreHealth
 from shoal.stores.folder.checks import FolderFacts
 from shoal.stores.folder.checks import judge as judge_folder
 
 NOW = RELEASED_AT + 1e6
-FINE = Facts(now=NOW, nameservers=["192.0.2.1"], extras={"parquet": False})
+FINE = MachineFacts(now=NOW, nameservers=["192.0.2.1"], extras={"parquet": False})
 STORE = FolderFacts("data", exists=True, crawls=2, last_write=NOW)
 
 
-def with_store(facts: FolderFacts) -> Facts:
+def with_store(facts: FolderFacts) -> MachineFacts:
     return replace(FINE, store=StoreHealth(facts.path, [*judge_folder(facts)], facts.last_write))
 
 
-def bad(facts: Facts) -> list[Check]:
+def bad(facts: MachineFacts) -> list[Check]:
     return [check for check in judge(facts) if check.grade is not Grade.OK]
 
 
 @pytest.mark.parametrize("facts", [FINE, with_store(STORE)])
-def test_a_healthy_machine_has_nothing_to_mend(facts: Facts) -> None:
+def test_a_healthy_machine_has_nothing_to_mend(facts: MachineFacts) -> None:
     assert bad(facts) == []
 
 
@@ -57,7 +57,7 @@ def test_a_healthy_machine_has_nothing_to_mend(facts: Facts) -> None:
     ],
 )
 def test_what_is_wrong_is_named_and_comes_with_its_fix(
-    facts: Facts, name: str, grade: Grade, finding: str
+    facts: MachineFacts, name: str, grade: Grade, finding: str
 ) -> None:
     [check] = bad(facts)
     assert (check.name, check.grade) == (name, grade)

@@ -114,7 +114,7 @@ async def test_a_crawl_is_not_submitted_to_a_store_that_is_not_shared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(Misconfigured, match="a fleet shares a server"):
+    with pytest.raises(Misconfigured, match="a fleet needs a server"):
         await submit_plan(plan(address), Stop(), full=print, during=nullcontext())
     assert os.listdir(tmp_path) == []
 

@@ -6,7 +6,7 @@ import pytest
 
 from shoal.engine.snapshot import Ending
 from shoal.worker.crawl_session import (
-    Facts,
+    SessionFacts,
     SessionState,
     SharedConcurrency,
     Step,
@@ -18,23 +18,23 @@ from shoal.worker.crawl_session import (
 UNKNOWN, RUNNING, FINISHED = SessionState.UNKNOWN, SessionState.RUNNING, SessionState.FINISHED
 COMPLETE, REFUSED = SessionState.COMPLETE, SessionState.REFUSED
 
-IDLE = Facts(check_due=False, writing=True)  # nothing is due
+IDLE = SessionFacts(check_due=False, writing=True)  # nothing is due
 SINK_ONLY = replace(IDLE, works=False)
-NO_SINK = Facts(writes=False)
+NO_SINK = SessionFacts(writes=False)
 
 
 @pytest.mark.parametrize(
     ("state", "facts", "step"),
     [
         # A new session asks the store first, then runs, then competes for the outputs.
-        (UNKNOWN, Facts(), Step.CHECK),
-        (UNKNOWN, Facts(work_left=True), Step.RUN),
-        (RUNNING, Facts(work_left=True), Step.WRITE),
-        (RUNNING, Facts(work_left=True, writing=True), Step.WAIT),
+        (UNKNOWN, SessionFacts(), Step.CHECK),
+        (UNKNOWN, SessionFacts(work_left=True), Step.RUN),
+        (RUNNING, SessionFacts(work_left=True), Step.WRITE),
+        (RUNNING, SessionFacts(work_left=True, writing=True), Step.WAIT),
         (RUNNING, NO_SINK, Step.WAIT),
         # A worker that is asked to stop starts nothing new, and still writes what is there.
-        (UNKNOWN, Facts(work_left=True, stopping=True), Step.WRITE),
-        (UNKNOWN, Facts(work_left=True, stopping=True, writing=True), Step.WAIT),
+        (UNKNOWN, SessionFacts(work_left=True, stopping=True), Step.WRITE),
+        (UNKNOWN, SessionFacts(work_left=True, stopping=True, writing=True), Step.WAIT),
         # A worker without the roles fetch and parse never runs a crawl.
         (UNKNOWN, replace(SINK_ONLY, work_left=True), Step.WAIT),
         (UNKNOWN, replace(SINK_ONLY, work_left=True, writing=False), Step.WRITE),
@@ -45,27 +45,27 @@ NO_SINK = Facts(writes=False)
         (FINISHED, replace(NO_SINK, check_due=False), Step.WAIT),
         # A complete crawl waits, until it is due to be checked again.
         (COMPLETE, replace(IDLE, writing=False), Step.WAIT),
-        (COMPLETE, Facts(check_due=True), Step.CHECK),
-        (COMPLETE, Facts(check_due=True, work_left=True), Step.RUN),
-        (COMPLETE, Facts(check_due=True, work_left=False), Step.WAIT),
+        (COMPLETE, SessionFacts(check_due=True), Step.CHECK),
+        (COMPLETE, SessionFacts(check_due=True, work_left=True), Step.RUN),
+        (COMPLETE, SessionFacts(check_due=True, work_left=False), Step.WAIT),
         # A refused crawl is not run here, but its items are written.
-        (REFUSED, Facts(), Step.WRITE),
-        (REFUSED, Facts(writing=True), Step.WAIT),
+        (REFUSED, SessionFacts(), Step.WRITE),
+        (REFUSED, SessionFacts(writing=True), Step.WAIT),
         # A worker that was started for one crawl runs it even if nothing is left, to have a summary.
-        (UNKNOWN, Facts(only=True, owes_summary=True, work_left=False), Step.RUN),
-        (UNKNOWN, Facts(only=True, owes_summary=True, work_left=True, stopping=True), Step.RUN),
+        (UNKNOWN, SessionFacts(only=True, owes_summary=True, work_left=False), Step.RUN),
+        (UNKNOWN, SessionFacts(only=True, owes_summary=True, work_left=True, stopping=True), Step.RUN),
         # It stops when an output of that crawl cannot be written.
-        (RUNNING, Facts(only=True, output_refused=True), Step.DRAIN),
-        (UNKNOWN, Facts(only=True, output_refused=True), Step.DRAIN),
-        (RUNNING, Facts(output_refused=True, writing=True), Step.WAIT),
+        (RUNNING, SessionFacts(only=True, output_refused=True), Step.DRAIN),
+        (UNKNOWN, SessionFacts(only=True, output_refused=True), Step.DRAIN),
+        (RUNNING, SessionFacts(output_refused=True, writing=True), Step.WAIT),
         # A deleted crawl is drained, and then left.
-        (RUNNING, Facts(deleted=True), Step.DRAIN),
-        (UNKNOWN, Facts(deleted=True), Step.LEAVE),
-        (COMPLETE, Facts(deleted=True), Step.LEAVE),
-        (REFUSED, Facts(deleted=True), Step.LEAVE),
+        (RUNNING, SessionFacts(deleted=True), Step.DRAIN),
+        (UNKNOWN, SessionFacts(deleted=True), Step.LEAVE),
+        (COMPLETE, SessionFacts(deleted=True), Step.LEAVE),
+        (REFUSED, SessionFacts(deleted=True), Step.LEAVE),
     ],
 )
-def test_next_step(state: SessionState, facts: Facts, step: Step) -> None:
+def test_next_step(state: SessionState, facts: SessionFacts, step: Step) -> None:
     assert next_step(state, facts) is step
 
 
@@ -73,7 +73,7 @@ def test_next_step(state: SessionState, facts: Facts, step: Step) -> None:
 @pytest.mark.parametrize("stopping", [False, True])
 @pytest.mark.parametrize("work_left", [False, True])
 def test_a_round_ends(state: SessionState, stopping: bool, work_left: bool) -> None:
-    facts = Facts(stopping=stopping)
+    facts = SessionFacts(stopping=stopping)
     for _ in range(10):
         match next_step(state, facts):
             case Step.WAIT:
@@ -95,15 +95,15 @@ def test_a_round_ends(state: SessionState, stopping: bool, work_left: bool) -> N
 @pytest.mark.parametrize(
     ("state", "facts", "after"),
     [
-        (UNKNOWN, Facts(work_left=False), FINISHED),
-        (UNKNOWN, Facts(work_left=True), UNKNOWN),
-        (UNKNOWN, Facts(work_left=False, owes_summary=True), UNKNOWN),
-        (FINISHED, Facts(work_left=False), FINISHED),
-        (FINISHED, Facts(work_left=True), FINISHED),
-        (COMPLETE, Facts(work_left=False), COMPLETE),
+        (UNKNOWN, SessionFacts(work_left=False), FINISHED),
+        (UNKNOWN, SessionFacts(work_left=True), UNKNOWN),
+        (UNKNOWN, SessionFacts(work_left=False, owes_summary=True), UNKNOWN),
+        (FINISHED, SessionFacts(work_left=False), FINISHED),
+        (FINISHED, SessionFacts(work_left=True), FINISHED),
+        (COMPLETE, SessionFacts(work_left=False), COMPLETE),
     ],
 )
-def test_the_state_after_a_check(state: SessionState, facts: Facts, after: SessionState) -> None:
+def test_the_state_after_a_check(state: SessionState, facts: SessionFacts, after: SessionState) -> None:
     assert state_after_check(state, facts) is after
 
 

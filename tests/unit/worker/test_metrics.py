@@ -9,7 +9,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from shoal.engine.snapshot import CrawlStats, WorkerStats
+from shoal.engine.snapshot import WorkerStats, WorkStats
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.services.inspect.status import CrawlStatus, FleetStatus, Stage, StoreStatus
 from shoal.stores.contract.heartbeat import Heartbeat
@@ -18,7 +18,7 @@ from shoal.worker.metrics import exposition
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 OWN = WorkerStats(
-    64, 16, draining=False, done={"shop": CrawlStats(7, 21, 9000, {"timeout": 2, "internal": 1})}
+    64, 16, draining=False, done={"shop": WorkStats(7, 21, 9000, {"timeout": 2, "internal": 1})}
 )
 WORKER = Heartbeat(
     worker="w1", host="m", pid=1, roles=("fetch", "parse"), shoal="0", started_at=0, beaten_at=0, doing="idle"
@@ -60,7 +60,7 @@ def test_a_store_that_does_not_answer_takes_only_its_own_figures_along() -> None
 
 
 def test_what_is_done_adds_up_over_the_runs_of_a_crawl() -> None:
-    assert CrawlStats(1, 2, 3, {"dns": 1}) + CrawlStats(1, 1, 1, {"dns": 1, "tls": 1}) == CrawlStats(
+    assert WorkStats(1, 2, 3, {"dns": 1}) + WorkStats(1, 1, 1, {"dns": 1, "tls": 1}) == WorkStats(
         2, 3, 4, {"dns": 2, "tls": 1}
     )
 
@@ -80,7 +80,7 @@ def test_scalers_ask_for_metrics_that_exist() -> None:
 
 
 def test_pages_that_another_worker_parses_are_counted_there_only() -> None:
-    fetched = WorkerStats(64, 16, draining=False, done={"shop": CrawlStats(2, handed_on=5)})
+    fetched = WorkerStats(64, 16, draining=False, done={"shop": WorkStats(2, handed_on=5)})
     told = samples(exposition(fetched, FLEET))
     assert told["shoal_pages_total", "shop"] == 2
     assert told["shoal_pages_handed_on_total", "shop"] == 5
@@ -92,7 +92,7 @@ def test_a_worker_that_does_not_fetch_is_in_no_average_of_busy_slots() -> None:
 
 
 def test_failures_that_must_not_be_are_counted_from_nought() -> None:
-    told = samples(exposition(WorkerStats(1, 0, draining=False, done={"shop": CrawlStats()}), FLEET))
+    told = samples(exposition(WorkerStats(1, 0, draining=False, done={"shop": WorkStats()}), FLEET))
     assert told["shoal_failures_total", "internal", "shop"] == 0
 
 

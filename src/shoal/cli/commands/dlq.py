@@ -159,13 +159,13 @@ add_command(app, "purge", ConfirmedOptions, purge_command, epilog=PURGE_EXAMPLES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportOptions(DeadLetterOptions):
+class DeadLetterExportOptions(DeadLetterOptions):
     """The options of `shoal dlq export`."""
 
     out: Annotated[str | None, option("--out", "PATH", "A file.", default="standard output")] = None
 
 
-def export_command(options: ExportOptions) -> None:
+def export_command(options: DeadLetterExportOptions) -> None:
     """Write dead letters as JSON lines, latest first.
 
     Safe while a crawl runs.
@@ -188,7 +188,7 @@ def export_command(options: ExportOptions) -> None:
     _print(options.address(), text, json=options.json, exported=len(lines), out=out)
 
 
-add_command(app, "export", ExportOptions, export_command, epilog=EXPORT_EXAMPLES)
+add_command(app, "export", DeadLetterExportOptions, export_command, epilog=EXPORT_EXAMPLES)
 
 
 def _find(options: DeadLetterOptions) -> "list[DeadLetter]":

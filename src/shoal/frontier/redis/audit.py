@@ -32,7 +32,7 @@ MAX_PROBLEMS = 20  # of one kind that are listed one by one
 
 
 @dataclass(slots=True)
-class Recount:
+class ShardRecount:
     """The results so far."""
 
     found: Counter[str] = field(default_factory=Counter)
@@ -63,7 +63,7 @@ class Recount:
 
 async def audit(store: RedisClient, crawl: int) -> Audit:
     """Recount one crawl, and find lanes that would never be served."""
-    recount = Recount()
+    recount = ShardRecount()
     seen = 0
     for tag in store.tags():
         seen += await _ShardAudit(store, tag, crawl, recount).run()
@@ -89,7 +89,7 @@ async def audit(store: RedisClient, crawl: int) -> Audit:
 
 
 class _ShardAudit:
-    def __init__(self, store: RedisClient, tag: str, crawl: int, recount: Recount) -> None:
+    def __init__(self, store: RedisClient, tag: str, crawl: int, recount: ShardRecount) -> None:
         self._store = store
         self._tag = tag
         self._crawl = crawl

@@ -312,7 +312,7 @@ class RedisFrontier:
         """Return True if, as far as this process knows, a settlement of this lease would be accepted now."""
         return self._held.holds(self._id(lease))
 
-    def landed(self, leases: Sequence[Lease]) -> None:
+    def mark_landed(self, leases: Sequence[Lease]) -> None:
         """Record that requests have left the wire, although they are not settled yet.
 
         The next call about leases or hosts of the shard reports it.

@@ -109,7 +109,7 @@ class SqliteFrontier:
         """Return True if a settlement of this lease would be accepted now."""
         return find_held(self._state, lease) is not None
 
-    def landed(self, leases: Sequence[Lease]) -> None:
+    def mark_landed(self, leases: Sequence[Lease]) -> None:
         """Record that requests have left the wire, although they are not settled yet."""
         for lease in leases:
             if (held := find_held(self._state, lease)) is None or held.landed:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from shoal.model.limits import MIB
-from shoal.services.doctor.facts import PRECAUTIONS, Facts, gather
+from shoal.services.doctor.facts import PRECAUTIONS, MachineFacts, gather
 from shoal.stores.contract.checks import Check, Grade, at_least, check
 from shoal.stores.open import examine_store
 
@@ -25,7 +25,7 @@ async def examine(dsn: str) -> list[Check]:
     return list(judge(await gather(await examine_store(dsn))))
 
 
-def judge(facts: Facts) -> Iterator[Check]:
+def judge(facts: MachineFacts) -> Iterator[Check]:
     """Grade every fact; a finding that is not OK includes its fix."""
     version = ".".join(map(str, facts.python))
     yield check(
@@ -80,7 +80,7 @@ def judge(facts: Facts) -> Iterator[Check]:
     )
 
 
-def _clock(facts: Facts) -> Check:
+def _clock(facts: MachineFacts) -> Check:
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(facts.now))
     fix = "set the clock, and let the system keep it: timedatectl set-ntp true"
     if facts.now < RELEASED_AT:
@@ -90,7 +90,7 @@ def _clock(facts: Facts) -> Check:
     return Check("clock", Grade.OK, shown)
 
 
-def _parsing(facts: Facts) -> Check:
+def _parsing(facts: MachineFacts) -> Check:
     if facts.unconfined:
         return Check("parsing", Grade.FAIL, facts.unconfined, "allow this user to start processes")
     lacking = [what for measure, what in PRECAUTIONS.items() if measure not in facts.confinement]

@@ -29,7 +29,7 @@ PRECAUTIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class MachineFacts:
     python: tuple[int, ...] = sys.version_info[:3]
     missing: Sequence[str] = ()  # required packages
     extras: Mapping[str, bool] = field(default_factory=dict)
@@ -45,12 +45,12 @@ class Facts:
     nameservers: Sequence[str] = ()
 
 
-async def gather(store: StoreHealth) -> Facts:
+async def gather(store: StoreHealth) -> MachineFacts:
     """Gather the facts about this machine, for a store whose health is known."""
     confinement, unconfined = await _confinement()
     free, inodes = _disk_space(Path(store.folder))
     missing, extras = _packages()
-    return Facts(
+    return MachineFacts(
         missing=missing,
         extras=extras,
         cores=os.cpu_count() or 1,

@@ -12,7 +12,7 @@ not a problem of a running crawl.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from shoal.stores.contract.store import OutputProgress, Store, select_crawls
+from shoal.stores.contract.store import OutputState, Store, select_crawls
 from shoal.stores.open import open_store
 
 REMEDY = "put it back from a copy, or write the items again: shoal reparse SPIDER --commit --out NEW"
@@ -88,11 +88,11 @@ async def _verify_crawl(store: Store, crawl: str, *, deep: bool) -> CrawlReport:
     )
 
 
-def _problems(outputs: Mapping[str, OutputProgress]) -> list[str]:
+def _problems(outputs: Mapping[str, OutputState]) -> list[str]:
     return [f"{output.problem}; {REMEDY}" for output in outputs.values() if output.problem]
 
 
-def _reached(outputs: Mapping[str, OutputProgress]) -> dict[str, int | None]:
+def _reached(outputs: Mapping[str, OutputState]) -> dict[str, int | None]:
     """Return the items that each output holds or will get."""
     return {
         name: None if output.held is None else output.held + output.waiting

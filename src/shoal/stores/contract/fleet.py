@@ -42,7 +42,7 @@ class Heartbeats(Protocol):
     async def all(self) -> "Sequence[Heartbeat]": ...
 
 
-class PageQuota(Protocol):
+class SharedQuota(Protocol):
     """How many pages a worker may fetch within the page limit of a crawl."""
 
     async def take(self, held: int, wanted: int) -> int:
@@ -55,7 +55,7 @@ class PageQuota(Protocol):
 class OpenPageQuota(Protocol):
     def __call__(
         self, crawl: int, *, worker: str, limit: int, lease: float, count: Callable[[], Awaitable[int]]
-    ) -> PageQuota: ...
+    ) -> SharedQuota: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class StoreWorkers(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class OutputProgress:
+class OutputState:
     """How many items of a crawl an output holds."""
 
     waiting: int = 0  # items in the store that are not in the output yet
@@ -82,10 +82,10 @@ class OutputProgress:
 class StoredOutputs(Protocol):
     """The outputs of a crawl, each by a name without secrets."""
 
-    async def progress(self, crawl: str) -> Mapping[str, OutputProgress]:
+    async def progress(self, crawl: str) -> Mapping[str, OutputState]:
         """Count the items in every output that the crawl has had."""
 
-    async def rejects(self, crawl: str) -> Mapping[str, OutputProgress]:
+    async def rejects(self, crawl: str) -> Mapping[str, OutputState]:
         """Count the items that did not fit their model, where the store keeps track of them."""
 
     async def unwritten_pages(self, crawl: str) -> int:

@@ -33,7 +33,7 @@ class ShowHost(msgspec.Struct, frozen=True, tag="show_host"):
     host: str
 
 
-class SetHost(msgspec.Struct, frozen=True, tag="set_host", omit_defaults=True):
+class SetHostCommand(msgspec.Struct, frozen=True, tag="set_host", omit_defaults=True):
     """Change what is given and keep the rest."""
 
     host: str
@@ -43,7 +43,7 @@ class SetHost(msgspec.Struct, frozen=True, tag="set_host", omit_defaults=True):
     paused: bool | None = None
 
 
-class ClearHost(msgspec.Struct, frozen=True, tag="clear_host"):
+class ClearHostCommand(msgspec.Struct, frozen=True, tag="clear_host"):
     """Remove the pace that was set for a host."""
 
     host: str
@@ -61,7 +61,7 @@ class NoteReparse(msgspec.Struct, frozen=True, tag="note_reparse"):
     reparse: Reparse
 
 
-Command = ShowHost | SetHost | ClearHost | PauseCrawl | NoteReparse
+Command = ShowHost | SetHostCommand | ClearHostCommand | PauseCrawl | NoteReparse
 
 
 class ControlReply(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,7 +80,7 @@ async def apply(frontier: ChangeableFrontier, command: Command) -> ControlReply:
     match command:
         case ShowHost(host):
             return ControlReply(host=await frontier.hosts.get(host))
-        case SetHost():
+        case SetHostCommand():
             changed = await changes.set_host(
                 command.host,
                 interval=command.interval,
@@ -89,7 +89,7 @@ async def apply(frontier: ChangeableFrontier, command: Command) -> ControlReply:
                 paused=command.paused,
             )
             return ControlReply(host=changed)
-        case ClearHost(host):
+        case ClearHostCommand(host):
             return ControlReply(host=await changes.clear_host(host))
         case NoteReparse(crawl, reparse):
             await changes.note_reparse(crawl, reparse)
@@ -196,12 +196,12 @@ class OwnerChanges:
         rest_until: float | None = None,
         paused: bool | None = None,
     ) -> HostView:
-        return await self._host(SetHost(host, interval, concurrency, rest_until, paused))
+        return await self._host(SetHostCommand(host, interval, concurrency, rest_until, paused))
 
     async def clear_host(self, host: str) -> HostView:
-        return await self._host(ClearHost(host))
+        return await self._host(ClearHostCommand(host))
 
-    async def _host(self, command: SetHost | ClearHost) -> HostView:
+    async def _host(self, command: SetHostCommand | ClearHostCommand) -> HostView:
         reply = await send_command(self._folder, command)
         assert reply.host is not None, "the owner returns the host that it changed"
         return reply.host

@@ -22,7 +22,7 @@ from shoal.stores.contract.crawl_record import CrawlRecord
 from shoal.stores.contract.fleet import Fleet
 from shoal.stores.contract.footprint import CrawlFootprint
 from shoal.stores.contract.heartbeat import Heartbeat
-from shoal.stores.contract.store import Capabilities, OutputProgress, StoreBusy, require_crawl
+from shoal.stores.contract.store import Capabilities, OutputState, StoreBusy, require_crawl
 from shoal.stores.folder.control_socket import OwnerChanges, ShowHost, accept_commands, send_command
 from shoal.stores.folder.directory import StoreFolder
 from shoal.stores.folder.pages import FolderPages
@@ -121,7 +121,7 @@ class FolderStore:
 
     @property
     def fleet(self) -> Fleet:
-        raise Misconfigured("store: a fleet shares a server: name it by --store redis://HOST, or SHOAL_STORE")
+        raise Misconfigured("store: a fleet needs a server: pass --store redis://HOST, or set SHOAL_STORE")
 
 
 class FolderCrawls:
@@ -183,11 +183,11 @@ class FolderOutputs:
     def __init__(self, reader: SqliteReader) -> None:
         self._reader = reader
 
-    async def progress(self, crawl: str) -> Mapping[str, OutputProgress]:
+    async def progress(self, crawl: str) -> Mapping[str, OutputState]:
         checkpoints = outputs(await self._reader.checkpoint(sinks_key(crawl)))
         return dict(_count(checkpoints.items()))
 
-    async def rejects(self, crawl: str) -> Mapping[str, OutputProgress]:
+    async def rejects(self, crawl: str) -> Mapping[str, OutputState]:
         checkpoints = outputs(await self._reader.checkpoint(rejects_key(crawl)))
         return dict(_count(checkpoints.items()))
 
@@ -195,12 +195,12 @@ class FolderOutputs:
         return 0  # a page is settled in the same transaction in which its items count as written
 
 
-def _count(checkpoints: Iterable[tuple[str, bytes]]) -> Iterable[tuple[str, OutputProgress]]:
+def _count(checkpoints: Iterable[tuple[str, bytes]]) -> Iterable[tuple[str, OutputState]]:
     for path, checkpoint in checkpoints:
         try:
-            yield path, OutputProgress(held=recount(path, checkpoint))
+            yield path, OutputState(held=recount(path, checkpoint))
         except Rejected as error:
-            yield path, OutputProgress(problem=str(error))
+            yield path, OutputState(problem=str(error))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import Fleet
 from shoal.stores.contract.footprint import CrawlFootprint
 from shoal.stores.contract.heartbeat import Heartbeat
-from shoal.stores.contract.store import Capabilities, OutputProgress, OwnedStore, require_crawl
+from shoal.stores.contract.store import Capabilities, OutputState, OwnedStore, require_crawl
 from shoal.stores.redis.crawls import Crawls
 from shoal.stores.redis.page_quota import SharedPageQuota
 from shoal.stores.redis.pages import RedisPages
@@ -47,7 +47,7 @@ class RedisStore:
         self.address = address or str(client.dsn)
         frontier = RedisFrontier(client)
         self.frontier = frontier.reader
-        self.crawls = RedisCrawls(client)
+        self.crawls = RedisCrawlRecords(client)
         self.workers = RedisWorkers(client)
         self.outputs = RedisOutputs(client)
         self.fleet = Fleet(
@@ -119,7 +119,7 @@ class RedisOutputs:
         self._crawls = Crawls(client)
         self._reader = RedisFrontier(client).reader
 
-    async def progress(self, crawl: str) -> Mapping[str, OutputProgress]:
+    async def progress(self, crawl: str) -> Mapping[str, OutputState]:
         record = await self._crawls.get(crawl)
         number = await self._reader.number(crawl)
         current = {public_name(output): output for output in (() if record is None else record.outputs)}
@@ -129,19 +129,19 @@ class RedisOutputs:
                 found[name] = replace(await self._progress(number, name), waiting=0)
         return found
 
-    async def _progress(self, number: int, output: str) -> OutputProgress:
+    async def _progress(self, number: int, output: str) -> OutputState:
         node = os.uname().nodename
         found = await sink_progress.output_progress(self._client, number, output, node=node)
-        return OutputProgress(found.waiting, found.held, found.why, found.problem)
+        return OutputState(found.waiting, found.held, found.why, found.problem)
 
-    async def rejects(self, crawl: str) -> Mapping[str, OutputProgress]:
+    async def rejects(self, crawl: str) -> Mapping[str, OutputState]:
         return {}  # each worker has a file, for people; nothing keeps track of them
 
     async def unwritten_pages(self, crawl: str) -> int:
         return await item_streams(self._client, await self._reader.number(crawl)).length()
 
 
-class RedisCrawls:
+class RedisCrawlRecords:
     """See `StoredCrawls`."""
 
     def __init__(self, client: RedisClient) -> None:

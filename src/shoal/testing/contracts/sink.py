@@ -70,7 +70,7 @@ class SinkBench(Protocol):
         """Return a text as the output stores it, for formats that cannot store every character."""
 
 
-class Crawl:
+class SinkCrawl:
     """What the store of a crawl does with a sink: it keeps the checkpoint that was committed last."""
 
     def __init__(self, bench: SinkBench, committed: bytes | None = None) -> None:
@@ -124,10 +124,10 @@ ODD_TEXTS = (
 
 class SinkContract:
     @pytest.fixture
-    def crawl(self, bench: SinkBench) -> Crawl:
-        return Crawl(bench)
+    def crawl(self, bench: SinkBench) -> SinkCrawl:
+        return SinkCrawl(bench)
 
-    def test_items_are_written_once_and_in_order(self, crawl: Crawl) -> None:
+    def test_items_are_written_once_and_in_order(self, crawl: SinkCrawl) -> None:
         sink = crawl.resume()
         for start in range(0, 50, 10):
             sink.write(items(range(start, start + 10)))
@@ -136,7 +136,7 @@ class SinkContract:
 
         assert crawl.numbers() == list(range(50))
 
-    def test_a_finished_output_can_be_continued(self, crawl: Crawl) -> None:
+    def test_a_finished_output_can_be_continued(self, crawl: SinkCrawl) -> None:
         for start in (0, 5, 10):
             sink = crawl.resume()
             sink.write(items(range(start, start + 5)))
@@ -145,7 +145,7 @@ class SinkContract:
 
             assert [fields["n"] for fields in crawl.bench.read()] == list(range(start + 5))
 
-    def test_opening_touches_nothing(self, crawl: Crawl) -> None:
+    def test_opening_touches_nothing(self, crawl: SinkCrawl) -> None:
         sink = crawl.resume()
         sink.write(items(range(3)))
         crawl.commit(sink)
@@ -155,7 +155,7 @@ class SinkContract:
 
         assert crawl.numbers() == [0, 1, 2]
 
-    def test_items_that_were_flushed_and_not_committed_are_cut_off(self, crawl: Crawl) -> None:
+    def test_items_that_were_flushed_and_not_committed_are_cut_off(self, crawl: SinkCrawl) -> None:
         sink = crawl.resume()
         sink.write(items(range(10)))
         crawl.commit(sink)
@@ -165,7 +165,7 @@ class SinkContract:
 
         assert crawl.numbers() == list(range(10))
 
-    def test_items_that_were_not_flushed_are_dropped(self, crawl: Crawl) -> None:
+    def test_items_that_were_not_flushed_are_dropped(self, crawl: SinkCrawl) -> None:
         sink = crawl.resume()
         sink.write(items(range(3)))
         crawl.commit(sink)
@@ -174,7 +174,7 @@ class SinkContract:
 
         assert crawl.numbers() == [0, 1, 2]
 
-    def test_a_replay_after_a_crash_gives_the_same_as_no_crash(self, crawl: Crawl) -> None:
+    def test_a_replay_after_a_crash_gives_the_same_as_no_crash(self, crawl: SinkCrawl) -> None:
         sink = crawl.resume()
         sink.write(items(range(5)))
         crawl.commit(sink)
@@ -189,7 +189,7 @@ class SinkContract:
 
         assert crawl.numbers() == list(range(20))
 
-    def test_a_page_that_changed_before_the_replay_leaves_no_old_items(self, crawl: Crawl) -> None:
+    def test_a_page_that_changed_before_the_replay_leaves_no_old_items(self, crawl: SinkCrawl) -> None:
         sink = crawl.resume()
         sink.write([item(0)])
         crawl.commit(sink)
@@ -204,14 +204,14 @@ class SinkContract:
 
         assert crawl.finish() == [{"n": 0, "text": "text"}, {"n": 1, "text": "changed"}]
 
-    def test_a_crash_before_the_first_commit_does_not_block_the_crawl(self, crawl: Crawl) -> None:
+    def test_a_crash_before_the_first_commit_does_not_block_the_crawl(self, crawl: SinkCrawl) -> None:
         sink = crawl.bench.open()
         sink.restore(None)
         sink.close()
 
         assert crawl.numbers() == []
 
-    def test_a_crash_during_the_first_batch_is_cut_back_to_nothing(self, crawl: Crawl) -> None:
+    def test_a_crash_during_the_first_batch_is_cut_back_to_nothing(self, crawl: SinkCrawl) -> None:
         sink = crawl.resume()
         sink.write(items(range(20)))
         sink.flush()
@@ -219,7 +219,7 @@ class SinkContract:
 
         assert crawl.numbers() == []
 
-    def test_a_finish_that_was_not_committed_is_undone(self, crawl: Crawl) -> None:
+    def test_a_finish_that_was_not_committed_is_undone(self, crawl: SinkCrawl) -> None:
         sink = crawl.resume()
         sink.write(items(range(4)))
         crawl.commit(sink)
@@ -234,7 +234,7 @@ class SinkContract:
 
         assert crawl.numbers() == list(range(9))
 
-    def test_restoring_again_changes_nothing(self, crawl: Crawl) -> None:
+    def test_restoring_again_changes_nothing(self, crawl: SinkCrawl) -> None:
         sink = crawl.resume()
         sink.write(items(range(10)))
         crawl.commit(sink)
@@ -247,7 +247,7 @@ class SinkContract:
 
         assert crawl.numbers() == list(range(10))
 
-    def test_a_flush_without_new_items_returns_the_same_checkpoint(self, crawl: Crawl) -> None:
+    def test_a_flush_without_new_items_returns_the_same_checkpoint(self, crawl: SinkCrawl) -> None:
         sink = crawl.resume()
         sink.write(items(range(3)))
         crawl.commit(sink)
@@ -256,8 +256,8 @@ class SinkContract:
         assert sink.flush() == crawl.committed
         sink.close()
 
-    def test_the_output_of_another_crawl_is_refused_and_unchanged(self, crawl: Crawl) -> None:
-        other = Crawl(crawl.bench)
+    def test_the_output_of_another_crawl_is_refused_and_unchanged(self, crawl: SinkCrawl) -> None:
+        other = SinkCrawl(crawl.bench)
         sink = other.resume()
         sink.write(items(range(3)))
         other.commit(sink)
@@ -268,8 +268,8 @@ class SinkContract:
 
         assert other.numbers() == [0, 1, 2]
 
-    def test_an_output_is_overwritten_only_on_request(self, crawl: Crawl) -> None:
-        other = Crawl(crawl.bench)
+    def test_an_output_is_overwritten_only_on_request(self, crawl: SinkCrawl) -> None:
+        other = SinkCrawl(crawl.bench)
         sink = other.resume()
         sink.write(items(range(30)))
         other.committed = sink.finish()
@@ -282,7 +282,7 @@ class SinkContract:
 
         assert crawl.numbers() == [7]
 
-    def test_an_output_that_was_removed_cannot_be_restored(self, crawl: Crawl) -> None:
+    def test_an_output_that_was_removed_cannot_be_restored(self, crawl: SinkCrawl) -> None:
         sink = crawl.resume()
         sink.write(items(range(3)))
         crawl.commit(sink)
@@ -292,7 +292,7 @@ class SinkContract:
         with pytest.raises(Misconfigured):
             crawl.resume()
 
-    def test_removing_the_output_while_it_is_written_is_an_error(self, crawl: Crawl) -> None:
+    def test_removing_the_output_while_it_is_written_is_an_error(self, crawl: SinkCrawl) -> None:
         sink = crawl.resume()
         sink.write(items(range(10)))
         crawl.commit(sink)
@@ -303,7 +303,7 @@ class SinkContract:
             sink.flush()
         sink.close()
 
-    def test_equal_items_with_different_keys_are_two_items(self, crawl: Crawl) -> None:
+    def test_equal_items_with_different_keys_are_two_items(self, crawl: SinkCrawl) -> None:
         pair = [item(1, key="page-0"), item(1, key="page-1")]
         sink = crawl.resume()
         sink.write(pair)
@@ -317,7 +317,7 @@ class SinkContract:
 
         assert crawl.numbers() == [1, 1]
 
-    def test_odd_text_is_stored(self, crawl: Crawl) -> None:
+    def test_odd_text_is_stored(self, crawl: SinkCrawl) -> None:
         sink = crawl.resume()
         sink.write([item(number, text) for number, text in enumerate(ODD_TEXTS)])
         crawl.commit(sink)
@@ -327,7 +327,7 @@ class SinkContract:
             {"n": number, "text": crawl.bench.stored_text(text)} for number, text in enumerate(ODD_TEXTS)
         ]
 
-    def test_a_field_can_have_ten_megabytes(self, crawl: Crawl) -> None:
+    def test_a_field_can_have_ten_megabytes(self, crawl: SinkCrawl) -> None:
         text = 'a"b,c\n' * (10 * 1024 * 1024 // 6)
         sink = crawl.resume()
         sink.write([item(1, text), item(2)])
@@ -337,7 +337,7 @@ class SinkContract:
         assert crawl.finish() == [{"n": 1, "text": text}, {"n": 2, "text": "text"}]
 
     @pytest.mark.parametrize("seed", range(25))
-    def test_any_history_of_crashes_ends_with_every_item_once(self, crawl: Crawl, seed: int) -> None:
+    def test_any_history_of_crashes_ends_with_every_item_once(self, crawl: SinkCrawl, seed: int) -> None:
         rng = random.Random(seed)
         sink, written, committed = crawl.resume(), 0, 0
         for _ in range(rng.randint(1, 15)):
@@ -370,10 +370,10 @@ class SinkContract:
             _kill_after(rng.randint(1, 40), bench, store)
 
         count, committed = _read_store(store)
-        assert Crawl(bench, committed).numbers() == list(range(count))
+        assert SinkCrawl(bench, committed).numbers() == list(range(count))
         assert count > 0
 
-    def test_a_countable_output_is_counted_up_to_the_checkpoint(self, crawl: Crawl) -> None:
+    def test_a_countable_output_is_counted_up_to_the_checkpoint(self, crawl: SinkCrawl) -> None:
         recount = resolve(crawl.bench.output).factory.recount
         if recount is None:
             return
@@ -469,7 +469,7 @@ def _kill_after(commits: int, bench: SinkBench, store: Path) -> None:
 def _write_until_killed(bench: SinkBench, store: Path, commits: Any) -> None:
     """Write without end, committing to a file that replaces the store."""
     count, committed = _read_store(store)
-    crawl = Crawl(bench, committed)
+    crawl = SinkCrawl(bench, committed)
 
     def commit() -> None:
         assert crawl.committed is not None

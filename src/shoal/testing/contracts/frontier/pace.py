@@ -55,8 +55,8 @@ class PaceContract:
         assert (
             await frontier.lease(holder="w", limit=1, ttl=60.0)
         ).wait == 60.0  # only a deadline can end it
-        frontier.landed([first])
-        frontier.landed([first])  # reported twice, counted once
+        frontier.mark_landed([first])
+        frontier.mark_landed([first])  # reported twice, counted once
         assert len(await take(frontier)) == 1
         await settle(frontier, first, Done(page()))  # landed before
         assert await take(frontier) == []

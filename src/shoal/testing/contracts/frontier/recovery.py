@@ -174,7 +174,7 @@ class RecoveryContract:
         assert new.token > old.token
         assert (await frontier.settle([Settlement(old, Done(page()))])).stale == [old]
         assert await frontier.extend([old], 60.0) == []
-        frontier.landed([old])
+        frontier.mark_landed([old])
         await settle(frontier, new, Done(page()))
 
     async def test_a_crash_is_charged_once(self, bench: FrontierBench, frontier: Frontier) -> None:
