@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
@@ -74,7 +75,8 @@ def ask(dsn: str, query: str, *arguments: object) -> list[asyncpg.Record]:
         finally:
             await connection.close()
 
-    return asyncio.run(answer())
+    with ThreadPoolExecutor(max_workers=1) as thread:  # the caller may be in an event loop
+        return thread.submit(asyncio.run, answer()).result()
 
 
 @contextmanager
