@@ -38,7 +38,9 @@ from shoal.frontier.redis.scripts import SCRIPTS
 from shoal.frontier.redis.seen import Approximate
 from shoal.frontier.redis.spill import Spilling
 from shoal.model import crawl_totals
+from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.outcome import Lease
+from shoal.model.pace import Pace
 from shoal.model.scope import Scope
 from shoal.model.settings import CrawlSettings, Settings
 from shoal.sinks import MultiSink
@@ -47,6 +49,23 @@ from shoal.stores.contract.crawl_record import CrawlRecord, settings_of, spider_
 from shoal.stores.contract.fleet import Fleet, SharedQuota
 
 COUNT_EVERY_S = 1.0  # between two questions to every shard whether anything is left
+
+
+class SharedCrawls(Protocol):
+    """The part of a fleet's frontier that opens crawls."""
+
+    async def open(
+        self,
+        name: str,
+        *,
+        pace: Pace | None = None,
+        max_crashes: int | None = None,
+        slowdown: SlowdownRules | None = None,
+        host_budget: int | None = None,
+        hosts: Mapping[str, Pace] | None = None,
+        approximate: Approximate | None = None,
+        may_be_new: bool = True,
+    ) -> Opened: ...
 
 
 class DeliveringBus(PageBus, Protocol):
@@ -98,7 +117,7 @@ class Shared:
         await spilling.collect()
         frontier = RedisFrontier(store, spilling=spilling)
         # A crawl that was deleted after this worker has learned of it must not be created again.
-        opened = await open_shared_crawl(frontier, record.name, settings, may_be_new=False)
+        opened = await open_shared_crawl(frontier.crawls, record.name, settings, may_be_new=False)
         rejects = self._folder / "items" / f"{file_name(record.name)}.rejected.{self.holder}.jsonl"
         scope = Scope.of(settings.crawl, (), hosts=spider.hosts, limits=settings.links)
         hosts = None if record.hosts is None else frozenset(record.hosts)
@@ -194,11 +213,11 @@ class SharedOwnership:
 
 
 async def open_shared_crawl(
-    frontier: RedisFrontier, name: str, settings: Settings, *, may_be_new: bool = True
+    crawls: SharedCrawls, name: str, settings: Settings, *, may_be_new: bool = True
 ) -> Opened:
     """Open a crawl in a shared store with the options of its settings; create it if it may be new."""
     links = settings.crawl.approximate_links
-    return await frontier.crawls.open(
+    return await crawls.open(
         name,
         may_be_new=may_be_new,
         **frontier_options(settings),

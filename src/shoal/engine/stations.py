@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from shoal.archive.reader import StoredPage
 from shoal.engine.commit import CommitFrontier, PageBus
 from shoal.engine.fetchers import Pools
 from shoal.engine.leases import Lessor, Ownership
 from shoal.engine.outputs import OutputCommit
-from shoal.engine.pages import Pages
+from shoal.engine.parsing import PageArchive, Parser
 from shoal.engine.scope_state import ScopeState
 from shoal.fetch.contract import Fetcher
 from shoal.frontier import Unparsed, Validator
@@ -17,8 +18,9 @@ from shoal.frontier.contract import FrontierHosts
 from shoal.frontier.finished import CountsReader
 from shoal.model.crawl_totals import CrawlTotals
 from shoal.model.outcome import Lease
+from shoal.model.page import PageRef
 from shoal.model.settings import Settings
-from shoal.parse.pool import ParsePool
+from shoal.spider.source import SpiderDescription
 
 
 class CrawlFrontier(Lessor, CommitFrontier, Protocol):
@@ -30,6 +32,31 @@ class CrawlFrontier(Lessor, CommitFrontier, Protocol):
     def hosts(self) -> FrontierHosts: ...
     @property
     def reader(self) -> CountsReader: ...
+
+
+class CrawlArchive(PageArchive, Protocol):
+    """The part of `Pages` that running a crawl needs."""
+
+    def earlier(self, ref: PageRef) -> StoredPage | None: ...
+
+
+class CrawlBacklog(Protocol):
+    @property
+    def pages(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+
+class CrawlParser(Parser, Protocol):
+    """The part of the parse pool that running a crawl needs."""
+
+    @property
+    def description(self) -> SpiderDescription: ...
+    @property
+    def backlog(self) -> CrawlBacklog: ...
+
+    async def watch(self) -> None:
+        """Wait forever; raise if the pool can no longer answer."""
 
 
 class PageQuota(Protocol):
@@ -93,8 +120,8 @@ class Stations:
     # what it reads and writes
     frontier: CrawlFrontier
     fetcher: Fetcher
-    pages: Pages
-    parser: ParsePool
+    pages: CrawlArchive
+    parser: CrawlParser
     outputs: OutputCommit
     unparsed: AsyncIterator[Unparsed] | None = None  # pages that earlier runs or other workers have fetched
 

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -16,6 +17,7 @@ from shoal.archive.names import file_name
 from shoal.engine.crawl_options import with_spider_options
 from shoal.engine.plan import CrawlPlan, SeedList, Stop
 from shoal.engine.seeding import (
+    SeedFrontier,
     add_given,
     add_listed,
     depends_on_origins,
@@ -23,7 +25,7 @@ from shoal.engine.seeding import (
     start_requests,
     warn_without_contact,
 )
-from shoal.engine.shared import open_shared_crawl
+from shoal.engine.shared import SharedCrawls, open_shared_crawl
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.given_cookies import cookies_for_seeds
 from shoal.frontier.redis import RedisFrontier
@@ -37,7 +39,7 @@ from shoal.sinks.fleet.checkpointed import check_fleet_output
 from shoal.sinks.names import public_name
 from shoal.spider.source import SpiderDescription, SpiderFile, SpiderSource
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
-from shoal.stores.contract.fleet import Fleet
+from shoal.stores.contract.fleet import Fleet, SubmittedCrawls
 from shoal.stores.open import open_store
 
 
@@ -96,14 +98,40 @@ async def submit_known(
     full: Callable[[str], None] | None = None,
 ) -> Submitted:
     """Do what `submit` does, with a spider that is loaded already."""
-    return await _Submission(fleet, plan, spider, Backpressure(fleet, stop, full)).make(stop)
+    # The tail of a long list is spilled to the place that workers use.
+    spilling = Spilling(fleet.client, SCRIPTS, open_chunks(plan.settings.archive.location))
+    frontier = RedisFrontier(fleet.client, spilling=spilling)
+    backpressure = Backpressure(fleet, stop, full)
+    return await Submission(frontier, fleet.crawls, plan, spider, backpressure).run(stop)
 
 
-class _Submission:
-    """One crawl that is being submitted."""
+class DeletableCrawls(SharedCrawls, Protocol):
+    async def delete(self, name: str) -> bool: ...
+
+
+class NumberReader(Protocol):
+    async def number(self, crawl: str) -> int: ...
+
+
+class SubmissionFrontier(SeedFrontier, Protocol):
+    """The part of a fleet's frontier that submitting needs."""
+
+    @property
+    def crawls(self) -> DeletableCrawls: ...
+    @property
+    def reader(self) -> NumberReader: ...
+
+
+class Submission:
+    """One crawl that is being submitted. The constructor raises if the plan cannot work."""
 
     def __init__(
-        self, fleet: Fleet, plan: CrawlPlan, spider: SpiderDescription, backpressure: Backpressure
+        self,
+        frontier: SubmissionFrontier,
+        crawls: SubmittedCrawls,
+        plan: CrawlPlan,
+        spider: SpiderDescription,
+        backpressure: Backpressure,
     ) -> None:
         self._plan = plan
         self._backpressure = backpressure
@@ -117,18 +145,16 @@ class _Submission:
         self._jar.put(start_cookies(self._settings.crawl, self._seeds), time.time())
         outputs = plan.outputs or (f"{LOCAL_FOLDER}/items/{file_name(self._name)}.jsonl",)
         self._outputs = tuple(map(check_fleet_output, outputs))
-        self._crawls = fleet.crawls
-        # The tail of a long list is spilled to the place that workers use.
-        spilling = Spilling(fleet.client, SCRIPTS, open_chunks(self._settings.archive.location))
-        self._frontier = RedisFrontier(fleet.client, spilling=spilling)
-        self._seeding = BackpressuredFrontier(self._frontier, backpressure)
+        self._crawls = crawls
+        self._frontier = frontier
+        self._seeding = BackpressuredFrontier(frontier, backpressure)
         self._changed = False
 
-    async def make(self, stop: Stop) -> Submitted:
+    async def run(self, stop: Stop) -> Submitted:
         if self._plan.fresh:
             await self._frontier.crawls.delete(self._name)
         opened = await self._backpressure.retry(
-            lambda: open_shared_crawl(self._frontier, self._name, self._settings)
+            lambda: open_shared_crawl(self._frontier.crawls, self._name, self._settings)
         )
         new = await add_given(self._seeding, self._name, self._seeds)
         known = len(self._seeds) - new

@@ -18,19 +18,20 @@ import math
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
+from typing import Protocol
 
 from shoal import __version__
 from shoal.engine.plan import Stop
-from shoal.engine.snapshot import Snapshot, Summary, WorkerStats
+from shoal.engine.snapshot import Snapshot, Summary, WorkerStats, WorkStats
 from shoal.fetch.registry import check_pools
 from shoal.model.errors import Misconfigured
 from shoal.parse.pool import ParsePool
 from shoal.stores.contract.crawl_record import CrawlRecord
 from shoal.stores.contract.fleet import HEARTBEAT_EVERY_S, Fleet, Heartbeats
-from shoal.stores.contract.heartbeat import Heartbeat, served_pools
-from shoal.worker.activity import describe_activity
+from shoal.stores.contract.heartbeat import CrawlActivity, Heartbeat, OutputActivity, served_pools
+from shoal.worker.activity import CrawlWork, describe_activity
 from shoal.worker.crawl_session import (
     ROLES,
     CrawlSession,
@@ -51,6 +52,42 @@ ACTIVITY_EVERY_S = 1.0  # after which a change of activity is reported
 FINAL_ROUND_S = 0.3  # the same as ROUND_S, when only the end is missing
 
 
+class WorkerSession(Protocol):
+    """The part of a `CrawlSession` that its worker needs."""
+
+    deleted: bool
+
+    @property
+    def stop(self) -> Stop: ...
+    @property
+    def state(self) -> SessionState: ...
+    @property
+    def summary(self) -> Summary | None: ...
+    @property
+    def refusal(self) -> str: ...
+    @property
+    def blocked_reason(self) -> str: ...
+    @property
+    def is_running(self) -> bool: ...
+    @property
+    def is_done(self) -> bool: ...
+    @property
+    def done(self) -> WorkStats: ...
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def work(self) -> CrawlWork | None: ...
+    @property
+    def activity(self) -> CrawlActivity | None: ...
+    @property
+    def output_activity(self) -> Sequence[OutputActivity]: ...
+    def update(self, record: CrawlRecord) -> None: ...
+    def check_soon(self) -> None: ...
+    async def advance(self, group: asyncio.TaskGroup, stop: Stop) -> None: ...
+    async def measure(self, served: Collection[str]) -> None: ...
+    async def leave(self) -> None: ...
+
+
 class Worker:
     """`watch` is called four times per second; `parser` may have the spider loaded already."""
 
@@ -61,6 +98,8 @@ class Worker:
         stop: Stop,
         watch: Callable[[Snapshot], None] | None = None,
         parser: ParsePool | None = None,
+        *,
+        open_session: Callable[[WorkerContext, CrawlRecord], WorkerSession] = CrawlSession,
     ) -> None:
         if "fetch" in plan.roles:
             check_pools(plan.pools)
@@ -71,7 +110,8 @@ class Worker:
         self._stop = stop
         self._concurrency = SharedConcurrency(plan.concurrency)
         self._context = WorkerContext(self.id, fleet, plan, self._concurrency, watch, parser)
-        self._sessions: dict[str, CrawlSession] = {}
+        self._open_session = open_session
+        self._sessions: dict[str, WorkerSession] = {}
         self._news = -1
         self._started_at = time.time()
         self._roles = tuple(role for role in ROLES if role in plan.roles)
@@ -160,7 +200,7 @@ class Worker:
             if (known := self._sessions.get(record.name)) is not None:
                 known.update(record)
             else:
-                self._sessions[record.name] = CrawlSession(self._context, record)
+                self._sessions[record.name] = self._open_session(self._context, record)
 
     def _is_done(self) -> bool:
         sessions = self._sessions.values()
