@@ -39,7 +39,7 @@ async def test_the_canonical_page_is_found_and_with_canonical_only_it_alone_yiel
     assert {item["url"] for item in records(tmp_path / "every.jsonl")} == paths
     assert {item["url"] for item in records(tmp_path / "once.jsonl")} == {start, f"{start}book"}
     assert (every.json["withheld"], once.json["withheld"], once.json["pages"]) == (0, 3, 5)
-    assert "left to canonical pages in once: 3 items" in shoal("status", cwd=tmp_path).out
+    assert "skipped in once for a canonical page: 3 items" in shoal("status", cwd=tmp_path).out
     assert shoal("verify", cwd=tmp_path).code == 0
     assert again.code == 0, again.err
     assert again.json["pages"] == 5

@@ -129,7 +129,7 @@ def test_pages_are_filtered(shop: Archived) -> None:
         ("--commit", "--commit needs --out PATH"),
         ("--commit --out items.jsonl", "the crawl itself writes there"),
         ("--commit --out x.docx", "the suffix chooses the format"),
-        ("--commit --out .", "the suffix chooses the format"),
+        ("--commit --out .", "there is a folder already"),
         ("--crawl other", "no crawl named 'other'; --crawl chooses one of: shop"),
         ("--match (", "not a regular expression"),
         ("--since yesterday", "must be a date, for example"),

@@ -117,7 +117,7 @@ async def test_verify_proves_that_a_fleet_has_lost_and_duplicated_nothing(store:
     await store.server.ask("HINCRBY", counters, "done", 3)
     told = store.says("verify", "--repair")
     assert "repaired: shop: the counter of done was off by +3" in told
-    assert "nothing lost, nothing duplicated" in told
+    assert "nothing lost, nothing doubled" in told
     assert store.shoal("verify", "--repair")["repaired"] == []
 
 

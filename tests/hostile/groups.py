@@ -73,7 +73,7 @@ ELSEWHERE = [
         "C09",
         "places that cannot be written",
         "refused before anything is fetched",
-        "tests/e2e/test_bad_input.py::test_an_output_that_cannot_be_written_is_told_before_anything_is_fetched",
+        "tests/e2e/test_bad_input.py::test_an_unwritable_output_is_reported_before_anything_is_fetched",
     ),
     Elsewhere(
         "L01",
@@ -97,19 +97,19 @@ ELSEWHERE = [
         "L06",
         "no terminal, another locale, another time zone",
         "the same bytes",
-        "tests/e2e/test_cli_crawl.py::test_surroundings_do_not_change_a_byte_of_what_is_extracted",
+        "tests/e2e/test_cli_crawl.py::test_locale_and_time_zone_do_not_change_the_items",
     ),
     Elsewhere(
         "L07",
         "`dlq replay` and `dlq purge` of everything",
         "asks, or needs `--yes`",
-        "tests/e2e/test_cli_dlq.py::test_a_letter_is_shown_exported_and_thrown_away",
+        "tests/e2e/test_cli_dlq.py::test_a_letter_is_shown_exported_and_deleted",
     ),
     Elsewhere(
         "E02",
         "quotes, commas, line breaks and NUL in fields",
         "read back as they were",
-        "tests/contract/test_sinks.py::test_odd_text_is_kept",
+        "src/shoal/testing/contracts/sink.py::test_odd_text_is_stored",
     ),
     Elsewhere(
         "E03",
@@ -121,12 +121,12 @@ ELSEWHERE = [
         "E06",
         "a flipped bit in the archive",
         "noticed, never parsed",
-        "tests/unit/archive/test_reader.py::test_no_flipped_bit_goes_unnoticed",
+        "tests/unit/archive/test_reader.py::test_every_flipped_bit_is_detected",
     ),
     Elsewhere(
         "E08",
         "PostgreSQL: NUL, bytes that are no text, markup too deep, deadlocks, serialization failures",
         "spelled, rejected with the reason, or tried again; the other items are stored",
-        "tests/integration/sinks/test_postgres.py::test_a_row_that_cannot_be_stored_does_not_hold_up_the_others",
+        "tests/integration/sinks/test_postgres.py::test_a_row_that_cannot_be_stored_does_not_block_the_others",
     ),
 ]

@@ -43,7 +43,7 @@ def test_the_table_in_the_documentation_is_current() -> None:
     assert table.in_document() == table.rendered({case.id: True for case in table.all_cases()})
 
 
-def test_every_case_has_a_name_of_its_own() -> None:
+def test_the_names_of_cases_are_unique() -> None:
     names = [case.id for case in table.all_cases()]
     assert len(names) == len(set(names))
 
@@ -53,5 +53,6 @@ def test_what_is_tested_elsewhere_is_there(test: str) -> None:
     file, _, name = test.partition("::")
     tree = ast.parse((ROOT / file).read_text())
     assert any(
-        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name for node in tree.body
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name
+        for node in ast.walk(tree)
     )

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
@@ -13,6 +14,7 @@ import asyncpg
 from tests.servers.process import free_port, program
 
 PASSWORD = "correct horse"
+FIRST_STARTS = 5  # attempts, each on another port
 _ACCOUNT = "postgres" if os.geteuid() == 0 else None  # the server refuses to run as root
 
 
@@ -22,6 +24,9 @@ class Postgres:
     def __init__(self, programs: Path, folder: Path) -> None:
         self._programs = programs
         self._folder = folder
+        self._choose_port()
+
+    def _choose_port(self) -> None:
         self.port = free_port()
         self.dsn = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
@@ -37,6 +42,18 @@ class Postgres:
         # The user `postgres` needs no password; `asked` does.
         rules = "host all asked 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n"
         (self._folder / "data" / "pg_hba.conf").write_text(rules)
+
+    def start_anywhere(self) -> None:
+        """Start the server for the first time; if another process took its port meanwhile, on another one."""
+        for _ in range(FIRST_STARTS - 1):
+            try:
+                return self.start()
+            except subprocess.CalledProcessError:
+                self._choose_port()
+        try:
+            self.start()
+        except subprocess.CalledProcessError as error:
+            raise AssertionError((self._folder / "log").read_text()) from error
 
     def start(self) -> None:
         options = (
@@ -74,7 +91,8 @@ def ask(dsn: str, query: str, *arguments: object) -> list[asyncpg.Record]:
         finally:
             await connection.close()
 
-    return asyncio.run(answer())
+    with ThreadPoolExecutor(max_workers=1) as thread:  # the caller may be in an event loop
+        return thread.submit(asyncio.run, answer()).result()
 
 
 @contextmanager
@@ -87,7 +105,7 @@ def postgres() -> Iterator[Postgres]:
     server = Postgres(programs, folder)
     try:
         server.create()
-        server.start()
+        server.start_anywhere()
         try:
             yield server
         finally:

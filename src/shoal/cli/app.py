@@ -89,7 +89,7 @@ def shoal(
         ),
     ] = False,
 ) -> None:
-    """Crawl the web: nothing lost, nothing duplicated, never impolite."""
+    """Crawl the web: nothing lost, nothing doubled, never impolite."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

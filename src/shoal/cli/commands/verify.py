@@ -69,4 +69,4 @@ def verify_lines(report: "VerifyReport") -> Iterator[str]:
     if report.problems:
         yield plural(len(report.problems), "problem")
     else:
-        yield "nothing lost, nothing duplicated"
+        yield "nothing lost, nothing doubled"

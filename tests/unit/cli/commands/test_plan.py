@@ -33,7 +33,7 @@ def test_more_workers_do_not_help_if_the_hosts_are_the_limit() -> None:
         "  a page      takes 0.5 s and 10.0 kB",
         "  hosts       allow 4 pages/s together",
         "  slots       64 at once can do 128 pages/s",
-        "  bounded by  the pace of the hosts: more workers cannot help, --concurrency 2 is enough",
+        "  bounded by  the hosts' pace: more workers do not help, --concurrency 2 is enough",
         "  done in     12m 30s; but a.test alone takes 24m 10s: 2,900 pages at 2 pages/s",
         "  traffic     30.0 MB",
     ]

@@ -148,7 +148,7 @@ def test_verify_lists_problems_or_states_that_there_are_none() -> None:
         "shop: 10 requests accounted for, 8 pages in the archive, 7 items",
         "  a.jsonl: 7 items",
         "  a.parquet: exists, not counted",
-        "nothing lost, nothing duplicated",
+        "nothing lost, nothing doubled",
     ]
     assert list(verify_lines(VerifyReport("data", False, [bad])))[1:] == [
         "problem: bad: the counter of done says 1, the data 2",
