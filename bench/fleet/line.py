@@ -149,7 +149,7 @@ class Frontier(Protocol):
 
 
 class Worker:
-    """As many slots on the frontier: lease for the free ones, and settle what has come in meanwhile."""
+    """As many slots on the frontier: lease for the free ones, and settle what has arrived."""
 
     def __init__(self, frontier: Frontier, served: Served) -> None:
         self._frontier = frontier

@@ -89,7 +89,7 @@ async def collect(bus: Bus, count: int, *, limit: int = 10) -> list[Delivery]:
 
 @asynccontextmanager
 async def on_streams(folder: Path) -> AsyncIterator[Bench]:
-    # Always: a kill during an fsync would lose what was confirmed meanwhile.
+    # Always: a kill during an fsync would lose what was confirmed during it.
     always = ("--appendonly", "yes", "--appendfsync", "always")
     async with valkey(folder, *always) as server, RedisClient.open(server.dsn) as store:
         yield Bench(store, RedisFrontier(store), "", server, exact=True)

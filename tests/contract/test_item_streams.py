@@ -29,7 +29,7 @@ CRAWL = 7
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
-    # Always: a kill during an fsync would lose what was confirmed meanwhile.
+    # Always: a kill during an fsync would lose what was confirmed during it.
     async with valkey(tmp_path / "valkey", "--appendonly", "yes", "--appendfsync", "always") as running:
         yield running
 

@@ -32,6 +32,7 @@ RETIRED = {
     r"is told\b|are told\b|was told\b|were told\b": "receives, is called with",
     r"makes? (it|them) so\b|be it that|to be had": "say it directly",
     r"falls? silent|silence\b": "stops responding",
+    r"\bmeanwhile\b": "until then, during the call, since",
     r"sign(s)? of life": "heartbeat",
     r"for ever\b": "forever, without limit",
 }

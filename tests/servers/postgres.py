@@ -44,7 +44,7 @@ class Postgres:
         (self._folder / "data" / "pg_hba.conf").write_text(rules)
 
     def start_anywhere(self) -> None:
-        """Start the server for the first time; if another process took its port meanwhile, on another one."""
+        """Start the server for the first time; on another port if another process has taken its port."""
         for _ in range(FIRST_STARTS - 1):
             try:
                 return self.start()

@@ -12,7 +12,7 @@ BLOCK_BYTES = 2 * MIB
 
 
 class ReadAhead:
-    """Reads segments through a buffer; a segment that grows meanwhile is read to its new end."""
+    """Reads segments through a buffer; a segment that grows during the scan is read to its new end."""
 
     def __init__(self, segments: ReadableSegments, *, block_bytes: int = BLOCK_BYTES) -> None:
         self.path = segments.path

@@ -165,7 +165,7 @@ class ArchiveReader:
         return parse_response(parse_record(unpack(member, limit=self._record_bytes)))
 
     def _bytes(self, segment: SegmentName, offset: int, length: int) -> bytes:
-        return self._segments.read(segment, offset, length) or b""  # deleted meanwhile: the scan ends here
+        return self._segments.read(segment, offset, length) or b""  # deleted during the scan: it ends here
 
 
 def _order(ref: PageRef) -> tuple[SegmentName, int]:

@@ -149,7 +149,7 @@ class ArchiveWriter:
     async def flush_async(self) -> None:
         """Write everything that was appended, like `flush`; where that may take long, in a thread.
 
-        The next call writes pages that are appended meanwhile. One call at a time.
+        The next call writes pages that are appended during this one. One call at a time.
         """
         if self._segments.grows:
             self.flush()

@@ -28,7 +28,7 @@ reason to suspect a page. They are delivered again within one deadline. Earlier 
 It returns at once where both are the same. Every consumer runs it; one at a time does the work.
 
 `backlog()` returns how many pages wait and how many are delivered. Pages that change from one to the other
-meanwhile may be missing or counted twice.
+during the call may be missing or counted twice.
 
 After kill -9 of a consumer, its pages are delivered again within twice the deadline. After kill -9 of the
 server and a restart, everything that was announced is still delivered. If a separate queue server comes

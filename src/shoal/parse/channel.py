@@ -47,7 +47,7 @@ class Channel(Generic[Answer]):
         self.messages: deque[int] = deque()  # unanswered pages in each message that the child has
         self.pages = 0  # answered
         self.cpu = 0.0  # CPU seconds of the answered pages
-        self.alone = False  # it parses a page with a strike: no other page is sent meanwhile
+        self.alone = False  # it parses a page with a strike: no other page is sent to it
         self.since = 0.0  # when the child started the first unanswered page
         self.timer: asyncio.TimerHandle | None = None
         self.kill_reason: KillReason | None = None  # why the pool kills the child,

@@ -358,13 +358,13 @@ def test_a_writer_that_was_suspended_while_opening_a_table_undoes_nothing(dsn: s
     first.write([item(1)])
     begun = first.flush(b"up to 1")
 
-    with pytest.raises(Unavailable, match="another worker has written to it meanwhile"):
+    with pytest.raises(Unavailable, match="another worker has written to it since"):
         late.restore(None)
     assert late.last_flush() == LastFlush(begun, b"up to 1")
     first.write([item(2)])
     first.flush(b"up to 2")
 
-    with pytest.raises(Unavailable, match="another worker has written to it meanwhile"):
+    with pytest.raises(Unavailable, match="another worker has written to it since"):
         late.restore(begun)
     last = late.last_flush()
     assert last is not None
@@ -372,7 +372,7 @@ def test_a_writer_that_was_suspended_while_opening_a_table_undoes_nothing(dsn: s
     late.write([item(3)])
     late.flush(b"up to 3")
     first.write([item(4)])
-    with pytest.raises(Unavailable, match="another worker has written to it meanwhile"):
+    with pytest.raises(Unavailable, match="another worker has written to it since"):
         first.flush(b"up to 4")
     assert numbers(dsn) == [1, 2, 3]
     first.close()

@@ -58,7 +58,7 @@ class RedisCrawls:
             await self._sweep(
                 number
             )  # these terms came after the sweep of the process that deleted the crawl
-            raise Misconfigured(f"crawl {name!r} was deleted meanwhile")
+            raise Misconfigured(f"crawl {name!r} was deleted by another process")
         if known is None:
             if approximate is not None:
                 bloom = approximate.per_shard(self._store.shards)

@@ -33,7 +33,7 @@ from shoal.model.request import Link, unpack
 from shoal.redis_client import EPOCH, Full, RedisClient, Script, ScriptArgument
 from shoal.redis_client.fan_out import fan_out
 
-# The largest calls whose script stays within a few milliseconds; the server serves no other call meanwhile.
+# The largest calls whose script stays within a few milliseconds; the server serves no other call until it ends.
 MAX_LINKS, MAX_LEASES = 200, 100
 SCAN_PAGES = 200  # that one call reads
 
@@ -86,7 +86,7 @@ class RedisFrontier:
             counted = await self._store.run(script, tag, packing.pack_links(chunk), replicated=True)
             new, duplicate = new + counted[0], duplicate + counted[1]
             if counted[2]:
-                raise Misconfigured("the crawl was deleted meanwhile")
+                raise Misconfigured("the crawl was deleted while links were added")
         await self._spilling.check_lanes(
             tag, Counter(LaneName(crawl, link.pool, link.host) for crawl, link in links)
         )

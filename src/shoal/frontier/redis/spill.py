@@ -38,7 +38,7 @@ CHUNKS_PER_CHECK = 8
 CHECK_EVERY = 1_000  # links added to a lane, on average, over all workers
 KEEP_UNREGISTERED_S = 3600.0  # far beyond the patience of any call that could still register a chunk
 COLLECTED_PER_CALL = 500
-AVOID_FAILED_S = 60.0  # a place that has failed is not tried again meanwhile: each try takes seconds
+AVOID_FAILED_S = 60.0  # a place that has failed is not tried again for this long: each try takes seconds
 BANDS = range(LOWEST_BAND + 1)
 IN_STORE, IN_SERVER = b"@", b"="  # first byte of a registered chunk: where its body is stored
 

@@ -119,7 +119,7 @@ class OutputWriter:
         self._election = Election(
             store, output.crawl, self._resolved, holder=holder, node=node, term_s=term_s
         )
-        self._poll_s = term_s / 3  # limit for waiting for entries, so that the term is renewed meanwhile
+        self._poll_s = term_s / 3  # limit for one wait for entries, so that the term is renewed between two
         self._handover_s = term_s * HANDOVER_FRACTION
         self._positions: dict[int, str] = {}
         self._sent: dict[int, str] = {}  # by shard: the position that the shard has

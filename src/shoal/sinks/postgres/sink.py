@@ -233,7 +233,7 @@ class PostgresSink:
             raise self._replaced()
 
     def _replaced(self) -> Unavailable:
-        return Unavailable(f"output {self._name}: another worker has written to it meanwhile")
+        return Unavailable(f"output {self._name}: another worker has written to it since")
 
     async def _start(self, connection: Connection) -> PostgresCheckpoint:
         async with connection.transaction():
