@@ -33,7 +33,7 @@ from shoal.model.request import Link, unpack
 from shoal.redis_client import EPOCH, Full, RedisClient, Script, ScriptArgument
 from shoal.redis_client.fan_out import fan_out
 
-# The largest calls whose script stays within a few milliseconds; the server serves no other call until it ends.
+# The largest calls whose script takes a few milliseconds at most; the server serves no other call until then.
 MAX_LINKS, MAX_LEASES = 200, 100
 SCAN_PAGES = 200  # that one call reads
 

@@ -6,8 +6,8 @@ written after the flush and renamed into place: after a kill between the two, th
 checkpoint says and is cut back.
 
 The process that has locked `<file>.shoal.lock` is the only one on this machine that writes the output. A
-suspended process keeps its lock: no other process writes until it ends, so it cannot wake up and overwrite the
-work of a successor. A lock does not reach other machines, and is not reliable on network file systems.
+suspended process keeps its lock: no other process writes until it ends, so it cannot wake up and overwrite
+the work of a successor. A lock does not reach other machines, and is not reliable on network file systems.
 """
 
 import os
