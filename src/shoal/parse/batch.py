@@ -2,7 +2,7 @@
 
 A message has a fixed cost on both sides, so under load messages should be full. A page in a child's queue
 cannot be parsed by an idle child, so messages should be small. A child has at most two messages: the one it
-works on and the next one. Until then pages collect for the one after that.
+works on and the next one. Further pages collect for the one after that.
 """
 
 from collections.abc import Iterable
