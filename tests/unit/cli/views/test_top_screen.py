@@ -65,6 +65,18 @@ def test_it_shows_requests_by_state_stages_workers_and_slow_hosts() -> None:
         assert expected in text
 
 
+def test_a_pool_that_no_worker_serves_is_named() -> None:
+    served = overview(worker())
+    waiting = replace(served.status.crawls[0], unserved_pools={"browser": 12})
+    unserved = replace(served, status=replace(served.status, crawls=[waiting]))
+
+    text = "\n".join(drawn(unserved, width=120))
+
+    assert "shop has 12 requests in the pool browser, which no running worker serves" in text
+    assert "shoal worker --pools browser" in text
+    assert "pool" not in "\n".join(drawn(served, width=120))
+
+
 def test_versions_are_named_where_they_are_mixed() -> None:
     same = "\n".join(drawn(overview(worker(1), worker(2)), width=120))
     mixed = "\n".join(drawn(overview(worker(1), worker(2, version="0.2.0")), width=120))
