@@ -30,6 +30,7 @@ def leaf(page):
 """
 
 # A fetcher that "renders" a page: the built-in client, and a mark in the body.
+BOTH_STORES = pytest.mark.parametrize("shared", [False, True], ids=["folder", "redis"])
 FETCHER = """
 from contextlib import asynccontextmanager
 
@@ -94,42 +95,53 @@ def crawl(folder: Path, site: ServedSite, pool: str, env: dict[str, str], *optio
     return shoal(*arguments, "--out", "items.jsonl", "--json", *options, cwd=folder, env={**HASTY, **env})
 
 
+def store_option(server: RedisServer, shared: bool) -> tuple[str, ...]:
+    return ("--store", server.dsn) if shared else ()
+
+
 def rendered(folder: Path) -> dict[str, str | None]:
     """Return the path of every item, and whether the plug-in has fetched it."""
     return {"/" + item["url"].rsplit("/", 1)[1]: item["rendered"] for item in records(folder / "items.jsonl")}
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["folder", "redis"])
+@BOTH_STORES
 async def test_a_third_party_fetcher_serves_its_pool(
     shared: bool, server: RedisServer, folder: Path, site: ServedSite, plugin: dict[str, str]
 ) -> None:
-    ran = crawl(folder, site, "rendered", plugin, *(("--store", server.dsn) if shared else ()))
+    ran = crawl(folder, site, "rendered", plugin, *store_option(server, shared))
 
     assert ran.code == 0, ran.err
     assert rendered(folder) == {"/": None, "/plain": None, "/other": "rendered"}
 
 
-async def test_a_user_made_http_pool_is_served_by_the_http_fetcher(folder: Path, site: ServedSite) -> None:
-    ran = crawl(folder, site, "http-eu", {})
+@BOTH_STORES
+async def test_a_user_made_http_pool_is_served_by_the_http_fetcher(
+    shared: bool, server: RedisServer, folder: Path, site: ServedSite
+) -> None:
+    ran = crawl(folder, site, "http-eu", {}, *store_option(server, shared))
 
     assert ran.code == 0, ran.err
     assert rendered(folder) == {"/": None, "/plain": None, "/other": None}
 
 
+@BOTH_STORES
 async def test_a_page_that_asks_for_a_pool_without_a_fetcher_ends_as_a_parse_error(
-    folder: Path, site: ServedSite
+    shared: bool, server: RedisServer, folder: Path, site: ServedSite
 ) -> None:
-    ran = crawl(folder, site, "browser", {}, "--max-dead", "0")
+    ran = crawl(folder, site, "browser", {}, "--max-dead", "0", *store_option(server, shared))
 
     assert ran.code == 2, ran.err
     assert ran.json["dead_by_class"] == {"parse_error": 1}
-    letters = shoal("dlq", "list", cwd=folder).out
+    letters = shoal("dlq", "list", *store_option(server, shared), cwd=folder).out
     assert (
         "spider 'pools': no fetcher on this machine serves the pool 'browser'; known pools: http" in letters
     )
 
 
-async def test_a_seed_of_a_pool_without_a_fetcher_is_refused_at_the_start(folder: Path) -> None:
+@BOTH_STORES
+async def test_a_seed_of_a_pool_without_a_fetcher_is_refused_at_the_start(
+    shared: bool, server: RedisServer, folder: Path
+) -> None:
     path = folder / "seeds.py"
     path.write_text(
         "import shoal\n"
@@ -139,19 +151,21 @@ async def test_a_seed_of_a_pool_without_a_fetcher_is_refused_at_the_start(folder
         "def page(page):\n"
         "    yield {}\n"
     )
-    ran = shoal("crawl", str(path), *QUICK, "--quiet", cwd=folder)
+    ran = shoal("crawl", str(path), *QUICK, "--quiet", *store_option(server, shared), cwd=folder)
 
     assert ran.code == 1
     assert "spider 'seeds': start: no fetcher on this machine serves the pool 'browser'" in ran.complaint
 
 
+@BOTH_STORES
 async def test_a_queued_request_of_a_pool_without_a_fetcher_is_found_on_resume(
-    folder: Path, site: ServedSite, plugin: dict[str, str]
+    shared: bool, server: RedisServer, folder: Path, site: ServedSite, plugin: dict[str, str]
 ) -> None:
-    cut_short = crawl(folder, site, "rendered", plugin, "--max-pages", "1")
+    store = store_option(server, shared)
+    cut_short = crawl(folder, site, "rendered", plugin, "--max-pages", "1", *store)
     assert cut_short.code == 0, cut_short.err
 
-    ran = crawl(folder, site, "rendered", {})
+    ran = crawl(folder, site, "rendered", {}, *store)
 
     assert ran.code == 1
     assert "serves the pool 'rendered'; known pools: http. Install the fetcher of that pool" in ran.complaint

@@ -21,7 +21,7 @@ from shoal.archive.registry import choose_location
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.crawl import Crawl
 from shoal.engine.crawl_options import frontier_options, with_spider_options
-from shoal.engine.fetchers import Pools
+from shoal.engine.fetchers import Pools, check_seed_pools, check_waiting_pools
 from shoal.engine.outputs import EmbeddedOutputs, OutputCommit
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.scope_state import ScopeState
@@ -42,7 +42,6 @@ from shoal.fetch.registry import fetcher_factories
 from shoal.frontier import Counts
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model import crawl_totals
-from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Lease
 from shoal.model.request import Request
 from shoal.model.scope import Scope
@@ -105,8 +104,7 @@ class Embedded:
         settings = with_spider_options(self._plan.settings, spider, self._plan.overrides)
         self._seeds = start_requests(self._plan, spider)
         warn_without_contact(self._plan.name or spider.name, settings.crawl, self._seeds, self._plan.listed)
-        if reason := self.share.pools.refusal(seed.pool for seed in self._seeds):
-            raise Misconfigured(f"spider {spider.name!r}: start: {reason}")
+        check_seed_pools(self.share.pools, spider.name, self._seeds)
         return settings
 
     @asynccontextmanager
@@ -205,20 +203,12 @@ class Embedded:
             crawl.jar.put(cookies_for_seeds(settings.crawl.cookies, origins), time.time())
             if not spider.hosts:
                 scope.admit(*map(host_key, origins))
-        await self._check_pools(frontier, name)
+        check_waiting_pools(self.share.pools, name, await frontier.reader.waiting_by_pool(name))
         if await frontier.reader.paused(name):
             log.warning("crawl.paused", extra={"crawl": name, "resume_with": f"shoal resume {name}"})
         assert self._owned is not None, "the crawl is open"
         async with self._owned.accept_commands():
             yield
-
-    async def _check_pools(self, frontier: SqliteFrontier, name: str) -> None:
-        """Raise if the crawl has requests that no fetcher of this machine serves; they would wait forever."""
-        waiting = await frontier.reader.waiting_by_pool(name)
-        if reason := self.share.pools.refusal(waiting):
-            raise Misconfigured(
-                f"crawl {name!r}: {reason}. Install the fetcher of that pool, or start again with --fresh"
-            )
 
 
 class EmbeddedOwnership:

@@ -4,7 +4,7 @@ fetcher per pool on top of them (`shoal.fetch.registry`)."""
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from shoal.fetch.robots import LIFETIME_S, RobotsPolicy
 from shoal.frontier import StoredRobots
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Lease
-from shoal.model.request import Link
+from shoal.model.request import Link, Request
 from shoal.model.settings import CrawlSettings, Settings
 
 log = logging.getLogger(__name__)
@@ -40,14 +40,17 @@ class RobotsCache(Protocol):
 class Pools:
     """The pools whose requests this process takes.
 
-    A process that runs a crawl alone serves every pool it can (`exclusive`), user-made `http-...` pools
-    included, and a request of any other pool would wait without limit: `refusal` names it. In a fleet another
-    worker may serve such a pool, so nothing is refused.
+    `shoal crawl` serves every pool it can (`exclusive`), user-made `http-...` pools included. On a shared
+    store, running workers serve the pools `elsewhere`. A request of any other pool would wait without limit:
+    `refusal` names it. A worker refuses nothing, because another one may be started for such a pool.
     """
 
-    def __init__(self, names: Iterable[str] = (HTTP,), *, exclusive: bool = False) -> None:
+    def __init__(
+        self, names: Iterable[str] = (HTTP,), *, exclusive: bool = False, elsewhere: Collection[str] = ()
+    ) -> None:
         self._names = dict.fromkeys(names)
         self.exclusive = exclusive
+        self._elsewhere = frozenset(elsewhere).difference(self._names)
         self._leased_from = tuple(self._names)
 
     @property
@@ -63,13 +66,11 @@ class Pools:
     def refusal(self, pools: Iterable[str]) -> str | None:
         """Return why one of these pools cannot be served; None: all can."""
         for pool in pools:
-            if pool in self._names or not self.exclusive:
+            if pool in self._names or pool in self._elsewhere or not self.exclusive:
                 continue
             if not pool.startswith(HTTP):
-                return (
-                    f"no fetcher on this machine serves the pool {pool!r};"
-                    f" known pools: {', '.join(self._names)}"
-                )
+                known = ", ".join([*self._names, *sorted(self._elsewhere)])
+                return f"no fetcher on this machine serves the pool {pool!r}; known pools: {known}"
             self._names[pool] = None
             self._leased_from = tuple(self._names)
         return None
@@ -84,6 +85,20 @@ class Pools:
             if link.pool not in names and (reason := self.refusal((link.pool,))):
                 return reason
         return None
+
+
+def check_seed_pools(pools: Pools, spider: str, seeds: Iterable[Request]) -> None:
+    """Raise `Misconfigured` if a start request would wait without limit for its pool."""
+    if reason := pools.refusal(seed.pool for seed in seeds):
+        raise Misconfigured(f"spider {spider!r}: start: {reason}")
+
+
+def check_waiting_pools(pools: Pools, crawl: str, waiting: Mapping[str, int]) -> None:
+    """Raise `Misconfigured` if a crawl has requests that would wait without limit for their pool."""
+    if reason := pools.refusal(pool for pool, count in waiting.items() if count):
+        raise Misconfigured(
+            f"crawl {crawl!r}: {reason}. Install the fetcher of that pool, or start again with --fresh"
+        )
 
 
 class PoolFetchers:

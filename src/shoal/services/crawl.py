@@ -80,17 +80,26 @@ async def _run_shared(
     watch: Callable[[Snapshot], None] | None,
 ) -> Summary:
     from shoal.engine.crawl_options import parse_processes
+    from shoal.engine.fetchers import Pools, check_seed_pools, check_waiting_pools
+    from shoal.engine.seeding import start_requests
     from shoal.fetch.registry import fetcher_factories
     from shoal.parse.pool import ParsePool
     from shoal.services.submit import submit_known
     from shoal.stores.contract.crawl_record import LOCAL_FOLDER
+    from shoal.stores.contract.heartbeat import served_pools
     from shoal.worker.worker import Worker, WorkerPlan
 
     settings = plan.settings
+    factories, elsewhere = tuple(fetcher_factories()), frozenset(served_pools(await store.workers.all()))
+    pools = Pools(factories, exclusive=True, elsewhere=elsewhere)
     async with ParsePool.open(
         plan.source, procs=parse_processes(settings.crawl), limits=settings.parse
     ) as parser:
-        submitted = await submit_known(store.fleet, plan, parser.description, stop)
+        spider = parser.description
+        check_seed_pools(pools, spider.name, start_requests(plan, spider))
+        submitted = await submit_known(store.fleet, plan, spider, stop)
+        waiting = await store.frontier.waiting_by_pool(submitted.crawl)
+        check_waiting_pools(pools, submitted.crawl, waiting)
         if opened is not None:
             counts = await store.frontier.counts(submitted.crawl)
             opened(
@@ -105,7 +114,8 @@ async def _run_shared(
             )
         worker_plan = WorkerPlan(
             concurrency=settings.crawl.concurrency,
-            pools=tuple(fetcher_factories()),
+            pools=pools.names,
+            pools_elsewhere=elsewhere,
             until_done=True,
             only=submitted.crawl,
         )

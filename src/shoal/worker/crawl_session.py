@@ -48,6 +48,8 @@ RECHECK_S = 600.0  # after which a crawl that had nothing to do is checked again
 class WorkerPlan:
     roles: frozenset[str] = frozenset(ROLES)
     pools: tuple[str, ...] = (HTTP,)  # whose requests this worker takes
+    # Pools that other workers serve; requests of any further pool are refused. None: none is refused.
+    pools_elsewhere: frozenset[str] | None = None
     concurrency: int = 64  # requests at once, over all crawls
     deadline: float = 60.0  # seconds without a heartbeat after which others parse what this worker took
     until_done: bool = False
@@ -302,7 +304,11 @@ class CrawlSession:
         share = WorkShare(
             fetches="fetch" in plan.roles,
             parses="parse" in plan.roles,
-            pools=Pools(plan.pools),
+            pools=Pools(
+                plan.pools,
+                exclusive=plan.pools_elsewhere is not None,
+                elsewhere=plan.pools_elsewhere or (),
+            ),
             capacity=self,
         )
         strategy = Shared(
