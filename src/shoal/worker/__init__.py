@@ -1,6 +1,6 @@
 """A worker process of a fleet: any number of them, on any number of machines, share one store.
 
-    the store ──▶ worker ──▶ crawl_session ──▶ engine, once per crawl that has work
+    the store ──▶ worker ──▶ crawl_session ──▶ engine, once per crawl that has work (`session_steps` decides)
                    │
                    ├─ deliveries     pages that other workers have fetched, from the bus
                    ├─ output_tasks   the outputs that this worker was elected to write

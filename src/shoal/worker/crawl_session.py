@@ -1,12 +1,7 @@
 """One crawl at one worker: its loop while there is work, and its outputs until they have every item.
 
-    UNKNOWN ──▶ RUNNING ──▶ UNKNOWN ──▶ FINISHED ──▶ COMPLETE
-                   │                        ▲
-                   ├─ page limit reached ───┘
-                   └─▶ REFUSED                      a new submission: back to UNKNOWN
-
-`next_step` decides from the state and a few facts; `CrawlSession` acts. A session that is FINISHED or
-COMPLETE checks the store again after `RECHECK_S`, or when a page arrives.
+`session_steps` decides what to do next, `CrawlSession` does it. A session that is FINISHED or COMPLETE checks
+the store again after `RECHECK_S`, or when a page arrives.
 """
 
 import asyncio
@@ -15,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
 from pathlib import Path
 
 from shoal.engine.crawl import Crawl
@@ -37,6 +31,14 @@ from shoal.stores.contract.heartbeat import CrawlActivity, OutputActivity, unser
 from shoal.worker.activity import CrawlWork
 from shoal.worker.deliveries import Deliveries
 from shoal.worker.output_tasks import OutputTasks, are_finished
+from shoal.worker.session_steps import (
+    SessionFacts,
+    SessionState,
+    Step,
+    next_step,
+    state_after_check,
+    state_after_run,
+)
 
 log = logging.getLogger(__name__)
 
@@ -55,90 +57,6 @@ class WorkerPlan:
     until_done: bool = False
     only: str = ""  # the one crawl to serve; empty: all
     folder: Path = Path(LOCAL_FOLDER)  # where this worker's files go
-
-
-# --- what to do next ---------------------------------------------------------------------------------
-
-
-class SessionState(Enum):
-    UNKNOWN = auto()  # the store has to be asked whether there is work
-    RUNNING = auto()  # the crawl's loop runs
-    FINISHED = auto()  # no request is left to do; outputs may lack items
-    COMPLETE = auto()  # and every output has every item
-    REFUSED = auto()  # this worker cannot serve the crawl
-    DELETED = auto()  # the crawl was deleted, and nothing of it is left here
-
-
-class Step(Enum):
-    CHECK = auto()  # ask the store whether requests are left
-    RUN = auto()  # start the crawl's loop
-    DRAIN = auto()  # stop the crawl's loop
-    CHECK_OUTPUTS = auto()  # find out whether every output has every item
-    WRITE = auto()  # compete for writing the outputs
-    LEAVE = auto()  # finish what this worker writes of a deleted crawl
-    WAIT = auto()  # nothing until the next round
-
-
-@dataclass(frozen=True, slots=True)
-class SessionFacts:
-    """What `next_step` decides by."""
-
-    works: bool = True  # this worker fetches or parses
-    writes: bool = True  # this worker writes outputs
-    stopping: bool = False  # this worker is asked to stop
-    deleted: bool = False  # the crawl is not in the store any more
-    owes_summary: bool = False  # this worker runs for one crawl, and has not run it yet
-    only: bool = False  # this worker runs for one crawl
-    output_refused: bool = False  # an output cannot be written here
-    check_due: bool = True  # a finished crawl has not been checked for long
-    work_left: bool | None = None  # None: not checked in this round
-    outputs_checked: bool = False  # in this round
-    writing: bool = False  # this worker writes the outputs, or competes for that
-
-
-def next_step(state: SessionState, facts: SessionFacts) -> Step:
-    """Return what a session does next; WAIT ends the round."""
-    if facts.deleted:
-        return Step.DRAIN if state is SessionState.RUNNING else Step.LEAVE
-    if facts.only and facts.output_refused:
-        # An operator who runs one crawl wants its items: nothing is fetched that cannot be written.
-        return Step.DRAIN
-    if _may_check(state, facts):
-        if facts.work_left is None:
-            return Step.CHECK
-        if facts.works and (facts.owes_summary or (facts.work_left and not facts.stopping)):
-            return Step.RUN
-    if facts.writes and state is not SessionState.COMPLETE:
-        if state is SessionState.FINISHED and not facts.outputs_checked:
-            return Step.CHECK_OUTPUTS
-        if not facts.writing:
-            return Step.WRITE
-    return Step.WAIT
-
-
-def _may_check(state: SessionState, facts: SessionFacts) -> bool:
-    match state:
-        case SessionState.UNKNOWN:
-            return True
-        case SessionState.FINISHED | SessionState.COMPLETE:
-            return facts.check_due
-    return False
-
-
-def state_after_check(state: SessionState, facts: SessionFacts) -> SessionState:
-    """Return the state of a session that has just checked for work."""
-    if facts.work_left or facts.owes_summary or state is SessionState.COMPLETE:
-        return state
-    return SessionState.FINISHED
-
-
-def state_after_run(ending: Ending | None) -> SessionState:
-    """Return the state after a run; `ending` is None if it failed and may be tried again."""
-    # After --max-pages more requests wait, and are not wanted.
-    return SessionState.FINISHED if ending is Ending.LIMITED else SessionState.UNKNOWN
-
-
-# --- doing it ----------------------------------------------------------------------------------------
 
 
 class SharedConcurrency:

@@ -35,12 +35,12 @@ from shoal.worker.activity import CrawlWork, describe_activity
 from shoal.worker.crawl_session import (
     ROLES,
     CrawlSession,
-    SessionState,
     SharedConcurrency,
     WorkerContext,
     WorkerPlan,
 )
 from shoal.worker.deliveries import Deliveries
+from shoal.worker.session_steps import SessionState
 
 __all__ = ["ROLES", "Worker", "WorkerPlan"]
 

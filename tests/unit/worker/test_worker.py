@@ -21,7 +21,8 @@ from shoal.stores.contract.crawl_record import CrawlRecord
 from shoal.stores.contract.fleet import Fleet, SharedQuota
 from shoal.stores.contract.heartbeat import CrawlActivity, OutputActivity
 from shoal.worker.activity import PACE, CrawlWork
-from shoal.worker.crawl_session import SessionState, WorkerContext
+from shoal.worker.crawl_session import WorkerContext
+from shoal.worker.session_steps import SessionState
 from shoal.worker.worker import Worker, WorkerPlan
 
 FETCHING = frozenset({"fetch", "sink"})  # without the role that joins the bus of a server

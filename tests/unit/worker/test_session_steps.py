@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from shoal.engine.snapshot import Ending
-from shoal.worker.crawl_session import (
+from shoal.worker.crawl_session import SharedConcurrency
+from shoal.worker.session_steps import (
     SessionFacts,
     SessionState,
-    SharedConcurrency,
     Step,
     next_step,
     state_after_check,

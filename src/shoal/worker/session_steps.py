@@ -1,0 +1,90 @@
+"""What a worker does next with one crawl: a pure decision from a state and a few facts.
+
+UNKNOWN ──▶ RUNNING ──▶ UNKNOWN ──▶ FINISHED ──▶ COMPLETE
+               │                        ▲
+               ├─ page limit reached ───┘
+               └─▶ REFUSED                      a new submission: back to UNKNOWN
+"""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from shoal.engine.snapshot import Ending
+
+
+class SessionState(Enum):
+    UNKNOWN = auto()  # the store has to be asked whether there is work
+    RUNNING = auto()  # the crawl's loop runs
+    FINISHED = auto()  # no request is left to do; outputs may lack items
+    COMPLETE = auto()  # and every output has every item
+    REFUSED = auto()  # this worker cannot serve the crawl
+    DELETED = auto()  # the crawl was deleted, and nothing of it is left here
+
+
+class Step(Enum):
+    CHECK = auto()  # ask the store whether requests are left
+    RUN = auto()  # start the crawl's loop
+    DRAIN = auto()  # stop the crawl's loop
+    CHECK_OUTPUTS = auto()  # find out whether every output has every item
+    WRITE = auto()  # compete for writing the outputs
+    LEAVE = auto()  # finish what this worker writes of a deleted crawl
+    WAIT = auto()  # nothing until the next round
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFacts:
+    """What `next_step` decides by."""
+
+    works: bool = True  # this worker fetches or parses
+    writes: bool = True  # this worker writes outputs
+    stopping: bool = False  # this worker is asked to stop
+    deleted: bool = False  # the crawl is not in the store any more
+    owes_summary: bool = False  # this worker runs for one crawl, and has not run it yet
+    only: bool = False  # this worker runs for one crawl
+    output_refused: bool = False  # an output cannot be written here
+    check_due: bool = True  # a finished crawl has not been checked for long
+    work_left: bool | None = None  # None: not checked in this round
+    outputs_checked: bool = False  # in this round
+    writing: bool = False  # this worker writes the outputs, or competes for that
+
+
+def next_step(state: SessionState, facts: SessionFacts) -> Step:
+    """Return what a session does next; WAIT ends the round."""
+    if facts.deleted:
+        return Step.DRAIN if state is SessionState.RUNNING else Step.LEAVE
+    if facts.only and facts.output_refused:
+        # An operator who runs one crawl wants its items: nothing is fetched that cannot be written.
+        return Step.DRAIN
+    if _may_check(state, facts):
+        if facts.work_left is None:
+            return Step.CHECK
+        if facts.works and (facts.owes_summary or (facts.work_left and not facts.stopping)):
+            return Step.RUN
+    if facts.writes and state is not SessionState.COMPLETE:
+        if state is SessionState.FINISHED and not facts.outputs_checked:
+            return Step.CHECK_OUTPUTS
+        if not facts.writing:
+            return Step.WRITE
+    return Step.WAIT
+
+
+def _may_check(state: SessionState, facts: SessionFacts) -> bool:
+    match state:
+        case SessionState.UNKNOWN:
+            return True
+        case SessionState.FINISHED | SessionState.COMPLETE:
+            return facts.check_due
+    return False
+
+
+def state_after_check(state: SessionState, facts: SessionFacts) -> SessionState:
+    """Return the state of a session that has just checked for work."""
+    if facts.work_left or facts.owes_summary or state is SessionState.COMPLETE:
+        return state
+    return SessionState.FINISHED
+
+
+def state_after_run(ending: Ending | None) -> SessionState:
+    """Return the state after a run; `ending` is None if it failed and may be tried again."""
+    # After --max-pages more requests wait, and are not wanted.
+    return SessionState.FINISHED if ending is Ending.LIMITED else SessionState.UNKNOWN
