@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Commands are started hundreds of times here, and compiling their modules takes longer than most of them do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lua demo quick test check coverage hostile corpora format docs chaos bench bench-frontier wheel-test lock clean help
+.PHONY: setup lua demo quick test check coverage hostile adversary corpora format docs chaos bench bench-frontier wheel-test lock clean help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ coverage: setup ## lines and branches that the unit, integration and contract te
 
 hostile: setup ## every hostile server, page, link and spider against the real command
 	@$(BIN)/python -m tests.hostile
+
+adversary: setup ## chosen fingerprints, hostile records, children and store entries, planted damage, slow stores: full size
+	@ADVERSARY_SIZE=1 $(BIN)/pytest -q -s -n 2 --timeout 1800 tests/adversary
 
 corpora: setup ## real pages, real robots.txt files and a real site, fetched once (300 MB), in about ten minutes
 	@CORPORA=whole $(BIN)/pytest -q -s --timeout 3600 tests/corpora

@@ -36,6 +36,7 @@ STARTED_BY = {
     "subprocess.run": "process",
 }
 FOLDERS = {
+    "adversary": {"process"},
     "e2e": {"process"},
     "hostile": {"process"},
     "crash": {"process", "chaos"},
