@@ -224,7 +224,7 @@ async def test_the_scope_applies_to_pages_submitted_later(tmp_path: Path) -> Non
 
     def count(answer: Answer) -> None:
         assert isinstance(answer, ParseResult)
-        counts.append(len(answer.links))
+        counts.append(len(answer.requests))
 
     async with ParsePool.open(PlainSpider("plain", ()), procs=1, limits=LIMITS) as pool:
         pool.submit(task(1, body=links), count)

@@ -14,7 +14,7 @@ from shoal.frontier.sqlite.settle import die, end_lease, first_leased, log_attem
 from shoal.frontier.sqlite.state import Batch, CrawlState, FrontierState, HeldLease, RequestRow
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Grant, Lease
-from shoal.model.request import unpack
+from shoal.model.request import unpack_stored
 
 _READ_ROWS = 32  # per statement; always the same number, so that the statement stays prepared
 _ROWS = (
@@ -88,7 +88,7 @@ def _hold(state: FrontierState, batch: Batch, lane: Lane, row: RequestRow) -> Le
         row.fp,
         batch.token,
         host.name,
-        unpack(row.request),
+        unpack_stored(row.request),
         row.attempts + 1,
         row.crashes,
         row.rests,

@@ -21,7 +21,7 @@ from shoal.frontier.sqlite.stats import crawl_stats, stored_host, waiting_by_poo
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord, PageRef
-from shoal.model.request import unpack
+from shoal.model.request import unpack_stored
 from shoal.sqlite_database import translated
 
 _CHUNK_ROWS = 256
@@ -121,7 +121,7 @@ class SqliteReader:
                     crawl=crawl,
                     fingerprint=fp,
                     host=name,
-                    request=unpack(request),
+                    request=unpack_stored(request),
                     kind=FailureClass(kind),
                     reason=reason,
                     status=status,
