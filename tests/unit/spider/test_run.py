@@ -190,7 +190,9 @@ def test_nofollow_is_the_scopes_decision() -> None:
 
 def test_items_without_key_fields_are_keyed_by_page_and_ordinal() -> None:
     result = outcome(lambda page: [{"same": 1}, {"same": 1}], fingerprint=0xAB)
-    page = fingerprint_of("GET", "https://books.example/")  # unkeyed: the same in every crawl
+    page = fingerprint_of(
+        "GET", "https://books.example/catalogue/index.html"
+    )  # unkeyed: the same in every crawl
     assert [item.key for item in result.items] == [f"{page:016x}-0", f"{page:016x}-1"]
 
 
