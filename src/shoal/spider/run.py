@@ -18,7 +18,7 @@ from shoal.model.errors import Bomb, Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.limits import ParseLimits
 from shoal.model.page import Item, ParseFault, ParseResult, ParseTask
-from shoal.model.request import Request, pack
+from shoal.model.request import MAX_NAME_BYTES, Request, pack
 from shoal.model.scope import Scope
 from shoal.model.simhash import SAMPLE
 from shoal.model.url import canonical, fingerprint_of, identity
@@ -183,6 +183,8 @@ class HandlerOutput:
             packed = pack(request)
         except (TypeError, ValueError, RecursionError) as error:
             raise Rejected(f"request for {request.url}: it cannot be stored: {error}") from None
+        if len(request.pool.encode()) > MAX_NAME_BYTES:
+            raise Rejected(f"request for {request.url}: a pool has at most {MAX_NAME_BYTES} bytes")
         self.requests.setdefault((request.method, identity(request.url), request.body), packed)
         self._count(len(packed))
 
