@@ -13,6 +13,7 @@ import msgspec
 
 from shoal.frontier.sqlite.deferred_deletes import DeferredDeletes
 from shoal.frontier.sqlite.packing import pack_ints
+from shoal.frontier.sqlite.quarantine import ADD as _QUARANTINE
 
 if TYPE_CHECKING:
     from shoal.frontier.sqlite.lane import HostState
@@ -102,6 +103,7 @@ class Changes:
     crawls: set["CrawlState"] = field(default_factory=set)  # whose counts changed
     checkpoints: list[Params] = field(default_factory=list)
     crawl_state: list[Params] = field(default_factory=list)
+    quarantined: list[Params] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__slots__)
@@ -132,6 +134,7 @@ class Changes:
             (_COUNTS, [(_json(crawl.counts).decode(), crawl.id) for crawl in self.crawls]),
             (_CHECKPOINT, self.checkpoints),
             (_STATE, self.crawl_state),
+            (_QUARANTINE, self.quarantined),
         )
         for statement, rows in many:
             if rows:
