@@ -20,7 +20,7 @@ function read.set(key, member) return redis.call('SISMEMBER', key, member) == 1 
 function remove.set(key, member) redis.call('SREM', key, member) end
 function read.stream(key, id)
   local found = redis.call('XRANGE', key, id, id)[1]
-  return found and cmsgpack.pack(found[2])
+  return found and table.concat(found[2], '\n')
 end
 function remove.stream(key, id)
   redis.pcall('XACK', key, PARSE_GROUP, id)

@@ -10,9 +10,9 @@ import msgspec
 
 from shoal.frontier.results import Added, Committed, Unparsed, Validator
 from shoal.frontier.sqlite.admit import admit
+from shoal.frontier.sqlite.changes import SWEEP_EVERY_ROWS
 from shoal.frontier.sqlite.crawls import SqliteCrawls
 from shoal.frontier.sqlite.dead_letters import SqliteDeadLetters
-from shoal.frontier.sqlite.deferred_deletes import SWEEP_EVERY_ROWS
 from shoal.frontier.sqlite.hosts import SqliteHosts
 from shoal.frontier.sqlite.leases import grant, promote, reclaim
 from shoal.frontier.sqlite.load import recover

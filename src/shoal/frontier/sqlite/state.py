@@ -12,8 +12,7 @@ import msgspec
 
 from shoal.frontier.results import Counts
 from shoal.frontier.rules import HostRecord
-from shoal.frontier.sqlite.changes import Changes
-from shoal.frontier.sqlite.deferred_deletes import SWEEP_EVERY_ROWS, DeferredDeletes
+from shoal.frontier.sqlite.changes import SWEEP_EVERY_ROWS, Changes, DeferredDeletes
 from shoal.frontier.sqlite.lane import HostState, Lane
 from shoal.frontier.sqlite.scheduler import Roster, Scheduler
 from shoal.frontier.sqlite.seen import SeenSet

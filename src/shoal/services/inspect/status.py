@@ -62,8 +62,8 @@ class StoreStatus:
     owner: str | None  # the process that owns the store, for people; None: no process does
     crawls: Sequence[CrawlStatus]
     fleet: FleetStatus | None = None  # None: the store is not shared
-    unreadable: Sequence[QuarantinedEntry] = ()  # entries that could not be read and belong to no crawl
     hosts: Sequence[HostQueue] | None = ()  # of a shared store, those with requests waiting; None: too many
+    unreadable: Sequence[QuarantinedEntry] = ()  # entries that could not be read and belong to no crawl
 
 
 async def status(dsn: str) -> StoreStatus:
