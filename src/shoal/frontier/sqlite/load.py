@@ -14,8 +14,7 @@ from shoal.frontier.results import Counts
 from shoal.frontier.rules import DIED_PARSING, LOWEST_BAND, OVERRAN, band, poisoned, struck_out
 from shoal.frontier.sqlite import quarantine
 from shoal.frontier.sqlite.admit import load_accepted_by_host
-from shoal.frontier.sqlite.changes import ATTEMPT
-from shoal.frontier.sqlite.deferred_deletes import sweep
+from shoal.frontier.sqlite.changes import ATTEMPT, sweep
 from shoal.frontier.sqlite.packing import unpack_ints
 from shoal.frontier.sqlite.seen import SeenSet
 from shoal.frontier.sqlite.state import ORDINAL_BITS, CrawlState, CrawlTerms, FrontierState, ParsingPage
