@@ -34,8 +34,10 @@ from shoal.engine.seeding import (
     warn_without_contact,
 )
 from shoal.engine.session import OpenCrawl, SinkFiles, open_session
+from shoal.engine.site_budget import SITE, EmbeddedSiteBudget
 from shoal.engine.snapshot import Opening, Snapshot, Summary
 from shoal.engine.stations import WorkShare
+from shoal.engine.traps.counts import TrapCounters
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.given_cookies import cookies_for_seeds
 from shoal.fetch.registry import fetcher_factories
@@ -48,6 +50,7 @@ from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.model.spider_versions import KEY as VERSIONS
 from shoal.model.spider_versions import SpiderVersions
+from shoal.model.trap_counts import PART
 from shoal.model.url import host_key
 from shoal.sinks import MultiSink
 from shoal.spider.source import SpiderDescription, SpiderSource
@@ -55,6 +58,8 @@ from shoal.stores.contract.checkpoints import archive_key, rejects_key, sinks_ke
 from shoal.stores.contract.store import OwnedStore, Store
 
 log = logging.getLogger(__name__)
+
+TRAPS = f"{PART}local"  # among a crawl's values: what this process and those before it have counted
 
 SETTLE_AFTER_S = 2.0  # a page is settled then although its parse has not ended
 EXPIRY_MARGIN_S = 1.0  # a lease counts as expired that much before its deadline: nothing reclaims it sooner
@@ -127,7 +132,11 @@ class Embedded:
             totals.reopen(
                 per_pattern=settings.links.per_pattern,
                 near_duplicates=settings.links.near_duplicates,
+                identical_pages=settings.links.identical_pages,
             )
+            counters = TrapCounters(TRAPS)
+            counters.restore(await frontier.reader.value(name, TRAPS))
+            budget = await self._site_budget(frontier, name, settings.links.per_site)
             jar = CookieJar.load(await frontier.reader.value(name, "cookies") or b"[]")
             jar.put(cookies, time.time())
             limit = settings.crawl.max_pages
@@ -140,6 +149,8 @@ class Embedded:
                 resumed=opened.resumed,
                 version=version,
                 totals=totals,
+                trap_counters=counters,
+                site_budget=budget,
                 jar=jar,
                 scope=await self._scope(frontier, name, spider, settings, totals),
                 fingerprint_key=await frontier.reader.value(name, FINGERPRINT_KEY) or b"",
@@ -167,6 +178,13 @@ class Embedded:
         if name not in await frontier.reader.crawls():
             return None
         return await frontier.reader.value(name, FINGERPRINT_KEY)
+
+    async def _site_budget(
+        self, frontier: SqliteFrontier, name: str, limit: int
+    ) -> EmbeddedSiteBudget | None:
+        if not limit:
+            return None
+        return EmbeddedSiteBudget(limit, await frontier.reader.values(name, SITE))
 
     async def _scope(
         self,

@@ -74,6 +74,7 @@ class Progress:
             max_dead_exceeded=limit is not None and counts.dead > limit,
             quarantined=stations.totals.quarantined,
             near_duplicates=stations.totals.near_duplicates,
+            identical=stations.totals.identical,
         )
 
     async def _counts(self) -> Counts:

@@ -61,7 +61,8 @@ _ABOVE_ZERO = frozenset(
         "archive.segment_bytes",
     }
     - {f"fetch.{name}" for name in ("encodings", "redirects", "slow_rate", "slow_after")}
-    - {"links.per_host", "links.per_pattern", "links.near_duplicates"}
+    - {f"links.{name}" for name in ("per_host", "per_site", "per_pattern")}
+    - {f"links.{name}" for name in ("near_duplicates", "identical_pages")}
 )
 
 

@@ -34,6 +34,7 @@ from shoal.stores.contract.store import Capabilities, OutputState, OwnedStore, r
 from shoal.stores.redis.crawls import Crawls
 from shoal.stores.redis.page_quota import SharedPageQuota
 from shoal.stores.redis.pages import RedisPages
+from shoal.stores.redis.site_budget import SharedSiteBudget
 from shoal.stores.redis.workers import Workers
 
 CAPABILITIES = Capabilities(shared=True, durable=True, page_records=False)
@@ -59,6 +60,7 @@ class RedisStore:
             Crawls(client),
             Workers(client),
             partial(SharedPageQuota, client),
+            partial(SharedSiteBudget, client),
             self.outputs.unwritten_pages,
         )
         self._client = client
