@@ -16,8 +16,7 @@ from shoal.model.errors import Rejected, ShoalError
 from shoal.model.failure import POLICY, Action, Failure, FailureClass
 from shoal.model.outcome import Dead, Filtered, Lease, Released, Settlement, internal_failure
 from shoal.model.request import Link, trace_id
-from shoal.model.site import site_of
-from shoal.model.url import canonical, host_key, without_final_dots
+from shoal.model.url import canonical, host_key, site_of, without_final_dots
 
 log = logging.getLogger(__name__)
 

@@ -34,10 +34,9 @@ from shoal.engine.seeding import (
     warn_without_contact,
 )
 from shoal.engine.session import OpenCrawl, SinkFiles, open_session
-from shoal.engine.site_budget import SITE, EmbeddedSiteBudget
 from shoal.engine.snapshot import Opening, Snapshot, Summary
 from shoal.engine.stations import WorkShare
-from shoal.engine.traps.counts import TrapCounters
+from shoal.engine.traps.counts import PART, TrapCounters
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.given_cookies import cookies_for_seeds
 from shoal.fetch.registry import fetcher_factories
@@ -50,7 +49,6 @@ from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.model.spider_versions import KEY as VERSIONS
 from shoal.model.spider_versions import SpiderVersions
-from shoal.model.trap_counts import PART
 from shoal.model.url import host_key
 from shoal.sinks import MultiSink
 from shoal.spider.source import SpiderDescription, SpiderSource
@@ -59,6 +57,7 @@ from shoal.stores.contract.store import OwnedStore, Store
 
 log = logging.getLogger(__name__)
 
+SITE = "site/"  # prefix of the keys among a crawl's values that hold the requests per site
 TRAPS = f"{PART}local"  # among a crawl's values: what this process and those before it have counted
 
 SETTLE_AFTER_S = 2.0  # a page is settled then although its parse has not ended
@@ -181,7 +180,7 @@ class Embedded:
 
     async def _site_budget(
         self, frontier: SqliteFrontier, name: str, limit: int
-    ) -> EmbeddedSiteBudget | None:
+    ) -> "EmbeddedSiteBudget | None":
         if not limit:
             return None
         return EmbeddedSiteBudget(limit, await frontier.reader.values(name, SITE))
@@ -293,3 +292,31 @@ class EmbeddedPageQuota:
 
     async def leave(self) -> None:
         pass  # no other process
+
+
+class EmbeddedSiteBudget:
+    """The budget of a crawl that one process runs; workers share theirs (`stores.redis.site_budget`)."""
+
+    def __init__(self, limit: int, stored: Mapping[str, bytes]) -> None:
+        self._limit = limit
+        self._sent = {key.removeprefix(SITE): int(value) for key, value in stored.items()}
+        self._changed: set[str] = set()
+
+    async def take(self, site: str) -> bool:
+        if self._sent.get(site, 0) >= self._limit:
+            return False
+        self._add(site, 1)
+        return True
+
+    async def give_back(self, site: str) -> None:
+        self._add(site, -1)
+
+    def _add(self, site: str, number: int) -> None:
+        self._sent[site] = self._sent.get(site, 0) + number
+        self._changed.add(site)
+
+    def changes(self) -> dict[str, bytes]:
+        """Return what has to be stored with the crawl since the last call."""
+        changed = {f"{SITE}{site}": b"%d" % self._sent[site] for site in self._changed}
+        self._changed = set()
+        return changed

@@ -30,7 +30,7 @@ from shoal.engine.outputs import OutputCommit, StreamedOutputs
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.session import OpenCrawl, SinkFiles
 from shoal.engine.stations import WorkShare
-from shoal.engine.traps.counts import TrapCounters, share_traps
+from shoal.engine.traps.counts import PART, TrapCounters, share_traps
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.shared_gate import SharedGate
 from shoal.frontier import Opened, Unparsed
@@ -46,7 +46,6 @@ from shoal.model.pace import Pace
 from shoal.model.request import FINGERPRINT_KEY, new_fingerprint_key
 from shoal.model.scope import Scope
 from shoal.model.settings import CrawlSettings, Settings
-from shoal.model.trap_counts import PART
 from shoal.sinks import MultiSink
 from shoal.spider.source import SpiderDescription, SpiderSource
 from shoal.stores.contract.crawl_record import CrawlRecord, settings_of, spider_on_disk

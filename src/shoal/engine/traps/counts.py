@@ -1,16 +1,44 @@
-"""Counts that several processes share: each counts alone, and knows what the others have counted."""
+"""Counts that several processes share: each counts alone, and knows what the others have counted.
+
+Every worker of a fleet stores its counts with the crawl, under its own name, and adds up those of all others.
+They remain when a worker has ended.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
 from heapq import nlargest
 
+import msgspec
+
 from shoal.engine.traps.heavy_hitters import HeavyHitters
 from shoal.model import crawl_totals
 from shoal.model.limits import LinkLimits
-from shoal.model.trap_counts import MAX_NAMES, PART, TrapCounts
 
 SPAN_S = 3600.0  # URLs are counted per hour
 CAPACITY = 4096  # names of each kind
+PART = "traps/"  # followed by the name of a worker
+MAX_NAMES = 500  # stored of each kind, those with the highest counts
+
+
+class TrapCounts(msgspec.Struct):
+    """What a process has counted, as it is stored."""
+
+    urls: dict[str, int] = {}  # new URLs by pattern, within the last hour
+    alike: dict[str, int] = {}  # near-duplicate pages by pattern
+    identical: dict[str, int] = {}  # pages with the same text, by shape and text
+    shapes: dict[str, int] = {}  # pages by shape
+    at: float = 0.0  # epoch seconds
+
+    @classmethod
+    def load(cls, stored: bytes | None) -> "TrapCounts":
+        """Return what was stored; nothing, if that cannot be read: a trap is found again."""
+        try:
+            return cls() if stored is None else msgspec.msgpack.decode(stored, type=cls)
+        except msgspec.DecodeError:
+            return cls()
+
+    def dump(self) -> bytes:
+        return msgspec.msgpack.encode(self)
 
 
 class SharedCounts:
@@ -65,7 +93,6 @@ class TrapCounters:
         self.alike = SharedCounts()
         self.identical = SharedCounts()
         self.shapes = SharedCounts()
-        self.sites = SharedCounts()
 
     def count_url(self, pattern: str, weight: int) -> int:
         """Count new URLs of a pattern; return how many there were within the hour."""
@@ -81,7 +108,6 @@ class TrapCounters:
             self.alike.largest(),
             self.identical.largest(),
             self.shapes.largest(),
-            self.sites.largest(),
             self._since,
         ).dump()
 
@@ -94,7 +120,6 @@ class TrapCounters:
         self.alike.restore(counts.alike)
         self.identical.restore(counts.identical)
         self.shapes.restore(counts.shapes)
-        self.sites.restore(counts.sites)
 
     def set_others(self, stored: Iterable[bytes]) -> None:
         """Take in what other workers have stored."""
@@ -104,7 +129,6 @@ class TrapCounters:
         self.alike.set_others(part.alike for part in parts)
         self.identical.set_others(part.identical for part in parts)
         self.shapes.set_others(part.shapes for part in parts)
-        self.sites.set_others(part.sites for part in parts)
 
 
 def share_traps(
