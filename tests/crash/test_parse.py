@@ -31,7 +31,7 @@ LIMITS = ParseLimits(cpu=1, wall=10, memory_bytes=128 * MIB, output_bytes=MIB, i
 TIGHTER = {
     "sleep": replace(LIMITS, wall=1),
     "shout": replace(LIMITS, wall=1),
-    "bloat": replace(LIMITS, output_bytes=3 * MIB // 8),
+    "bloat": replace(LIMITS, output_bytes=MIB // 8),
 }
 
 Answer = ParseResult | Poisoned
@@ -103,7 +103,7 @@ async def parse_among_good(pool: ParsePool, deed: str) -> Answer:
         ("sleep", PoisonCause.TIMEOUT, "no result after 1 s"),
         ("shout", PoisonCause.TIMEOUT, ""),
         ("allocate", PoisonCause.OOM, "more than 128 MiB"),
-        ("bloat", PoisonCause.OUTPUT, "0.375 MiB of output"),
+        ("bloat", PoisonCause.OUTPUT, "0.125 MiB of output"),
         ("endless", PoisonCause.OUTPUT, "more than 5000 items"),
         ("huge", PoisonCause.OUTPUT, "1 MiB of output"),
         ("junk", PoisonCause.INVALID_DATA, "wrote to"),
@@ -224,7 +224,7 @@ async def test_the_scope_applies_to_pages_submitted_later(tmp_path: Path) -> Non
 
     def count(answer: Answer) -> None:
         assert isinstance(answer, ParseResult)
-        counts.append(len(answer.links))
+        counts.append(len(answer.requests))
 
     async with ParsePool.open(PlainSpider("plain", ()), procs=1, limits=LIMITS) as pool:
         pool.submit(task(1, body=links), count)

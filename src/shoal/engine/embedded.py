@@ -43,7 +43,7 @@ from shoal.frontier import Counts
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model import crawl_totals
 from shoal.model.outcome import Lease
-from shoal.model.request import Request
+from shoal.model.request import FINGERPRINT_KEY, Request, new_fingerprint_key
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.model.spider_versions import KEY as VERSIONS
@@ -114,10 +114,13 @@ class Embedded:
         async with self._store.own(fsync=settings.crawl.fsync) as owned:
             frontier = owned.frontier
             self._owned = owned
+            key = await self._fingerprint_key(frontier, name)
             if plan.fresh:
                 await frontier.crawls.delete(name, checkpoints=[sinks_key(name), rejects_key(name)])
                 owned.rejects_file(name).unlink(missing_ok=True)  # this run may reject nothing
-            opened = await frontier.crawls.open(name, **frontier_options(settings))
+            opened = await frontier.crawls.open(
+                name, **frontier_options(settings), state={FINGERPRINT_KEY: key or new_fingerprint_key()}
+            )
             versions = SpiderVersions.load(await frontier.reader.value(name, VERSIONS))
             version = versions.number(spider.version, time.time())
             totals = crawl_totals.CrawlTotals.load(await frontier.reader.value(name, crawl_totals.KEY))
@@ -139,6 +142,7 @@ class Embedded:
                 totals=totals,
                 jar=jar,
                 scope=await self._scope(frontier, name, spider, settings, totals),
+                fingerprint_key=await frontier.reader.value(name, FINGERPRINT_KEY) or b"",
                 outputs=outputs,
                 sinks=SinkFiles(outputs, await frontier.reader.checkpoint(sinks_key(name)), plan.fresh),
                 rejects=SinkFiles(
@@ -154,6 +158,15 @@ class Embedded:
                 initial_state={crawl_totals.KEY: totals.dump(), VERSIONS: versions.dump()},
                 keep_days=settings.archive.keep_days,
             )
+
+    async def _fingerprint_key(self, frontier: SqliteFrontier, name: str) -> bytes | None:
+        """Return the key of the crawl if it exists and has one.
+
+        A new generation keeps it: the pages of the last one, which it revalidates, are found by fingerprint.
+        """
+        if name not in await frontier.reader.crawls():
+            return None
+        return await frontier.reader.value(name, FINGERPRINT_KEY)
 
     async def _scope(
         self,
@@ -196,10 +209,13 @@ class Embedded:
     ) -> AsyncIterator[None]:
         frontier, name = crawl.frontier, crawl.name
         assert isinstance(frontier, SqliteFrontier)
-        await add_given(frontier, name, self._seeds)
+        key = crawl.fingerprint_key
+        await add_given(frontier, name, self._seeds, fingerprint_key=key)
         if self._plan.listed is not None:
             gather = depends_on_origins(settings.crawl, spider)
-            origins = await add_listed(frontier, name, self._plan.listed, self._stop, gather=gather)
+            origins = await add_listed(
+                frontier, name, self._plan.listed, self._stop, fingerprint_key=key, gather=gather
+            )
             crawl.jar.put(cookies_for_seeds(settings.crawl.cookies, origins), time.time())
             if not spider.hosts:
                 scope.admit(*map(host_key, origins))

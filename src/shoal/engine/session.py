@@ -63,6 +63,7 @@ class OpenCrawl:
     totals: CrawlTotals
     jar: CookieJar
     scope: Scope
+    fingerprint_key: bytes = b""
     outputs: Sequence[str]  # of the crawl; in a fleet an elected worker writes them
     sinks: SinkFiles = SinkFiles(())  # those that this process writes
     rejects: SinkFiles
@@ -123,7 +124,7 @@ async def open_session(strategy: Strategy, parser: ParsePool | None = None) -> A
             strategy.open_crawl(spider, settings) as crawl,
             open_outputs(strategy, crawl, settings) as (outputs, pages),
         ):
-            scope = ScopeState(crawl.scope, children)
+            scope = ScopeState(crawl.scope, children, crawl.fingerprint_key)
             async with (
                 open_fetchers(
                     settings,

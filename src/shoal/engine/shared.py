@@ -41,6 +41,7 @@ from shoal.model import crawl_totals
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.outcome import Lease
 from shoal.model.pace import Pace
+from shoal.model.request import FINGERPRINT_KEY, new_fingerprint_key
 from shoal.model.scope import Scope
 from shoal.model.settings import CrawlSettings, Settings
 from shoal.sinks import MultiSink
@@ -64,6 +65,7 @@ class SharedCrawls(Protocol):
         host_budget: int | None = None,
         hosts: Mapping[str, Pace] | None = None,
         approximate: Approximate | None = None,
+        state: Mapping[str, bytes] | None = None,
         may_be_new: bool = True,
     ) -> Opened: ...
 
@@ -129,6 +131,7 @@ class Shared:
             totals=crawl_totals.CrawlTotals(),
             jar=CookieJar.load(record.cookies),
             scope=msgspec.structs.replace(scope, hosts=hosts),
+            fingerprint_key=await frontier.reader.value(record.name, FINGERPRINT_KEY) or b"",
             outputs=record.outputs,
             rejects=SinkFiles([str(rejects)] if spider.models else []),
             rejects_file=rejects,
@@ -222,4 +225,5 @@ async def open_shared_crawl(
         may_be_new=may_be_new,
         **frontier_options(settings),
         approximate=Approximate(links) if links else None,
+        state={FINGERPRINT_KEY: new_fingerprint_key()},  # of a new crawl; others keep what they have
     )

@@ -32,6 +32,7 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.chunks import open_chunks
 from shoal.frontier.redis.scripts import SCRIPTS
 from shoal.frontier.redis.spill import Spilling
+from shoal.model.request import FINGERPRINT_KEY
 from shoal.model.scope import Scope
 from shoal.parse.pool import ParsePool
 from shoal.services.backpressure import Backpressure, BackpressuredFrontier
@@ -109,8 +110,9 @@ class DeletableCrawls(SharedCrawls, Protocol):
     async def delete(self, name: str) -> bool: ...
 
 
-class NumberReader(Protocol):
+class CrawlReader(Protocol):
     async def number(self, crawl: str) -> int: ...
+    async def value(self, crawl: str, key: str) -> bytes | None: ...
 
 
 class SubmissionFrontier(SeedFrontier, Protocol):
@@ -119,7 +121,7 @@ class SubmissionFrontier(SeedFrontier, Protocol):
     @property
     def crawls(self) -> DeletableCrawls: ...
     @property
-    def reader(self) -> NumberReader: ...
+    def reader(self) -> CrawlReader: ...
 
 
 class Submission:
@@ -149,6 +151,7 @@ class Submission:
         self._frontier = frontier
         self._seeding = BackpressuredFrontier(frontier, backpressure)
         self._changed = False
+        self._key = b""  # of the crawl's fingerprints
 
     async def run(self, stop: Stop) -> Submitted:
         if self._plan.fresh:
@@ -156,7 +159,8 @@ class Submission:
         opened = await self._backpressure.retry(
             lambda: open_shared_crawl(self._frontier.crawls, self._name, self._settings)
         )
-        new = await add_given(self._seeding, self._name, self._seeds)
+        self._key = await self._frontier.reader.value(self._name, FINGERPRINT_KEY) or b""
+        new = await add_given(self._seeding, self._name, self._seeds, fingerprint_key=self._key)
         known = len(self._seeds) - new
         if (listed := self._plan.listed) is not None:
             await self._read(listed, stop)
@@ -173,7 +177,7 @@ class Submission:
         )
 
     async def _read(self, listed: SeedList, stop: Stop) -> None:
-        add = partial(add_listed, self._seeding, self._name, listed, stop)
+        add = partial(add_listed, self._seeding, self._name, listed, stop, fingerprint_key=self._key)
         if depends_on_origins(self._settings.crawl, self._spider):
             self._origins = await add(gather=True)
             cookies = cookies_for_seeds(self._settings.crawl.cookies, sorted(self._origins))
