@@ -15,7 +15,7 @@ import msgspec
 
 from shoal.archive.names import file_name
 from shoal.engine.crawl_options import with_spider_options
-from shoal.engine.plan import CrawlPlan, SeedList, Stop
+from shoal.engine.plan import CrawlPlan, SeedList, Stop, crawl_name
 from shoal.engine.seeding import (
     SeedFrontier,
     add_given,
@@ -137,7 +137,7 @@ class Submission:
         self._backpressure = backpressure
         self._spider = spider
         self._settings = with_spider_options(plan.settings, spider, plan.overrides)
-        self._name = plan.name or spider.name
+        self._name = crawl_name(plan, spider)
         self._seeds = start_requests(plan, spider)
         warn_without_contact(self._name, self._settings.crawl, self._seeds, plan.listed)
         self._origins: set[str] = set()  # of listed seeds
