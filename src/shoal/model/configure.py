@@ -96,6 +96,8 @@ def from_environment(environ: Mapping[str, str], *, besides: Iterable[str] = ())
 
 def parse_setting(key: str, value: object, origin: str) -> SettingValue:
     """Return a value from the command line or the environment, with text parsed as the key's type."""
+    if key == "worker.allow_outputs" and isinstance(value, str):  # a path or DSN may have commas in it
+        return SettingValue(key, [line.strip() for line in value.splitlines() if line.strip()], origin)
     return SettingValue(key, _parse(value, TYPES[key]) if isinstance(value, str) else value, origin)
 
 
@@ -140,9 +142,7 @@ def _parse(text: str, type_: Any) -> object:
         except ValueError:
             return text
     if get_origin(wanted) is tuple:
-        # A DSN may have commas in it; an address range has none.
-        parts = text.splitlines() if "://" in text else re.split(r"[,\n]", text)
-        return [part.strip() for part in parts if part.strip()]
+        return [part.strip() for part in re.split(r"[,\n]", text) if part.strip()]
     if get_origin(wanted) is Mapping:
         lines = [line.partition(":") for line in text.splitlines() if line.strip()]
         return {name.strip(): value.strip() for name, _, value in lines}
@@ -223,7 +223,7 @@ def _pairs(given: SettingValue, what: str, forbidden: str, allowed: str) -> dict
         raise Misconfigured(f"{given.origin}: must be a table of names and strings")
     for number, (name, text) in enumerate(value.items(), 1):
         # Neither is shown: a value may be a token, and so may a "name" if the colon was forgotten.
-        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+        if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
             raise Misconfigured(f"{given.origin}: {what} {number}: the name has forbidden characters")
         if not isinstance(text, str) or re.search(forbidden, text):
             raise Misconfigured(f"{given.origin}: {what} {number}: the value must be {allowed}")
@@ -233,7 +233,7 @@ def _pairs(given: SettingValue, what: str, forbidden: str, allowed: str) -> dict
 def _hosts(given: SettingValue) -> dict[str, HostSettings]:
     """Check the tables [hosts."name"]; their keys are checked like those of the same name in [crawl]."""
     blocks = given.value
-    if not isinstance(blocks, Mapping):
+    if not isinstance(blocks, Mapping) or not all(isinstance(name, str) for name in blocks):
         raise Misconfigured(f'{given.origin} must be tables, as in [hosts."shop.example"]')
     return {_host(name, given): _block(block, f"{given.origin}.{name}") for name, block in blocks.items()}
 
@@ -253,7 +253,7 @@ def _block(block: object, origin: str) -> HostSettings:
         raise Misconfigured(f"{origin} must be a table, as in [{origin.partition(': ')[2]}]")
     for name in block:
         if name not in _HOST_KEYS:
-            raise Misconfigured(f"{origin}: unknown key {name}{_nearest(name, _HOST_KEYS)}")
+            raise Misconfigured(f"{origin}: unknown key {str(name)[:60]}{_nearest(str(name), _HOST_KEYS)}")
     checked: dict[str, Any] = {
         name: _check(SettingValue(f"crawl.{name}", value, f"{origin}.{name}"))
         for name, value in block.items()

@@ -29,7 +29,8 @@ class FetchLimits:
     robots_bytes: Annotated[int, "Bytes of a robots.txt that are read."] = 500 * KIB
     allow_ranges: Annotated[
         tuple[str, ...],
-        "Loopback and private address ranges that may be connected to, such as 10.1.2.0/24.",
+        "Loopback and private address ranges that may be connected to, such as 10.1.2.0/24; in the"
+        " environment comma-separated.",
     ] = ()
 
 

@@ -104,7 +104,7 @@ class WorkerSettings:
     allow_outputs: Annotated[
         tuple[str, ...],
         "Where crawls may write items and pages: folders, and addresses such as postgresql://user@db/shop;"
-        " empty: the folder that the worker was started in.",
+        " in the environment one per line; empty: the folder that the worker was started in.",
     ] = field(default=(), repr=False)
     record_key_file: Annotated[
         str | None,

@@ -69,7 +69,8 @@ class Spider:
         key: the field, or fields, that identify an item. A sink that updates rows uses it. Default: an item
             is identified by its page and its position on it.
         options: most settings of `[crawl]`, such as `rate=1`, `per_host=2`, `depth=3`,
-            `follow=r"/catalogue/"` or `headers={...}`. A settings file, the environment and the command line override them.
+            `follow=r"/catalogue/"` or `headers={...}`. A settings file, the environment and the command
+            line override them.
 
     Raises `Misconfigured` for an unknown option or a start URL that is not http(s).
 

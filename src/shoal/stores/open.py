@@ -28,17 +28,22 @@ _RAM_FOLDER = "/dev/shm"  # noqa: S108 - files are created in a private folder b
 
 
 @asynccontextmanager
-async def open_store(dsn: str, *, create: bool = False) -> AsyncIterator["Store"]:
+async def open_store(
+    dsn: str, *, create: bool = False, allow_outputs: tuple[str, ...] = ()
+) -> AsyncIterator["Store"]:
     """Open the store at an address.
 
     Raise `Misconfigured` if it does not exist, unless `create` says that the caller runs or submits crawls.
+    `allow_outputs`: what the operator of this machine allows of the outputs that a shared store names.
     """
     check_address(dsn)
     async with AsyncExitStack() as stack:
         if _is_redis(dsn):
+            from shoal.stores.contract.places import Places
             from shoal.stores.redis.store import RedisStore
 
-            yield await stack.enter_async_context(RedisStore.open(dsn, advise=create))
+            opened = RedisStore.open(dsn, advise=create, places=Places(allow_outputs))
+            yield await stack.enter_async_context(opened)
             return
         from shoal.stores.folder.directory import private_server_in
         from shoal.stores.folder.store import TEMPORARY, FolderStore

@@ -50,6 +50,8 @@ def merge_layers(
 
 def flag_of(key: str) -> str:
     """Return the flag that sets a key: `crawl.max_pages` is `--max-pages`."""
+    if key == "worker.allow_outputs":
+        return "--allow-output"  # repeatable: each names one
     return "--" + key.rpartition(".")[2].replace("_", "-")
 
 
