@@ -26,6 +26,7 @@ from shoal.services.inspect.status import CrawlStatus, read_crawl
 from shoal.services.submit import own_places, submit
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER
 from shoal.stores.contract.places import pattern_for
+from shoal.stores.folder.permissions import secure_folder
 from shoal.stores.open import open_shared_store
 from shoal.worker.supervisor import Supervisor, WorkerEnd
 
@@ -118,7 +119,8 @@ def _worker(
     command = [sys.executable, "-m", "shoal", "worker", "--until-done", "--concurrency", concurrency]
     command += ["--pools", pools]
     logs = Path(LOCAL_FOLDER) / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
+    secure_folder(Path(LOCAL_FOLDER))
+    logs.mkdir(exist_ok=True)
     return run_child(command, log=logs / f"worker-{number + 1}.log", env=environment)
 
 

@@ -90,7 +90,7 @@ async def _open_private_server(
     With `start`, raise `StoreBusy` if it is running.
     """
     from shoal.stores.contract.store import StoreBusy
-    from shoal.stores.redis.private_server import run_private_server, socket_of
+    from shoal.stores.redis.private_server import dsn_of, run_private_server
     from shoal.stores.redis.store import RedisStore
 
     async with AsyncExitStack() as stack:
@@ -99,7 +99,7 @@ async def _open_private_server(
         except StoreBusy:
             if start:
                 raise
-            dsn = f"redis+unix://{socket_of(folder)}"
+            dsn = dsn_of(folder)
         yield await stack.enter_async_context(RedisStore.open(dsn, address=address, advise=advise))
 
 

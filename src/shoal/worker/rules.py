@@ -28,6 +28,8 @@ class WorkerRules:
     def of(cls, settings: Settings, *, own: tuple[str, ...] = ()) -> "WorkerRules":
         """Return the rules of a worker's settings; `own`: outputs that the same command has submitted."""
         patterns = settings.worker.allow_outputs
+        if settings.archive.location:  # the operator has named it here, too
+            own = (*own, settings.archive.location)
         if own:
             patterns = (*(patterns or (".",)), *map(pattern_for, own))
         return cls(
