@@ -37,7 +37,7 @@ def command(
 
     from shoal.cli.input.settings_loader import load_settings
     from shoal.cli.process.exit_codes import ExitCode
-    from shoal.cli.views.output import print_json, print_result
+    from shoal.cli.views.output import print_json, print_lines
     from shoal.services.inspect.verify import verify, verify_json
 
     settings = load_settings({} if store is None else {"store": store}, config=config).settings
@@ -46,7 +46,7 @@ def command(
     if json:
         print_json(verify_json(report))
     else:
-        print_result("\n".join(verify_lines(report)))
+        print_lines(verify_lines(report))
     return ExitCode.NOT_VERIFIED if report.problems else ExitCode.FINISHED
 
 
