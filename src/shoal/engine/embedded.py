@@ -23,7 +23,7 @@ from shoal.engine.crawl import Crawl
 from shoal.engine.crawl_options import frontier_options, with_spider_options
 from shoal.engine.fetchers import Pools, check_seed_pools, check_waiting_pools
 from shoal.engine.outputs import EmbeddedOutputs, OutputCommit
-from shoal.engine.plan import CrawlPlan, Stop
+from shoal.engine.plan import CrawlPlan, Stop, crawl_name
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.seeding import (
     add_given,
@@ -103,13 +103,13 @@ class Embedded:
     def prepare(self, spider: SpiderDescription) -> Settings:
         settings = with_spider_options(self._plan.settings, spider, self._plan.overrides)
         self._seeds = start_requests(self._plan, spider)
-        warn_without_contact(self._plan.name or spider.name, settings.crawl, self._seeds, self._plan.listed)
+        warn_without_contact(crawl_name(self._plan, spider), settings.crawl, self._seeds, self._plan.listed)
         check_seed_pools(self.share.pools, spider.name, self._seeds)
         return settings
 
     @asynccontextmanager
     async def open_crawl(self, spider: SpiderDescription, settings: Settings) -> AsyncIterator[OpenCrawl]:
-        plan, name = self._plan, self._plan.name or spider.name
+        plan, name = self._plan, crawl_name(self._plan, spider)
         cookies = start_cookies(settings.crawl, self._seeds)
         async with self._store.own(fsync=settings.crawl.fsync) as owned:
             frontier = owned.frontier

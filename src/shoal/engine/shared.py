@@ -46,8 +46,9 @@ from shoal.model.scope import Scope
 from shoal.model.settings import CrawlSettings, Settings
 from shoal.sinks import MultiSink
 from shoal.spider.source import SpiderDescription, SpiderSource
-from shoal.stores.contract.crawl_record import CrawlRecord, settings_of, spider_on_disk
+from shoal.stores.contract.crawl_record import CrawlRecord, spider_on_disk
 from shoal.stores.contract.fleet import Fleet, SharedQuota
+from shoal.stores.contract.record_reader import settings_of
 
 COUNT_EVERY_S = 1.0  # between two questions to every shard whether anything is left
 
@@ -90,14 +91,16 @@ class Shared:
         folder: Path,
         concurrency: int,
         share: WorkShare,
+        settings: Settings | None = None,
         bus: DeliveringBus | None = None,
     ) -> None:
+        """`settings`: those to run the crawl with, None: the record's."""
         self._record = record
         self._fleet = fleet
         self._store = fleet.client
         self._folder = folder
         self._bus = bus
-        settings = settings_of(record)
+        settings = settings or settings_of(record)
         concurrency = min(settings.crawl.concurrency, concurrency)
         self._settings = replace(settings, crawl=replace(settings.crawl, concurrency=concurrency))
         self.holder = worker

@@ -17,7 +17,7 @@ USER_AGENT = f"Shoal/{__version__}"
 
 @dataclass(frozen=True, slots=True)
 class CrawlSettings:
-    """How a crawl behaves. A spider can set these; file, environment and flags override it."""
+    """How a crawl behaves. A spider can set most of these; file, environment and flags override it."""
 
     rate: Annotated[float, "Requests per second and host; 0: no limit."] = 2.0
     burst: Annotated[int, "Requests that an idle host may get at once before the rate applies."] = 1
@@ -33,7 +33,9 @@ class CrawlSettings:
         bool, "Drop the items of pages whose canonical URL is another page of the crawl."
     ] = False
     robots: Annotated[bool, "Obey robots.txt."] = True
-    allow_private: Annotated[bool, "Allow loopback and private addresses."] = False
+    allow_private: Annotated[
+        bool, "Allow loopback and private addresses; fetch.allow_ranges allows some of them."
+    ] = False
     user_agent: Annotated[
         str, "User-Agent header of every request; empty: Shoal, its version and crawl.contact."
     ] = ""
@@ -96,6 +98,25 @@ class ArchiveSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What the workers of a fleet do for the crawls in its store. A crawl cannot change it."""
+
+    allow_outputs: Annotated[
+        tuple[str, ...],
+        "Where crawls may write items and pages: folders, and addresses such as postgresql://user@db/shop;"
+        " in the environment one per line; empty: the folder that the worker was started in.",
+    ] = field(default=(), repr=False)
+    record_key_file: Annotated[
+        str | None,
+        "A file with a secret that submit signs crawls with; a worker that has it serves no other crawls.",
+    ] = None
+
+
+OPERATOR_OPTIONS = frozenset({"allow_private", "ca_file", "nameservers", "cookie_file"})
+"""Settings of [crawl] that a spider cannot set: they open the machine's network and files to a crawl."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings, as in `shoal.toml`."""
 
@@ -109,6 +130,7 @@ class Settings:
     links: LinkLimits = field(default_factory=LinkLimits)
     parse: ParseLimits = field(default_factory=ParseLimits)
     archive: ArchiveSettings = field(default_factory=ArchiveSettings)
+    worker: WorkerSettings = field(default_factory=WorkerSettings)
     hosts: Annotated[
         Mapping[str, HostSettings],
         'Settings for one host: rate, burst, per_host and headers, in a table [hosts."shop.example"].',

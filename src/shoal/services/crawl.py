@@ -84,9 +84,10 @@ async def _run_shared(
     from shoal.engine.seeding import start_requests
     from shoal.fetch.registry import fetcher_factories
     from shoal.parse.pool import ParsePool
-    from shoal.services.submit import submit_known
+    from shoal.services.submit import own_places, submit_known
     from shoal.stores.contract.crawl_record import LOCAL_FOLDER
     from shoal.stores.contract.heartbeat import served_pools
+    from shoal.worker.rules import WorkerRules
     from shoal.worker.worker import Worker, WorkerPlan
 
     settings = plan.settings
@@ -118,6 +119,7 @@ async def _run_shared(
             pools_elsewhere=elsewhere,
             until_done=True,
             only=submitted.crawl,
+            rules=WorkerRules.of(settings, own=own_places(plan, submitted.crawl)),
         )
         worker = Worker(store.fleet, worker_plan, stop, watch, parser)
         await worker.run()

@@ -5,7 +5,7 @@ Submitting twice is harmless: seeds that are known are not added again, and the 
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ import msgspec
 
 from shoal.archive.names import file_name
 from shoal.engine.crawl_options import with_spider_options
-from shoal.engine.plan import CrawlPlan, SeedList, Stop
+from shoal.engine.plan import CrawlPlan, SeedList, Stop, crawl_name
 from shoal.engine.seeding import (
     SeedFrontier,
     add_given,
@@ -32,8 +32,10 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.chunks import open_chunks
 from shoal.frontier.redis.scripts import SCRIPTS
 from shoal.frontier.redis.spill import Spilling
+from shoal.model.errors import Misconfigured
 from shoal.model.request import FINGERPRINT_KEY
 from shoal.model.scope import Scope
+from shoal.model.settings import Settings, WorkerSettings
 from shoal.parse.pool import ParsePool
 from shoal.services.backpressure import Backpressure, BackpressuredFrontier
 from shoal.sinks.fleet.checkpointed import check_fleet_output
@@ -41,6 +43,7 @@ from shoal.sinks.names import public_name
 from shoal.spider.source import SpiderDescription, SpiderFile, SpiderSource
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import Fleet, SubmittedCrawls
+from shoal.stores.contract.record_reader import read_record_key
 from shoal.stores.open import open_store
 
 
@@ -139,14 +142,14 @@ class Submission:
         self._backpressure = backpressure
         self._spider = spider
         self._settings = with_spider_options(plan.settings, spider, plan.overrides)
-        self._name = plan.name or spider.name
+        self._name = crawl_name(plan, spider)
         self._seeds = start_requests(plan, spider)
         warn_without_contact(self._name, self._settings.crawl, self._seeds, plan.listed)
         self._origins: set[str] = set()  # of listed seeds
         self._jar = CookieJar()
         self._jar.put(start_cookies(self._settings.crawl, self._seeds), time.time())
-        outputs = plan.outputs or (f"{LOCAL_FOLDER}/items/{file_name(self._name)}.jsonl",)
-        self._outputs = tuple(map(check_fleet_output, outputs))
+        self._outputs = fleet_outputs(plan, self._name)
+        self._record_key = read_record_key(plan.settings.worker.record_key_file)
         self._crawls = crawls
         self._frontier = frontier
         self._seeding = BackpressuredFrontier(frontier, backpressure)
@@ -193,14 +196,16 @@ class Submission:
             source=_portable(self._plan),
             text=_text(self._plan),
             version=self._spider.version,
-            settings=msgspec.to_builtins(replace(self._settings, store="")),  # it may carry a password
+            settings=msgspec.to_builtins(_portable_settings(self._settings)),
             hosts=await self._hosts(),
             cookies=self._jar.dump(),
             outputs=self._outputs,
             overwrite=self._plan.fresh,
             submitted_at=time.time(),
         )
-        self._changed |= await self._backpressure.retry(lambda: self._crawls.submit(record))
+        self._changed |= await self._backpressure.retry(
+            lambda: self._crawls.submit(record, key=self._record_key)
+        )
 
     async def _hosts(self) -> tuple[str, ...] | None:
         """Return the hosts in scope, including those of earlier seeds: their requests are still queued."""
@@ -209,8 +214,29 @@ class Submission:
         hosts = Scope.of(self._settings.crawl, urls, hosts=named, limits=limits).hosts
         if hosts is None:
             return None
-        before = None if self._plan.fresh else await self._crawls.get(self._name)
+        before = None
+        if not self._plan.fresh:
+            with suppress(Misconfigured):  # what cannot be used is replaced
+                before = await self._crawls.get(self._name)
         return tuple(sorted(hosts.union((before and before.hosts) or ())))
+
+
+def fleet_outputs(plan: CrawlPlan, name: str) -> tuple[str, ...]:
+    """Return the outputs of a crawl as every machine of a fleet spells them."""
+    outputs = plan.outputs or (f"{LOCAL_FOLDER}/items/{file_name(name)}.jsonl",)
+    return tuple(map(check_fleet_output, outputs))
+
+
+def own_places(plan: CrawlPlan, name: str) -> tuple[str, ...]:
+    """Return where a crawl writes that the operator of this process has planned: outputs and archive."""
+    location = plan.settings.archive.location
+    return (*fleet_outputs(plan, name), *((location,) if location else ()))
+
+
+def _portable_settings(settings: Settings) -> Settings:
+    """Return what workers need: no password of the store, no rules and no files of this machine."""
+    crawl = replace(settings.crawl, cookie_file=None)
+    return replace(settings, store="", crawl=crawl, worker=WorkerSettings())
 
 
 def _portable(plan: CrawlPlan) -> SpiderSource:

@@ -9,9 +9,19 @@ from shoal.engine.snapshot import WorkStats
 from shoal.services.inspect.status import read_status
 from shoal.stores.open import open_store
 from shoal.worker.http_endpoint import Endpoint
+from shoal.worker.rules import WorkerRules
 from shoal.worker.worker import ROLES, Worker, WorkerPlan
 
-__all__ = ["ROLES", "Stop", "WorkStats", "Worker", "WorkerPlan", "crawl_stats_json", "open_worker"]
+__all__ = [
+    "ROLES",
+    "Stop",
+    "WorkStats",
+    "Worker",
+    "WorkerPlan",
+    "WorkerRules",
+    "crawl_stats_json",
+    "open_worker",
+]
 
 
 @asynccontextmanager

@@ -29,7 +29,7 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> N
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.output import print_json, print_result
+    from shoal.cli.views.output import print_json, print_lines
     from shoal.services.inspect.status import status
     from shoal.services.inspect.status_json import status_json
 
@@ -37,7 +37,7 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> N
     if json:
         print_json(status_json(found, time.time()))
     else:
-        print_result("\n".join(status_lines(found, time.time())))
+        print_lines(status_lines(found, time.time()))
 
 
 def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
