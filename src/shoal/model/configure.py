@@ -12,6 +12,7 @@ from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.sandbox import SandboxMode
 from shoal.model.settings import HostSettings, Settings
 from shoal.model.url import canonical, host_key
 
@@ -137,6 +138,8 @@ def _parse(text: str, type_: Any) -> object:
             return int(text) if wanted is int else float(text)
         except ValueError:
             return text
+    if get_origin(wanted) is tuple:
+        return [part.strip() for part in text.split(",") if part.strip()]
     if get_origin(wanted) is Mapping:
         lines = [line.partition(":") for line in text.splitlines() if line.strip()]
         return {name.strip(): value.strip() for name, _, value in lines}
@@ -158,6 +161,8 @@ def _check(given: SettingValue) -> object:
         return _number(given, type_)
     if type_ is str:
         return _text(given)
+    if get_origin(type_) is tuple:
+        return _texts(given)
     if given.key == "hosts":
         return _hosts(given)
     return _cookies(given) if given.key == "crawl.cookies" else _headers(given)
@@ -186,9 +191,20 @@ def _text(given: SettingValue) -> str:
             raise Misconfigured(f"{given.origin}: not a regular expression: {error}: {text!r}") from None
     if given.key == "crawl.user_agent":
         _require(text.isprintable() and text.isascii(), given, "one line of plain ASCII")
+    if given.key == "parse.sandbox":
+        _require(text in list(SandboxMode), given, "require, prefer or off")
     if given.key == "crawl.contact" and text:
         _require(_CONTACT.fullmatch(text), given, "a URL (https://...) or an e-mail address")
     return text
+
+
+def _texts(given: SettingValue) -> tuple[str, ...]:
+    """Check a list: in the file an array of strings, elsewhere comma-separated."""
+    value = given.value
+    suitable = isinstance(value, list | tuple) and all(isinstance(one, str) and one for one in value)
+    _require(suitable, given, "a list of non-empty strings")
+    assert isinstance(value, list | tuple)
+    return tuple(value)
 
 
 def _headers(given: SettingValue) -> dict[str, str]:

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from shoal.child_process import ChildProcess, run_child
+from shoal.engine.crawl_options import sandbox_rules
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary
 from shoal.fetch.registry import fetcher_factories
@@ -96,7 +97,9 @@ def _worker(plan: CrawlPlan, dsn: str, number: int) -> AbstractAsyncContextManag
     logs = Path(LOCAL_FOLDER) / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     # In the environment: a DSN may contain a password, and every user can read arguments.
-    return run_child(command, log=logs / f"worker-{number + 1}.log", env={**os.environ, "SHOAL_STORE": dsn})
+    # The workers of this command are as strict as `shoal crawl`.
+    env = {**os.environ, "SHOAL_STORE": dsn, "SHOAL_PARSE_SANDBOX": sandbox_rules(plan.settings).mode.value}
+    return run_child(command, log=logs / f"worker-{number + 1}.log", env=env)
 
 
 async def _run_and_show(

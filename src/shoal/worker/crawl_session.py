@@ -24,6 +24,7 @@ from shoal.frontier.finished import is_finished
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.results import Counts
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.parse.pool import ParsePool
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import MAX_UNPARSED_PAGES, MAX_UNWRITTEN_PAGES, Fleet
@@ -43,6 +44,7 @@ from shoal.worker.session_steps import (
 log = logging.getLogger(__name__)
 
 ROLES = ("fetch", "parse", "sink")
+REQUIRED = SandboxRules(SandboxMode.REQUIRE)
 RECHECK_S = 600.0  # after which a crawl that had nothing to do is checked again without any news
 
 
@@ -57,6 +59,7 @@ class WorkerPlan:
     until_done: bool = False
     only: str = ""  # the one crawl to serve; empty: all
     folder: Path = Path(LOCAL_FOLDER)  # where this worker's files go
+    sandbox: SandboxRules = REQUIRED  # of the spiders of every crawl
 
 
 class SharedConcurrency:
@@ -236,6 +239,7 @@ class CrawlSession:
             folder=plan.folder,
             concurrency=plan.concurrency,
             share=share,
+            sandbox=plan.sandbox,
             bus=context.deliveries,
         )
         async with open_session(strategy, context.parser) as stations:

@@ -68,7 +68,7 @@ def command(
     import uvloop
 
     from shoal.cli.process.log_format import start_logging
-    from shoal.services.worker import WorkerPlan
+    from shoal.services.worker import WorkerPlan, worker_sandbox
 
     silent = quiet or json
     start_logging(verbose=verbose if silent else verbose + 1, quiet=silent)
@@ -80,6 +80,7 @@ def command(
         concurrency=concurrency,
         deadline=deadline,
         until_done=until_done,
+        sandbox=worker_sandbox(settings),
     )
     return uvloop.run(_work(settings.store, plan, metrics, json=json))
 
