@@ -25,8 +25,7 @@ from shoal.parse import batch
 from shoal.parse.channel import Channel, PendingPage
 from shoal.parse.fork_server_client import ForkServerClient
 from shoal.parse.messages import ChildExited, Ready, Start, encode
-from shoal.parse.sandbox import guarantees
-from shoal.parse.sandbox.guarantees import Guarantee
+from shoal.parse.sandbox import guarantees, landlock
 from shoal.parse.verdict import ChildExit, KillReason, PoisonCause, Verdict, judge
 from shoal.spider.source import SpiderDescription, SpiderSource
 
@@ -108,6 +107,8 @@ class ParsePool:
         """
         assert procs >= 1
         start = Start(source, limits, tuple(sys.path), sandbox)
+        if sandbox.mode is not SandboxMode.OFF and not landlock.is_available():
+            hide_from_same_user()  # the spider may run as this user, and read what /proc has of this process
         pool = cls(start, procs, import_timeout)
         try:
             ready = await pool._wait_loaded()
@@ -139,8 +140,6 @@ class ParsePool:
         if self.sandbox_warning:
             facts = {"why": self.sandbox_warning, "remedy": guarantees.remedy(self.confinement, mode)}
             log.warning("sandbox.off" if mode is SandboxMode.OFF else "sandbox.incomplete", extra=facts)
-        if mode is SandboxMode.PREFER and Guarantee.READING not in self.confinement:
-            hide_from_same_user()  # the spider runs as this user and may read /proc
 
     def configure(self, scope: Scope) -> None:
         """Apply `scope` to every page that is sent to a child from now on.

@@ -140,6 +140,7 @@ class Zygote:
         page = start.limits.memory_bytes
         limits.limit_memory(self._memory.bytes_in_use() + (IMPORT_MEMORY_FACTOR + 1) * page)
         if sandboxed:
+            limits.limit_writing()
             held |= confine.restrict(readable)
             self._forbid_in_child = confine.install_audit_hook()
         return frozenset(held)

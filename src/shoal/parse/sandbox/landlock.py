@@ -27,13 +27,22 @@ _SCOPES = 0b11  # no abstract sockets or signals to processes outside the sandbo
 _syscall = ctypes.CDLL(None, use_errno=True).syscall
 
 
+def is_available() -> bool:
+    """Return whether this process could restrict itself."""
+    return _version() >= 1
+
+
+def _version() -> int:
+    return int(_syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION))
+
+
 def restrict(readable: Iterable[ReadablePath] | None) -> frozenset[str]:
     """Restrict signals and ptrace of the calling process to what it forks from now on and its own threads.
 
     With `readable`, it may also read no other files, write none but /dev/null, and not use TCP. Returns what
     the kernel was able to enforce: "files", "tcp", "signals". The caller must have set no_new_privs.
     """
-    version = _syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION)
+    version = _version()
     rights = ports = scopes = 0
     if readable is not None and version >= 1:
         rights = _EXECUTE | _WRITE_FILE | _READ_FILE | _READ_DIR | _MAKE_OR_REMOVE

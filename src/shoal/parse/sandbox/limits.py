@@ -24,14 +24,18 @@ def limit_memory(total_bytes: int) -> None:
     _limit(resource.RLIMIT_AS, total_bytes)
 
 
-def limit_child(*, threads: bool) -> None:
-    """Limit a child to few open files, no bytes written to files, and no dump of its memory.
+def limit_writing() -> None:
+    """Allow no bytes in regular files (pipes and sockets do not count) and no dump of the memory."""
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_FSIZE, 0)
 
-    A limit on processes counts threads as well: without `threads` there are none of either.
+
+def limit_child(*, threads: bool) -> None:
+    """Limit a child to few open files and few threads.
+
+    The limit on processes counts threads as well: without `threads` there are none of either.
     """
     _limit(resource.RLIMIT_NOFILE, OPEN_FILES)
-    _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_FSIZE, 0)  # of regular files: pipes and sockets do not count
     _limit(resource.RLIMIT_NPROC, TASKS if threads else 0)
 
 

@@ -102,20 +102,18 @@ _ALLOWED = {
 def fork_server_rules(*, landlock_files: bool, landlock_signals: bool) -> dict[str, Rule]:
     """Return the calls that are allowed while a spider is imported, and later in the fork server.
 
-    Landlock can say which file may be written (/dev/null) and which process may be signalled, seccomp cannot:
-    where Landlock does not restrict them, no file is opened for writing and no signal is sent at all.
+    Landlock can say which file may be written (/dev/null) and that a process may signal only itself, seccomp
+    cannot: where Landlock does not, no file is opened for writing, and not even `abort` can send its signal.
     """
     opening: Rule = ALWAYS if landlock_files else ((_READ_ONLY,),)
     opening_at: Rule = ALWAYS if landlock_files else ((Argument(2, 0, mask=_READ_ONLY.mask),),)
-    signalling = ALWAYS if landlock_signals else NEVER
     always = " ".join(_ALLOWED.values()).split()
     return dict.fromkeys(always, ALWAYS) | {
         "open": opening,
         "openat": opening_at,
         "clone": ((_PLAIN_CLONE,),),
         "socketpair": (_UNIX_STREAM,),
-        "kill": signalling,
-        "tgkill": signalling,
+        "tgkill": ALWAYS if landlock_signals else NEVER,
         "prlimit64": ((_OWN_PROCESS,),),
         "prctl": (
             *one_of(0, *_PRCTL),
@@ -129,11 +127,9 @@ def fork_server_rules(*, landlock_files: bool, landlock_signals: bool) -> dict[s
 
 def child_rules(pid: int) -> dict[str, Rule]:
     """Return what of the fork server's calls is left to the child with this process id."""
-    only_itself: Rule = ((Argument(0, pid),),)
     return dict.fromkeys(("fork", "pidfd_open", "seccomp", "capset"), NEVER) | {
         "clone": ((_NEW_THREAD,),),
-        "kill": only_itself,
-        "tgkill": only_itself,
+        "tgkill": ((Argument(0, pid),),),
         "prlimit64": (
             (Argument(2, 0, pointer=True),),  # it only asks
             (Argument(1, _RLIMIT_CPU),),  # the child itself sets it for each page

@@ -98,7 +98,6 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "gettimeofday": (96, 169),
     "getuid": (102, 174),
     "ioctl": (16, 29),
-    "kill": (62, 129),
     "landlock_add_rule": (445, 445),
     "landlock_create_ruleset": (444, 444),
     "landlock_restrict_self": (446, 446),
