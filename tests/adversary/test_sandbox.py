@@ -1,5 +1,6 @@
 """A spider that attacks from inside its parse process is refused by the kernel, on any kind of machine."""
 
+import asyncio
 import json
 import os
 import socket
@@ -15,7 +16,11 @@ from typing import Any
 
 import pytest
 from tests.adversary.size import sized
-from tests.e2e.command import SHOAL, surroundings
+from tests.e2e.command import QUICK, SHOAL, Ran, shoal, surroundings
+from tests.servers.redis import RedisServer, valkey
+
+from shoal.cli.demo.server import open_shop
+from shoal.cli.demo.shop import Shop
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent / "sandbox"
@@ -324,10 +329,19 @@ def test_an_honest_spider_notices_nothing(ground: Ground, lacking: str, uid: int
         assert item["zone"] == "2026-07-01T00:00:00+02:00"
 
 
-def command(*arguments: str, lacking: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    launcher = [sys.executable, str(HERE / "without.py"), lacking, "", *SHOAL]
-    return subprocess.run(
-        [*launcher, *arguments],
+# --- commands ----------------------------------------------------------------------------------------
+
+NOTHING = "unshare,landlock,seccomp"
+WARNING = "a spider is not kept from"
+
+
+def launch(*arguments: str, lacking: str) -> list[str]:
+    return [sys.executable, str(HERE / "without.py"), lacking, "", *SHOAL, *arguments]
+
+
+def run(*arguments: str, lacking: str, cwd: Path, **env: str) -> Ran:
+    done = subprocess.run(
+        launch(*arguments, lacking=lacking),
         cwd=cwd,
         env=surroundings(env),
         capture_output=True,
@@ -335,3 +349,83 @@ def command(*arguments: str, lacking: str, cwd: Path, **env: str) -> subprocess.
         timeout=90,
         check=False,
     )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def start(*arguments: str, lacking: str, cwd: Path, **env: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        launch(*arguments, lacking=lacking), cwd=cwd, env=surroundings(env), stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_a_crawl_without_a_sandbox_warns_at_its_start_and_its_end(tmp_path: Path) -> None:
+    with open_shop(Shop(categories=1), latency=0.001) as shop:
+        crawl = ("crawl", shop, *QUICK, "--max-pages", "3")
+        loud = run(*crawl, lacking=NOTHING, cwd=tmp_path)
+        told = run(*crawl, "--json", "--fresh", lacking=NOTHING, cwd=tmp_path)
+        strict = run(*crawl, lacking=NOTHING, cwd=tmp_path, SHOAL_PARSE_SANDBOX="require")
+        quiet = run(*crawl, "--fresh", lacking="", cwd=tmp_path, SHOAL_PARSE_SANDBOX="require")
+
+    assert loud.code == 0
+    assert f"WARNING: the sandbox is incomplete: {WARNING}" in loud.err
+    assert f"WARNING: the sandbox is incomplete: {WARNING}" in loud.out
+    assert WARNING in told.json["sandbox_warning"]
+    assert strict.code == 1
+    assert (
+        "parse.sandbox: the sandbox of spiders lacks reading, writing, network, processes" in strict.complaint
+    )
+    assert quiet.code == 0
+    assert "sandbox" not in quiet.out + quiet.err
+
+
+async def test_a_worker_without_a_sandbox_does_not_start_unless_it_is_told_to(tmp_path: Path) -> None:
+    async with valkey(tmp_path) as server:
+        worker = ("worker", "--store", server.dsn)
+        strict = run(*worker, "--until-done", lacking=NOTHING, cwd=tmp_path)
+        with start(*worker, lacking=NOTHING, cwd=tmp_path, SHOAL_PARSE_SANDBOX="prefer") as accepted:
+            try:
+                status = await workers_of(server, tmp_path)
+            finally:
+                accepted.terminate()
+                _, printed = accepted.communicate(timeout=60)
+
+    assert strict.code == 1
+    assert "lacks reading, writing, network, processes" in strict.complaint
+    assert 'parse.sandbox = "prefer"' in strict.complaint
+    assert status["sandbox"] == "incomplete: reading, writing, network, processes"
+    assert "sandbox.incomplete" in printed
+
+
+async def test_a_crawl_record_cannot_weaken_the_sandbox_of_a_worker(tmp_path: Path, ground: Ground) -> None:
+    spider = tmp_path / "reader.py"
+    secret = ground.home / "diary.txt"
+    spider.write_text(
+        "import shoal, os\nspider = shoal.Spider('reader')\n@spider.page()\ndef page(page):\n"
+        f"    yield {{'environment': dict(os.environ), 'secret': open({str(secret)!r}).read()}}\n"
+    )
+    async with valkey(tmp_path) as server:
+        with open_shop(Shop(categories=1), latency=0.001) as shop:
+            weak = {
+                "SHOAL_PARSE_SANDBOX": "off",
+                "SHOAL_PARSE_READABLE": str(ground.home),
+                "SHOAL_PARSE_ENVIRONMENT": "SHOAL_STORE",
+                "SHOAL_STORE": server.dsn,
+            }
+            submitted = run("submit", str(spider), shop, *QUICK, lacking="", cwd=tmp_path, **weak)
+            worked = run("worker", "--until-done", lacking="", cwd=tmp_path, SHOAL_STORE=server.dsn)
+            letters = run("dlq", "list", "--json", lacking="", cwd=tmp_path, SHOAL_STORE=server.dsn)
+
+    assert submitted.code == 0, submitted.err
+    assert worked.code == 0, worked.err
+    assert "PermissionError" in letters.out
+    assert "Permission denied" in letters.out
+
+
+async def workers_of(server: RedisServer, folder: Path) -> dict[str, Any]:
+    """Wait for the heartbeat of the only worker, as `shoal status` shows it."""
+    while True:
+        await asyncio.sleep(0.1)
+        status = shoal("status", "--json", cwd=folder, env={"SHOAL_STORE": server.dsn}).json
+        if status["workers"]:
+            worker: dict[str, Any] = status["workers"][0]
+            return worker
