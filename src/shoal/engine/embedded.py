@@ -20,7 +20,7 @@ from shoal.archive.names import file_name
 from shoal.archive.registry import choose_location
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.crawl import Crawl
-from shoal.engine.crawl_options import frontier_options, with_spider_options
+from shoal.engine.crawl_options import frontier_options, sandbox_rules, with_spider_options
 from shoal.engine.fetchers import Pools, check_seed_pools, check_waiting_pools
 from shoal.engine.outputs import EmbeddedOutputs, OutputCommit
 from shoal.engine.plan import CrawlPlan, Stop, crawl_name
@@ -92,6 +92,7 @@ class Embedded:
         self._owned: OwnedStore | None = None  # while the crawl is open
         self.holder = f"{os.uname().nodename}-{os.getpid()}"
         self.share = WorkShare(pools=Pools(fetcher_factories(), exclusive=True))
+        self.sandbox = sandbox_rules(plan.settings)
 
     @contextmanager
     def spider_source(self) -> Iterator[SpiderSource]:

@@ -34,6 +34,7 @@ from shoal.fetch.cookies import CookieJar
 from shoal.fetch.http.decode import decode_archived
 from shoal.frontier import Unparsed
 from shoal.model.crawl_totals import CrawlTotals
+from shoal.model.sandbox import SandboxRules
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
@@ -83,6 +84,7 @@ class Strategy(Protocol):
 
     holder: str  # the name under which this process leases
     share: WorkShare
+    sandbox: SandboxRules
 
     def spider_source(self) -> AbstractContextManager[SpiderSource]:
         """Provide the spider's source while the block runs."""
@@ -168,10 +170,10 @@ async def open_spider(strategy: Strategy, parser: ParsePool | None) -> AsyncIter
     settings = strategy.parse_settings()
     procs, limits = parse_processes(settings.crawl), settings.parse
     with strategy.spider_source() as source:
-        if parser is not None and parser.serves(source, procs=procs, limits=limits):
+        if parser is not None and parser.serves(source, procs=procs, limits=limits, sandbox=strategy.sandbox):
             yield parser
             return
-        async with ParsePool.open(source, procs=procs, limits=limits) as opened:
+        async with ParsePool.open(source, procs=procs, limits=limits, sandbox=strategy.sandbox) as opened:
             yield opened
 
 

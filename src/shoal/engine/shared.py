@@ -42,6 +42,7 @@ from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.outcome import Lease
 from shoal.model.pace import Pace
 from shoal.model.request import FINGERPRINT_KEY, new_fingerprint_key
+from shoal.model.sandbox import SandboxRules
 from shoal.model.scope import Scope
 from shoal.model.settings import CrawlSettings, Settings
 from shoal.sinks import MultiSink
@@ -91,6 +92,7 @@ class Shared:
         folder: Path,
         concurrency: int,
         share: WorkShare,
+        sandbox: SandboxRules,
         settings: Settings | None = None,
         bus: DeliveringBus | None = None,
     ) -> None:
@@ -105,6 +107,7 @@ class Shared:
         self._settings = replace(settings, crawl=replace(settings.crawl, concurrency=concurrency))
         self.holder = worker
         self.share = replace(share, bus=bus)
+        self.sandbox = sandbox  # the worker's, not that of the record
 
     def spider_source(self) -> AbstractContextManager[SpiderSource]:
         return spider_on_disk(self._record)

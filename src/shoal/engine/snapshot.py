@@ -63,6 +63,7 @@ class Opening:
     outputs: Sequence[str]
     archive: str
     store: str
+    sandbox_warning: str = ""  # what the spider is not kept from; empty: the sandbox is complete
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class Summary:
     quarantined: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by pattern, of all runs
     near_duplicates: Mapping[str, ClosedPattern] = field(default_factory=dict)
     durable: bool = True  # the store outlives the run
+    sandbox_warning: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from shoal.archive.names import file_name
-from shoal.engine.crawl_options import with_spider_options
+from shoal.engine.crawl_options import sandbox_rules, with_spider_options
 from shoal.engine.plan import CrawlPlan, SeedList, Stop, crawl_name
 from shoal.engine.seeding import (
     SeedFrontier,
@@ -88,7 +88,9 @@ async def submit(
     If the store is full, `submit` waits for space and calls `full` with messages; without `full` it raises
     `Full`.
     """
-    async with ParsePool.open(plan.source, procs=1, limits=plan.settings.parse) as parser:
+    async with ParsePool.open(
+        plan.source, procs=1, limits=plan.settings.parse, sandbox=sandbox_rules(plan.settings)
+    ) as parser:
         spider = parser.description
     return await submit_known(fleet, plan, spider, stop, full=full)
 

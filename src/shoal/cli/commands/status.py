@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from shoal.cli.input.options import Config, Json, Store, examples
 from shoal.cli.views.format import by_count, count, plural, table
 from shoal.cli.views.traps import pattern_lines
-from shoal.cli.views.workers import mixed_versions, worker_lines
+from shoal.cli.views.workers import mixed_versions, sandbox_lines, worker_lines
 
 if TYPE_CHECKING:
     from shoal.model.quarantine import QuarantinedEntry
@@ -92,6 +92,7 @@ def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
     if status.fleet and status.fleet.workers:
         for name, versions in mixed_versions(status.fleet.workers).items():
             yield f"workers currently run {versions} versions of {name}"
+        yield from sandbox_lines(status.fleet.workers)
         yield from worker_lines(status.fleet.workers)
 
 
