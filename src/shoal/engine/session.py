@@ -184,7 +184,7 @@ async def open_outputs(
         open_sink(crawl.rejects, fsync=settings.crawl.fsync) as rejects,
         open_archive(crawl, settings) as archive,
     ):
-        reader = ArchiveReader(crawl.segments, decode_archived, limits=settings.fetch)
+        reader = ArchiveReader(crawl.segments, decode_archived)
         yield await strategy.open_outputs(crawl, sinks, rejects, archive), Pages(archive, reader)
 
 
