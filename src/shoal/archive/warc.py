@@ -14,8 +14,9 @@ from functools import lru_cache
 from http import HTTPStatus
 
 from shoal.archive.base32 import base32
-from shoal.archive.redaction import REDACTED, is_secret, redact_body, redact_cookie
+from shoal.archive.redaction import REDACTED, redact_body, redact_cookie
 from shoal.archive.request_metadata import format_metadata
+from shoal.model.header_names import is_secret
 from shoal.model.page import PageRecord, PageRef, Response
 from shoal.model.request import Request
 

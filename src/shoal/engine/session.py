@@ -63,6 +63,7 @@ class OpenCrawl:
     totals: CrawlTotals
     jar: CookieJar
     scope: Scope
+    home: set[str]  # the origins of the seeds, to which alone secret headers go
     outputs: Sequence[str]  # of the crawl; in a fleet an elected worker writes them
     sinks: SinkFiles = SinkFiles(())  # those that this process writes
     rejects: SinkFiles
@@ -130,6 +131,7 @@ async def open_session(strategy: Strategy, parser: ParsePool | None = None) -> A
                     strategy.share.pools,
                     robots_cache=crawl.frontier.hosts,
                     jar=crawl.jar,
+                    home=crawl.home,
                     refuse=scope.refuse,
                     gate=crawl.gate,
                 ) as fetcher,

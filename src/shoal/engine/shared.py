@@ -129,6 +129,7 @@ class Shared:
             totals=crawl_totals.CrawlTotals(),
             jar=CookieJar.load(record.cookies),
             scope=msgspec.structs.replace(scope, hosts=hosts),
+            home=set(record.home),
             outputs=record.outputs,
             rejects=SinkFiles([str(rejects)] if spider.models else []),
             rejects_file=rejects,

@@ -21,6 +21,7 @@ from shoal.engine.seeding import (
     add_given,
     add_listed,
     depends_on_origins,
+    has_secret_headers,
     start_cookies,
     start_requests,
     warn_without_contact,
@@ -33,6 +34,7 @@ from shoal.frontier.redis.chunks import open_chunks
 from shoal.frontier.redis.scripts import SCRIPTS
 from shoal.frontier.redis.spill import Spilling
 from shoal.model.scope import Scope
+from shoal.model.url import origin_of
 from shoal.parse.pool import ParsePool
 from shoal.services.backpressure import Backpressure, BackpressuredFrontier
 from shoal.sinks.fleet.checkpointed import check_fleet_output
@@ -174,7 +176,7 @@ class Submission:
 
     async def _read(self, listed: SeedList, stop: Stop) -> None:
         add = partial(add_listed, self._seeding, self._name, listed, stop)
-        if depends_on_origins(self._settings.crawl, self._spider):
+        if depends_on_origins(self._settings, self._spider):
             self._origins = await add(gather=True)
             cookies = cookies_for_seeds(self._settings.crawl.cookies, sorted(self._origins))
             self._jar.put(cookies, time.time())
@@ -191,7 +193,8 @@ class Submission:
             version=self._spider.version,
             settings=msgspec.to_builtins(replace(self._settings, store="")),  # it may carry a password
             hosts=await self._hosts(),
-            cookies=self._jar.dump(),
+            home=await self._home(),
+            cookies=self._jar.dump(given=True),
             outputs=self._outputs,
             overwrite=self._plan.fresh,
             submitted_at=time.time(),
@@ -207,6 +210,14 @@ class Submission:
             return None
         before = None if self._plan.fresh else await self._crawls.get(self._name)
         return tuple(sorted(hosts.union((before and before.hosts) or ())))
+
+    async def _home(self) -> tuple[str, ...]:
+        """Return the origins of all seeds, including earlier ones, if a secret header depends on them."""
+        if not has_secret_headers(self._settings):
+            return ()
+        before = None if self._plan.fresh else await self._crawls.get(self._name)
+        seeds = {origin_of(seed.url) for seed in self._seeds}
+        return tuple(sorted(seeds.union(self._origins, before.home if before else ())))
 
 
 def _portable(plan: CrawlPlan) -> SpiderSource:
