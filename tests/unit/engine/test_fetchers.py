@@ -145,5 +145,7 @@ async def test_a_fetcher_that_does_not_load_ends_a_worker_that_was_started_for_i
 ) -> None:
     installed["browser"] = "no_such_package:open_fetcher"
     with pytest.raises(Misconfigured, match="the fetcher of the pool 'browser' does not load"):
-        async with open_fetchers(Settings(), Pools(["browser"]), robots_cache=NoRobots(), jar=CookieJar(), home=()):
+        async with open_fetchers(
+            Settings(), Pools(["browser"]), robots_cache=NoRobots(), jar=CookieJar(), home=()
+        ):
             pass
