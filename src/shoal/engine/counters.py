@@ -29,6 +29,7 @@ class Counters:
         self.bytes = 0
         self.withheld = 0
         self.hook_faults = 0
+        self.lenient = 0
         self.failures: Counter[str] = Counter()
         self.filtered: Counter[str] = Counter()
 
@@ -102,6 +103,7 @@ class Counters:
             rejected=self.rejected,
             withheld=self.withheld,
             hook_faults=self.hook_faults,
+            lenient=self.lenient,
             draining=draining,
         )
 

@@ -48,7 +48,7 @@ from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.model.spider_versions import KEY as VERSIONS
 from shoal.model.spider_versions import SpiderVersions
-from shoal.model.url import host_key
+from shoal.model.url import host_key, origin_of
 from shoal.sinks import MultiSink
 from shoal.spider.source import SpiderDescription, SpiderSource
 from shoal.stores.contract.checkpoints import archive_key, rejects_key, sinks_key
@@ -144,6 +144,7 @@ class Embedded:
                 jar=jar,
                 scope=await self._scope(frontier, name, spider, settings, totals),
                 fingerprint_key=await frontier.reader.value(name, FINGERPRINT_KEY) or b"",
+                home={origin_of(seed.url) for seed in self._seeds},
                 outputs=outputs,
                 sinks=SinkFiles(outputs, await frontier.reader.checkpoint(sinks_key(name)), plan.fresh),
                 rejects=SinkFiles(
@@ -213,11 +214,12 @@ class Embedded:
         key = crawl.fingerprint_key
         await add_given(frontier, name, self._seeds, fingerprint_key=key)
         if self._plan.listed is not None:
-            gather = depends_on_origins(settings.crawl, spider)
+            gather = depends_on_origins(settings, spider)
             origins = await add_listed(
                 frontier, name, self._plan.listed, self._stop, fingerprint_key=key, gather=gather
             )
             crawl.jar.put(cookies_for_seeds(settings.crawl.cookies, origins), time.time())
+            crawl.home.update(origins)
             if not spider.hosts:
                 scope.admit(*map(host_key, origins))
         check_waiting_pools(self.share.pools, name, await frontier.reader.waiting_by_pool(name))

@@ -64,6 +64,7 @@ class OpenCrawl:
     totals: CrawlTotals
     jar: CookieJar
     scope: Scope
+    home: set[str]  # the origins of the seeds, to which alone secret headers go
     fingerprint_key: bytes = b""
     outputs: Sequence[str]  # of the crawl; in a fleet an elected worker writes them
     sinks: SinkFiles = SinkFiles(())  # those that this process writes
@@ -133,6 +134,7 @@ async def open_session(strategy: Strategy, parser: ParsePool | None = None) -> A
                     strategy.share.pools,
                     robots_cache=crawl.frontier.hosts,
                     jar=crawl.jar,
+                    home=crawl.home,
                     refuse=scope.refuse,
                     gate=crawl.gate,
                 ) as fetcher,
@@ -187,7 +189,7 @@ async def open_outputs(
         open_sink(crawl.rejects, fsync=settings.crawl.fsync) as rejects,
         open_archive(crawl, settings) as archive,
     ):
-        reader = ArchiveReader(crawl.segments, decode_archived, limits=settings.fetch)
+        reader = ArchiveReader(crawl.segments, decode_archived)
         yield await strategy.open_outputs(crawl, sinks, rejects, archive), Pages(archive, reader)
 
 

@@ -138,6 +138,7 @@ class Shared:
             jar=CookieJar.load(record.cookies),
             scope=msgspec.structs.replace(scope, hosts=hosts),
             fingerprint_key=await frontier.reader.value(record.name, FINGERPRINT_KEY) or b"",
+            home=set(record.home),
             outputs=record.outputs,
             rejects=SinkFiles([str(rejects)] if spider.models else []),
             rejects_file=rejects,

@@ -28,6 +28,7 @@ class Response(msgspec.Struct, frozen=True):
     elapsed: float  # seconds from the first byte sent to the last received
     address: str = ""  # IP address of the peer
     unsealed: bool = False  # the body may be cut: neither a length nor a TLS close marks its end
+    lenient: bool = False  # it broke the rules of HTTP and was read as browsers read it
 
     def header(self, name: str, default: str = "") -> str:
         """Return the first value of `name` (lower case), or `default`."""

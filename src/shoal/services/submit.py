@@ -21,6 +21,7 @@ from shoal.engine.seeding import (
     add_given,
     add_listed,
     depends_on_origins,
+    has_secret_headers,
     start_cookies,
     start_requests,
     warn_without_contact,
@@ -36,6 +37,7 @@ from shoal.model.errors import Misconfigured
 from shoal.model.request import FINGERPRINT_KEY
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings, WorkerSettings
+from shoal.model.url import origin_of
 from shoal.parse.pool import ParsePool
 from shoal.services.backpressure import Backpressure, BackpressuredFrontier
 from shoal.sinks.fleet.checkpointed import check_fleet_output
@@ -183,7 +185,7 @@ class Submission:
 
     async def _read(self, listed: SeedList, stop: Stop) -> None:
         add = partial(add_listed, self._seeding, self._name, listed, stop, fingerprint_key=self._key)
-        if depends_on_origins(self._settings.crawl, self._spider):
+        if depends_on_origins(self._settings, self._spider):
             self._origins = await add(gather=True)
             cookies = cookies_for_seeds(self._settings.crawl.cookies, sorted(self._origins))
             self._jar.put(cookies, time.time())
@@ -200,7 +202,8 @@ class Submission:
             version=self._spider.version,
             settings=msgspec.to_builtins(_portable_settings(self._settings)),
             hosts=await self._hosts(),
-            cookies=self._jar.dump(),
+            home=await self._home(),
+            cookies=self._jar.dump(given=True),
             outputs=self._outputs,
             overwrite=self._plan.fresh,
             submitted_at=time.time(),
@@ -216,11 +219,24 @@ class Submission:
         hosts = Scope.of(self._settings.crawl, urls, hosts=named, limits=limits).hosts
         if hosts is None:
             return None
-        before = None
-        if not self._plan.fresh:
-            with suppress(Misconfigured):  # what cannot be used is replaced
-                before = await self._crawls.get(self._name)
+        before = await self._before()
         return tuple(sorted(hosts.union((before and before.hosts) or ())))
+
+    async def _home(self) -> tuple[str, ...]:
+        """Return the origins of all seeds, including earlier ones, if a secret header depends on them."""
+        if not has_secret_headers(self._settings):
+            return ()
+        before = await self._before()
+        seeds = {origin_of(seed.url) for seed in self._seeds}
+        return tuple(sorted(seeds.union(self._origins, before.home if before else ())))
+
+    async def _before(self) -> CrawlRecord | None:
+        """Return the record that this one replaces; None: it cannot be used, or a new crawl starts."""
+        if self._plan.fresh:
+            return None
+        with suppress(Misconfigured):
+            return await self._crawls.get(self._name)
+        return None
 
 
 def fleet_outputs(plan: CrawlPlan, name: str) -> tuple[str, ...]:
