@@ -216,6 +216,9 @@ class Parsing:
         else:
             result = self._traps.filter_links(answer, entry.request.url)
             self._counters.page(result)
+            if result.partial:
+                about = {"trace": trace_id(entry.fingerprint), "reason": result.partial}
+                log.warning("page.partial", extra=about)
             self._end(entry, result)
 
     def _refuse_unserved(self, result: ParseResult) -> ParseResult:
