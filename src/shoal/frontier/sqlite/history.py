@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shoal.frontier.results import RequestHistory, Tried
-from shoal.frontier.sqlite.deferred_deletes import spent_ids
+from shoal.frontier.sqlite.changes import spent_ids
 from shoal.frontier.sqlite.load import id_range
 from shoal.frontier.sqlite.packing import unpack_ints, unpack_page
 from shoal.model.failure import FailureClass
