@@ -1,4 +1,4 @@
-"""Documents that cannot be read to their end: what was read is kept, and the rest is not missing in silence."""
+"""Documents that cannot be read to their end: what was read is kept, and what is missing is reported."""
 
 import threading
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def feed(page):
 def start(page):
     yield page.links()
 """
-LONG = sized(11, full=31) << 20  # libxml2 stops at 10 million characters, unless it is told otherwise
+LONG = sized(11, full=31) << 20  # the default limit of libxml2 is 10 million characters
 
 DOCUMENTS = {  # the body, and whether all of it can be read
     "whole.xml": (b"<r><a/><last>x</last></r>", True),
