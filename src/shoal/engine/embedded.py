@@ -44,7 +44,7 @@ from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model import crawl_totals
 from shoal.model.outcome import Lease
 from shoal.model.request import Request
-from shoal.model.scope import Scope
+from shoal.model.scope import KeyScheme, Scope
 from shoal.model.settings import Settings
 from shoal.model.spider_versions import KEY as VERSIONS
 from shoal.model.spider_versions import SpiderVersions
@@ -58,6 +58,8 @@ log = logging.getLogger(__name__)
 
 SETTLE_AFTER_S = 2.0  # a page is settled then although its parse has not ended
 EXPIRY_MARGIN_S = 1.0  # a lease counts as expired that much before its deadline: nothing reclaims it sooner
+
+_ITEM_KEYS = "item_keys"  # state of a crawl: its `KeyScheme`
 
 
 async def crawl(
@@ -118,7 +120,11 @@ class Embedded:
                 await frontier.crawls.delete(name, checkpoints=[sinks_key(name), rejects_key(name)])
                 owned.rejects_file(name).unlink(missing_ok=True)  # this run may reject nothing
             opened = await frontier.crawls.open(name, **frontier_options(settings))
-            versions = SpiderVersions.load(await frontier.reader.value(name, VERSIONS))
+            known_versions = await frontier.reader.value(name, VERSIONS)
+            versions = SpiderVersions.load(known_versions)
+            item_keys = _key_scheme(
+                await frontier.reader.value(name, _ITEM_KEYS), started=known_versions is not None
+            )
             version = versions.number(spider.version, time.time())
             totals = crawl_totals.CrawlTotals.load(await frontier.reader.value(name, crawl_totals.KEY))
             totals.reopen(
@@ -138,7 +144,9 @@ class Embedded:
                 version=version,
                 totals=totals,
                 jar=jar,
-                scope=await self._scope(frontier, name, spider, settings, totals),
+                scope=msgspec.structs.replace(
+                    await self._scope(frontier, name, spider, settings, totals), item_keys=item_keys
+                ),
                 outputs=outputs,
                 sinks=SinkFiles(outputs, await frontier.reader.checkpoint(sinks_key(name)), plan.fresh),
                 rejects=SinkFiles(
@@ -151,7 +159,11 @@ class Embedded:
                 archived=await frontier.reader.checkpoint(archive_key(name)),
                 quota=EmbeddedPageQuota(frontier.reader, name, limit) if limit else None,
                 unparsed=frontier.parsing(name),
-                initial_state={crawl_totals.KEY: totals.dump(), VERSIONS: versions.dump()},
+                initial_state={
+                    crawl_totals.KEY: totals.dump(),
+                    VERSIONS: versions.dump(),
+                    _ITEM_KEYS: msgspec.json.encode(item_keys),
+                },
                 keep_days=settings.archive.keep_days,
             )
 
@@ -209,6 +221,13 @@ class Embedded:
         assert self._owned is not None, "the crawl is open"
         async with self._owned.accept_commands():
             yield
+
+
+def _key_scheme(stored: bytes | None, *, started: bool) -> KeyScheme:
+    """Return the scheme that a crawl was started with; `started`: an earlier run has written items."""
+    if stored is not None:
+        return msgspec.json.decode(stored, type=KeyScheme)
+    return KeyScheme.PLAIN if started else KeyScheme.INJECTIVE
 
 
 class EmbeddedOwnership:

@@ -128,7 +128,7 @@ class Shared:
             resumed=opened.resumed,
             totals=crawl_totals.CrawlTotals(),
             jar=CookieJar.load(record.cookies),
-            scope=msgspec.structs.replace(scope, hosts=hosts),
+            scope=msgspec.structs.replace(scope, hosts=hosts, item_keys=record.item_keys),
             outputs=record.outputs,
             rejects=SinkFiles([str(rejects)] if spider.models else []),
             rejects_file=rejects,

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from enum import IntEnum
 from functools import lru_cache
 from itertools import pairwise
 
@@ -15,8 +16,15 @@ from shoal.model.url import host_key
 _SCHEMES = frozenset({"http:", "https:"})
 
 
+class KeyScheme(IntEnum):
+    """How the key of an item is made of its key fields. A crawl keeps the scheme that it was started with."""
+
+    PLAIN = 1  # different values can have the same key
+    INJECTIVE = 2
+
+
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """The admission rules of one crawl. Parse children receive them and check most links."""
+    """The rules of a crawl that parse children receive: which links to admit, how to make item keys."""
 
     hosts: frozenset[str] | None = None  # host keys; None: any host
     domains: tuple[str, ...] = ()  # ".example.org": its subdomains too, if `hosts` is set
@@ -25,6 +33,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     obey_nofollow: bool = True  # rel=nofollow, <meta name=robots>, X-Robots-Tag
     canonical_only: bool = False  # drop items of pages whose canonical URL is another one in scope
     limits: LinkLimits = LinkLimits()
+    item_keys: KeyScheme = KeyScheme.INJECTIVE
     watched_patterns: frozenset[str] = frozenset()  # patterns whose pages are all hashed and compared
 
     @classmethod

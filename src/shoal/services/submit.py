@@ -32,7 +32,7 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.chunks import open_chunks
 from shoal.frontier.redis.scripts import SCRIPTS
 from shoal.frontier.redis.spill import Spilling
-from shoal.model.scope import Scope
+from shoal.model.scope import KeyScheme, Scope
 from shoal.parse.pool import ParsePool
 from shoal.services.backpressure import Backpressure, BackpressuredFrontier
 from shoal.sinks.fleet.checkpointed import check_fleet_output
@@ -183,6 +183,7 @@ class Submission:
 
     async def _announce(self) -> None:
         """Write the record, so that workers start with the crawl or check it again."""
+        before = None if self._plan.fresh else await self._crawls.get(self._name)
         record = CrawlRecord(
             name=self._name,
             number=await self._frontier.reader.number(self._name),
@@ -190,22 +191,22 @@ class Submission:
             text=_text(self._plan),
             version=self._spider.version,
             settings=msgspec.to_builtins(replace(self._settings, store="")),  # it may carry a password
-            hosts=await self._hosts(),
+            hosts=self._hosts(before),
             cookies=self._jar.dump(),
             outputs=self._outputs,
             overwrite=self._plan.fresh,
             submitted_at=time.time(),
+            item_keys=KeyScheme.INJECTIVE if before is None else before.item_keys,
         )
         self._changed |= await self._backpressure.retry(lambda: self._crawls.submit(record))
 
-    async def _hosts(self) -> tuple[str, ...] | None:
+    def _hosts(self, before: CrawlRecord | None) -> tuple[str, ...] | None:
         """Return the hosts in scope, including those of earlier seeds: their requests are still queued."""
         urls = [*(seed.url for seed in self._seeds), *self._origins]
         limits, named = self._settings.links, self._spider.hosts
         hosts = Scope.of(self._settings.crawl, urls, hosts=named, limits=limits).hosts
         if hosts is None:
             return None
-        before = None if self._plan.fresh else await self._crawls.get(self._name)
         return tuple(sorted(hosts.union((before and before.hosts) or ())))
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from shoal.model.scope import KeyScheme
 from shoal.model.settings import Settings
 from shoal.spider.source import SpiderFile, SpiderSource
 
@@ -34,6 +35,7 @@ class CrawlRecord(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[str, ...] = ()
     overwrite: bool = False  # outputs that another crawl or program wrote may be replaced
     submitted_at: float = 0.0
+    item_keys: KeyScheme = KeyScheme.PLAIN  # of records that do not say
 
     @property
     def revision(self) -> str:
