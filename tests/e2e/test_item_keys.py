@@ -4,13 +4,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import msgspec
 import pytest
 from tests.e2e.command import QUICK, shoal
-
-from shoal.model.scope import KeyScheme
-from shoal.spider.source import SpiderFile
-from shoal.stores.contract.crawl_record import CrawlRecord
 
 SPIDER = """
 import re
@@ -61,11 +56,3 @@ def test_a_crawl_of_an_older_version_keeps_its_keys(shop: str, tmp_path: Path) -
 
     crawl(shop, tmp_path, "--fresh")
     assert any(key.startswith("=") for key in keys(tmp_path / "items.sqlite"))
-
-
-def test_a_record_of_an_older_version_keeps_its_keys() -> None:
-    record = CrawlRecord(name="a", source=SpiderFile("a.py"), settings={}, item_keys=KeyScheme.INJECTIVE)
-    stored = msgspec.msgpack.decode(msgspec.msgpack.encode(record))
-    assert msgspec.convert(stored, CrawlRecord).item_keys is KeyScheme.INJECTIVE
-    del stored["item_keys"]
-    assert msgspec.convert(stored, CrawlRecord).item_keys is KeyScheme.PLAIN

@@ -30,6 +30,7 @@ class Counters:
         self.withheld = 0
         self.partial = 0
         self.hook_faults = 0
+        self.lenient = 0
         self.failures: Counter[str] = Counter()
         self.filtered: Counter[str] = Counter()
 
@@ -106,6 +107,7 @@ class Counters:
             withheld=self.withheld,
             partial=self.partial,
             hook_faults=self.hook_faults,
+            lenient=self.lenient,
             draining=draining,
         )
 

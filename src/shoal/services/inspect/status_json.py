@@ -92,6 +92,7 @@ def workers_json(fleet: FleetStatus) -> list[dict[str, object]]:
             "shoal": worker.shoal,
             "doing": worker.doing,
             "why": worker.why,
+            "sandbox": worker.sandbox,
             "started_at": worker.started_at,
             "beaten_at": worker.beaten_at,
             "crawls": [
