@@ -204,7 +204,8 @@ class HandlerOutput:
         default_key = f"{self._item_key_prefix()}-{number}"
         target = self.items
         try:
-            item = encode_item(value if route.check is None else route.check(value), route.key, default_key)
+            checked = value if route.check is None else route.check(value)
+            item = encode_item(checked, route.key, default_key, self._scope.item_keys)
         except Rejected as error:
             if route.check is None:
                 raise Rejected(f"item {number + 1}: {error}") from None
