@@ -68,9 +68,10 @@ class Login:
             return self.password
         try:
             return Path(self.password_file).read_text().rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "it is not text"
-            raise Misconfigured(f"store: password_file {self.password_file} cannot be read: {why}") from None
+            # Without its name: by mistake it may be the password itself.
+            raise Misconfigured(f"store: the password_file cannot be read: {why}") from None
 
 
 @dataclass(frozen=True, slots=True)
