@@ -10,6 +10,7 @@ from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.configure import TYPES, SettingValue, configure
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
+from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.model.settings import OPERATOR_OPTIONS, CrawlSettings, Settings
 from shoal.spider.source import SpiderDescription
 from shoal.spider.spider import operator_option
@@ -77,6 +78,19 @@ def with_spider_options(settings: Settings, spider: SpiderDescription, overrides
 
 def parse_processes(settings: CrawlSettings) -> int:
     return settings.procs or max(1, (os.cpu_count() or 2) - 1)
+
+
+def sandbox_rules(settings: Settings, *, otherwise: SandboxMode = SandboxMode.PREFER) -> SandboxRules:
+    """Return how this process sandboxes spiders; `otherwise` is the mode if the settings name none."""
+    parse = settings.parse
+    private = (Settings().store, settings.store, settings.archive.location, settings.crawl.cookie_file)
+    return SandboxRules(
+        SandboxMode(parse.sandbox or otherwise),
+        readable=parse.readable,
+        environment=parse.environment,
+        # The sandbox is told paths only: an address may contain a password.
+        private=tuple(path for path in private if path and "://" not in path),
+    )
 
 
 def write_rules(crawl: str, settings: Settings, *, writer: str = "") -> WriteRules:

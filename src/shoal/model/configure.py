@@ -5,7 +5,7 @@ set, what it was and what is allowed. Values that may be secret are never shown.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from types import NoneType
@@ -14,6 +14,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from shoal.model.address_ranges import address_range
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.output_patterns import output_pattern
+from shoal.model.sandbox import SandboxMode
 from shoal.model.setting_ranges import RANGES
 from shoal.model.settings import HostSettings, Settings
 from shoal.model.url import canonical, host_key
@@ -192,21 +193,30 @@ def _text(given: SettingValue) -> str:
             raise Misconfigured(f"{given.origin}: not a regular expression: {error}: {text!r}") from None
     if given.key == "crawl.user_agent":
         _require(text.isprintable() and text.isascii(), given, "one line of plain ASCII")
+    if given.key == "parse.sandbox":
+        _require(text in list(SandboxMode), given, "require, prefer or off")
     if given.key == "crawl.contact" and text:
         _require(_CONTACT.fullmatch(text), given, "a URL (https://...) or an e-mail address")
     return text
 
 
 def _list(given: SettingValue) -> tuple[str, ...]:
-    """Check a list of address ranges, or of outputs; a single text counts as a list of one."""
+    """Check a list: in the file an array of strings, elsewhere comma-separated; a text is a list of one."""
     value = [given.value] if isinstance(given.value, str) else given.value
-    if not isinstance(value, list | tuple) or not all(isinstance(one, str) and one for one in value):
-        raise Misconfigured(f"{given.origin}: must be a list of non-empty strings")
-    check = address_range if given.key == "fetch.allow_ranges" else output_pattern
+    suitable = isinstance(value, list | tuple) and all(isinstance(one, str) and one for one in value)
+    _require(suitable, given, "a list of non-empty strings")
+    assert isinstance(value, list | tuple)
+    check = _LIST_CHECKS.get(given.key, str)
     try:
         return tuple(str(check(one)) for one in value)
     except Rejected as error:
         raise Misconfigured(f"{given.origin}: {error}") from None
+
+
+_LIST_CHECKS: dict[str, Callable[[str], object]] = {
+    "fetch.allow_ranges": address_range,
+    "worker.allow_outputs": output_pattern,
+}
 
 
 def _headers(given: SettingValue) -> dict[str, str]:

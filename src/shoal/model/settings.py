@@ -87,6 +87,28 @@ class HostSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ParseSettings(ParseLimits):
+    """The limits on one page, and the sandbox of spiders.
+
+    What concerns the sandbox is decided where a spider runs: workers ignore it in the record of a crawl.
+    """
+
+    sandbox: Annotated[
+        str | None,
+        "Run a spider only in a complete sandbox (require), with a warning in an incomplete one (prefer), or"
+        " without one (off). Not set: require in shoal worker, prefer elsewhere.",
+    ] = None
+    readable: Annotated[
+        tuple[str, ...],
+        "Files and folders that spiders may read, besides Python, its packages and the spider's folder.",
+    ] = ()
+    environment: Annotated[
+        tuple[str, ...],
+        "Environment variables that spiders may see, besides PATH, HOME, LANG, LC_*, TZ and PYTHON*.",
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ArchiveSettings:
     """How raw pages are stored."""
 
@@ -128,7 +150,7 @@ class Settings:
     slowdown: SlowdownRules = field(default_factory=SlowdownRules)
     fetch: FetchLimits = field(default_factory=FetchLimits)
     links: LinkLimits = field(default_factory=LinkLimits)
-    parse: ParseLimits = field(default_factory=ParseLimits)
+    parse: ParseSettings = field(default_factory=ParseSettings)
     archive: ArchiveSettings = field(default_factory=ArchiveSettings)
     worker: WorkerSettings = field(default_factory=WorkerSettings)
     hosts: Annotated[

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from shoal.child_process import ChildProcess, run_child
+from shoal.engine.crawl_options import sandbox_rules
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary
 from shoal.fetch.registry import fetcher_factories
@@ -78,6 +79,7 @@ async def run_fleet(
             parse_backlog=0,
             rejected=after.rejected - before.rejected,
             withheld=after.withheld - before.withheld,
+            partial=after.partial - before.partial,
             hook_faults=after.hook_faults - before.hook_faults,
         ),
         resumed=submitted.resumed,
@@ -121,7 +123,9 @@ def _worker(
     logs = Path(LOCAL_FOLDER) / "logs"
     secure_folder(Path(LOCAL_FOLDER))
     logs.mkdir(exist_ok=True)
-    return run_child(command, log=logs / f"worker-{number + 1}.log", env=environment)
+    # The workers of this command are as strict as `shoal crawl`.
+    env = {**environment, "SHOAL_PARSE_SANDBOX": sandbox_rules(plan.settings).mode.value}
+    return run_child(command, log=logs / f"worker-{number + 1}.log", env=env)
 
 
 async def _run_and_show(

@@ -12,6 +12,7 @@ import msgspec
 from shoal.model.configure import TYPES, SettingValue, configure
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.failure import POLICY, Action, FailureClass
+from shoal.model.limits import LinkLimits
 from shoal.model.names import name_fault
 from shoal.model.request import FIRST, Request
 from shoal.model.settings import OPERATOR_OPTIONS
@@ -37,6 +38,7 @@ _OPTIONS = [
 _PARAMETERS = ["name", "start", "sitemaps", "hosts", "key"]
 
 SITEMAP = "shoal.sitemap"
+SITEMAP_LINKS = 50_000  # of one sitemap: the protocol's own limit
 """The route of requests for sitemaps and feeds; every spider has the handler for it built in."""
 
 FAILURES = frozenset(
@@ -318,6 +320,11 @@ def operator_option(origin: str, option: str) -> str:
 def listing_request(url: str) -> Request:
     """Return the request for a sitemap or a feed to start from."""
     return Request(url=url, route=SITEMAP, priority=FIRST)
+
+
+def max_links(limits: LinkLimits, route: str) -> int:
+    """Return how many links a page may bring."""
+    return max(limits.per_page, SITEMAP_LINKS) if route == SITEMAP else limits.per_page
 
 
 @cache

@@ -24,6 +24,7 @@ from shoal.frontier.finished import is_finished
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.results import Counts
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.parse.pool import ParsePool
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import MAX_UNPARSED_PAGES, MAX_UNWRITTEN_PAGES, Fleet
@@ -45,6 +46,7 @@ from shoal.worker.session_steps import (
 log = logging.getLogger(__name__)
 
 ROLES = ("fetch", "parse", "sink")
+REQUIRED = SandboxRules(SandboxMode.REQUIRE)
 RECHECK_S = 600.0  # after which a crawl that had nothing to do is checked again without any news
 
 
@@ -60,6 +62,7 @@ class WorkerPlan:
     only: str = ""  # the one crawl to serve; empty: all
     folder: Path = Path(LOCAL_FOLDER)  # where this worker's files go
     rules: WorkerRules = field(default_factory=WorkerRules)  # what crawls may do on this machine
+    sandbox: SandboxRules = REQUIRED  # of the spiders of every crawl
 
 
 class SharedConcurrency:
@@ -243,6 +246,7 @@ class CrawlSession:
             concurrency=plan.concurrency,
             share=share,
             settings=plan.rules.apply(settings),
+            sandbox=plan.sandbox,
             bus=context.deliveries,
         )
         async with open_session(strategy, context.parser) as stations:

@@ -99,6 +99,7 @@ class Worker:
         watch: Callable[[Snapshot], None] | None = None,
         parser: ParsePool | None = None,
         *,
+        sandbox: str = "",
         open_session: Callable[[WorkerContext, CrawlRecord], WorkerSession] = CrawlSession,
     ) -> None:
         if "fetch" in plan.roles:
@@ -110,6 +111,7 @@ class Worker:
         self._stop = stop
         self._concurrency = SharedConcurrency(plan.concurrency)
         self._context = WorkerContext(self.id, fleet, plan, self._concurrency, watch, parser)
+        self._sandbox = sandbox  # its state, for heartbeats
         self._open_session = open_session
         self._sessions: dict[str, WorkerSession] = {}
         self._refused: dict[str, str] = {}  # by crawl: why its record cannot be used
@@ -309,6 +311,7 @@ class Worker:
             why=why,
             crawls=tuple(activity for session in sessions if (activity := session.activity) is not None),
             outputs=tuple(outputs),
+            sandbox=self._sandbox,
             refused=self._refused
             | {name: session.refusal for name, session in self._sessions.items() if session.refusal},
         )

@@ -91,7 +91,7 @@ def command(
     import uvloop
 
     from shoal.cli.process.log_format import start_logging
-    from shoal.services.worker import WorkerPlan, WorkerRules
+    from shoal.services.worker import WorkerPlan, WorkerRules, worker_sandbox
 
     silent = quiet or json
     start_logging(verbose=verbose if silent else verbose + 1, quiet=silent)
@@ -104,6 +104,7 @@ def command(
         deadline=deadline,
         until_done=until_done,
         rules=WorkerRules.of(settings),
+        sandbox=worker_sandbox(settings),
     )
     return uvloop.run(_work(settings.store, plan, metrics, json=json))
 

@@ -31,6 +31,7 @@ class CrawlRecord(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""  # of the spider's code
     settings: dict[str, Any]  # the whole tree, with the spider's options applied
     hosts: tuple[str, ...] | None = None  # that are in scope; None: every host
+    home: tuple[str, ...] = ()  # the origins of the seeds, to which alone secret headers go
     cookies: bytes = b"[]"  # given by the user
     outputs: tuple[str, ...] = ()
     overwrite: bool = False  # outputs that another crawl or program wrote may be replaced

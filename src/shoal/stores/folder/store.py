@@ -14,6 +14,7 @@ from shoal.frontier.results import HostView
 from shoal.frontier.sqlite import SqliteFrontier, SqliteReader
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.quarantine import QuarantinedEntry
 from shoal.sinks.names import public_name
 from shoal.sinks.recount import outputs, recount
 from shoal.stores.contract.changes import DirectChanges, StoreChanges
@@ -94,6 +95,9 @@ class FolderStore:
 
     async def archive_of(self, crawl: str) -> FolderPages:
         return FolderPages(self.frontier, self._folder, crawl)
+
+    async def quarantined(self, crawl: str | None) -> Sequence[QuarantinedEntry]:
+        return await self.frontier.quarantined(crawl)
 
     async def repair(self, crawls: Sequence[str]) -> list[str]:
         return []  # every change of the database is one transaction: no half of one is ever stored

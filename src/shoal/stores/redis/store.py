@@ -18,8 +18,10 @@ from shoal.frontier.redis.repair import repair_crawls
 from shoal.frontier.results import Audit, Counts, HostView
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, Unavailable
+from shoal.model.quarantine import QuarantinedEntry
 from shoal.model.spider_versions import Reparse
 from shoal.redis_client import RedisClient
+from shoal.redis_client.quarantine import NO_CRAWL, Quarantine
 from shoal.sinks.fleet import progress as sink_progress
 from shoal.sinks.fleet.writer import item_streams
 from shoal.sinks.names import public_name
@@ -78,6 +80,10 @@ class RedisStore:
 
     async def archive_of(self, crawl: str) -> RedisPages:
         return RedisPages(self._client, crawl, await self.crawls.record(crawl))
+
+    async def quarantined(self, crawl: str | None) -> Sequence[QuarantinedEntry]:
+        number = NO_CRAWL if crawl is None else await self.frontier.number(crawl)
+        return await Quarantine(self._client).entries(number)
 
     async def repair(self, crawls: Sequence[str]) -> list[str]:
         return await repair_crawls(self.fleet.frontier, crawls)
