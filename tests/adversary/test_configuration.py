@@ -1,4 +1,4 @@
-"""Settings, variables and arguments that nobody means: each is one line and exit code 1, soon and in little memory."""
+"""Settings, variables and arguments that are mistakes or attacks: each is one line and exit code 1, soon and in little memory."""
 
 import random
 import resource
@@ -44,7 +44,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("text", FILES.values(), ids=FILES.keys())
-def test_a_file_that_nobody_means_is_refused_soon(text: str, tmp_path: Path) -> None:
+def test_an_absurd_file_is_refused_soon(text: str, tmp_path: Path) -> None:
     file = tmp_path / "shoal.toml"
     file.write_text(text)
     began = time.monotonic()

@@ -173,7 +173,7 @@ async def test_no_command_lets_text_of_others_control_the_terminal(kind: Any, tm
 
 @pytest.mark.timeout(120)
 async def test_a_live_screen_shows_hostile_names_in_printable_form(tmp_path: Path) -> None:
-    """On a terminal, `shoal top` writes escape sequences of its own: those of the names must not be among them."""
+    """On a terminal, `shoal top` writes its escape sequences: those of the names must not be among them."""
     async with hostile_folder(tmp_path) as dsn:
         parent, child = os.openpty()
         env = surroundings({"SHOAL_STORE": dsn, "TERM": "xterm-256color", "COLUMNS": "150", "LINES": "40"})

@@ -65,7 +65,7 @@ _SECRET = frozenset(
         "worker.record_key_file",
     }
 )
-"""Keys whose values are never part of a message. Where a file name is expected, somebody may put the
+"""Keys whose values are never part of a message. Where a file name is expected, a user may put the
 secret itself."""
 
 _MAY_BE_EMPTY = frozenset({"crawl.follow", "crawl.user_agent", "crawl.contact"})

@@ -88,7 +88,7 @@ class Sentinels:
         if not named:
             raise next((one for one in failures if one.kind == "ERR"), failures[-1])
         [(master, votes)] = named.most_common(1)
-        if 2 * votes <= named.total():  # a failover is going on, or some of them lie
+        if 2 * votes <= named.total():  # during a failover, or some answers are false
             raise CallFailed(LOST, f"the sentinels, which disagree about the master of {self._service}")
         if self._servers and not is_listed(master.host, self._servers):
             raise Misconfigured(

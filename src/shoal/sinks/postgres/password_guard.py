@@ -1,4 +1,4 @@
-"""The password of a database goes to its server only in a form that nobody else can use.
+"""The password of a database goes to its server only in a form that is useless to others.
 
 Any server can ask for the password in clear text, or as an MD5 digest that is as good as the password. A
 connection to another machine is therefore refused unless the server's certificate was checked
@@ -44,7 +44,7 @@ class LoginGuard:
         self.done = False
 
     def take(self, data: bytes) -> tuple[bytes, str]:
-        """Return the bytes to pass on, and why the connection has to end; empty: it goes on."""
+        """Return the bytes to pass on, and why the connection has to end; empty: it continues."""
         self._pending += data
         at = 0
         while not self.done and len(self._pending) - at >= _HEADER_BYTES:
