@@ -9,6 +9,7 @@ from tests.site.raw import Peer, RawServer, raw_server
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import DnsResolver
 from shoal.fetch.http.guard import Guard
+from shoal.model.address_ranges import PRIVATE
 from shoal.model.limits import FetchLimits
 from shoal.model.page import Response
 
@@ -27,7 +28,7 @@ class Site:
 
 
 async def by_shoal(site: RawServer, count: int) -> list[Read]:
-    async with DnsResolver() as resolver, HttpClient(resolver, Guard(allow_private=True)) as client:
+    async with DnsResolver() as resolver, HttpClient(resolver, Guard(PRIVATE)) as client:
 
         async def one(number: int) -> Read:
             answer = await client.fetch(site.url(f"/{number}"), limits=LIMITS)

@@ -35,6 +35,7 @@ from shoal.fetch.contract import Client
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import Answer, DnsResolver
 from shoal.fetch.http.guard import Guard
+from shoal.model.address_ranges import PRIVATE
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, MIB, FetchLimits
 from shoal.model.page import NotSent, Response
@@ -65,7 +66,7 @@ Open = Callable[..., AbstractAsyncContextManager[HttpClient]]
 
 @asynccontextmanager
 async def own_client(names: Names | None = None, **options: object) -> AsyncIterator[HttpClient]:
-    guard = options.pop("guard", Guard(allow_private=True))
+    guard = options.pop("guard", Guard(PRIVATE))
     async with HttpClient(names or Names(), guard, sweep=0.02, **options) as client:  # type: ignore[arg-type]
         yield client
 

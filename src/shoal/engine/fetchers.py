@@ -21,6 +21,7 @@ from shoal.fetch.interpret import RedirectRules
 from shoal.fetch.registry import HTTP, FetcherContext, FetcherFactory, fetcher_factories, find_factory
 from shoal.fetch.robots import LIFETIME_S, RobotsPolicy
 from shoal.frontier import StoredRobots
+from shoal.model.address_ranges import address_ranges
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Lease
 from shoal.model.request import Link, Request
@@ -183,7 +184,7 @@ async def open_fetcher_context(
     robots_cache: RobotsCache | None = None,
 ) -> AsyncIterator[FetcherContext]:
     """Open what the fetchers of all pools share."""
-    guard = Guard(allow_private=settings.crawl.allow_private)
+    guard = Guard(address_ranges(settings.fetch.allow_ranges, private=settings.crawl.allow_private))
     servers = nameservers_of(settings.crawl)
     async with (
         DnsResolver(nameservers=servers, timeout=settings.fetch.connect) as resolver,

@@ -66,12 +66,14 @@ def start_cookies(settings: CrawlSettings, seeds: Sequence[Request]) -> list[Coo
     return [*listed, *cookies_for_seeds(settings.cookies, [seed.url for seed in seeds])]
 
 
-async def add_given(frontier: SeedFrontier, crawl: str, seeds: Sequence[Request]) -> int:
+async def add_given(
+    frontier: SeedFrontier, crawl: str, seeds: Sequence[Request], *, fingerprint_key: bytes
+) -> int:
     """Add seeds that are in memory; return how many were new."""
     new = 0
     for begin in range(0, len(seeds), SEED_BATCH):
         piece = seeds[begin : begin + SEED_BATCH]
-        new += (await frontier.add(crawl, [Link.to(seed) for seed in piece])).new
+        new += (await frontier.add(crawl, [Link.to(seed, fingerprint_key) for seed in piece])).new
     return new
 
 
@@ -104,6 +106,7 @@ async def add_listed(
     listed: SeedList,
     stop: Stop,
     *,
+    fingerprint_key: bytes,
     gather: bool,
     on_added: Callable[[], Awaitable[None]] | None = None,
 ) -> set[str]:
@@ -115,7 +118,8 @@ async def add_listed(
     async with aclosing(listed.pieces()) as pieces:
         while (piece := await _next(pieces, stop)) and not stop.drain.is_set():
             try:
-                added = await frontier.add(crawl, [Link.to(Request(url=url)) for url in piece])
+                links = [Link.to(Request(url=url), fingerprint_key) for url in piece]
+                added = await frontier.add(crawl, links)
             except Unavailable as error:
                 raise Unavailable(f"{error}; {_so_far(listed)}") from error
             listed.new += added.new

@@ -15,7 +15,7 @@ from shoal.model.failure import POLICY, Failure, FailureClass
 from shoal.model.limits import FetchLimits
 from shoal.model.outcome import Filtered, Lease, Released, Retry, RetryRules, judge
 from shoal.model.page import NotSent, Response
-from shoal.model.request import Link, Request
+from shoal.model.request import Request
 from shoal.model.url import host_key
 
 Refuse = Callable[[str, int], FailureClass | None]
@@ -138,13 +138,13 @@ class HttpFetcher:
             case FetchedPage(parse, following):
                 attempt.parse = parse
                 if following is not None and self._refused(following) is None:
-                    attempt.links = (Link.to(following),)
+                    attempt.following = following
             case Redirect(following):
                 if rule := self._refused(following):
                     reason = f"redirects to {following.url}"
                     self._judge(attempt, Failure(rule, reason, response.status))
                 else:
-                    attempt.links = (Link.to(following),)
+                    attempt.following = following
             case Failure():
                 self._judge(attempt, meaning)
             case _:

@@ -30,6 +30,7 @@ class FailureClass(StrEnum):
     BUDGET = "budget"
     PARSE_ERROR = "parse_error"
     POISON = "poison"
+    UNREADABLE = "unreadable"
     INTERNAL = "internal"
 
 
@@ -94,6 +95,9 @@ POLICY: dict[FailureClass, FailurePolicy] = {
         _DEAD, "the spider raised, or an item is invalid; the page is kept"
     ),
     FailureClass.POISON: FailurePolicy(_DEAD, "a worker or parse process died or hung on it"),
+    FailureClass.UNREADABLE: FailurePolicy(
+        _DEAD, "its entry in the store is damaged; `shoal status` counts what was quarantined"
+    ),
     FailureClass.INTERNAL: FailurePolicy(_DEAD, "a bug in Shoal"),
 }
 

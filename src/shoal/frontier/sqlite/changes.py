@@ -2,6 +2,12 @@
 
 Callers change the state in RAM and record here what has to follow on disk. `write` then writes everything,
 table by table, so that neighbouring rows share the write of their block.
+
+Rows of requests that have ended are deleted many at a time (`DeferredDeletes`). A database block holds about
+thirty requests. They end at about the same time, but not in the same transaction, so deleting each row at
+once would write the block thirty times. Instead, a transaction only records the ids (eight bytes each, in one
+row), and from time to time the rows of all recorded ids are deleted, in order. Readers treat a row whose id
+is recorded as deleted.
 """
 
 import sqlite3
@@ -11,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shoal.frontier.sqlite.deferred_deletes import DeferredDeletes
-from shoal.frontier.sqlite.packing import pack_ints
+from shoal.frontier.sqlite.packing import pack_ints, unpack_ints
+from shoal.frontier.sqlite.quarantine import ADD as _QUARANTINE
 
 if TYPE_CHECKING:
     from shoal.frontier.sqlite.lane import HostState
@@ -79,6 +85,38 @@ _STATE = "INSERT OR REPLACE INTO crawl_state(crawl, key, value) VALUES (?, ?, ?)
 _json = msgspec.json.Encoder().encode
 
 
+SWEEP_EVERY_ROWS = 2048  # a few milliseconds' work
+
+
+class DeferredDeletes:
+    def __init__(self, sweep_every: int) -> None:
+        self._sweep_every = sweep_every
+        self._ids: list[int] = []
+
+    def write(self, database: sqlite3.Connection, ended: Sequence[int], *, sweep: bool) -> None:
+        """Record ids of requests that have ended, or delete the rows of all recorded ids."""
+        self._ids += ended
+        if sweep or len(self._ids) >= self._sweep_every:
+            _delete(database, self._ids)
+            self._ids = []
+        elif ended:
+            database.execute("INSERT INTO spent(ids) VALUES (?)", (pack_ints(ended),))
+
+
+def spent_ids(database: sqlite3.Connection) -> set[int]:
+    return {id for [ids] in database.execute("SELECT ids FROM spent") for id in unpack_ints(ids)}
+
+
+def sweep(database: sqlite3.Connection) -> None:
+    """Delete the rows that an earlier owner recorded."""
+    _delete(database, list(spent_ids(database)))
+
+
+def _delete(database: sqlite3.Connection, ids: Sequence[int]) -> None:
+    database.executemany("DELETE FROM request WHERE id = ?", [(id,) for id in sorted(ids)])
+    database.execute("DELETE FROM spent")
+
+
 @dataclass(slots=True)
 class Changes:
     added: list[Params] = field(default_factory=list)
@@ -104,6 +142,7 @@ class Changes:
     crawls: set["CrawlState"] = field(default_factory=set)  # whose counts changed
     checkpoints: list[Params] = field(default_factory=list)
     crawl_state: list[Params] = field(default_factory=list)
+    quarantined: list[Params] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__slots__)
@@ -140,6 +179,7 @@ class Changes:
             (_COUNTS, [(_json(crawl.counts).decode(), crawl.id) for crawl in self.crawls]),
             (_CHECKPOINT, self.checkpoints),
             (_STATE, self.crawl_state),
+            (_QUARANTINE, self.quarantined),
         )
         for statement, rows in many:
             if rows:

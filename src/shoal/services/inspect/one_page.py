@@ -11,7 +11,7 @@ from shoal.model.errors import Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Dead, Filtered, Gone, Lease, Released, Retry
 from shoal.model.page import ParseTask
-from shoal.model.request import Request, unpack
+from shoal.model.request import Request
 from shoal.model.settings import Settings
 from shoal.model.url import canonical, fingerprint_of, host_key, origin_of
 
@@ -36,8 +36,8 @@ async def look_at(url: str, settings: Settings) -> ParseTask:
             attempt = await fetcher.attempt(lease)
             if isinstance(attempt.outcome, Released):
                 await asyncio.sleep(attempt.outcome.delay)
-            elif attempt.outcome is None and attempt.links and not attempt.parse:
-                request = unpack(attempt.links[0].packed)
+            elif attempt.outcome is None and attempt.following is not None and not attempt.parse:
+                request = attempt.following
             else:
                 return _page(attempt)
 
