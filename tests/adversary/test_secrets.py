@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.command import shoal
+from tests.servers.redis import valkey
 from tests.site.certificates import Authority, make_authority
 from tests.site.name_server import name_server
 from tests.site.raw import Handler, Peer, answer, raw_server
