@@ -9,6 +9,7 @@ from typing import Protocol
 from shoal.archive.reader import StoredPage
 from shoal.engine.counters import Counters
 from shoal.engine.leases import Leases
+from shoal.engine.pages import validator
 from shoal.engine.parsing import Parsing
 from shoal.engine.stations import Stations
 from shoal.fetch.contract import Attempt
@@ -124,13 +125,14 @@ class Attempts:
         earlier = await self._earlier(lease)
         attempt = await self._fetcher.attempt(
             lease,
-            etag=earlier.header("etag") if earlier else "",
-            modified=earlier.header("last-modified") if earlier else "",
+            etag=validator(earlier, "etag") if earlier else "",
+            modified=validator(earlier, "last-modified") if earlier else "",
         )
         if attempt.crawl_delay is not None and attempt.crawl_delay > lease.interval:
             await self._frontier.hosts.set(lease.host, crawl_delay=attempt.crawl_delay)
         if attempt.response is not None:
             self._counters.bytes += len(attempt.response.wire)
+            self._counters.lenient += attempt.response.lenient
         if self._site_budget is not None and isinstance(attempt.outcome, Released) and lease.attempt == 1:
             await self._site_budget.give_back(site_of(lease.host))
         if attempt.outcome is None:

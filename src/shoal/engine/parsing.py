@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 MAX_READS = 16  # pages read at once: each read of an object store has its latency
 MAX_BACKLOG = 512  # pages in the parse stage at which reading archived ones pauses
+MAX_REASON_CHARS = 500  # of what a parse child says about a page
 
 
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -235,6 +236,9 @@ class Parsing:
         else:
             result, links = self._outside_traps(entry, answer, links)
             self._counters.page(result)
+            if result.partial:
+                about = {"trace": trace_id(entry.fingerprint), "reason": result.partial[:MAX_REASON_CHARS]}
+                log.warning("page.partial", extra=about)
             self._end(entry, result, links)
 
     def _check(

@@ -56,6 +56,7 @@ class Progress:
             outputs=stations.locations.outputs,
             archive=stations.locations.archive,
             store=stations.locations.store,
+            sandbox_warning=stations.parser.sandbox_warning,
         )
 
     async def summary(self, ending: Ending) -> Summary:
@@ -75,6 +76,7 @@ class Progress:
             quarantined=stations.totals.quarantined,
             near_duplicates=stations.totals.near_duplicates,
             identical=stations.totals.identical,
+            sandbox_warning=stations.parser.sandbox_warning,
         )
 
     async def _counts(self) -> Counts:

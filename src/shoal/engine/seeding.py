@@ -16,11 +16,12 @@ import msgspec
 from shoal.engine.plan import CrawlPlan, SeedList, Stop
 from shoal.fetch.cookies import Cookie
 from shoal.fetch.given_cookies import cookies_for_seeds, read_cookie_file
+from shoal.fetch.headers import needs_home
 from shoal.frontier import Added
 from shoal.model.contact import contact_missing
 from shoal.model.errors import Interrupted, Misconfigured, Rejected, Unavailable
 from shoal.model.request import Link, Request
-from shoal.model.settings import CrawlSettings
+from shoal.model.settings import CrawlSettings, Settings
 from shoal.model.url import origin_of
 from shoal.spider.source import SpiderDescription
 from shoal.spider.spider import listing_request
@@ -88,9 +89,15 @@ def warn_without_contact(
         )
 
 
-def depends_on_origins(settings: CrawlSettings, spider: SpiderDescription) -> bool:
-    """Return whether scope or cookies of a crawl depend on the hosts of its seeds."""
-    return bool(settings.cookies) or (settings.same_host and not spider.hosts)
+def depends_on_origins(settings: Settings, spider: SpiderDescription) -> bool:
+    """Return whether scope, cookies or headers of a crawl depend on the origins of its seeds."""
+    crawl = settings.crawl
+    return bool(crawl.cookies) or (crawl.same_host and not spider.hosts) or has_secret_headers(settings)
+
+
+def has_secret_headers(settings: Settings) -> bool:
+    """Return whether a header of the settings goes to the origins of the seeds only."""
+    return needs_home(settings.crawl.headers, [host.headers for host in settings.hosts.values()])
 
 
 async def add_listed(

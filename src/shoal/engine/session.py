@@ -35,6 +35,7 @@ from shoal.fetch.cookies import CookieJar
 from shoal.fetch.http.decode import decode_archived
 from shoal.frontier import Unparsed
 from shoal.model.crawl_totals import CrawlTotals
+from shoal.model.sandbox import SandboxRules
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
@@ -68,6 +69,7 @@ class OpenCrawl:
     other_workers: Callable[[], Awaitable[Mapping[str, bytes]]] | None = None  # reads what they store
     jar: CookieJar
     scope: Scope
+    home: set[str]  # the origins of the seeds, to which alone secret headers go
     fingerprint_key: bytes = b""
     outputs: Sequence[str]  # of the crawl; in a fleet an elected worker writes them
     sinks: SinkFiles = SinkFiles(())  # those that this process writes
@@ -88,6 +90,7 @@ class Strategy(Protocol):
 
     holder: str  # the name under which this process leases
     share: WorkShare
+    sandbox: SandboxRules
 
     def spider_source(self) -> AbstractContextManager[SpiderSource]:
         """Provide the spider's source while the block runs."""
@@ -136,8 +139,10 @@ async def open_session(strategy: Strategy, parser: ParsePool | None = None) -> A
                     strategy.share.pools,
                     robots_cache=crawl.frontier.hosts,
                     jar=crawl.jar,
+                    home=crawl.home,
                     refuse=scope.refuse,
                     gate=crawl.gate,
+                    memory=strategy.share.memory,
                 ) as fetcher,
                 strategy.start(crawl, spider, settings, scope),
             ):
@@ -176,10 +181,10 @@ async def open_spider(strategy: Strategy, parser: ParsePool | None) -> AsyncIter
     settings = strategy.parse_settings()
     procs, limits = parse_processes(settings.crawl), settings.parse
     with strategy.spider_source() as source:
-        if parser is not None and parser.serves(source, procs=procs, limits=limits):
+        if parser is not None and parser.serves(source, procs=procs, limits=limits, sandbox=strategy.sandbox):
             yield parser
             return
-        async with ParsePool.open(source, procs=procs, limits=limits) as opened:
+        async with ParsePool.open(source, procs=procs, limits=limits, sandbox=strategy.sandbox) as opened:
             yield opened
 
 
@@ -193,7 +198,7 @@ async def open_outputs(
         open_sink(crawl.rejects, fsync=settings.crawl.fsync) as rejects,
         open_archive(crawl, settings) as archive,
     ):
-        reader = ArchiveReader(crawl.segments, decode_archived, limits=settings.fetch)
+        reader = ArchiveReader(crawl.segments, decode_archived)
         yield await strategy.open_outputs(crawl, sinks, rejects, archive), Pages(archive, reader)
 
 

@@ -16,7 +16,7 @@ class PageRef(msgspec.Struct, frozen=True, array_like=True):
     length: int
 
 
-class Response(msgspec.Struct, frozen=True):
+class Response(msgspec.Struct, frozen=True, weakref=True):
     """A complete response, within all limits."""
 
     url: str
@@ -28,6 +28,7 @@ class Response(msgspec.Struct, frozen=True):
     elapsed: float  # seconds from the first byte sent to the last received
     address: str = ""  # IP address of the peer
     unsealed: bool = False  # the body may be cut: neither a length nor a TLS close marks its end
+    lenient: bool = False  # it broke the rules of HTTP and was read as browsers read it
 
     def header(self, name: str, default: str = "") -> str:
         """Return the first value of `name` (lower case), or `default`."""
@@ -124,4 +125,5 @@ class ParseResult(msgspec.Struct, frozen=True, array_like=True):
     rejected: tuple[Item, ...] = ()  # records with the reason, for items that do not fit their model
     withheld: Count = 0  # items dropped in favour of the canonical page
     simhash: int | None = None  # of the visible text; None: the page was not sampled
+    partial: str = ""  # why a part of the page could not be read; empty: nothing is missing
     text_digest: Annotated[int, msgspec.Meta(ge=0)] | None = None  # `model.text_digest`; None: not sampled

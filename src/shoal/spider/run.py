@@ -35,6 +35,7 @@ from shoal.spider.text.content_type import ContentKind
 
 _PACKAGE = str(Path(shoal.__file__).parent)
 _TRACEBACK_CHARS = 4000
+_REASON_CHARS = 500
 
 
 class OutputTooLarge(Exception):
@@ -69,6 +70,7 @@ def run(spider: Spider, task: ParseTask, *, scope: Scope, limits: ParseLimits | 
         simhash=output.simhash,
         text_digest=output.text_digest,
         withheld=output.withheld,
+        partial=output.partial,
     )
 
 
@@ -93,6 +95,7 @@ def _run_handler(spider: Spider, task: ParseTask, scope: Scope, limits: ParseLim
         elif one is not None:
             output.add_item(one, route)
     if isinstance(subject, Page):
+        output.partial = _encodable(subject.partial[:_REASON_CHARS])
         output.add_simhash(subject)
         output.add_text_digest(subject)
         if scope.canonical_only:
@@ -127,6 +130,7 @@ class HandlerOutput:
         self.simhash: int | None = None
         self.text_digest: int | None = None
         self.withheld = 0
+        self.partial = ""
         self.watched = False  # for near-duplicates: its links may yet be dropped, so they are not seen
         self._seen_links = spider.seen_links
         self._seen_links.use(scope)
@@ -205,7 +209,8 @@ class HandlerOutput:
         default_key = f"{self._item_key_prefix()}-{number}"
         target = self.items
         try:
-            item = encode_item(value if route.check is None else route.check(value), route.key, default_key)
+            checked = value if route.check is None else route.check(value)
+            item = encode_item(checked, route.key, default_key, self._scope.item_keys)
         except Rejected as error:
             if route.check is None:
                 raise Rejected(f"item {number + 1}: {error}") from None
@@ -273,7 +278,9 @@ def _fault(error: Exception) -> ParseFault:
     detail = "".join(traceback.format_list(frames))
     failure_class = FailureClass.BOMB if isinstance(error, Bomb) else FailureClass.PARSE_ERROR
     return ParseFault(
-        _encodable(" ".join(reason.split())[:500]), _encodable(detail[-_TRACEBACK_CHARS:]), failure_class
+        _encodable(" ".join(reason.split())[:_REASON_CHARS]),
+        _encodable(detail[-_TRACEBACK_CHARS:]),
+        failure_class,
     )
 
 

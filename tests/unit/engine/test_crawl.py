@@ -95,6 +95,7 @@ class FakeChildren:
     """Parse children that find the links of `links`; while `hang` is set, `answer` answers."""
 
     description = SpiderDescription(name="shop")
+    sandbox_warning = ""
 
     def __init__(self) -> None:
         self.links: dict[str, tuple[str, ...]] = {}

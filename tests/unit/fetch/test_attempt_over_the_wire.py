@@ -17,6 +17,7 @@ from shoal.fetch.http.dns import DnsResolver
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
 from shoal.fetch.robots import RobotsPolicy
+from shoal.model.address_ranges import PRIVATE
 from shoal.model.failure import FailureClass
 from shoal.model.limits import KIB, MIB, FetchLimits
 from shoal.model.outcome import Dead, Filtered, Lease, Retry
@@ -32,7 +33,7 @@ def lease(request: Request, attempt: int = 1) -> Lease:
 
 @asynccontextmanager
 async def fetching(handler: Handler, *, robots: bool = False) -> AsyncIterator[tuple[HttpFetcher, RawServer]]:
-    guard = Guard(allow_private=True)
+    guard = Guard(PRIVATE)
     redirects = RedirectRules(guard)
     async with (
         asyncio.timeout(30),

@@ -127,7 +127,10 @@ def test_links_can_name_the_page_that_takes_them() -> None:
             'name = "a"\nrat = 1\n[[page]]\nlinks = true',
             r"a\.toml:2: rat: unknown key; did you mean rate",
         ),
-        ('name = "a"\nrate = -1\n[[page]]\nlinks = true', r"a\.toml:2: rate: must be a number, 0 or more"),
+        (
+            'name = "a"\nrate = -1\n[[page]]\nlinks = true',
+            r"a\.toml:2: rate: must be 0, or a number from 0.0001 to 100,000",
+        ),
         ('name = "a"\n\nstart = ["nope"]\n[[page]]\nlinks = true', r"a\.toml:3: .*not an http\(s\) URL"),
         (
             'start = "https://a.test"\n[[page]]\nlinks = true',

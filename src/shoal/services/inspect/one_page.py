@@ -13,7 +13,7 @@ from shoal.model.outcome import Dead, Filtered, Gone, Lease, Released, Retry
 from shoal.model.page import ParseTask
 from shoal.model.request import Request
 from shoal.model.settings import Settings
-from shoal.model.url import canonical, fingerprint_of, host_key
+from shoal.model.url import canonical, fingerprint_of, host_key, origin_of
 
 _ADVICE = {
     FailureClass.ROBOTS: "; --no-robots fetches it all the same",
@@ -28,7 +28,7 @@ async def look_at(url: str, settings: Settings) -> ParseTask:
     """
     pace = pace_of(settings.crawl)
     request = Request(url=canonical(url))
-    async with open_fetcher(settings, jar=CookieJar()) as fetcher:
+    async with open_fetcher(settings, jar=CookieJar(), home=[origin_of(request.url)]) as fetcher:
         while True:  # ends: the fetcher counts redirects, and a host's turn comes
             fingerprint = fingerprint_of(request.method, request.url)
             host = host_key(request.url)

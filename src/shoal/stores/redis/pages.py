@@ -34,8 +34,10 @@ from shoal.model.url import fingerprint_of
 from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.progress import ever_written, output_progress
 from shoal.sinks.names import canonical_name
-from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord, settings_of
+from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.pages import JSON_LINES, ItemLines, PageCheck, PageEntry, PageFilter
+from shoal.stores.contract.places import NO_SERVERS
+from shoal.stores.contract.record_reader import settings_of
 
 YIELD_EVERY = 64  # records between two turns of the event loop
 NOT_COUNTED = "pages in the archive: a fleet keeps no record of those that are done; --deep goes through them"
@@ -127,7 +129,13 @@ class RedisPages:
         items = await self._reader.items(self.crawl)
         why = []
         for output in self._record.outputs:
-            progress = await output_progress(self._client, number, output, node=os.uname().nodename)
+            progress = await output_progress(
+                self._client,
+                number,
+                output,
+                node=os.uname().nodename,
+                refusal=NO_SERVERS.read_refusal(output),
+            )
             if not output.endswith(JSON_LINES):
                 why.append(f"{canonical_name(output)} is not JSONL")
             elif progress.held is None or progress.problem:
