@@ -183,7 +183,7 @@ class Parsing:
             self._fail(entry, FailureClass.POISON, f"{delivered.strikes} workers died with it")
             return
         if not delivered.request.url:
-            self._fail(entry, FailureClass.POISON, "the stored request cannot be read")
+            self._fail(entry, FailureClass.UNREADABLE, "the stored request cannot be read")
             return
         try:
             page = await self._pages.read(delivered.page.ref)
@@ -247,7 +247,7 @@ class Parsing:
         """Return a result and its links; or what it is instead if a parse child must not return that.
 
         A request that would wait without limit for its pool is a fault of the spider. Items and requests that
-        no handler can yield are a lie of the child, and cost the page.
+        no handler can yield come from a child that user code has changed, and cost the page.
         """
         answer: ParseResult | Poisoned
         try:

@@ -214,7 +214,7 @@ class HandlerOutput:
         self._count(len(item.json))
 
     def _item_key_prefix(self) -> str:
-        """Return what the keys of items start with that have no key fields of their own.
+        """Return what the keys of items without key fields start with.
 
         It is unkeyed, unlike the fingerprint: the next crawl of the same page overwrites its items in a
         database. The items of a hook get other keys than those of the page, which may yet be fetched.
