@@ -90,7 +90,13 @@ def parse_processes(settings: CrawlSettings) -> int:
 def sandbox_rules(settings: Settings, *, otherwise: SandboxMode = SandboxMode.PREFER) -> SandboxRules:
     """Return how this process sandboxes spiders; `otherwise` is the mode if the settings name none."""
     parse = settings.parse
-    private = (Settings().store, settings.store, settings.archive.location, settings.crawl.cookie_file)
+    private = (
+        Settings().store,
+        settings.store,
+        settings.archive.location,
+        settings.crawl.cookie_file,
+        settings.worker.record_key_file,
+    )
     return SandboxRules(
         SandboxMode(parse.sandbox or otherwise),
         readable=parse.readable,
