@@ -906,7 +906,7 @@ async def test_an_address_that_swallows_packets_costs_a_moment_and_is_then_tried
         server = await asyncio.start_server(_respond, "127.0.0.2", dead.port)
         resolver = Names(both=("127.0.0.1", "127.0.0.2"))
         try:
-            async with HttpClient(resolver, Guard(allow_private=True)) as client:
+            async with own_client(resolver) as client:
                 url = f"http://both.test:{dead.port}/"
                 for _ in range(5):
                     began = monotonic()
