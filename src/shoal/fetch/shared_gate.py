@@ -117,7 +117,7 @@ class SharedTurn:
             gate.record_lost(local.host, late)
 
     async def _wait_until_free(self, deadline: float) -> float:
-        """Keep the distance to the last request of this process; return by how much the deadline is missed."""
+        """Keep the distance to the last request of this process; return how late that is for the deadline."""
         gate, local = self._gate, self._local
         while (now := gate.clock()) <= deadline:
             if (wait := gate.local.ask(local)) <= 0:

@@ -76,19 +76,21 @@ class TurnAnswer:
 class DelayEstimate:
     """How long calls to a store take, from those that were measured."""
 
-    __slots__ = ("typical", "worst")
+    __slots__ = ("_measured", "typical", "worst")
 
     CEILING_S = 3.0  # a call that took longer says nothing about the next one: it was repeated
-    DECAY = 0.05  # per measurement
+    DECAY = 0.1  # per measurement
 
     def __init__(self) -> None:
         self.typical = 0.0
         self.worst = 0.0  # lately
+        self._measured = 0
 
     def note(self, seconds: float) -> None:
         """Add a measurement."""
         seconds = min(seconds, self.CEILING_S)
-        if not self.worst:
+        self._measured += 1
+        if self._measured <= 2:  # the first call may have connected and loaded the script: it counts alone
             self.typical = self.worst = seconds
             return
         self.typical += (seconds - self.typical) * 0.2

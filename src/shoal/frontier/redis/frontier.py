@@ -38,7 +38,7 @@ from shoal.redis_client.fan_out import fan_out
 # The largest calls whose script takes a few milliseconds at most; the server serves no other call until then.
 MAX_LINKS, MAX_LEASES = 200, 100
 SCAN_PAGES = 200  # that one call reads
-NEAR_S = 0.01  # a store that answers within this time is nearby
+NEAR_S = 0.02  # a store that answers within this time is nearby
 LEASE_AHEAD = 1.5  # delays of the store: see `_lease_ahead`
 
 
@@ -59,7 +59,8 @@ class RedisFrontier:
         self._picker, self._held = client.picker, client.held
         self._spilling = spilling or Spilling(store, scripts)
         self._taker = secrets.token_hex(4)  # the name under which this process takes turns
-        self._rate_tickets = RateTickets(store, scripts.rate_ticket, self._taker)
+        self._rate_tickets = RateTickets(store, scripts.rate_ticket, self._taker, clock=clock)
+        self._clock = clock
         self._delay = DelayEstimate()  # of lease calls
         self.reader = RedisReader(client)
         self.crawls = RedisCrawls(client)
@@ -123,13 +124,17 @@ class RedisFrontier:
                 leases += found
                 if len(found) < wanted:
                     asked.add(shard)
-            if len(leases) >= limit:
+            if len(leases) >= limit or (leases and self._is_far):  # another round would keep these waiting
                 return Grant(leases, 0.0)
         return Grant(leases, self._picker.wait)
 
     def _shards_at_once(self, limit: int) -> int:
         """Return how many shards to ask in one go: one after the other, a store far away takes seconds."""
-        return 1 if self._delay.typical <= NEAR_S else limit
+        return limit if self._is_far else 1
+
+    @property
+    def _is_far(self) -> bool:
+        return self._delay.typical > NEAR_S
 
     async def _lease_from(
         self,
@@ -147,11 +152,11 @@ class RedisFrontier:
         suspect = suspects and not self._held.has_suspect(holder, outside=tag)
         arguments: list[ScriptArgument] = [holder, next(self._calls), limit, ttl, EPOCH, int(suspect)]
         arguments += [*crawls_and_pools, self._held.take_landed(tag), *self._lease_ahead()]
-        began = time.monotonic()
+        began = self._clock()
         token, leased_until, wait, best, granted, lost, short = await self._store.run(
             self._scripts.lease, tag, arguments
         )
-        self._delay.note(time.monotonic() - began)
+        self._delay.note(self._clock() - began)
         self._lose(lost)
         self._picker.record(shard, found=len(granted), wait=float(wait), best=float(best or "inf"))
         leases = list(records.unpack_grants(granted, int(token), float(leased_until), self.client.names))
@@ -168,8 +173,8 @@ class RedisFrontier:
 
         A lease takes half a delay to arrive here, its request for a turn a whole one to be answered.
         """
-        delay = self._delay.typical
-        return (LEASE_AHEAD * delay, self._taker, delay * 2) if delay > NEAR_S else (0.0, self._taker, 0.0)
+        delay = self._delay.typical if self._is_far else 0.0
+        return LEASE_AHEAD * delay, self._taker, 2 * delay
 
     @property
     def next_look(self) -> float:

@@ -28,7 +28,7 @@ class ShardPicker:
         self._overtaken = [OVERTAKEN_FIRST_S] * shards
 
     def pick(self, asked: Collection[int], at_once: int = 1) -> Sequence[int]:
-        """Return up to `at_once` shards that are due and not in `asked`; with an empty `asked`, at least one."""
+        """Return up to `at_once` shards that are due and not in `asked`; at least one if `asked` is empty."""
         now = self._clock()
         due = [shard for shard in self._shards if self._poll_at[shard] <= now and shard not in asked]
         if not due:
