@@ -13,6 +13,7 @@ from shoal.engine.outputs import OutputCommit
 from shoal.engine.parsing import PageArchive, Parser
 from shoal.engine.scope_state import ScopeState
 from shoal.fetch.contract import Fetcher
+from shoal.fetch.shared_gate import SharedGate
 from shoal.frontier import Unparsed, Validator
 from shoal.frontier.contract import FrontierHosts
 from shoal.frontier.finished import CountsReader
@@ -131,3 +132,4 @@ class Stations:
     totals: CrawlTotals
     quota: PageQuota | None = None  # None: no limit
     share: WorkShare = WorkShare()
+    gate: SharedGate | None = None  # whose turns come from the store
