@@ -103,6 +103,7 @@ class HttpFetcher:
         answer = await self._robots.rules(origin, turn_for)
         attempt.sent = any(turn.sends for turn in turns)
         if isinstance(answer, RobotsRules):
+            attempt.new_rules = bool(turns)  # else another request has fetched it, or it is unchanged
             return answer
         if isinstance(answer, NotSent):
             attempt.outcome = Released(answer.delay)

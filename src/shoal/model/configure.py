@@ -52,9 +52,15 @@ _BY_VARIABLE = {variable: key for key, variable in VARIABLES.items()}
 _HOST_KEYS = [one.name for one in fields(HostSettings)]
 
 # Zero would mean that nothing may ever happen for these; for the others it has a meaning, mostly "no limit".
+MIN_RATE = 1e-5  # requests per second: about one a day
+
 _ABOVE_ZERO = frozenset(
     {
-        *(f"crawl.{name}" for name in ("burst", "per_host", "concurrency", "max_crashes", "lease")),
+        *(
+            f"crawl.{name}"
+            for name in ("burst", "per_host", "concurrency", "max_crashes", "lease", "robots_min_ttl")
+        ),
+        "crawl.max_crawl_delay",
         *(f"slowdown.{name}" for name in ("threshold", "at_least", "window", "ceiling")),
         *(key for key in TYPES if key.startswith(("fetch.", "links.", "parse."))),
         "retry.base",
@@ -172,7 +178,14 @@ def _number(given: SettingValue, type_: type[int] | type[float]) -> int | float:
     assert isinstance(value, int | float)
     # 2**62 fits every counter and SQLite column; the comparison also rejects infinity and nan.
     _require((value > 0 if positive else value >= 0) and value < 1 << 62, given, allowed)
+    if given.key == "crawl.rate":
+        _require(is_rate(value), given, f"0, or at least {MIN_RATE:g} requests per second")
     return type_(value)
+
+
+def is_rate(value: float) -> bool:
+    """Return whether a number is a usable rate: slower ones are mistakes, and their interval has no end."""
+    return value == 0 or MIN_RATE <= value < 1 << 62
 
 
 def _text(given: SettingValue) -> str:

@@ -25,6 +25,9 @@ class StoreChanges(Protocol):
     async def clear_host(self, host: str) -> HostView:
         """Remove the pace that was set for a host."""
 
+    async def refresh_robots(self, host: str) -> None:
+        """Delete the stored robots.txt of a host, so that it is fetched again."""
+
     async def note_reparse(self, crawl: str, reparse: Reparse) -> None:
         """Record that the pages of a crawl were parsed again."""
 
@@ -56,6 +59,10 @@ class DirectChanges:
         self.set_host = frontier.hosts.set
         self.clear_host = frontier.hosts.clear
         self.dead_letters = frontier.dead_letters
+
+    async def refresh_robots(self, host: str) -> None:
+        for scheme in ("http", "https"):
+            await self._frontier.hosts.set_robots(f"{scheme}://{host}", expires=0.0, status=0, body=b"")
 
     async def note_reparse(self, crawl: str, reparse: Reparse) -> None:
         versions = SpiderVersions.load(await self._frontier.reader.value(crawl, KEY))
