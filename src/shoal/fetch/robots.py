@@ -25,7 +25,9 @@ import logging
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from time import time
 from typing import Protocol
 
@@ -134,6 +136,7 @@ class RobotsPolicy:
         self._clock = clock
         self._kept: OrderedDict[str, _Cached] = OrderedDict()  # by origin
         self._weight = 0
+        self._parsing = asyncio.Lock()
         self._down: OrderedDict[str, _Down] = OrderedDict()
         self._fetching: dict[str, asyncio.Event] = {}  # origin -> set when its robots.txt has been fetched
 
@@ -242,7 +245,14 @@ class RobotsPolicy:
             return ALLOW_ALL
         if len(body) <= MAX_INLINE_BYTES:
             return parse(body, self._token, max_bytes=size)
-        return await asyncio.to_thread(parse, body, self._token, max_bytes=size)
+        # A thread for this one file, which ends with it: they are rare. One at a time: they are large.
+        async with self._parsing:
+            thread = ThreadPoolExecutor(max_workers=1)
+            try:
+                work = partial(parse, body, self._token, max_bytes=size)
+                return await asyncio.get_running_loop().run_in_executor(thread, work)
+            finally:
+                thread.shutdown(wait=False)
 
     def _drop(self, origin: str) -> None:
         if origin in self._kept:
