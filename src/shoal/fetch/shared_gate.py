@@ -43,11 +43,25 @@ class TakeTurn(Protocol):
     async def __call__(self, request: TurnRequest) -> TurnAnswer: ...
 
 
+class IsPaused(Protocol):
+    """Returns whether nothing may be sent to a host for a crawl: asked where no rate applies."""
+
+    async def __call__(self, crawl: str, host: str) -> bool: ...
+
+
 class SharedGate:
     """A gate whose turns come from the store."""
 
-    def __init__(self, ask: TakeTurn, *, crawl: str = "", clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        ask: TakeTurn,
+        *,
+        is_paused: IsPaused | None = None,
+        crawl: str = "",
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self.ask = ask
+        self.is_paused = is_paused
         self.crawl = crawl
         self.clock = clock
         self.local = SendGate(clock=clock)
@@ -94,6 +108,11 @@ class SharedTurn:
     async def take(self) -> float:
         """Wait for the turn, take it and return 0.0; if it is too far away, return the seconds until it."""
         gate, local = self._gate, self._local
+        if local.interval <= 0:
+            if gate.is_paused is not None and await gate.is_paused(gate.crawl, local.host):
+                return NOT_SENT_S
+            self.sends += 1
+            return 0.0
         while True:
             asked = gate.request(local.host, local.interval, self._receipt)
             answer = await gate.ask(asked)

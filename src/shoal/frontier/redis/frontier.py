@@ -21,6 +21,7 @@ from shoal.frontier.redis.crawls import RedisCrawls
 from shoal.frontier.redis.dead_letters import RedisDeadLetters
 from shoal.frontier.redis.hosts import RedisHosts
 from shoal.frontier.redis.packing import Held
+from shoal.frontier.redis.pauses import RedisPauses
 from shoal.frontier.redis.rate_tickets import RateTickets
 from shoal.frontier.redis.reader import RedisReader
 from shoal.frontier.redis.scripts import SCRIPTS, Scripts
@@ -66,6 +67,7 @@ class RedisFrontier:
         self.crawls = RedisCrawls(client)
         self.hosts = RedisHosts(client)
         self.dead_letters = RedisDeadLetters(client)
+        self.pauses = RedisPauses(client)
         self._calls = (f"{secrets.token_hex(8)}{number:x}" for number in itertools.count())
 
     @classmethod
