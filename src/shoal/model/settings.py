@@ -33,6 +33,12 @@ class CrawlSettings:
         bool, "Drop the items of pages whose canonical URL is another page of the crawl."
     ] = False
     robots: Annotated[bool, "Obey robots.txt."] = True
+    robots_min_ttl: Annotated[
+        float, "Seconds that a robots.txt is kept at least, even if its Cache-Control header says less."
+    ] = 60.0
+    max_crawl_delay: Annotated[
+        float, "Longest Crawl-delay of a robots.txt that is kept, in seconds; a longer one counts as this."
+    ] = 60.0
     allow_private: Annotated[
         bool, "Allow loopback and private addresses; fetch.allow_ranges allows some of them."
     ] = False

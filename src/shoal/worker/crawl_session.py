@@ -354,7 +354,14 @@ class CrawlSession:
         if (crawl := self._crawl) is None:
             return None
         return CrawlActivity(
-            self.record.name, self.record.version, crawl.in_flight, crawl.pages, crawl.rate, crawl.parsing
+            self.record.name,
+            self.record.version,
+            crawl.in_flight,
+            crawl.pages,
+            crawl.rate,
+            crawl.parsing,
+            crawl.done.lost_turns,
+            round(crawl.store_delay, 4),
         )
 
     @property

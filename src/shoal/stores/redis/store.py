@@ -106,6 +106,27 @@ class RedisChanges(DirectChanges):
     def __init__(self, frontier: RedisFrontier) -> None:
         super().__init__(frontier)
         self._open_crawl = frontier.crawls.open
+        self._pauses = frontier.pauses
+
+    async def pause(self, crawl: str) -> None:
+        await super().pause(crawl)
+        await self._pauses.wait_until_held()
+
+    async def set_host(
+        self,
+        host: str,
+        *,
+        interval: float | None = None,
+        concurrency: int | None = None,
+        rest_until: float | None = None,
+        paused: bool | None = None,
+    ) -> HostView:
+        view = await super().set_host(
+            host, interval=interval, concurrency=concurrency, rest_until=rest_until, paused=paused
+        )
+        if paused or rest_until:
+            await self._pauses.wait_until_held(host)
+        return view
 
     async def note_reparse(self, crawl: str, reparse: Reparse) -> None:
         await self._open_crawl(crawl)  # the frontier writes values only of crawls that are open
