@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from shoal.frontier.redis import RedisFrontier
-    from shoal.redis_client import RedisClient
+    from shoal.redis_client import RedisClient, ScriptFault
 
 MAX_UNPARSED_PAGES = 10_000  # of a crawl; workers fetch no more while there are more
 MAX_UNWRITTEN_PAGES = 50_000  # pages whose items are not in every output yet, likewise
@@ -31,6 +31,9 @@ class SubmittedCrawls(Protocol):
 
     async def get(self, name: str) -> CrawlRecord | None: ...
     async def all(self) -> list[CrawlRecord]: ...
+
+    async def damaged(self) -> list[str]:
+        """Return the names of crawls whose record could not be read, and was not submitted again."""
 
 
 class Heartbeats(Protocol):
@@ -58,6 +61,16 @@ class OpenPageQuota(Protocol):
     ) -> SharedQuota: ...
 
 
+class Mending(Protocol):
+    """Moves entries of the store that cannot be read to the quarantine."""
+
+    async def __call__(self, tag: str, fault: "ScriptFault", /) -> bool:
+        """Check the shard of a call that failed; return whether anything was moved."""
+
+    async def check_all(self) -> int:
+        """Check everything; return how many entries were moved."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fleet:
     """The parts of a shared store that its workers use. They are built on a Redis client today."""
@@ -69,3 +82,4 @@ class Fleet:
     workers: Heartbeats
     page_quota: OpenPageQuota
     unwritten_pages: Callable[[str], Awaitable[int]]
+    mend: Mending

@@ -32,6 +32,7 @@ from shoal.stores.contract.footprint import CrawlFootprint
 from shoal.stores.contract.heartbeat import Heartbeat
 from shoal.stores.contract.store import Capabilities, OutputState, OwnedStore, require_crawl
 from shoal.stores.redis.crawls import Crawls
+from shoal.stores.redis.mend import Mender
 from shoal.stores.redis.page_quota import SharedPageQuota
 from shoal.stores.redis.pages import RedisPages
 from shoal.stores.redis.workers import Workers
@@ -60,6 +61,7 @@ class RedisStore:
             Workers(client),
             partial(SharedPageQuota, client),
             self.outputs.unwritten_pages,
+            Mender(frontier),
         )
         self._client = client
 
@@ -85,6 +87,7 @@ class RedisStore:
 
     @asynccontextmanager
     async def change(self, crawls: Sequence[str] = ()) -> AsyncIterator[StoreChanges]:
+        self._client.mend_with(self.fleet.mend)
         frontier = RedisFrontier(self._client)
         for name in crawls:
             await frontier.crawls.open(name)

@@ -31,7 +31,21 @@ async def repair_crawls(frontier: RedisFrontier, crawls: Collection[str]) -> lis
     return report.lines()
 
 
-async def _repair(shard: Shard, unlinked: UnlinkedKeys, crawls: Mapping[str, int]) -> None:
+async def repair_shard(frontier: RedisFrontier, tag: str) -> list[str]:
+    """Repair one shard after entries that could not be read were taken out of it; return what was wrong.
+
+    Requests that are in no place any more were in those entries: they count as given up.
+    """
+    client, report = frontier.client, FaultReport()
+    unlinked = await find_unlinked_keys(client.store)
+    shard = Shard(client.store, client.scripts, tag, secrets.token_hex(8), report)
+    await _repair(shard, unlinked[tag], await client.numbers(), lost=True)
+    return report.lines()
+
+
+async def _repair(
+    shard: Shard, unlinked: UnlinkedKeys, crawls: Mapping[str, int], *, lost: bool = False
+) -> None:
     async with shard.frozen():
         await repair_hosts(shard, unlinked.lanes, await repair_leases(shard, unlinked.tokens))
     known = {number: await _keep_in_one_place(shard, number) for number in crawls.values()}
@@ -41,7 +55,7 @@ async def _repair(shard: Shard, unlinked: UnlinkedKeys, crawls: Mapping[str, int
             await repair_announcements(shard, name, number)
             await repair_dates(shard, number)
             await delete_unregistered_chunks(shard, number, known[number])
-            await repair_counters(shard, name, number)
+            await repair_counters(shard, name, number, lost=lost)
 
 
 async def _keep_in_one_place(shard: Shard, crawl: int) -> set[int]:
