@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+from shoal.model.errors import DataFault, Misconfigured, ShoalError, Unavailable
 
 
 class Remedy(Enum):
@@ -107,7 +107,7 @@ class Full(Unavailable):
         self.what = what
 
 
-class ScriptFault(Exception):
+class ScriptFault(DataFault):
     """A script or command cannot run: the data is not as it should be, or a bug."""
 
 

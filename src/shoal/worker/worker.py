@@ -4,6 +4,8 @@ Each crawl that has work gets a session, with the same loop that runs an embedde
 concurrency is divided among them. The loop of a finished crawl ends, and starts again when there is news.
 Outputs are written by the worker that was elected for each.
 
+An error of one crawl ends its session, which is tried again, and neither the worker nor other crawls.
+
 Nothing here recovers anything. A worker that dies leaves leases that expire, and outputs whose next writer
 continues from the checkpoint beside them.
 
@@ -18,15 +20,16 @@ import math
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Protocol
 
 from shoal import __version__
 from shoal.engine.plan import Stop
 from shoal.engine.snapshot import Snapshot, Summary, WorkerStats, WorkStats
 from shoal.fetch.registry import check_pools
-from shoal.model.errors import Misconfigured
+from shoal.model.errors import Misconfigured, ShoalError
 from shoal.parse.pool import ParsePool
 from shoal.stores.contract.crawl_record import CrawlRecord
 from shoal.stores.contract.fleet import HEARTBEAT_EVERY_S, Fleet, Heartbeats
@@ -40,7 +43,7 @@ from shoal.worker.crawl_session import (
     WorkerPlan,
 )
 from shoal.worker.deliveries import Deliveries
-from shoal.worker.session_steps import SessionState
+from shoal.worker.session_steps import LONGEST_PAUSE_S, SessionState, pause_after
 
 __all__ = ["ROLES", "Worker", "WorkerPlan"]
 
@@ -120,6 +123,7 @@ class Worker:
     async def run(self) -> None:
         """Serve until asked to stop, or, with `until_done`, until no crawl has work left."""
         workers = self._fleet.workers
+        self._store.mend_with(self._fleet.mend)
         if not self._plan.until_done:
             self._store.patience = math.inf
         async with self._deliveries() as deliveries:
@@ -132,13 +136,17 @@ class Worker:
             }
             log.info("worker.joined", extra=joined)
             async with asyncio.TaskGroup() as group:
-                chores = [
-                    group.create_task(self._send_heartbeats(workers), name="heartbeat"),
-                    group.create_task(self._forward_stop(self._stop), name="stop"),
-                    group.create_task(self._measure(workers), name="measure"),
-                ]
+                running: dict[str, Callable[[], Awaitable[None]]] = {
+                    "heartbeat": partial(self._send_heartbeats, workers),
+                    "stop": partial(self._forward_stop, self._stop),
+                    "measure": partial(self._measure, workers),
+                }
                 if deliveries is not None:
-                    chores.append(group.create_task(deliveries.run(), name="deliveries"))
+                    running["deliveries"] = deliveries.run
+                chores = [
+                    group.create_task(self._keep_running(name, chore), name=name)
+                    for name, chore in running.items()
+                ]
                 await self._serve(group)
                 await self._close()
                 for chore in chores:
@@ -169,22 +177,43 @@ class Worker:
         elif not self._plan.only:
             self._news = -1  # the crawl is new, or was deleted: read the records again
 
+    async def _keep_running(self, name: str, chore: Callable[[], Awaitable[None]]) -> None:
+        """Run a chore; after an error that is not the store's, log it and start the chore again."""
+        failures = 0
+        while True:
+            began = time.monotonic()
+            try:
+                return await chore()
+            except Exception as error:
+                leaves = list(_leaves(error))
+                if all(isinstance(leaf, ShoalError) for leaf in leaves):
+                    raise
+                failures = 1 if time.monotonic() - began > LONGEST_PAUSE_S else failures + 1
+                pause = pause_after(failures, refused=False)
+                why = f"{type(leaves[0]).__name__}: {leaves[0]}"
+                log.error("worker.chore_failed", extra={"chore": name, "why": why}, exc_info=leaves[0])
+                await self._fleet.mend.check_all()
+                await asyncio.sleep(pause)
+
     # --- crawls ----------------------------------------------------------------------------------
 
     async def _serve(self, group: asyncio.TaskGroup) -> None:
-        crawls = self._fleet.crawls
         while True:
-            if (news := await crawls.news()) != self._news:
-                self._news = news
-                await self._update(await crawls.all())
+            await self._keep_running("crawls", self._look_for_news)
             for name, session in list(self._sessions.items()):
                 await session.advance(group, self._stop)
                 if session.state is SessionState.DELETED:
                     del self._sessions[name]
-            if self._stop.drain.is_set() or (self._plan.until_done and self._is_done()):
+            if self._stop.drain.is_set() or (self._plan.until_done and await self._is_done()):
                 return
             idle = self._plan.until_done and not self._concurrency.running
             await self._sleep(FINAL_ROUND_S if idle else ROUND_S)
+
+    async def _look_for_news(self) -> None:
+        crawls = self._fleet.crawls
+        if (news := await crawls.news()) != self._news:
+            await self._update(await crawls.all())
+            self._news = news
 
     async def _update(self, records: list[CrawlRecord]) -> None:
         names = {record.name for record in records}
@@ -202,11 +231,18 @@ class Worker:
             else:
                 self._sessions[record.name] = self._open_session(self._context, record)
 
-    def _is_done(self) -> bool:
-        sessions = self._sessions.values()
-        if reasons := [session.blocked_reason for session in sessions if session.blocked_reason]:
-            raise Misconfigured(reasons[0])
-        return all(session.is_done for session in sessions)
+    async def _is_done(self) -> bool:
+        """Return whether nothing is left; raise `Misconfigured` if the rest cannot be served here."""
+        blocked = {name: session.blocked_reason for name, session in self._sessions.items()}
+        if not all(session.is_done or blocked[name] for name, session in self._sessions.items()):
+            return False  # what can be served is served first
+        if reasons := [f"crawl {name!r}: {why}" for name, why in blocked.items() if why]:
+            raise Misconfigured("; ".join(reasons))
+        if not self._plan.only and (damaged := await self._fleet.crawls.damaged()):
+            raise Misconfigured(
+                f"the record of crawl {', '.join(map(repr, damaged))} could not be read: submit it again"
+            )
+        return True
 
     async def _measure(self, workers: Heartbeats) -> None:
         while True:
@@ -285,3 +321,12 @@ class Worker:
             outputs=tuple(outputs),
             refused={name: session.refusal for name, session in self._sessions.items() if session.refusal},
         )
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors inside of exception groups."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

@@ -14,7 +14,7 @@ from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Gone, Settlement
 from shoal.model.pace import Pace
 from shoal.model.request import Link
-from shoal.redis_client import Full
+from shoal.redis_client import Full, ScriptFault
 from shoal.spider.source import PlainSpider
 from shoal.stores.contract.crawl_record import CrawlRecord
 from shoal.stores.contract.heartbeat import Heartbeat
@@ -69,6 +69,19 @@ class FakeSubmittedCrawls:
 
     async def all(self) -> list[CrawlRecord]:
         return list(self.records.values())
+
+    async def damaged(self) -> list[str]:
+        return []
+
+
+class NothingDamaged:
+    """A store in which every entry can be read."""
+
+    async def __call__(self, tag: str, fault: ScriptFault) -> bool:
+        return False
+
+    async def check_all(self) -> int:
+        return 0
 
 
 class FakeHeartbeats:

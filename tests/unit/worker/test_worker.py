@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.unit.stores.fleets import FakeHeartbeats, FakeSubmittedCrawls, heartbeat, record
+from tests.unit.stores.fleets import FakeHeartbeats, FakeSubmittedCrawls, NothingDamaged, heartbeat, record
 
 from shoal import __version__
 from shoal.engine.plan import Stop
@@ -119,6 +119,7 @@ class Bench:
             self.workers,
             _no_quota,
             _nothing_unwritten,
+            NothingDamaged(),
         )
         planned = WorkerPlan(**{"roles": FETCHING, **plan})
         self.worker = Worker(fleet, planned, self.stop, open_session=self._open)

@@ -127,7 +127,7 @@ def unpack_grants(
                 leased.burst,
             )
         except (msgspec.DecodeError, struct.error, ValueError, LookupError) as error:
-            yield f"a leased request cannot be read: {error}"
+            yield f"a request leased as {token} cannot be read: {error}"
 
 
 def unpack_letter(crawl: str, packed: bytes) -> tuple[int, DeadLetter]:

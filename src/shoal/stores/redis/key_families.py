@@ -308,6 +308,15 @@ FAMILIES = (
 )
 
 
+def check_options(crawl: int, packed: bytes) -> str:
+    """Return why the options of a crawl cannot be read; empty: they can."""
+    try:
+        _options(str(crawl).encode(), packed)
+    except UNREADABLE as error:
+        return str(error)
+    return ""
+
+
 def family_of(key: str, *, fleet: bool) -> tuple[Family, int] | None:
     """Return the family of a key and the number of its crawl (0: none); None: the key is not ours."""
     name = key.partition("}:")[2]

@@ -8,6 +8,7 @@ repeated once. Requests that were lost with it count as dead, with the class `un
 
 import asyncio
 import logging
+import math
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -16,14 +17,15 @@ from contextvars import ContextVar
 from shoal.frontier.redis import RedisFrontier, keys
 from shoal.frontier.redis.repair import repair_shard
 from shoal.frontier.redis.scan import BATCH, ShardScan
-from shoal.model.errors import Misconfigured
-from shoal.redis_client import RedisClient, ScriptFault
+from shoal.model.errors import Misconfigured, ShoalError
+from shoal.redis_client import RedisClient, ScriptFault, key_names
 from shoal.redis_client.quarantine import NO_CRAWL, WHOLE_KEY, Quarantine, Unreadable
-from shoal.stores.redis.key_families import UNREADABLE, Family, family_of, pack_fields
+from shoal.stores.redis.key_families import UNREADABLE, Family, check_options, family_of, pack_fields
 
 log = logging.getLogger(__name__)
 
-CHECK_AGAIN_S = 5.0  # a shard in which nothing was found is not checked again sooner
+CHECK_AGAIN_S = 30.0
+MAX_REASONS = 1000  # that are remembered
 OTHER_REPAIR_S = 1.0  # wait while another process repairs the shard
 _NO_DAMAGE = ("NOGROUP", "BUSYGROUP")  # errors that callers handle
 _UNCHECKED = frozenset({"sb", "rollcall", "quarantine", "F:quarantine", "checkpoints"})  # any bytes will do
@@ -39,7 +41,9 @@ class Mender:
         self._client = frontier.client.store
         self._quarantine = Quarantine(self._client)
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._clean_at: dict[str, float] = {}  # tag -> when nothing was found there, monotonic
+        self._unrepaired: dict[str, bool] = {}  # by tag: something was moved, and the repair failed
+        # By tag and reason: when nothing was found there, monotonic.
+        self._clean_at: dict[tuple[str, str], float] = {}
 
     async def __call__(self, tag: str, fault: ScriptFault) -> bool:
         """Check the shard, and then all others if nothing is wrong there; return whether anything was."""
@@ -47,34 +51,49 @@ class Mender:
             return False
         log.warning("store.checked", extra={"shard": tag, "why": str(fault)})
         # One command may read the streams of all shards.
-        return bool(await self.check(tag)) or bool(await self.check_all())
+        return bool(await self.check(tag, str(fault))) or bool(await self.check_all(str(fault)))
 
-    async def check_all(self) -> int:
+    async def check_all(self, why: str = "") -> int:
         """Check every shard, and the keys of the fleet; return how many entries were moved."""
-        return sum([await self.check(tag) for tag in (self._client.fleet_tag, *self._client.tags())])
+        tags = (self._client.fleet_tag, *self._client.tags())
+        return sum([await self.check(tag, why) for tag in tags])
 
-    async def check(self, tag: str) -> int:
-        """Move what cannot be read in one shard to the quarantine, and repair the rest."""
+    async def check(self, tag: str, why: str = "") -> int:
+        """Move what cannot be read in one shard to the quarantine, and repair the rest.
+
+        A shard in which nothing was found is not checked again soon for the same reason: that is a bug.
+        """
         asked_at = time.monotonic()
         async with self._locks[tag]:
-            if self._clean_at.get(tag, -CHECK_AGAIN_S) > asked_at - CHECK_AGAIN_S:
+            if self._clean_at.get((tag, why), -math.inf) > asked_at - CHECK_AGAIN_S:
                 return 0
             token = _mending.set(True)
             try:
                 moved = await self._check(tag)
+            except ShoalError:
+                raise
+            except Exception as error:  # damaged again at this moment: the next call that fails checks again
+                log.exception("store.check_failed", extra={"shard": tag, "why": str(error)})
+                moved = 0
             finally:
                 _mending.reset(token)
-            if not moved:
-                self._clean_at[tag] = time.monotonic()
+            if not moved and not self._unrepaired.get(tag):
+                if len(self._clean_at) > MAX_REASONS:
+                    self._clean_at.clear()
+                self._clean_at[tag, why] = time.monotonic()
             return moved
 
     async def _check(self, tag: str) -> int:
         moved = 0
+        numbers = await self._numbers()
         async for crawl, found in _Scan(self._client, tag).unreadable():
-            known = crawl in await self._numbers()
-            moved += await self._quarantine.move(tag, crawl if known else NO_CRAWL, found)
-        if moved and tag != self._client.fleet_tag:
+            moved += await self._quarantine.move(tag, crawl if crawl in numbers else NO_CRAWL, found)
+        if moved:
+            await self._restore_options(tag, numbers)
+        if tag != self._client.fleet_tag and (moved or self._unrepaired.get(tag)):
+            self._unrepaired[tag] = True
             await self._repair(tag)
+            self._unrepaired[tag] = False
         return moved
 
     async def _numbers(self) -> Collection[int]:
@@ -82,6 +101,16 @@ class Mender:
             return (await self._frontier.client.numbers()).values()
         except (*UNREADABLE, ScriptFault):  # that key is damaged, too
             return ()
+
+    async def _restore_options(self, tag: str, crawls: Collection[int]) -> None:
+        """Copy the options of crawls that a shard has lost from another: all shards have the same."""
+        for crawl in crawls:
+            for other in self._client.tags():
+                if await self._client.do(tag, "HEXISTS", key_names.crawl_options(tag), crawl):
+                    break
+                options = await self._client.do(other, "HGET", key_names.crawl_options(other), crawl)
+                if options is not None and not check_options(crawl, options):
+                    await self._client.do(tag, "HSETNX", key_names.crawl_options(tag), crawl, options)
 
     async def _repair(self, tag: str) -> None:
         try:
@@ -102,7 +131,7 @@ class _Scan:
 
     async def unreadable(self) -> AsyncIterator[tuple[int, Sequence[Unreadable]]]:
         """Yield what cannot be read, by crawl."""
-        names = sorted({name async for name in self._client.names(f"{self._tag}:*")})
+        names = sorted({name async for name in self._client.names(key_names.keys_with(self._tag))})
         for begin in range(0, len(names), BATCH):
             some = names[begin : begin + BATCH]
             types = await self._client.pipeline(self._tag, [("TYPE", name) for name in some])

@@ -37,7 +37,7 @@ async def repair_shard(frontier: RedisFrontier, tag: str) -> list[str]:
     Requests that are in no place any more were in those entries: they count as given up.
     """
     client, report = frontier.client, FaultReport()
-    unlinked = await find_unlinked_keys(client.store)
+    unlinked = await find_unlinked_keys(client.store, tag)
     shard = Shard(client.store, client.scripts, tag, secrets.token_hex(8), report)
     await _repair(shard, unlinked[tag], await client.numbers(), lost=True)
     return report.lines()

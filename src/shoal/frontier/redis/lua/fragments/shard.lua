@@ -107,8 +107,9 @@ local function save_counts()
     for counter in pairs(changes) do counters[#counters + 1] = counter end
     local before = call('HMGET', tag .. ':n:' .. crawl, unpack(counters))
     for i = 1, #counters do
-      local counter = counters[i]
-      values[2 * i - 1], values[2 * i] = counter, (tonumber(before[i]) or 0) + changes[counter]
+      local counter, known = counters[i], tonumber(before[i] or 0)
+      if not known then error('the counter ' .. counter .. ' is not a number') end
+      values[2 * i - 1], values[2 * i] = counter, known + changes[counter]
     end
     call('HSET', tag .. ':n:' .. crawl, unpack(values))
   end
