@@ -9,12 +9,13 @@ repeated once. Requests that were lost with it count as dead, with the class `un
 import asyncio
 import logging
 import math
+import sys
 import time
-from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextvars import ContextVar
 
-from shoal.frontier.redis import RedisFrontier, keys
+from shoal.frontier.redis import RedisFrontier, keys, records
 from shoal.frontier.redis.repair import repair_shard
 from shoal.frontier.redis.scan import BATCH, ShardScan
 from shoal.model.errors import Misconfigured, ShoalError
@@ -25,10 +26,13 @@ from shoal.stores.redis.key_families import UNREADABLE, Family, check_options, f
 log = logging.getLogger(__name__)
 
 CHECK_AGAIN_S = 30.0
+CHECKS = 5
 MAX_REASONS = 1000  # that are remembered
 OTHER_REPAIR_S = 1.0  # wait while another process repairs the shard
 _NO_DAMAGE = ("NOGROUP", "BUSYGROUP")  # errors that callers handle
 _UNCHECKED = frozenset({"sb", "rollcall", "quarantine", "F:quarantine", "checkpoints"})  # any bytes will do
+
+HOLDS_REQUESTS = frozenset({"q", "w", "x", "dl", "l", "pg", "spb", "sp"})
 
 _mending: ContextVar[bool] = ContextVar("mending", default=False)
 
@@ -41,7 +45,8 @@ class Mender:
         self._client = frontier.client.store
         self._quarantine = Quarantine(self._client)
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._unrepaired: dict[str, bool] = {}  # by tag: something was moved, and the repair failed
+        # By tag and crawl: how many requests were moved, until the shard is repaired.
+        self._lost: defaultdict[str, Counter[int]] = defaultdict(Counter)
         # By tag and reason: when nothing was found there, monotonic.
         self._clean_at: dict[tuple[str, str], float] = {}
 
@@ -69,31 +74,40 @@ class Mender:
                 return 0
             token = _mending.set(True)
             try:
-                moved = await self._check(tag)
-            except ShoalError:
-                raise
-            except Exception as error:  # damaged again at this moment: the next call that fails checks again
-                log.exception("store.check_failed", extra={"shard": tag, "why": str(error)})
-                moved = 0
+                moved = await self._check_repeatedly(tag)
             finally:
                 _mending.reset(token)
-            if not moved and not self._unrepaired.get(tag):
+            if not moved and tag not in self._lost:
                 if len(self._clean_at) > MAX_REASONS:
                     self._clean_at.clear()
                 self._clean_at[tag, why] = time.monotonic()
             return moved
 
+    async def _check_repeatedly(self, tag: str) -> int:
+        """Check a shard again if something in it was damaged between its check and its repair."""
+        for _ in range(CHECKS):
+            try:
+                return await self._check(tag)
+            except ShoalError:
+                raise
+            except Exception as error:
+                log.warning("store.check_failed", extra={"shard": tag, "why": str(error)})
+        return 0
+
     async def _check(self, tag: str) -> int:
         moved = 0
         numbers = await self._numbers()
+        lost = self._lost[tag]
         async for crawl, found in _Scan(self._client, tag).unreadable():
-            moved += await self._quarantine.move(tag, crawl if crawl in numbers else NO_CRAWL, found)
+            taken = await self._quarantine.move(tag, crawl if crawl in numbers else NO_CRAWL, [found])
+            if taken:
+                lost[crawl] += requests_in(found)
+            moved += taken
         if moved:
             await self._restore_options(tag, numbers)
-        if tag != self._client.fleet_tag and (moved or self._unrepaired.get(tag)):
-            self._unrepaired[tag] = True
-            await self._repair(tag)
-            self._unrepaired[tag] = False
+        if tag != self._client.fleet_tag and (moved or lost):
+            await self._repair(tag, lost)
+        self._lost.pop(tag, None)
         return moved
 
     async def _numbers(self) -> Collection[int]:
@@ -112,9 +126,9 @@ class Mender:
                 if options is not None and not check_options(crawl, options):
                     await self._client.do(tag, "HSETNX", key_names.crawl_options(tag), crawl, options)
 
-    async def _repair(self, tag: str) -> None:
+    async def _repair(self, tag: str, lost: Mapping[int, float]) -> None:
         try:
-            repaired = await repair_shard(self._frontier, tag)
+            repaired = await repair_shard(self._frontier, tag, lost)
         except Misconfigured:  # another worker has found the same
             await asyncio.sleep(OTHER_REPAIR_S)
             return
@@ -129,8 +143,8 @@ class _Scan:
         self._tag = tag
         self._scan = ShardScan(client, tag)
 
-    async def unreadable(self) -> AsyncIterator[tuple[int, Sequence[Unreadable]]]:
-        """Yield what cannot be read, by crawl."""
+    async def unreadable(self) -> AsyncIterator[tuple[int, Unreadable]]:
+        """Yield what cannot be read, each with its crawl."""
         names = sorted({name async for name in self._client.names(key_names.keys_with(self._tag))})
         for begin in range(0, len(names), BATCH):
             some = names[begin : begin + BATCH]
@@ -138,7 +152,7 @@ class _Scan:
             for raw, type_name in zip(some, types, strict=True):
                 held = type_name.decode() if isinstance(type_name, bytes) else str(type_name)
                 async for crawl, found in self._in_key(raw, held):
-                    yield crawl, [found]
+                    yield crawl, found
 
     async def _in_key(self, raw: bytes, held: str) -> AsyncIterator[tuple[int, Unreadable]]:
         try:
@@ -196,6 +210,20 @@ class _Scan:
             for id, fields in found:
                 yield id, fields
             after = b"(" + found[-1][0]
+
+
+def requests_in(entry: Unreadable) -> int:
+    """Return how many requests were lost with an entry, at most."""
+    known = family_of(entry.key, fleet=False)
+    name = "" if known is None else known[0].name
+    if name not in HOLDS_REQUESTS:
+        return 0
+    if entry.type == WHOLE_KEY:
+        return sys.maxsize
+    try:
+        return records.chunk_size(entry.member) if name in ("spb", "sp") else 1
+    except ValueError:
+        return sys.maxsize
 
 
 def _fault(family: Family, member: bytes, value: bytes) -> str:

@@ -25,10 +25,10 @@ class Found:
     pools: Counter[str] = field(default_factory=Counter)  # waiting or delayed, in pools other than http
 
 
-async def repair_counters(shard: Shard, name: str, crawl: int, *, lost: bool = False) -> None:
+async def repair_counters(shard: Shard, name: str, crawl: int, *, lost: float = 0) -> None:
     """Write the counters of a crawl that differ from the data.
 
-    `lost`: requests that are in no place count as `unreadable`, and not as done.
+    `lost`: up to that many requests that are in no place count as `unreadable`, and not as done.
     """
     flat = await shard.do("HGETALL", keys.counters(shard.tag, crawl))
     recorded = {counter.decode(): int(count) for counter, count in zip(flat[::2], flat[1::2], strict=True)}
@@ -107,7 +107,7 @@ async def _count_pools(shard: Shard, crawl: int) -> Counter[str]:
 # --- the values of the counters: no I/O ------------------------------------------------------------------
 
 
-def count_lost(recorded: Mapping[str, int], found: Found) -> dict[str, int]:
+def count_lost(recorded: Mapping[str, int], found: Found, at_most: float) -> dict[str, int]:
     """Return the counters with what is in no place counted as dead, of class `unreadable`.
 
     There is no dead letter for it, as if that had been purged.
@@ -120,7 +120,7 @@ def count_lost(recorded: Mapping[str, int], found: Found) -> dict[str, int]:
     )
     placed = found.waiting + found.delayed + found.leased + found.parsing + found.letters.total()
     accepted = recorded.get("accepted", 0) if found.seen is None else found.seen
-    lost = max(accepted - placed - purged - ended, 0)
+    lost = int(min(max(accepted - placed - purged - ended, 0), at_most))
     unreadable = f"dead.{FailureClass.UNREADABLE.value}"
     return {
         **recorded,
@@ -130,15 +130,15 @@ def count_lost(recorded: Mapping[str, int], found: Found) -> dict[str, int]:
     }
 
 
-def correct_counters(recorded: Mapping[str, int], found: Found, *, lost: bool = False) -> dict[str, int]:
+def correct_counters(recorded: Mapping[str, int], found: Found, *, lost: float = 0) -> dict[str, int]:
     """Return the correct values of the counters that are wrong.
 
     A request that ended without a dead letter leaves only a number. It is derived from the rest: a request
     that was accepted and is in no other place has ended, and counts as done unless `gone` or `filtered`
-    account for it; with `lost` it was unreadable instead.
+    account for it; up to `lost` of them were unreadable instead.
     """
     before = recorded
-    recorded = count_lost(recorded, found) if lost else recorded
+    recorded = count_lost(recorded, found, lost) if lost else recorded
     purged = _purged(recorded, found)
     dead = found.letters.total() + purged
     open_or_dead = found.waiting + found.delayed + found.leased + found.parsing + dead
