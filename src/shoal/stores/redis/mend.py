@@ -97,12 +97,18 @@ class Mender:
     async def _check(self, tag: str) -> int:
         moved = 0
         numbers = await self._numbers()
-        lost = self._lost[tag]
+        lost, uncounted = self._lost[tag], set[int]()
         async for crawl, found in _Scan(self._client, tag).unreadable():
             taken = await self._quarantine.move(tag, crawl if crawl in numbers else NO_CRAWL, [found])
             if taken:
                 lost[crawl] += requests_in(found)
+            if taken and found.key == keys.counters(tag, crawl):
+                uncounted.add(crawl)
             moved += taken
+        for (
+            crawl
+        ) in uncounted:  # what has ended is not known any more: everything that is missing counts as done
+            lost[crawl] = 0
         if moved:
             await self._restore_options(tag, numbers)
         if tag != self._client.fleet_tag and (moved or lost):
