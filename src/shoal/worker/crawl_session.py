@@ -25,7 +25,7 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.results import Counts
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.parse.pool import ParsePool
-from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
+from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord, settings_of
 from shoal.stores.contract.fleet import MAX_UNPARSED_PAGES, MAX_UNWRITTEN_PAGES, Fleet
 from shoal.stores.contract.heartbeat import CrawlActivity, OutputActivity, unserved_pools
 from shoal.worker.activity import CrawlWork
@@ -45,6 +45,7 @@ from shoal.worker.session_steps import (
 log = logging.getLogger(__name__)
 
 ROLES = ("fetch", "parse", "sink")
+REQUEST_SLACK_S = 5.0  # beyond the limit for one attempt: closing it, and a clock that is behind
 RECHECK_S = 600.0  # after which a crawl that had nothing to do is checked again without any news
 
 
@@ -335,6 +336,11 @@ class CrawlSession:
     @property
     def in_flight(self) -> int:
         return 0 if self._crawl is None else self._crawl.in_flight
+
+    @property
+    def longest_request_s(self) -> float:
+        """How long a request of the crawl may be on the wire."""
+        return settings_of(self.record).fetch.total + REQUEST_SLACK_S
 
     @property
     def work(self) -> CrawlWork | None:

@@ -79,6 +79,8 @@ class WorkerSession(Protocol):
     @property
     def in_flight(self) -> int: ...
     @property
+    def longest_request_s(self) -> float: ...
+    @property
     def work(self) -> CrawlWork | None: ...
     @property
     def activity(self) -> CrawlActivity | None: ...
@@ -140,6 +142,7 @@ class Worker:
                     "heartbeat": partial(self._send_heartbeats, workers),
                     "stop": partial(self._forward_stop, self._stop),
                     "measure": partial(self._measure, workers),
+                    "reclaim": partial(self._reclaim_lost, workers),
                 }
                 if deliveries is not None:
                     running["deliveries"] = deliveries.run
@@ -252,6 +255,17 @@ class Worker:
                     with suppress(Misconfigured):  # it was deleted
                         await session.measure(served)
             await asyncio.sleep(MEASURE_EVERY_S)
+
+    async def _reclaim_lost(self, workers: Heartbeats) -> None:
+        """Reclaim what workers that are gone have left, for as long as this one runs."""
+        if "fetch" not in self._plan.roles:
+            return
+        while True:
+            await asyncio.sleep(HEARTBEAT_EVERY_S)
+            live = [beat.worker for beat in await workers.all()]
+            longest_s = max((session.longest_request_s for session in self._sessions.values()), default=0.0)
+            if longest_s:
+                await self._fleet.lost_holders.reclaim(self.id, live, longest_s=longest_s)
 
     # --- ending ----------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """The parts of a fleet's store, in memory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tests.model.frontier import MemoryFrontier
 from tests.model.parts import ModelCrawls
@@ -81,6 +81,13 @@ class NothingDamaged:
         return False
 
     async def check_all(self) -> int:
+        return 0
+
+
+class NobodyLost:
+    """All holders are live."""
+
+    async def reclaim(self, worker: str, live: Collection[str], *, longest_s: float) -> int:
         return 0
 
 

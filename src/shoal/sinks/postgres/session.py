@@ -20,9 +20,9 @@ from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"  # a class without parameters at run time
 T = TypeVar("T")
 
-# Classes of SQLSTATE that can pass: connection errors, an invalid state of the transaction (read-only, as on a
-# standby during a failover), rolled back by the server (deadlock, serialization), out of a resource, locked,
-# shutting down.
+# Classes of SQLSTATE that can pass: connection errors, a transaction that may not write (a server that is
+# read-only, as during a failover), rolled back by the server (deadlock, serialization), out of a resource,
+# locked, shutting down.
 _TEMPORARY = {"08", "25", "40", "53", "55", "57"}
 # Classes that one item causes: data that a type or a constraint does not accept, and limits that a row
 # exceeds.

@@ -1,6 +1,6 @@
 """What the workers of a shared store need besides its `Store` interface."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -71,6 +71,13 @@ class Mending(Protocol):
         """Check everything; return how many entries were moved."""
 
 
+class ReclaimingLeases(Protocol):
+    """Reclaims the leases of workers that are gone."""
+
+    async def reclaim(self, worker: str, live: Collection[str], *, longest_s: float) -> int:
+        """Reclaim what holders without a heartbeat have had for longer than a request may take."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fleet:
     """The parts of a shared store that its workers use. They are built on a Redis client today."""
@@ -83,3 +90,4 @@ class Fleet:
     page_quota: OpenPageQuota
     unwritten_pages: Callable[[str], Awaitable[int]]
     mend: Mending
+    lost_holders: ReclaimingLeases

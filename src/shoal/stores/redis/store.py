@@ -35,6 +35,7 @@ from shoal.stores.contract.footprint import CrawlFootprint
 from shoal.stores.contract.heartbeat import Heartbeat
 from shoal.stores.contract.store import Capabilities, OutputState, OwnedStore, require_crawl
 from shoal.stores.redis.crawls import Crawls
+from shoal.stores.redis.lost_holders import LostHolders
 from shoal.stores.redis.mend import Mender
 from shoal.stores.redis.page_quota import SharedPageQuota
 from shoal.stores.redis.pages import RedisPages
@@ -67,6 +68,7 @@ class RedisStore:
             partial(SharedPageQuota, client),
             self.outputs.unwritten_pages,
             Mender(frontier),
+            LostHolders(client),
         )
         self._client = client
 
