@@ -93,7 +93,7 @@ async def test_leases_of_a_worker_without_a_heartbeat_are_reclaimed_when_its_req
         lost = LostHolders(store, clock=lambda: clock)
 
         async def look() -> int:
-            return await lost.reclaim("w", ["live"], longest_s=65.0)
+            return await lost.reclaim("live", ["live"], longest_s=65.0)
 
         assert await look() == 0  # missed for the first time
         clock += 45.0

@@ -4,7 +4,7 @@ Submitting twice is harmless: seeds that are known are not added again, and the 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,11 +32,12 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.chunks import open_chunks
 from shoal.frontier.redis.scripts import SCRIPTS
 from shoal.frontier.redis.spill import Spilling
+from shoal.model.errors import Misconfigured
 from shoal.model.scope import Scope
 from shoal.parse.pool import ParsePool
 from shoal.services.backpressure import Backpressure, BackpressuredFrontier
 from shoal.sinks.fleet.checkpointed import check_fleet_output
-from shoal.sinks.names import public_name
+from shoal.sinks.names import canonical_name, public_name
 from shoal.spider.source import SpiderDescription, SpiderFile, SpiderSource
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import Fleet, SubmittedCrawls
@@ -151,6 +152,7 @@ class Submission:
         self._changed = False
 
     async def run(self, stop: Stop) -> Submitted:
+        refuse_shared_outputs(self._name, self._outputs, await self._crawls.all())
         if self._plan.fresh:
             await self._frontier.crawls.delete(self._name)
         opened = await self._backpressure.retry(
@@ -207,6 +209,17 @@ class Submission:
             return None
         before = None if self._plan.fresh else await self._crawls.get(self._name)
         return tuple(sorted(hosts.union((before and before.hosts) or ())))
+
+
+def refuse_shared_outputs(crawl: str, outputs: Sequence[str], others: Iterable[CrawlRecord]) -> None:
+    """Raise `Misconfigured` if another crawl of the store writes one of the outputs: it has one owner."""
+    wanted = set(map(canonical_name, outputs))
+    for other in others:
+        if other.name != crawl and (shared := wanted.intersection(map(canonical_name, other.outputs))):
+            raise Misconfigured(
+                f"output {min(shared)} belongs to crawl {other.name!r}, and crawl {crawl!r} cannot write it"
+                f" too: choose another --out, or remove the other crawl with shoal delete {other.name}"
+            )
 
 
 def _portable(plan: CrawlPlan) -> SpiderSource:

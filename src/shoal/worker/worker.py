@@ -43,6 +43,7 @@ from shoal.worker.crawl_session import (
     WorkerPlan,
 )
 from shoal.worker.deliveries import Deliveries
+from shoal.worker.retention import delete_expired_pages
 from shoal.worker.session_steps import LONGEST_PAUSE_S, SessionState, pause_after
 
 __all__ = ["ROLES", "Worker", "WorkerPlan"]
@@ -143,6 +144,7 @@ class Worker:
                     "stop": partial(self._forward_stop, self._stop),
                     "measure": partial(self._measure, workers),
                     "reclaim": partial(self._reclaim_lost, workers),
+                    "retention": partial(delete_expired_pages, self._fleet.crawls, self._plan.folder),
                 }
                 if deliveries is not None:
                     running["deliveries"] = deliveries.run
