@@ -161,12 +161,20 @@ class RedisFrontier:
         self._delay.note(self._clock() - began)
         self._lose(lost)
         self._picker.record(shard, found=len(granted), wait=float(wait), best=float(best or "inf"))
-        leases = list(records.unpack_grants(granted, int(token), float(leased_until), self.client.names))
+        leases: list[Lease] = []
+        damage = ""
+        for found in records.unpack_grants(granted, int(token), float(leased_until), self.client.names):
+            if isinstance(found, str):
+                damage = found
+            else:
+                leases.append(found)
         for lease in leases:
             self._held.take(self._id(lease), deadline)
             if lease.crashes:
                 self._held.add_suspect(self._id(lease), holder, tag)
         if short and await self._spilling.refill(tag, short):
+            self._picker.wake(shard)
+        if damage and await self._store.report_damage(tag, damage):
             self._picker.wake(shard)
         return leases
 

@@ -110,8 +110,9 @@ local function save_counts()
       local last = math.min(first + 1999, #counters)
       local before = call('HMGET', tag .. ':n:' .. crawl, unpack(counters, first, last))
       for i = first, last do
-        local counter = counters[i]
-        values[2 * i - 1], values[2 * i] = counter, (tonumber(before[i - first + 1]) or 0) + changes[counter]
+        local counter, known = counters[i], tonumber(before[i - first + 1] or 0)
+        if not known then error('the counter ' .. counter .. ' is not a number') end
+        values[2 * i - 1], values[2 * i] = counter, known + changes[counter]
       end
     end
     call_with('HSET', tag .. ':n:' .. crawl, values)
