@@ -15,6 +15,7 @@ from shoal.engine.scope_state import ScopeState
 from shoal.engine.traps.counts import TrapCounters
 from shoal.fetch.contract import Fetcher
 from shoal.fetch.http.body_memory import BodyMemory
+from shoal.fetch.shared_gate import SharedGate
 from shoal.frontier import Unparsed, Validator
 from shoal.frontier.contract import FrontierHosts
 from shoal.frontier.finished import CountsReader
@@ -140,3 +141,4 @@ class Stations:
     other_workers: Callable[[], Awaitable[Mapping[str, bytes]]] | None = None  # reads what they store
     quota: PageQuota | None = None  # None: no limit
     share: WorkShare = WorkShare()
+    gate: SharedGate | None = None  # whose turns come from the store
