@@ -66,7 +66,7 @@ class SharedCounts:
         self._others = {}
 
     def largest(self, above: int) -> dict[str, int]:
-        """Return the names with more than one sample of weight `above`, at most `MAX_NAMES`: most have one."""
+        """Return the names with a count above `above`, at most `MAX_NAMES`: most have a single sample."""
         counted = [(name, count) for name, count in self._own.items() if count > above]
         return dict(counted if len(counted) <= MAX_NAMES else nlargest(MAX_NAMES, counted, key=_count))
 
@@ -144,7 +144,10 @@ def share_traps(
     """Take what other workers have closed and counted from the values that are stored with the crawl."""
     for key, value in values.items():
         if key.startswith(crawl_totals.PART):
-            others = crawl_totals.CrawlTotals.load(value)
+            try:
+                others = crawl_totals.CrawlTotals.load(value)
+            except msgspec.DecodeError:
+                continue  # `shoal status` reports it
             others.reopen(
                 per_pattern=limits.per_pattern,
                 near_duplicates=limits.near_duplicates,

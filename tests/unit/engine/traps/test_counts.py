@@ -85,5 +85,5 @@ def test_what_others_have_closed_is_closed_here_unless_the_limit_was_raised() ->
     theirs = CrawlTotals(identical={"s": ClosedPattern(500, "u")}, quarantined={"p": ClosedPattern(9, "u")})
     ours = CrawlTotals()
     limits = LinkLimits(identical_pages=500, per_pattern=10)
-    share_traps({"sums/other": theirs.dump()}, limits, ours, TrapCounters())
+    share_traps({"sums/other": theirs.dump(), "sums/damaged": b"junk"}, limits, ours, TrapCounters())
     assert (list(ours.identical), list(ours.quarantined)) == (["s"], [])
