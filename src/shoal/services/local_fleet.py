@@ -25,7 +25,8 @@ from shoal.services.inspect.status import CrawlStatus, read_crawl
 from shoal.services.submit import submit
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER
 from shoal.stores.open import open_shared_store
-from shoal.worker.supervisor import Supervisor, WorkerEnd
+from shoal.worker.supervisor import LOST, Supervisor, WorkerEnd
+from shoal.worker.worker import lost_error
 
 LOOK_EVERY_S = 1.0
 
@@ -52,6 +53,8 @@ async def run_fleet(
         supervisor = Supervisor(partial(_worker, plan, fleet.dsn), stop, say)
         monitor = StoreMonitor.of(store)
         ends = await _run_and_show(supervisor, workers, monitor, watch)
+        if any(end.code == LOST for end in ends) or submitted.crawl not in await store.crawls.names():
+            raise lost_error([submitted.crawl], store.address)
         after = await read_crawl(store, submitted.crawl)
         items = await fleet.frontier.reader.items(submitted.crawl) - items
         unwritten = await fleet.unwritten_pages(submitted.crawl)

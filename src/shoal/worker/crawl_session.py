@@ -93,6 +93,7 @@ class CrawlSession:
         self.summary: Summary | None = None  # of its latest run, where one crawl was asked for
         self.refusal = ""  # why this worker cannot serve it
         self.deleted = False
+        self.missing_since: float | None = None  # monotonic: when the frontier was first found without it
         self._context = context
         self._outputs = OutputTasks(context.fleet, worker=context.worker)
         self._crawl: Crawl | None = None  # while it runs
@@ -125,8 +126,15 @@ class CrawlSession:
         """Take the steps that are due; `stop` is how the worker is asked to end."""
         try:
             await self._advance(group, stop)
-        except Misconfigured:  # the crawl was deleted; if it is created again, that is a new submission
-            self.state, self._checked_at = SessionState.COMPLETE, time.monotonic()
+        except Misconfigured as error:
+            if self.record.name in await self._frontier.reader.crawls():
+                self._refuse(str(error))
+                return
+            # Its record will follow if it was deleted, or another number if `--fresh` starts it again.
+            self.missing_since = self.missing_since or time.monotonic()
+        else:
+            if self.state is not SessionState.RUNNING:
+                self.missing_since = None
 
     async def _advance(self, group: asyncio.TaskGroup, stop: Stop) -> None:
         facts = self._facts(stop)
@@ -200,11 +208,12 @@ class CrawlSession:
             log.info("crawl.stopped", extra={**about, "ending": ending.value})
         except* Misconfigured as several:
             if self.record.name not in await self._frontier.reader.crawls():
-                log.info("crawl.stopped", extra={**about, "ending": "deleted"})
+                self.missing_since = self.missing_since or time.monotonic()
+                log.info("crawl.stopped", extra={**about, "ending": "not in the store"})
             else:
                 # Other workers may have what this one lacks, and other crawls may lack nothing.
-                after, self.refusal = SessionState.REFUSED, str(_first(several))
-                log.error("crawl.refused", extra={**about, "why": self.refusal})
+                after = SessionState.REFUSED
+                self._refuse(str(_first(several)))
         except* Unavailable as several:
             # A worker that waits for its store without limit waits for an archive, too; the next round
             # retries.
@@ -216,6 +225,11 @@ class CrawlSession:
             self.state, self._crawl, self._checked_at = after, None, time.monotonic()
             self._context.concurrency.running -= 1
             self._context.wake.set()
+
+    def _refuse(self, why: str) -> None:
+        self.state, self.refusal = SessionState.REFUSED, why
+        about = {"crawl": self.record.name, "version": self.record.version}
+        log.error("crawl.refused", extra={**about, "why": why})
 
     async def _serve(self) -> Ending:
         context, plan = self._context, self._context.plan

@@ -49,6 +49,7 @@ class FakeSubmittedCrawls:
     def __init__(self, log: WriteLog | None = None) -> None:
         self.records: dict[str, CrawlRecord] = {}
         self.announcements = 0
+        self.lost: set[str] = set()  # crawls that are gone although no command deleted them
         self._log = log or WriteLog()
 
     async def submit(self, record: CrawlRecord) -> bool:
@@ -69,6 +70,9 @@ class FakeSubmittedCrawls:
 
     async def all(self) -> list[CrawlRecord]:
         return list(self.records.values())
+
+    async def was_deleted(self, name: str) -> bool:
+        return name not in self.lost
 
 
 class FakeHeartbeats:

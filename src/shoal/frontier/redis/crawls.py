@@ -131,6 +131,10 @@ class RedisCrawls:
         await self.sweep_deleted()
         return number is not None
 
+    async def deleting(self) -> bool:
+        """Return whether any crawl is being deleted right now."""
+        return bool(await self._store.do(self._home, "SCARD", keys.dropped(self._home)))
+
     async def sweep_deleted(self) -> None:
         """Delete the remaining keys of deleted crawls, also of those whose deletion was interrupted."""
         for number in await self._store.do(self._home, "SMEMBERS", keys.dropped(self._home)):

@@ -32,6 +32,9 @@ class SubmittedCrawls(Protocol):
     async def get(self, name: str) -> CrawlRecord | None: ...
     async def all(self) -> list[CrawlRecord]: ...
 
+    async def was_deleted(self, name: str) -> bool:
+        """Return whether a command deleted the crawl; if not, a crawl without a record is lost."""
+
 
 class Heartbeats(Protocol):
     async def beat(self, heartbeat: Heartbeat) -> None: ...

@@ -3,10 +3,15 @@
 A record is written when the seeds are in the frontier, so a worker that finds a crawl also finds its work.
 """
 
+import time
+
 import msgspec
 
 from shoal.redis_client import RedisClient, key_names
 from shoal.stores.contract.crawl_record import CrawlRecord
+
+
+DELETION_KEPT_S = 30 * 86_400.0  # how long the store records that a crawl was deleted
 
 
 class Crawls:
@@ -15,6 +20,7 @@ class Crawls:
         self._tag = store.fleet_tag
         self._key = key_names.crawl_records(self._tag)
         self._news = key_names.news(self._tag)
+        self._deleted = key_names.deleted_crawls(self._tag)
 
     async def submit(self, record: CrawlRecord) -> bool:
         """Store a record and announce it; return False if that very record was stored already."""
@@ -23,13 +29,22 @@ class Crawls:
             await self.announce()
         else:
             packed = msgspec.msgpack.encode(record)
-            commands = [("HSET", self._key, record.name, packed), ("INCR", self._news)]
+            commands = [
+                ("HSET", self._key, record.name, packed),
+                ("ZREM", self._deleted, record.name),
+                *self._announcement(),
+            ]
             await self._store.pipeline(self._tag, commands, replicated=True)
         return not same
 
     async def announce(self) -> None:
         """Make workers look again at crawls that had nothing to do."""
-        await self._store.do_always(self._tag, "INCR", self._news)
+        for command in self._announcement():
+            await self._store.do_always(self._tag, *command)
+
+    def _announcement(self) -> list[tuple[str, ...]]:
+        # It starts with the time: a store that has lost everything must not count to the same number again.
+        return [("SET", self._news, str(time.time_ns() // 1_000_000), "NX"), ("INCR", self._news)]
 
     async def news(self) -> int:
         """Return a number that changes with every announcement; workers poll it."""
@@ -45,8 +60,18 @@ class Crawls:
         return sorted(map(_decode, packed), key=lambda record: record.name)
 
     async def delete(self, name: str) -> None:
-        """Delete the record of a crawl; its data stays in the frontier."""
-        await self._store.do(self._tag, "HDEL", self._key, name, replicated=True)
+        """Delete the record of a crawl, and store that it was deleted; its data stays in the frontier."""
+        now = time.time()
+        commands = [
+            ("ZADD", self._deleted, str(now), name),
+            ("ZREMRANGEBYSCORE", self._deleted, "-inf", str(now - DELETION_KEPT_S)),
+            ("HDEL", self._key, name),
+        ]
+        await self._store.pipeline(self._tag, commands, replicated=True)
+
+    async def was_deleted(self, name: str) -> bool:
+        """Return whether a command deleted the crawl; if not, a crawl without a record is lost."""
+        return await self._store.do(self._tag, "ZSCORE", self._deleted, name) is not None
 
 
 _decode = msgspec.msgpack.Decoder(CrawlRecord).decode
