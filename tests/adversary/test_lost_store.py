@@ -68,7 +68,7 @@ async def test_a_worker_until_done_does_not_call_a_lost_crawl_done(
 async def _lose_during(command: list[str], server: RedisServer, folder: Path, site: ServedSite) -> str:
     """Run a command, empty the store when it has fetched some pages, and return what it printed."""
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: ASYNC220 (it starts at once)
             [*SHOAL, *command],
             cwd=folder,
             env=surroundings(),

@@ -231,7 +231,7 @@ class Worker:
                 self._sessions[record.name] = self._open_session(self._context, record)
 
     async def _is_missing(self, name: str, session: WorkerSession) -> bool:
-        """Return whether the frontier has lost a crawl that has a record; `--fresh` removes it for a moment."""
+        """Return whether the frontier has lost a crawl that has a record; `--fresh` removes it briefly."""
         since = session.missing_since
         if since is None or time.monotonic() - since < LOST_AFTER_S or name in self._lost:
             return False

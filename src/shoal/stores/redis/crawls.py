@@ -10,7 +10,6 @@ import msgspec
 from shoal.redis_client import RedisClient, key_names
 from shoal.stores.contract.crawl_record import CrawlRecord
 
-
 DELETION_KEPT_S = 30 * 86_400.0  # how long the store records that a crawl was deleted
 
 
