@@ -46,7 +46,8 @@ deleted in batches. `P` is a pool. Keys marked * are shared with other packages 
     T:dz:C         zset    >d ordinal and fp -> when it died
 
     T:s:C:<n>      set     fingerprints that a crawl has seen, in buckets (seen.lua)
-    T:sm:C         hash    size of the seen-set
+    T:sm:C         hash    size of the seen-set (seen.lua); lost: requests that a repair found in no state;
+                           forgotten: requests that a repair found to be missing in the seen-set
     T:sb:C         string  the seen-set as a Bloom filter, if the crawl uses one
     T:r:<origin>   string  robots.txt: >dI expires, status; text. Expires
 
@@ -144,6 +145,10 @@ def seen(tag: str, crawl: int, bucket: int) -> str:
 
 def seen_size(tag: str, crawl: int) -> str:
     return f"{tag}:sm:{crawl}"
+
+
+def bloom_filter(tag: str, crawl: int) -> str:
+    return f"{tag}:sb:{crawl}"
 
 
 def values(tag: str, crawl: int) -> str:

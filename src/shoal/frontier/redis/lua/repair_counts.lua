@@ -1,10 +1,18 @@
 -- repair_counts.lua: write the result of a recount.
 --
 -- KEYS[1]  T:m
--- ARGV     name that froze the shard; crawl; size of its seen-set ("": unchanged); counters and values alternating
+-- ARGV     name that froze the shard; crawl; size of its seen-set ("": unchanged); lost requests, forgotten requests;
+--          counters and values alternating
 -- returns  1
 
 if ARGV[3] ~= '' then call('HSET', tag .. ':sm:' .. ARGV[2], 'size', ARGV[3]) end
-local values = {unpack(ARGV, 4)}
+for i, field in ipairs({'lost', 'forgotten'}) do
+  if tonumber(ARGV[3 + i]) > 0 then
+    call('HSET', tag .. ':sm:' .. ARGV[2], field, ARGV[3 + i])
+  else
+    call('HDEL', tag .. ':sm:' .. ARGV[2], field)
+  end
+end
+local values = {unpack(ARGV, 6)}
 call_with('HSET', tag .. ':n:' .. ARGV[2], values)
 return 1
