@@ -75,6 +75,8 @@ def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
         if dropped := Counter(crawl.filtered_by_rule) + Counter(crawl.links_filtered_by_rule):
             yield f"filtered in {crawl.name}: {by_count(dropped)}"
         yield from pattern_lines(crawl.quarantined, crawl.near_duplicates, of=f" in {crawl.name}")
+        if crawl.lost:
+            yield f"lost in {crawl.name}: {plural(crawl.lost, 'request')}; see shoal verify"
         if crawl.mistaken:
             lost = count(round(1 / crawl.mistaken))
             yield f"{crawl.name} uses an approximate seen set: it drops one in {lost} new links"

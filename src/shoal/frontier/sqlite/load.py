@@ -1,5 +1,6 @@
 """Starting: charging crashes for what an earlier owner held, and rebuilding the state in RAM."""
 
+import logging
 import sqlite3
 from array import array
 from collections import defaultdict
@@ -16,8 +17,11 @@ from shoal.frontier.sqlite.deferred_deletes import sweep
 from shoal.frontier.sqlite.packing import unpack_ints
 from shoal.frontier.sqlite.seen import SeenSet
 from shoal.frontier.sqlite.state import ORDINAL_BITS, CrawlState, CrawlTerms, FrontierState, ParsingPage
+from shoal.model.errors import Misconfigured
 from shoal.model.failure import Failure
 from shoal.sqlite_database import transaction
+
+log = logging.getLogger(__name__)
 
 _PRIORITY_CLASSES = LOWEST_BAND + 1
 
@@ -55,13 +59,18 @@ def _reclaim_leases(database: sqlite3.Connection, crawls: dict[int, tuple[int, C
     ).fetchall():
         for id in sorted(unpack_ints(ids)):
             max_crashes, counts = crawls[id >> ORDINAL_BITS]
-            [crashes, fp] = database.execute(
+            counts.leased -= 1
+            row = database.execute(
                 "UPDATE request SET attempts = attempts + 1, crashes = crashes + 1, due = NULL,"
                 " first_at = coalesce(first_at, ?) WHERE id = ? RETURNING crashes, fp",
                 (granted_at, id),
             ).fetchone()
+            if row is None:  # the database was changed from outside
+                log.error("store.damaged", extra={"why": f"leased request {id} is lost; see shoal verify"})
+                counts.lost += 1
+                continue
+            [crashes, fp] = row
             _log(database, id, fp, OVERRAN, now, elapsed=max(now - granted_at, 0.0))
-            counts.leased -= 1
             counts.crashes += 1
             if crashes < max_crashes:
                 counts.waiting += 1
@@ -138,6 +147,13 @@ def load(state: FrontierState, crawl: CrawlState, now: float) -> None:
 def _load_requests(state: FrontierState, crawl: CrawlState, now: float) -> None:
     lanes = {lane.id: lane for lane in crawl.lanes.values()}
     ids = id_range(crawl.id)
+    for table in ("request", "parsing", "dead"):
+        query = f"SELECT 1 FROM {table} WHERE id BETWEEN ? AND ? AND lane NOT IN (SELECT id FROM lane)"  # noqa: S608
+        if state.database.execute(f"{query} LIMIT 1", ids).fetchone():
+            raise Misconfigured(
+                f"the store is damaged: requests of crawl {crawl.name!r} belong to no host;"
+                " run shoal verify --repair"
+            )
     # Most requests have never been leased. Lane and class as one number and one append per row: two million
     # rows take one second.
     queues: defaultdict[int, array[int]] = defaultdict(lambda: array("q"))

@@ -30,6 +30,7 @@ class CrawlReport:
     problems: Sequence[str]  # one line each
     waiting: int = 0  # items in a shared store that are not in the outputs yet
     unchecked: Sequence[str] = ()  # what could not be compared, one line each
+    lost: int = 0  # requests that were accepted and are in no state
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +39,17 @@ class VerifyReport:
     deep: bool
     crawls: Sequence[CrawlReport]
     repaired: Sequence[str] | None = None  # what was repaired, one line each; None: no repair was requested
+    damage: Sequence[str] = ()  # of the store itself, or of crawls of which only a part is left
 
     @property
     def problems(self) -> list[str]:
-        return [f"{crawl.name}: {problem}" for crawl in self.crawls for problem in crawl.problems]
+        of_crawls = [f"{crawl.name}: {problem}" for crawl in self.crawls for problem in crawl.problems]
+        return [*self.damage, *of_crawls]
+
+    @property
+    def empty(self) -> bool:
+        """Whether the store has no crawl, nor anything of one."""
+        return not self.crawls and not self.damage
 
 
 async def verify(dsn: str, crawl: str | None, *, deep: bool, repair: bool = False) -> VerifyReport:
@@ -54,7 +62,8 @@ async def verify(dsn: str, crawl: str | None, *, deep: bool, repair: bool = Fals
         names = await select_crawls(store, crawl)
         repaired = await store.repair(names) if repair else None
         crawls = [await _verify_crawl(store, name, deep=deep) for name in names]
-        return VerifyReport(store.address, deep, crawls, repaired)
+        damage = await store.crawls.check() if crawl is None else []
+        return VerifyReport(store.address, deep, crawls, repaired, damage)
 
 
 async def _verify_crawl(store: Store, crawl: str, *, deep: bool) -> CrawlReport:
@@ -85,6 +94,7 @@ async def _verify_crawl(store: Store, crawl: str, *, deep: bool) -> CrawlReport:
         problems=problems,
         waiting=waiting,
         unchecked=unchecked,
+        lost=audit.lost,
     )
 
 
@@ -122,4 +132,5 @@ def compare(items: int, written: Mapping[str, int | None], *, running: bool) -> 
 
 
 def verify_json(report: VerifyReport) -> dict[str, object]:
-    return {"ok": not report.problems, "problems": report.problems, **asdict(report)}
+    ok = not report.problems and not report.empty
+    return {"ok": ok, "problems": report.problems, **asdict(report)}
