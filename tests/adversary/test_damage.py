@@ -266,6 +266,8 @@ class Verify:
             return
         assert code == 5, (name, printed)
         assert case.found in printed, (name, printed)
+        if name in FILES and not sized(cut=False, full=True):
+            return  # no repair changes a file
         code, printed = self(folder, "--repair", *options)
         assert code in ((0, 5) if case.repairs is None else (0,) if case.repairs else (5,)), (name, printed)
         assert ("nothing lost" in printed) == (code == 0), (name, printed)
@@ -359,6 +361,11 @@ async def _spoil_a_lane(server: RedisServer) -> object:
     return await server.ask("LSET", await _key(server, "*:q:1:*"), 0, b"\xff")
 
 
+async def _delete_meta(server: RedisServer) -> object:
+    """Delete the meta of the shard that has leases."""
+    return await server.ask("DEL", (await _key(server, "*:lx")).replace(b":lx", b":m"))
+
+
 async def _count_wrongly(server: RedisServer) -> object:
     return await server.ask("HINCRBY", await _key(server, "*:n:1"), "done", -1)
 
@@ -398,7 +405,7 @@ FLEET = {
     "dead letter unreadable": StoreCase(_spoil_field("*:d:1"), "cannot be read"),
     "dates of dead letters": StoreCase(_delete("*:dz:1"), "dead letter without a date", repairs=True),
     "options of the crawl": StoreCase(_delete("*}:c"), "without the options of the crawl"),
-    "meta of a shard": StoreCase(_delete("*:m"), "give out", repairs=True),
+    "meta of a shard": StoreCase(_delete_meta, "give out", repairs=True),
     "names of crawls": StoreCase(_delete("*:00}:crawls"), "its queue is lost"),
     "records of crawls": StoreCase(_delete("*:fleet}:crawls"), "it has no record"),
     # Harmless: positions that are also stored with the output.

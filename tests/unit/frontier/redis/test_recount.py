@@ -43,6 +43,10 @@ def test_a_second_repair_keeps_what_is_lost() -> None:
     )
 
 
+def test_a_lost_request_that_is_found_again_is_not_lost_any_more() -> None:
+    assert corrected({**SOUND, "waiting": 1}, replace(FOUND, lost=2)) == {"waiting": 3}
+
+
 def test_requests_that_the_seen_set_has_forgotten_stay_accepted() -> None:
     assert correct_counters(SOUND, replace(FOUND, seen=12)) == CorrectCounters({}, forgotten=8)
     repaired_before = replace(FOUND, seen=12, seen_size=12 + 8)

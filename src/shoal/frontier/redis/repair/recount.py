@@ -27,6 +27,7 @@ class Found:
     pools: Counter[str] = field(default_factory=Counter)  # waiting or delayed, in pools other than http
     seen_size: int = 0  # as the seen-set records it, with what an earlier repair found to be forgotten
     lost: int = 0  # found by an earlier repair
+    twice: int = 0  # requests that were counted in two states
 
 
 async def repair_counters(shard: Shard, name: str, crawl: int) -> int:
@@ -38,8 +39,9 @@ async def repair_counters(shard: Shard, name: str, crawl: int) -> int:
     recorded = {counter.decode(): int(count) for counter, count in zip(flat[::2], flat[1::2], strict=True)}
     found = await _count(shard, crawl)
     correct = correct_counters(recorded, found)
-    if correct.fewer_ended and (unseen := await PlaceScan(shard, crawl).add_unseen()):
-        # Links that were added since the shard was read are not in the seen-set: no end was counted twice.
+    if correct.fewer_ended:
+        # Was an end counted twice, or was a call aborted since the shard was read?
+        unseen, found.twice = await PlaceScan(shard, crawl).add_unseen()
         assert found.seen is not None
         found.seen += unseen
         correct = correct_counters(recorded, found)
@@ -152,15 +154,15 @@ def correct_counters(recorded: Mapping[str, int], found: Found) -> CorrectCounte
     once = max(found.seen or 0, min(recorded.get("accepted", 0), found.seen_size))
     purged = _purged(recorded, found, once)
     dead = found.letters.total() + purged
-    open_or_dead = found.waiting + found.delayed + found.leased + found.parsing + dead
+    open_or_dead = found.waiting + found.delayed + found.leased + found.parsing + dead - found.twice
     ended = {name: max(count, 0) for name, count in recorded.items() if name.startswith("filtered.")}
     ended |= {name: max(recorded.get(name, 0), 0) for name in ("gone", "done")}
     if found.seen is None:
-        accepted = max(open_or_dead + found.lost + sum(ended.values()), recorded.get("accepted", 0))
+        accepted = max(open_or_dead + sum(ended.values()), recorded.get("accepted", 0))
     else:
-        accepted = max(once, open_or_dead + found.lost)
+        accepted = max(once, open_or_dead)
         counted = sum(ended.values())
-        ended = _reduce_to(ended, accepted - open_or_dead - found.lost)
+        ended = _reduce_to(ended, accepted - open_or_dead)
     lost = accepted - open_or_dead - sum(ended.values())
     right = {
         "waiting": found.waiting,

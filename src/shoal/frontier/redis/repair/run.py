@@ -57,17 +57,21 @@ async def repair_crawls(
 async def _repair(shard: Shard, unlinked: UnlinkedKeys, crawls: Mapping[str, int]) -> Counter[str]:
     """Repair a shard; return how many ended requests of each crawl its seen-set has forgotten."""
     async with shard.frozen():
-        await repair_hosts(shard, unlinked.lanes, await repair_leases(shard, unlinked.tokens))
+        with shard.reporting_faults():
+            await repair_hosts(shard, unlinked.lanes, await repair_leases(shard, unlinked.tokens))
     places = {number: await _keep_in_one_place(shard, number) for number in crawls.values()}
     forgotten: Counter[str] = Counter()
     async with shard.frozen():
-        await repair_hosts(shard, unlinked.lanes, await repair_leases(shard, set()))
+        with shard.reporting_faults():
+            await repair_hosts(shard, unlinked.lanes, await repair_leases(shard, set()))
         await repair_meta(shard, ordinal=max((found.ordinal for found in places.values()), default=0))
         for name, number in crawls.items():
-            await repair_announcements(shard, name, number)
+            with shard.reporting_faults():
+                await repair_announcements(shard, name, number)
             await repair_dates(shard, number)
-            await delete_unregistered_chunks(shard, number, places[number].known)
-            forgotten[name] += await repair_counters(shard, name, number)
+            if not shard.faulty:
+                await delete_unregistered_chunks(shard, number, places[number].known)
+                forgotten[name] += await repair_counters(shard, name, number)
     return +forgotten
 
 

@@ -83,19 +83,22 @@ class PlaceScan:
         add("a request out of the order of its list", number=reordered)
         add("a request that was missing in the seen-set", number=unseen)
 
-    async def add_unseen(self) -> int:
-        """Add what is missing in the seen-set, in a frozen shard; return how many were added.
+    async def add_unseen(self) -> tuple[int, int]:
+        """Add what is missing in the seen-set, in a frozen shard.
 
-        A call that was aborted after `run` has read its lane may have left a request there.
+        A call that was aborted after `run` has read its lane may have left a request there, or in two places.
+        Return how many were added, and how many places hold a request that another place holds, too.
         """
-        shard, batch, added = self._shard, list[int](), 0
+        shard, batch, added, places = self._shard, list[int](), 0, 0
         buckets = int(await shard.do("HGET", keys.seen_size(shard.tag, self._crawl), "buckets") or 1)
         async for place in self._all():
+            self.known.add(place.fingerprint)
+            places += 1
             batch.append(place.fingerprint)
             if len(batch) == SEEN_PER_CALL:
                 added += await self._add_unseen(batch, buckets)
                 batch = []
-        return added + await self._add_unseen(batch, buckets)
+        return added + await self._add_unseen(batch, buckets), places - len(self.known)
 
     async def _add_unseen(self, fingerprints: Sequence[int], buckets: int) -> int:
         tag, crawl = self._shard.tag, self._crawl
