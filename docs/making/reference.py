@@ -165,6 +165,8 @@ def flags() -> dict[str, str]:
 def kind_of(hint: Any) -> str:
     """Name a type for people."""
     plain = next((one for one in get_args(hint) if one is not NoneType), hint) if _optional(hint) else hint
+    if get_origin(plain) is tuple:
+        return "list"
     return "table" if get_origin(plain) is Mapping else _TYPES[plain]
 
 
@@ -178,7 +180,7 @@ def default_of(key: str) -> str:
     for name in key.split("."):
         value = getattr(value, name)
     match value:
-        case None | "" | {}:
+        case None | "" | {} | ():
             return ""
         case bool():
             return f"`{str(value).lower()}`"

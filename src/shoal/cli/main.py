@@ -10,6 +10,7 @@ from typer.exceptions import TyperException
 
 from shoal.cli.input.secret_files import load_secret_files
 from shoal.cli.process.exit_codes import ExitCode, exit_code_for
+from shoal.cli.process.streams import safe_streams
 from shoal.cli.views.output import print_message
 from shoal.model.errors import ShoalError
 
@@ -23,6 +24,11 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command, print what went wrong, and return the exit code."""
+    with safe_streams():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     from shoal.cli.app import command
     from shoal.cli.process.log_format import start_logging
 

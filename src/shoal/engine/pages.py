@@ -86,23 +86,24 @@ class Pages:
                     elapsed=response.elapsed,
                     wire_bytes=len(response.wire),
                     # A 304 need not repeat the validators.
-                    etag=_validator(response, "etag") or before.etag,
-                    modified=_validator(response, "last-modified") or before.modified,
+                    etag=validator(response, "etag") or before.etag,
+                    modified=validator(response, "last-modified") or before.modified,
                 )
         ref, digest = self._writer.append(request, sent, response)
         return PageRecord(
             ref,
             response.status,
             response.fetched_at,
-            etag=_validator(response, "etag"),
-            modified=_validator(response, "last-modified"),
+            etag=validator(response, "etag"),
+            modified=validator(response, "last-modified"),
             digest=digest,
             elapsed=response.elapsed,
             wire_bytes=len(response.wire),
         )
 
 
-def _validator(page: Response | StoredPage, name: str) -> str:
+def validator(page: Response | StoredPage, name: str) -> str:
+    """Return an ETag or a date to send back; an empty string if it is too long."""
     value = page.header(name)
     return value if len(value) <= VALIDATOR_BYTES else ""
 
@@ -112,7 +113,7 @@ def _record_of(stored: StoredPage) -> PageRecord:
         stored.original or stored.ref,
         stored.status,
         stored.fetched_at,
-        etag=_validator(stored, "etag"),
-        modified=_validator(stored, "last-modified"),
+        etag=validator(stored, "etag"),
+        modified=validator(stored, "last-modified"),
         digest=stored.digest,
     )

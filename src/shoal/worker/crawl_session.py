@@ -24,13 +24,16 @@ from shoal.frontier.finished import is_finished
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.results import Counts
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.parse.pool import ParsePool
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import MAX_UNPARSED_PAGES, MAX_UNWRITTEN_PAGES, Fleet
 from shoal.stores.contract.heartbeat import CrawlActivity, OutputActivity, unserved_pools
+from shoal.stores.contract.record_reader import settings_of
 from shoal.worker.activity import CrawlWork
 from shoal.worker.deliveries import Deliveries
 from shoal.worker.output_tasks import OutputTasks, are_finished
+from shoal.worker.rules import WorkerRules
 from shoal.worker.session_steps import (
     SessionFacts,
     SessionState,
@@ -43,6 +46,7 @@ from shoal.worker.session_steps import (
 log = logging.getLogger(__name__)
 
 ROLES = ("fetch", "parse", "sink")
+REQUIRED = SandboxRules(SandboxMode.REQUIRE)
 RECHECK_S = 600.0  # after which a crawl that had nothing to do is checked again without any news
 
 
@@ -57,6 +61,8 @@ class WorkerPlan:
     until_done: bool = False
     only: str = ""  # the one crawl to serve; empty: all
     folder: Path = Path(LOCAL_FOLDER)  # where this worker's files go
+    rules: WorkerRules = field(default_factory=WorkerRules)  # what crawls may do on this machine
+    sandbox: SandboxRules = REQUIRED  # of the spiders of every crawl
 
 
 class SharedConcurrency:
@@ -95,7 +101,7 @@ class CrawlSession:
         self.deleted = False
         self.missing_since: float | None = None  # monotonic: when the frontier was first found without it
         self._context = context
-        self._outputs = OutputTasks(context.fleet, worker=context.worker)
+        self._outputs = OutputTasks(context.fleet, worker=context.worker, places=context.plan.rules.places)
         self._crawl: Crawl | None = None  # while it runs
         self._done_before = WorkStats()  # by its earlier runs
         self._checked_at = -math.inf  # monotonic
@@ -233,6 +239,9 @@ class CrawlSession:
 
     async def _serve(self) -> Ending:
         context, plan = self._context, self._context.plan
+        settings = settings_of(self.record)
+        if refusal := plan.rules.refusal(settings):
+            raise Misconfigured(refusal)
         share = WorkShare(
             fetches="fetch" in plan.roles,
             parses="parse" in plan.roles,
@@ -250,6 +259,8 @@ class CrawlSession:
             folder=plan.folder,
             concurrency=plan.concurrency,
             share=share,
+            settings=plan.rules.apply(settings),
+            sandbox=plan.sandbox,
             bus=context.deliveries,
         )
         async with open_session(strategy, context.parser) as stations:

@@ -8,9 +8,11 @@ from shoal.model.errors import Misconfigured
 from shoal.sinks.fleet.progress import unfinished
 from shoal.sinks.fleet.writer import OutputWriter, WriterOutput
 from shoal.sinks.names import public_name
-from shoal.stores.contract.crawl_record import CrawlRecord, settings_of
+from shoal.stores.contract.crawl_record import CrawlRecord
 from shoal.stores.contract.fleet import Fleet
 from shoal.stores.contract.heartbeat import OutputActivity
+from shoal.stores.contract.places import Places
+from shoal.stores.contract.record_reader import settings_of
 
 log = logging.getLogger(__name__)
 
@@ -18,8 +20,9 @@ log = logging.getLogger(__name__)
 class OutputTasks:
     """The outputs of one crawl."""
 
-    def __init__(self, fleet: Fleet, *, worker: str) -> None:
+    def __init__(self, fleet: Fleet, *, worker: str, places: Places) -> None:
         self._fleet = fleet
+        self._places = places
         self._worker = worker
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -75,6 +78,7 @@ class OutputTasks:
             overwrite=record.overwrite,
         )
         try:
+            self._places.check(output)
             writer = OutputWriter(
                 self._fleet.client, described, holder=self._worker, node=os.uname().nodename
             )
@@ -82,7 +86,10 @@ class OutputTasks:
             await writer.run(stop)
         except Misconfigured as error:  # another machine may have what this one lacks
             self._refusals[output] = str(error)
-            log.error("output.refused", extra={"crawl": record.name, "why": str(error)})
+            log.error(
+                "output.refused",
+                extra={"crawl": record.name, "output": public_name(output), "why": str(error)},
+            )
         finally:
             self._writers.pop(output, None)
 

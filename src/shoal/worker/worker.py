@@ -32,7 +32,7 @@ from shoal.engine.snapshot import Snapshot, Summary, WorkerStats, WorkStats
 from shoal.fetch.registry import check_pools
 from shoal.model.errors import Lost, Misconfigured
 from shoal.parse.pool import ParsePool
-from shoal.stores.contract.crawl_record import CrawlRecord
+from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.fleet import HEARTBEAT_EVERY_S, Fleet, Heartbeats
 from shoal.stores.contract.heartbeat import CrawlActivity, Heartbeat, OutputActivity, served_pools
 from shoal.worker.activity import CrawlWork, describe_activity
@@ -118,6 +118,7 @@ class Worker:
         watch: Callable[[Snapshot], None] | None = None,
         parser: ParsePool | None = None,
         *,
+        sandbox: str = "",
         open_session: Callable[[WorkerContext, CrawlRecord], WorkerSession] = CrawlSession,
     ) -> None:
         if "fetch" in plan.roles:
@@ -129,9 +130,12 @@ class Worker:
         self._stop = stop
         self._concurrency = SharedConcurrency(plan.concurrency)
         self._context = WorkerContext(self.id, fleet, plan, self._concurrency, watch, parser)
+        self._sandbox = sandbox  # its state, for heartbeats
         self._open_session = open_session
         self._sessions: dict[str, WorkerSession] = {}
         self._lost: list[str] = []  # crawls
+        self._refused: dict[str, str] = {}  # by crawl: why its record cannot be used
+        self._submitted_at: dict[str, float] = {}  # by crawl: when the newest record was submitted
         self._news = -1
         self._started_at = time.time()
         self._roles = tuple(role for role in ROLES if role in plan.roles)
@@ -198,7 +202,7 @@ class Worker:
         while True:
             if (news := await crawls.news()) != self._news:
                 self._news = news
-                await self._update(await crawls.all())
+                await self._update(await crawls.read(key=self._plan.rules.record_key))
             for name, session in list(self._sessions.items()):
                 await session.advance(group, self._stop)
                 if session.state is SessionState.DELETED:
@@ -210,11 +214,13 @@ class Worker:
             idle = self._plan.until_done and not self._concurrency.running
             await self._sleep(FINAL_ROUND_S if idle else ROUND_S)
 
-    async def _update(self, records: list[CrawlRecord]) -> None:
+    async def _update(self, found: StoredRecords) -> None:
+        records = self._accept(found)
         names = {record.name for record in records}
         for name, session in self._sessions.items():
             session.deleted = name not in names
-            if session.deleted and not await self._fleet.crawls.was_deleted(name):
+            known = name in names or name in found.refused
+            if not known and not await self._fleet.crawls.was_deleted(name):
                 self._lose(name, session)
         if self._context.deliveries is not None:
             # A crawl that is being deleted is in the frontier until the last step.
@@ -225,8 +231,8 @@ class Worker:
                 continue
             if record.name in self._lost:
                 self._lost.remove(record.name)  # it was submitted again
-            if (known := self._sessions.get(record.name)) is not None:
-                known.update(record)
+            if (session_before := self._sessions.get(record.name)) is not None:
+                session_before.update(record)
             else:
                 self._sessions[record.name] = self._open_session(self._context, record)
 
@@ -245,11 +251,34 @@ class Worker:
             self._lost.append(name)
             log.error("crawl.lost", extra={"crawl": name, "store": str(self._store.dsn), "why": LOST_WHY})
 
+    def _accept(self, found: StoredRecords) -> list[CrawlRecord]:
+        """Return the records to serve; log each of the others once."""
+        accepted, refused = [], dict(found.refused)
+        for record in found.records:
+            # A signature does not expire: without this, a record of last week could replace that of today.
+            newest = self._submitted_at.get(record.name, -math.inf)
+            if self._plan.rules.record_key and record.submitted_at < newest:
+                refused[record.name] = (
+                    "its record in the store is older than the one that was served before it"
+                )
+            else:
+                self._submitted_at[record.name] = record.submitted_at
+                accepted.append(record)
+        for name, why in refused.items():
+            if self._refused.get(name) != why:
+                log.error("crawl.refused", extra={"crawl": name, "why": why})
+        self._refused = refused
+        return accepted
+
     def _is_done(self) -> bool:
         sessions = self._sessions.values()
         if reasons := [session.blocked_reason for session in sessions if session.blocked_reason]:
             raise Misconfigured(reasons[0])
-        return all(session.is_done for session in sessions)
+        done = all(session.is_done for session in sessions)
+        for name, why in self._refused.items():
+            if done and self._plan.only in ("", name):
+                raise Misconfigured(f"crawl {name!r}: {why}")
+        return done
 
     async def _measure(self, workers: Heartbeats) -> None:
         while True:
@@ -326,5 +355,7 @@ class Worker:
             why=why,
             crawls=tuple(activity for session in sessions if (activity := session.activity) is not None),
             outputs=tuple(outputs),
-            refused={name: session.refusal for name, session in self._sessions.items() if session.refusal},
+            sandbox=self._sandbox,
+            refused=self._refused
+            | {name: session.refusal for name, session in self._sessions.items() if session.refusal},
         )

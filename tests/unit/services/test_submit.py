@@ -17,7 +17,7 @@ from shoal.redis_client import Full
 from shoal.services.backpressure import Backpressure
 from shoal.services.submit import Submission, Submitted, submitted_json
 from shoal.spider.source import PlainSpider, SpiderDescription, SpiderFile
-from shoal.stores.contract.crawl_record import settings_of
+from shoal.stores.contract.record_reader import settings_of
 
 SEEDS = (Request(url="http://a.test/1"), Request(url="http://a.test/2"))
 SPIDER = SpiderDescription(name="shop", start=SEEDS, version="v1")

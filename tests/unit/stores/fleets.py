@@ -16,7 +16,7 @@ from shoal.model.pace import Pace
 from shoal.model.request import Link
 from shoal.redis_client import Full
 from shoal.spider.source import PlainSpider
-from shoal.stores.contract.crawl_record import CrawlRecord
+from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.heartbeat import Heartbeat
 
 FULL = "redis://a.test is full (maxmemory)"
@@ -48,11 +48,12 @@ class WriteLog:
 class FakeSubmittedCrawls:
     def __init__(self, log: WriteLog | None = None) -> None:
         self.records: dict[str, CrawlRecord] = {}
+        self.refused: dict[str, str] = {}
         self.announcements = 0
         self.lost: set[str] = set()  # crawls that are gone although no command deleted them
         self._log = log or WriteLog()
 
-    async def submit(self, record: CrawlRecord) -> bool:
+    async def submit(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
         self._log.write(f"record {record.name}")
         before = self.records.get(record.name)
         self.records[record.name] = record
@@ -73,6 +74,9 @@ class FakeSubmittedCrawls:
 
     async def was_deleted(self, name: str) -> bool:
         return name not in self.lost
+
+    async def read(self, *, key: bytes = b"") -> StoredRecords:
+        return StoredRecords(list(self.records.values()), self.refused)
 
 
 class FakeHeartbeats:

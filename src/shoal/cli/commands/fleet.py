@@ -46,7 +46,7 @@ def command(options: FleetOptions) -> int:
 
     from shoal.cli.process.run_crawl import crawl_exit_code
     from shoal.cli.process.signals import resume_command
-    from shoal.cli.views.output import print_json, print_message, print_result
+    from shoal.cli.views.output import print_json, print_lines, print_message
     from shoal.cli.views.summary import failure_reason, summary_lines
     from shoal.services.crawl import summary_json
 
@@ -56,7 +56,7 @@ def command(options: FleetOptions) -> int:
     if options.json:
         print_json({**summary_json(summary, code=code), "bytes": None, "workers": options.workers})
     elif not options.quiet:
-        print_result("\n".join(summary_lines(summary, resume=resume)))
+        print_lines(summary_lines(summary, resume=resume))
     if code and (reason := failure_reason(summary, ())):
         print_message(reason)
     return code

@@ -46,7 +46,7 @@ def show_command(host: Host, *, store: Store = None, config: Config = None, json
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.output import print_json, print_result
+    from shoal.cli.views.output import print_json, print_lines
     from shoal.services.control.hosts import host_json, show_host
     from shoal.services.store_address import public_address
 
@@ -58,7 +58,7 @@ def show_command(host: Host, *, store: Store = None, config: Config = None, json
     if json:
         print_json({"store": public_address(address), "host": host_json(found)})
     else:
-        print_result("\n".join(host_lines(found, time.time())))
+        print_lines(host_lines(found, time.time()))
 
 
 @app.command("set-rate", epilog=RATE_EXAMPLES)
@@ -155,7 +155,7 @@ def _change(
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.output import print_json, print_result
+    from shoal.cli.views.output import print_json, print_line
     from shoal.services.control.hosts import host_json, set_host
     from shoal.services.store_address import public_address
 
@@ -164,7 +164,7 @@ def _change(
     if json:
         print_json({"store": public_address(address), "host": host_json(found)})
     else:
-        print_result(f"{text}{plural(found.waiting, 'request')} waiting")
+        print_line(f"{text}{plural(found.waiting, 'request')} waiting")
 
 
 def parse_rate(text: str) -> float | None:

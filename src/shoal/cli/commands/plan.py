@@ -69,7 +69,7 @@ def command(
     from shoal.cli.input.dead_letter_filters import age
     from shoal.cli.input.settings_loader import load_settings
     from shoal.cli.views.forecast import plan_lines
-    from shoal.cli.views.output import print_json, print_result
+    from shoal.cli.views.output import print_json, print_lines
     from shoal.services.inspect.capacity import HostLoad, Load, forecast, host_rate
     from shoal.services.inspect.plan import Plan, Prices, host_loads, measure, plan_json
     from shoal.services.store_address import public_address
@@ -102,7 +102,7 @@ def command(
     if json:
         print_json(plan_json(plan))
     else:
-        print_result("\n".join(plan_lines(plan)))
+        print_lines(plan_lines(plan))
 
 
 def _measured(found: "CrawlStats") -> str:

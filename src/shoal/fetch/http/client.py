@@ -15,7 +15,7 @@ from typing import Self
 
 from shoal.fetch.http.budget import BodyBudget
 from shoal.fetch.http.connection import Connection
-from shoal.fetch.http.decode import Decoder
+from shoal.fetch.http.decode import Decoder, is_known
 from shoal.fetch.http.dial import AddressResolver, Dialer
 from shoal.fetch.http.guard import Guard, Origin, refused
 from shoal.fetch.http.message import EncodedRequest, Headers, compose
@@ -143,7 +143,9 @@ class HttpClient:
             if exchange.failure is not None:
                 return exchange.failure
             wire = body = exchange.body
+            lenient = exchange.lenient
             if exchange.encoding:
+                lenient = lenient or not is_known(exchange.encoding)
                 decoded = await self._decoder.decode(wire, exchange.encoding, limits)
                 if isinstance(decoded, Failure):
                     connection.abort()
@@ -160,6 +162,7 @@ class HttpClient:
                 elapsed,
                 connection.address,
                 unsealed,
+                lenient,
             )
             self._pool.put(connection)
             return response

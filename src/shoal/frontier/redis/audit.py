@@ -258,9 +258,18 @@ class _ShardAudit:
                 for fp, bucket in zip(some, buckets_of, strict=True)
             ]
             found = await self._store.pipeline(self._tag, asked)
+            found = [seen or await self._is_in_large(fp) for fp, seen in zip(some, found, strict=True)]
             for fp, seen in zip(some, found, strict=True):
                 if not seen:
                     self._recount.problem(f"a request that is missing in the seen-set: {trace_id(fp)}")
+
+    async def _is_in_large(self, fp: int) -> bool:
+        """Return whether a fingerprint is in a bucket that was too large to be split."""
+        for name in await self._store.do(self._tag, "SMEMBERS", keys.seen_large(self._tag, self._crawl)):
+            bucket = keys.seen(self._tag, self._crawl, name.decode())
+            if await self._store.do(self._tag, "SISMEMBER", bucket, str(fp)):
+                return True
+        return False
 
     async def _leases(self) -> Counter[str]:
         """Recount leases; return the requests in flight of all crawls, by host."""

@@ -68,6 +68,10 @@ class ShardScan:
             sizes = [("SCARD", keys.seen(self._tag, crawl, bucket)) for bucket in some]
             members += sum(await self._store.pipeline(self._tag, sizes))
             await between()
+        for name in await self._store.do(self._tag, "SMEMBERS", keys.seen_large(self._tag, crawl)):
+            members += int(
+                await self._store.do(self._tag, "SCARD", keys.seen(self._tag, crawl, name.decode()))
+            )
         return members
 
     async def seen_buckets(self, crawl: int) -> int:

@@ -13,7 +13,7 @@ import msgspec
 
 from shoal.frontier.results import STATES, Counts
 from shoal.frontier.sqlite.audit import OPEN_TABLES, places
-from shoal.frontier.sqlite.deferred_deletes import spent_ids, sweep
+from shoal.frontier.sqlite.changes import spent_ids, sweep
 from shoal.frontier.sqlite.load import decode_counts, id_range, seen_log
 from shoal.frontier.sqlite.packing import pack_ints, unpack_ints
 from shoal.frontier.sqlite.seen import SeenSet

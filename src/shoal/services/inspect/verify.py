@@ -12,9 +12,11 @@ not a problem of a running crawl.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from shoal.model.quarantine import QuarantinedEntry
 from shoal.stores.contract.store import OutputState, Store, select_crawls
 from shoal.stores.open import open_store
 
+MAX_UNREADABLE = 20  # entries in quarantine that are listed one by one
 REMEDY = "put it back from a copy, or write the items again: shoal reparse SPIDER --commit --out NEW"
 
 
@@ -52,17 +54,26 @@ class VerifyReport:
         return not self.crawls and not self.damage
 
 
-async def verify(dsn: str, crawl: str | None, *, deep: bool, repair: bool = False) -> VerifyReport:
+async def verify(
+    dsn: str,
+    crawl: str | None,
+    *,
+    deep: bool,
+    repair: bool = False,
+    allow_outputs: tuple[str, ...] = (),
+) -> VerifyReport:
     """Check one crawl of a store, or all.
 
     `deep` reads every archived page again. `repair` first repairs what an interrupted change left
-    inconsistent.
+    inconsistent. `allow_outputs`: databases of a fleet's crawls that this machine may connect to.
     """
-    async with open_store(dsn) as store:
+    async with open_store(dsn, allow_outputs=allow_outputs) as store:
         names = await select_crawls(store, crawl)
         repaired = await store.repair(names) if repair else None
         crawls = [await _verify_crawl(store, name, deep=deep) for name in names]
-        damage = await store.crawls.check() if crawl is None else []
+        damage: list[str] = []
+        if crawl is None:
+            damage = [*await store.crawls.check(), *_unreadable(await store.quarantined(None))]
         return VerifyReport(store.address, deep, crawls, repaired, damage)
 
 
@@ -74,7 +85,8 @@ async def _verify_crawl(store: Store, crawl: str, *, deep: bool) -> CrawlReport:
     running = bool(workers) or store.workers.owner() is not None
     audit = await store.crawls.audit(crawl)
     waiting = max((output.waiting for output in outputs.values()), default=0)
-    problems = [*audit.problems, *pages.problems, *_problems(outputs), *_problems(rejects)]
+    unreadable = _unreadable(await store.quarantined(crawl))
+    problems = [*audit.problems, *unreadable, *pages.problems, *_problems(outputs), *_problems(rejects)]
     if waiting and not running and not (await store.frontier.counts(crawl)).open:
         problems.append(f"{waiting} items are in the store and in no output; shoal worker writes them there")
     problems += compare(pages.items, _reached(outputs), running=running)
@@ -96,6 +108,16 @@ async def _verify_crawl(store: Store, crawl: str, *, deep: bool) -> CrawlReport:
         unchecked=unchecked,
         lost=audit.lost,
     )
+
+
+def _unreadable(entries: Sequence[QuarantinedEntry]) -> list[str]:
+    """Return a line for each of the first entries that could not be read and were set aside."""
+    lines = [
+        f"an entry of the store could not be read and is quarantined: {entry.place}: {entry.reason}"
+        for entry in entries[:MAX_UNREADABLE]
+    ]
+    more = len(entries) - len(lines)
+    return [*lines, f"{more} more entries are quarantined"] if more else lines
 
 
 def _problems(outputs: Mapping[str, OutputState]) -> list[str]:

@@ -1,11 +1,12 @@
 """A crawl as it was submitted: everything that a worker needs to run it.
 
 The record includes the text of the spider's file, so workers need no copy of it. Only a spider in a module
-has to be installed where the workers run.
+has to be installed where the workers run. Records that come from a store are read by `record_reader`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,6 +31,7 @@ class CrawlRecord(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""  # of the spider's code
     settings: dict[str, Any]  # the whole tree, with the spider's options applied
     hosts: tuple[str, ...] | None = None  # that are in scope; None: every host
+    home: tuple[str, ...] = ()  # the origins of the seeds, to which alone secret headers go
     cookies: bytes = b"[]"  # given by the user
     outputs: tuple[str, ...] = ()
     overwrite: bool = False  # outputs that another crawl or program wrote may be replaced
@@ -47,9 +49,12 @@ class CrawlRecord(msgspec.Struct, frozen=True, kw_only=True):
         return str(self.settings.get("archive", {}).get("location", ""))
 
 
-def settings_of(record: CrawlRecord) -> Settings:
-    """Return the settings that a crawl was submitted with."""
-    return msgspec.convert(record.settings, Settings)
+@dataclass(frozen=True, slots=True)
+class StoredRecords:
+    """The records of a store: those that can be used, and by crawl why others cannot."""
+
+    records: Sequence[CrawlRecord]
+    refused: Mapping[str, str]
 
 
 @contextmanager
@@ -59,6 +64,7 @@ def spider_on_disk(record: CrawlRecord) -> Iterator[SpiderSource]:
         yield record.source
         return
     with TemporaryDirectory(prefix="shoal-spider-") as folder:
-        path = Path(folder, record.source.path)
+        # The reader of the record has checked that it is a file name; nothing else may ever leave the folder.
+        path = Path(folder, Path(record.source.path).name)
         path.write_bytes(record.text)
         yield msgspec.structs.replace(record.source, path=str(path))

@@ -18,8 +18,10 @@ from shoal.frontier.redis.repair import repair_crawls
 from shoal.frontier.results import Audit, Counts, HostView
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+from shoal.model.quarantine import QuarantinedEntry
 from shoal.model.spider_versions import Reparse
 from shoal.redis_client import RedisClient
+from shoal.redis_client.quarantine import NO_CRAWL, Quarantine
 from shoal.sinks.fleet import progress as sink_progress
 from shoal.sinks.fleet.writer import item_streams
 from shoal.sinks.names import public_name
@@ -28,6 +30,7 @@ from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import Fleet
 from shoal.stores.contract.footprint import CrawlFootprint
 from shoal.stores.contract.heartbeat import Heartbeat
+from shoal.stores.contract.places import NO_SERVERS, Places
 from shoal.stores.contract.store import Capabilities, OutputState, OwnedStore, require_crawl
 from shoal.stores.redis.crawls import Crawls
 from shoal.stores.redis.page_quota import SharedPageQuota
@@ -43,13 +46,15 @@ class RedisStore:
 
     capabilities = CAPABILITIES
 
-    def __init__(self, client: RedisClient, dsn: str, *, address: str = "") -> None:
+    def __init__(
+        self, client: RedisClient, dsn: str, *, address: str = "", places: Places = NO_SERVERS
+    ) -> None:
         self.address = address or str(client.dsn)
         frontier = RedisFrontier(client)
         self.frontier = frontier.reader
         self.crawls = RedisCrawlRecords(client)
         self.workers = RedisWorkers(client)
-        self.outputs = RedisOutputs(client)
+        self.outputs = RedisOutputs(client, places)
         self.fleet = Fleet(
             dsn,
             client,
@@ -63,16 +68,22 @@ class RedisStore:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, dsn: str, *, address: str = "", advise: bool = False) -> AsyncIterator["RedisStore"]:
+    async def open(
+        cls, dsn: str, *, address: str = "", advise: bool = False, places: Places = NO_SERVERS
+    ) -> AsyncIterator["RedisStore"]:
         """Connect; `advise` logs settings of the server that put data at risk."""
         async with RedisClient.open(dsn, advise=advise) as client:
-            yield cls(client, dsn, address=address)
+            yield cls(client, dsn, address=address, places=places)
 
     async def host(self, name: str) -> HostView | None:
         return await self.frontier.host(name)
 
     async def archive_of(self, crawl: str) -> RedisPages:
         return RedisPages(self._client, crawl, await self.crawls.record(crawl))
+
+    async def quarantined(self, crawl: str | None) -> Sequence[QuarantinedEntry]:
+        number = NO_CRAWL if crawl is None else await self.frontier.number(crawl)
+        return await Quarantine(self._client).entries(number)
 
     async def repair(self, crawls: Sequence[str]) -> list[str]:
         return await repair_crawls(self.fleet.frontier, crawls, self._archived)
@@ -126,8 +137,9 @@ class RedisWorkers:
 class RedisOutputs:
     """See `StoredOutputs`."""
 
-    def __init__(self, client: RedisClient) -> None:
+    def __init__(self, client: RedisClient, places: Places = NO_SERVERS) -> None:
         self._client = client
+        self._places = places
         self._crawls = Crawls(client)
         self._reader = RedisFrontier(client).reader
 
@@ -143,7 +155,8 @@ class RedisOutputs:
 
     async def _progress(self, number: int, output: str) -> OutputState:
         node = os.uname().nodename
-        found = await sink_progress.output_progress(self._client, number, output, node=node)
+        refusal = self._places.read_refusal(output)
+        found = await sink_progress.output_progress(self._client, number, output, node=node, refusal=refusal)
         return OutputState(found.waiting, found.held, found.why, found.problem)
 
     async def rejects(self, crawl: str) -> Mapping[str, OutputState]:
@@ -174,9 +187,11 @@ class RedisCrawlRecords:
 
     async def check(self) -> list[str]:
         names = await self.names()
-        records = [record.name for record in await self.records()]
+        found = await self._records.read()
+        records = [record.name for record in found.records]
         numbers = await self._frontier.crawls.unlisted()
         return [
+            *(f"crawl {name!r}: {why}" for name, why in found.refused.items()),
             *(
                 f"crawl {name!r} was submitted, but its queue is lost: submit it again"
                 for name in records
@@ -187,7 +202,10 @@ class RedisCrawlRecords:
 
     async def audit(self, crawl: str) -> Audit:
         found = await self._reader.audit(crawl)
-        if await self.record(crawl) is None:
+        record: CrawlRecord | str | None = ""
+        with suppress(Misconfigured):  # it cannot be used, which `check` reports
+            record = await self.record(crawl)
+        if record is None:
             missing = (
                 "it has no record: its submission was interrupted, or the record is lost; submit it again"
             )
@@ -201,7 +219,9 @@ class RedisCrawlRecords:
         return Audit(again.counts, problems, again.lost if problems else 0)
 
     async def footprint(self, crawl: str) -> CrawlFootprint:
-        record = await self.record(crawl)
+        record = None
+        with suppress(Misconfigured):  # what cannot be used can still be deleted
+            record = await self.record(crawl)
         if record is None:
             require_crawl(crawl, await self.names())
         written = [] if record is None else list(map(public_name, record.outputs))

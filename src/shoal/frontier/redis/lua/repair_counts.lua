@@ -13,6 +13,7 @@ for i, field in ipairs({'lost', 'forgotten'}) do
     call('HDEL', tag .. ':sm:' .. ARGV[2], field)
   end
 end
-local values = {unpack(ARGV, 6)}
+local values = {}
+for i = 6, #ARGV do values[i - 5] = ARGV[i] end
 call_with('HSET', tag .. ':n:' .. ARGV[2], values)
 return 1

@@ -102,6 +102,11 @@ class PlaceScan:
 
     async def _add_unseen(self, fingerprints: Sequence[int], buckets: int) -> int:
         tag, crawl = self._shard.tag, self._crawl
+        large = [name.decode() for name in await self._shard.do("SMEMBERS", keys.seen_large(tag, crawl))]
+        for name in large:
+            asked = [("SISMEMBER", keys.seen(tag, crawl, name), str(fp)) for fp in fingerprints]
+            answers = await self._shard.pipeline(asked)
+            fingerprints = [fp for fp, there in zip(fingerprints, answers, strict=True) if not there]
         bucket_keys = [keys.seen(tag, crawl, bucket_of(seen_hash(fp), buckets)) for fp in fingerprints]
         commands = [("SADD", key, str(fp)) for key, fp in zip(bucket_keys, fingerprints, strict=True)]
         added: int = sum(await self._shard.pipeline(commands))
