@@ -1,7 +1,7 @@
 """Writes pages to segments, with a checkpoint to which a crash is undone."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
@@ -19,6 +19,8 @@ from shoal.model.page import PageRecord, PageRef, Response
 from shoal.model.request import Request
 
 _DAY_S = 86_400.0
+
+Part = tuple[SegmentName, int, bytes]  # segment, offset, data
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class ArchiveWriter:
         self._full = True  # the next page starts a segment
         self._buffer: list[bytes] = []
         self._buffered = 0
-        self._parts: list[tuple[SegmentName, int, bytes]] = []  # queued for writing
+        self._parts: list[Part] = []  # queued for writing
         self._written = ArchiveCheckpoint()
 
     @classmethod
@@ -154,10 +156,26 @@ class ArchiveWriter:
         if self._segments.grows:
             self.flush()
             return
+        for part in self.begin_flush():
+            await asyncio.to_thread(self.write_parts, [part])
+            self.end_flush([part])
+
+    def begin_flush(self) -> list[Part]:
+        """Return what has to be written, for `write_parts`; pages can be appended at any time after this."""
         self._queue_buffer()
-        for part in list(self._parts):
-            await asyncio.to_thread(self._segments.write, *part, sync=self._rules.fsync)
-            self._advance()
+        return list(self._parts)
+
+    def write_parts(self, parts: Sequence[Part]) -> None:
+        """Write parts, in any thread; if it raises or is given up, a later flush writes them again."""
+        for part in parts:
+            self._segments.write(*part, sync=self._rules.fsync)
+
+    def end_flush(self, parts: Sequence[Part]) -> bytes:
+        """Record that parts are written, and return the checkpoint behind them."""
+        for part in parts:
+            if self._parts and self._parts[0] is part:
+                self._advance()
+        return msgspec.msgpack.encode(self._written)
 
     def checkpoint(self) -> bytes:
         """Return the end of the archive, for the store to commit; call `flush` first."""
@@ -178,10 +196,11 @@ class ArchiveWriter:
         segment, offset, data = self._parts.pop(0)
         self._written = ArchiveCheckpoint(str(segment), offset + len(data))
 
-    def close(self) -> None:
-        """Flush and close the files."""
+    def close(self, *, flush: bool = True) -> None:
+        """Flush, unless that has just failed, and close the files."""
         try:
-            self.flush()
+            if flush:
+                self.flush()
         finally:
             self._segments.close()
 
@@ -197,8 +216,8 @@ class ArchiveWriter:
         return PageRef(self._name, offset, len(page))
 
     def _empty_buffer(self) -> None:
-        """Write the buffer, or queue it if writing may take long."""
-        if not self._segments.grows:
+        """Write the buffer, or queue it if writing may take long, or another thread is writing."""
+        if not self._segments.grows or self._parts:
             self._queue_buffer()
             return
         with suppress(Unavailable):  # the pages stay queued, and the next `flush` raises

@@ -22,7 +22,7 @@ from shoal.archive.writer import ArchiveWriter
 from shoal.engine.crawl import Crawl
 from shoal.engine.crawl_options import frontier_options, sandbox_rules, with_spider_options
 from shoal.engine.fetchers import Pools, check_seed_pools, check_waiting_pools
-from shoal.engine.outputs import EmbeddedOutputs, OutputCommit
+from shoal.engine.outputs import EmbeddedOutputs, OutputCommit, Run
 from shoal.engine.plan import CrawlPlan, Stop, crawl_name
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.seeding import (
@@ -188,19 +188,19 @@ class Embedded:
         )
 
     async def open_outputs(
-        self, crawl: OpenCrawl, sinks: MultiSink, rejects: MultiSink, archive: ArchiveWriter
+        self, crawl: OpenCrawl, sinks: MultiSink, rejects: MultiSink, archive: ArchiveWriter, run: Run
     ) -> OutputCommit:
         # From here on the outputs belong to this crawl: after a kill before the first page, the next run must
         # not take them for those of another crawl.
         await crawl.frontier.commit(
             checkpoints={
-                sinks_key(crawl.name): sinks.flush(),
-                rejects_key(crawl.name): rejects.flush(),
+                sinks_key(crawl.name): await run(sinks.flush),
+                rejects_key(crawl.name): await run(rejects.flush),
                 archive_key(crawl.name): archive.checkpoint(),
             },
             crawl_state={crawl.name: crawl.initial_state},
         )
-        return EmbeddedOutputs(crawl.name, archive, sinks, rejects, crawl.totals)
+        return EmbeddedOutputs(crawl.name, archive, sinks, rejects, crawl.totals, run=run)
 
     def ownership(self, crawl: OpenCrawl, scope: ScopeState) -> "EmbeddedOwnership":
         return EmbeddedOwnership(crawl.jar, scope)

@@ -5,14 +5,13 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-import msgspec
-
 from shoal.frontier.results import STATES, Audit
 from shoal.frontier.sqlite.changes import spent_ids
 from shoal.frontier.sqlite.load import decode_counts, id_range, seen_log
 from shoal.frontier.sqlite.packing import unpack_ints
 from shoal.frontier.sqlite.seen import SeenSet
 from shoal.frontier.sqlite.state import ORDINAL_BITS, CrawlState, FrontierState
+from shoal.model.errors import Rejected
 from shoal.model.request import trace_id, unpack
 
 OPEN_TABLES = (("request", "waiting"), ("parsing", "parsing"), ("dead", "dead"))  # with a packed request
@@ -92,7 +91,7 @@ def _check_rows(database: sqlite3.Connection, crawl_id: int, problems: "_Problem
                 problems.add(f"{state} in a lane that does not exist: {trace_id(fp)}")
             try:
                 unpack(packed)
-            except (ValueError, TypeError, msgspec.MsgspecError) as error:
+            except (Rejected, ValueError, TypeError) as error:
                 problems.add(f"an entry that cannot be read: {state} {trace_id(fp)}: {error}")
 
 

@@ -18,6 +18,7 @@ from shoal.frontier.sqlite.load import decode_counts, id_range, seen_log
 from shoal.frontier.sqlite.packing import pack_ints, unpack_ints
 from shoal.frontier.sqlite.seen import SeenSet
 from shoal.frontier.sqlite.state import ORDINAL_BITS
+from shoal.model.errors import Rejected
 from shoal.model.request import unpack
 from shoal.model.url import host_key
 
@@ -72,7 +73,7 @@ def _restore_lanes(database: sqlite3.Connection, crawl_id: int) -> int:
                 continue
             try:
                 request = unpack(packed)
-            except (ValueError, TypeError, msgspec.MsgspecError):
+            except (Rejected, ValueError, TypeError):
                 continue  # another request of the lane may be readable
             name = host_key(request.url)
             database.execute("INSERT OR IGNORE INTO host(id, name) VALUES (?, ?)", (host_id, name))
