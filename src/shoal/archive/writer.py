@@ -243,7 +243,8 @@ class ArchiveWriter:
     def _continue(self, segment: SegmentName, length: int, *, full: bool) -> None:
         self._segment, self._name, self._length = segment, str(segment), length
         self._next_day = datetime.combine(segment.day, time.min, UTC).timestamp() + _DAY_S
-        self._full = full or length >= self._rules.segment_bytes
+        written = length > 0 and not self._segments.grows  # an object store cannot append to it
+        self._full = full or written or length >= self._rules.segment_bytes
 
     def _add(self, member: bytes) -> None:
         self._buffer.append(member)
