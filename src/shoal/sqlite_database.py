@@ -5,6 +5,7 @@ A database contains the program that it belongs to (`application_id`) and the nu
 number, so a crash between two leaves a database that the next start migrates further.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,11 +30,20 @@ def translate(error: sqlite3.Error, path: Path) -> ShoalError | None:
         return Lost(f"{path} is damaged ({error}): restore it from a copy")
     if code in _FOREIGN:
         return Misconfigured(f"{path} is damaged or not a database ({error})")
+    if code in _FORBIDDEN and _is_read_only(path):
+        return Unavailable(f"{path}: the file system is mounted read-only")
     if code in _FORBIDDEN:
         return Misconfigured(f"{path} cannot be written ({error})")
     if code in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISUSE):
         return None
     return Unavailable(f"{path}: {error}")
+
+
+def _is_read_only(path: Path) -> bool:
+    try:
+        return bool(os.statvfs(path.parent).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
 
 
 @contextmanager

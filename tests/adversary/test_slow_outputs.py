@@ -20,7 +20,7 @@ from tests.site.server import ServedSite
 
 from shoal.engine.commit import COMMIT_BATCH
 
-SHAPE = Shape(seed=11, pages=sized(700, full=3000), hosts=4)
+SHAPE = Shape(seed=11, pages=sized(360, full=3000), hosts=4)
 CONCURRENCY = 8
 BOUND = CONCURRENCY + COMMIT_BATCH  # requests that may wait for their commit
 HELD_S = sized(2.5, full=8.0)  # how long the output does not respond
@@ -164,7 +164,7 @@ async def test_an_object_store_that_hangs_stops_no_crawl_and_the_second_signal_e
             await _fetched_meanwhile(crawl, site)
             assert proxy.stopped
             proxy.flows.set()
-            await crawl.until_served(site, 250)
+            await crawl.until_served(site, 200)
             proxy.flows.clear()
             for _ in range(2):
                 crawl.process.send_signal(signal.SIGTERM)

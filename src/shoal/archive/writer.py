@@ -43,6 +43,7 @@ class ArchiveCheckpoint(msgspec.Struct, frozen=True, array_like=True):
 
     segment: str = ""
     length: int = 0
+    accepted: bool = False  # the operator knows that this segment lacks bytes; the next page starts another
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Cut:
     length: int = 0  # of the last segment afterwards
     shorten: bool = False  # it is longer than that now
     missing: int = 0  # bytes of the checkpoint that it does not have
+    accepted: bool = False  # the operator knows that
 
 
 def plan_cut(sizes: Mapping[SegmentName, int], checkpoint: ArchiveCheckpoint) -> Cut:
@@ -68,7 +70,24 @@ def plan_cut(sizes: Mapping[SegmentName, int], checkpoint: ArchiveCheckpoint) ->
         length=min(size, checkpoint.length),
         shorten=size > checkpoint.length,
         missing=max(checkpoint.length - size, 0),
+        accepted=checkpoint.accepted,
     )
+
+
+def accept_loss(segments: Segments, checkpoint: bytes) -> tuple[bytes, str] | None:
+    """Return a checkpoint with which a crawl resumes although its archive lacks bytes, and what it lacks.
+
+    None: it lacks none, or they have expired.
+    """
+    state = msgspec.msgpack.decode(checkpoint, type=ArchiveCheckpoint)
+    if not state.segment or state.accepted:
+        return None
+    last = SegmentName.parse(state.segment)
+    missing = state.length - (segments.size(last) or 0)
+    if missing <= 0 or segments.was_expired(last):
+        return None
+    accepted = msgspec.structs.replace(state, accepted=True)
+    return msgspec.msgpack.encode(accepted), f"{segments.path}/{last} lacks {missing} bytes"
 
 
 class ArchiveWriter:
@@ -108,10 +127,12 @@ class ArchiveWriter:
         return writer
 
     def _apply(self, cut: Cut, *, accept_loss: bool) -> None:
-        if cut.last and cut.missing and not accept_loss and not self._segments.was_expired(cut.last):
+        accepted = accept_loss or cut.accepted
+        if cut.last and cut.missing and not accepted and not self._segments.was_expired(cut.last):
             raise Misconfigured(
                 f"archive: {self._segments.path}/{cut.last} lacks {cut.missing} bytes that the store has"
-                " committed (power loss, or an older copy): restore the file, or accept the loss"
+                " committed (power loss, or an older copy): restore the file, or accept the"
+                " loss with shoal verify --repair"
             )
         for segment in cut.remove:
             self._segments.remove(segment)
@@ -119,7 +140,7 @@ class ArchiveWriter:
             if cut.shorten:
                 self._segments.cut(cut.last, cut.length)
             # After a loss a new segment starts, so that the rest of the old one stays unchanged.
-            self._continue(cut.last, cut.length, full=cut.missing > 0)
+            self._continue(cut.last, cut.length, full=cut.missing > 0 or cut.accepted)
 
     def append(self, request: Request, sent_headers: Headers, response: Response) -> tuple[PageRef, str]:
         """Buffer a page and return its reference and payload digest; the next `flush` writes it.

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import Protocol
 
 import msgspec
@@ -20,8 +21,14 @@ from shoal.archive.names import file_name
 from shoal.archive.registry import choose_location
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.crawl import Crawl
-from shoal.engine.crawl_options import frontier_options, sandbox_rules, with_spider_options
+from shoal.engine.crawl_options import (
+    frontier_options,
+    parse_processes,
+    sandbox_rules,
+    with_spider_options,
+)
 from shoal.engine.fetchers import Pools, check_seed_pools, check_waiting_pools
+from shoal.engine.open_files import fit_open_files
 from shoal.engine.outputs import EmbeddedOutputs, OutputCommit, Run
 from shoal.engine.plan import CrawlPlan, Stop, crawl_name
 from shoal.engine.scope_state import ScopeState
@@ -103,6 +110,8 @@ class Embedded:
 
     def prepare(self, spider: SpiderDescription) -> Settings:
         settings = with_spider_options(self._plan.settings, spider, self._plan.overrides)
+        concurrency = fit_open_files(settings.crawl.concurrency, parse_processes(settings.crawl))
+        settings = replace(settings, crawl=replace(settings.crawl, concurrency=concurrency))
         self._seeds = start_requests(self._plan, spider)
         warn_without_contact(crawl_name(self._plan, spider), settings.crawl, self._seeds, self._plan.listed)
         check_seed_pools(self.share.pools, spider.name, self._seeds)

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from shoal.archive.errors import SegmentLost
 from shoal.archive.writer import Part
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Unavailable
@@ -164,6 +165,9 @@ class StreamedOutputs:
                 await self._archive.flush_async()
                 self._rejects.flush()
                 return Durable()
+            except SegmentLost as error:
+                log.error("archive.lost", extra={"why": str(error)})  # the next session starts a new segment
+                raise
             except Unavailable as error:
                 if time.monotonic() - began > self._patience():
                     raise

@@ -1,6 +1,5 @@
 """Output files: opened without destroying what is there, appended to, and cut back after a crash."""
 
-import errno
 import fcntl
 import os
 import stat
@@ -9,11 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from shoal.model.disk import FAILING
 from shoal.model.errors import Misconfigured, Rejected, Unavailable
 from shoal.model.limits import MIB
-
-# Errors that can pass without a change by the operator.
-_TEMPORARY = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE}
 
 
 @contextmanager
@@ -22,7 +19,7 @@ def translate_errors(path: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        family = Unavailable if error.errno in _TEMPORARY else Misconfigured
+        family = Unavailable if error.errno in FAILING else Misconfigured
         raise family(f"output {path}: {error.strerror or error}") from error
 
 

@@ -24,9 +24,11 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Protocol
 
 from shoal import __version__
+from shoal.engine.open_files import fit_open_files
 from shoal.engine.plan import Stop
 from shoal.engine.snapshot import Snapshot, Summary, WorkerStats, WorkStats
 from shoal.fetch.registry import check_pools
@@ -128,6 +130,9 @@ class Worker:
         self._store = fleet.client
         self._plan = plan
         self._stop = stop
+        if "fetch" in plan.roles:
+            plan = replace(plan, concurrency=fit_open_files(plan.concurrency, os.cpu_count() or 1))
+        self._plan = plan
         self._concurrency = SharedConcurrency(plan.concurrency)
         self._context = WorkerContext(self.id, fleet, plan, self._concurrency, watch, parser)
         self._sandbox = sandbox  # its state, for heartbeats

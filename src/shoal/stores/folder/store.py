@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shoal.archive.names import file_name
-from shoal.archive.registry import folder_location
+from shoal.archive.registry import folder_location, open_crawl_folder
+from shoal.archive.writer import accept_loss
 from shoal.frontier.results import Audit, HostView
 from shoal.frontier.sqlite import SqliteFrontier, SqliteReader
 from shoal.model import crawl_totals as sums
@@ -102,7 +103,20 @@ class FolderStore:
 
     async def repair(self, crawls: Sequence[str]) -> list[str]:
         with self._folder.owned():
-            return SqliteFrontier.repair(self._folder.database, crawls)
+            lines = SqliteFrontier.repair(self._folder.database, crawls)
+            async with SqliteFrontier.open(self._folder.database) as frontier:
+                for crawl in crawls:
+                    lines += await self._accept_loss(frontier, crawl)
+            return lines
+
+    async def _accept_loss(self, frontier: SqliteFrontier, crawl: str) -> list[str]:
+        """Let a crawl resume whose archive has lost pages: it continues in a new segment."""
+        checkpoint = await frontier.reader.checkpoint(archive_key(crawl))
+        segments = open_crawl_folder(self._folder.archive / file_name(crawl))
+        if checkpoint is None or (accepted := accept_loss(segments, checkpoint)) is None:
+            return []
+        await frontier.commit(checkpoints={archive_key(crawl): accepted[0]})
+        return [f"{crawl}: {accepted[1]}: not restored; the crawl continues in a new segment"]
 
     @asynccontextmanager
     async def change(self, crawls: Sequence[str] = ()) -> AsyncIterator[StoreChanges]:
