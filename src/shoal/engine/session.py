@@ -11,7 +11,7 @@ what differs is in the strategy. User code is loaded first and in a child, so th
 it touches nothing. Then the store is opened, and only then is anything written.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -30,6 +30,7 @@ from shoal.engine.outputs import OutputCommit, Run
 from shoal.engine.pages import Pages
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.stations import CrawlFrontier, Locations, PageQuota, Stations, WorkShare
+from shoal.engine.traps.counts import TrapCounters
 from shoal.engine.writer_thread import WriterThread
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.gate import SendGate
@@ -44,6 +45,7 @@ from shoal.parse.pool import ParsePool
 from shoal.sinks import MultiSink
 from shoal.sinks.names import public_name
 from shoal.spider.source import SpiderDescription, SpiderSource
+from shoal.stores.contract.fleet import SiteBudget
 
 CLOSE_S = 2.0  # for the last call of the thread that writes outputs and archive
 
@@ -67,6 +69,9 @@ class OpenCrawl:
     resumed: bool
     version: int = 0  # of the spider
     totals: CrawlTotals
+    trap_counters: TrapCounters
+    site_budget: SiteBudget | None = None  # None: no limit
+    other_workers: Callable[[], Awaitable[Mapping[str, bytes]]] | None = None  # reads what they store
     jar: CookieJar
     scope: Scope
     home: set[str]  # the origins of the seeds, to which alone secret headers go
@@ -167,6 +172,9 @@ async def open_session(strategy: Strategy, parser: ParsePool | None = None) -> A
                     ownership=strategy.ownership(crawl, scope),
                     scope=scope,
                     totals=crawl.totals,
+                    trap_counters=crawl.trap_counters,
+                    site_budget=crawl.site_budget,
+                    other_workers=crawl.other_workers,
                     quota=crawl.quota,
                     share=strategy.share,
                     gate=crawl.gate if isinstance(crawl.gate, SharedGate) else None,

@@ -90,6 +90,8 @@ _LINKS = {
     "segments": Range(1, 65_536),
     "repeated_segments": Range(1, 65_536),
     "per_page": Range(1, 10_000_000),
+    "identical_pages": Range(0, _MANY),
+    "per_site": Range(0, _MANY),
     "per_pattern": Range(0, _MANY),
     "near_duplicates": Range(0, _MANY),
     "per_host": Range(0, _MANY),

@@ -94,6 +94,7 @@ async def run_fleet(
         max_dead_exceeded=max_dead is not None and after.counts["dead"] > max_dead,
         quarantined=after.quarantined,
         near_duplicates=after.near_duplicates,
+        identical=after.identical,
     )
 
 

@@ -25,7 +25,7 @@ from shoal.model.errors import Lost, Misconfigured
 from shoal.redis_client import RedisClient
 from shoal.redis_client.dsn import parse
 from shoal.stores.contract.crawl_record import CrawlRecord
-from shoal.stores.contract.fleet import Fleet, SharedQuota
+from shoal.stores.contract.fleet import Fleet
 from shoal.stores.contract.heartbeat import CrawlActivity, OutputActivity
 from shoal.worker.activity import PACE, CrawlWork
 from shoal.worker.crawl_session import WorkerContext
@@ -127,6 +127,7 @@ class Bench:
             self.crawls,
             self.workers,
             _no_quota,
+            _no_quota,
             _nothing_unwritten,
             NothingDamaged(),
             NobodyLost(),
@@ -170,7 +171,7 @@ async def _nothing_unwritten(crawl: str) -> int:
     return 0
 
 
-def _no_quota(*arguments: object, **options: object) -> SharedQuota:
+def _no_quota(*arguments: object, **options: object) -> Any:
     raise AssertionError("no crawl runs here")
 
 

@@ -40,6 +40,7 @@ from shoal.stores.redis.lost_holders import LostHolders
 from shoal.stores.redis.mend import Mender
 from shoal.stores.redis.page_quota import SharedPageQuota
 from shoal.stores.redis.pages import RedisPages
+from shoal.stores.redis.site_budget import SharedSiteBudget
 from shoal.stores.redis.workers import Workers
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class RedisStore:
             Crawls(client),
             Workers(client),
             partial(SharedPageQuota, client),
+            partial(SharedSiteBudget, client),
             self.outputs.unwritten_pages,
             Mender(frontier),
             LostHolders(client),
