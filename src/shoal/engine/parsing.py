@@ -235,6 +235,9 @@ class Parsing:
         else:
             result, links = self._outside_traps(entry, answer, links)
             self._counters.page(result)
+            if result.partial:
+                about = {"trace": trace_id(entry.fingerprint), "reason": result.partial}
+                log.warning("page.partial", extra=about)
             self._end(entry, result, links)
 
     def _check(

@@ -49,6 +49,7 @@ class Snapshot:
     eta_reason: str = ""  # what bounds it: "politeness of shop.example" or "this machine"
     rejected: int = 0  # items that did not fit their model, this run
     withheld: int = 0  # items of pages whose canonical address is another one, this run
+    partial: int = 0  # pages of which a part could not be read, this run
     hook_faults: int = 0  # `on_error` hooks that raised or hung, this run
     lenient: int = 0  # responses that broke the rules of HTTP and were read all the same, this run
     draining: bool = False

@@ -125,3 +125,4 @@ class ParseResult(msgspec.Struct, frozen=True, array_like=True):
     rejected: tuple[Item, ...] = ()  # records with the reason, for items that do not fit their model
     withheld: Count = 0  # items dropped in favour of the canonical page
     simhash: int | None = None  # of the visible text; None: the page was not sampled
+    partial: str = ""  # why a part of the page could not be read; empty: nothing is missing

@@ -88,10 +88,11 @@ def resolver(base: str) -> Callable[[str], str | None]:
         first = href[:1]
         below, rest = folder, href
         if first == ".":
-            rest = rest.removeprefix("./")
-            while rest.startswith("../"):
-                rest = rest[3:]
+            start = 2 if href.startswith("./") else 0
+            while href.startswith("../", start):
+                start += 3
                 below = below[: below.rindex("/", 0, -1) + 1] if below != root else root
+            rest = href[start:]
         if not _plain(rest) or "/." in rest or rest[:1] == ".":
             return _join(base, href)
         if "#" in rest:

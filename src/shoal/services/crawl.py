@@ -155,6 +155,7 @@ def summary_json(summary: Summary, *, code: int) -> dict[str, object]:
         "rejected": now.rejected,
         "withheld": now.withheld,
         "lenient": now.lenient,
+        "partial": now.partial,
         "hook_faults": now.hook_faults,
         "bytes": now.bytes,
         "pages_per_s": round(now.pages / now.elapsed, 2) if now.elapsed > 0 else 0.0,

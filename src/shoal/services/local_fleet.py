@@ -79,6 +79,7 @@ async def run_fleet(
             parse_backlog=0,
             rejected=after.rejected - before.rejected,
             withheld=after.withheld - before.withheld,
+            partial=after.partial - before.partial,
             hook_faults=after.hook_faults - before.hook_faults,
         ),
         resumed=submitted.resumed,

@@ -20,6 +20,7 @@ import msgspec
 from shoal.model.errors import Rejected
 from shoal.model.page import Item
 from shoal.spider.html.selector import Selector, SelectorList
+from shoal.spider.text.encodings import without_surrogates
 
 MAX_FIELDS = 1000  # of one item: no table has more columns
 MAX_DEPTH = 32
@@ -54,7 +55,7 @@ def encode_item(value: object, key: Sequence[str], default_key: str) -> Item:
     try:
         line = _encode(record)
     except UnicodeEncodeError:
-        record = _without_surrogates(record)
+        record = without_surrogates(record)
         line = _encode(record)
     return Item(_key(record, key) if key else default_key, line)
 
@@ -89,7 +90,7 @@ def rejected_item(url: str, reason: str, value: object, key: str) -> Item:
         shown = {str(field): _to_json_or_repr(one) for field, one in fields_of(value).items()}
     except Exception as error:  # reading the fields of a user's object is user code
         shown = {"error": f"{type(error).__name__}: {error}"}
-    return Item(key, _encode(_without_surrogates({"url": url, "reason": reason, "item": shown})))
+    return Item(key, _encode(without_surrogates({"url": url, "reason": reason, "item": shown})))
 
 
 def _to_json_or_repr(value: Any) -> Any:
@@ -150,18 +151,6 @@ def _name(field: object, path: str) -> str:
         where = f"in field {path}: " if path else ""
         raise Rejected(f"{where}{_short(field)} is not a field name: it must be a string")
     return str(field)
-
-
-def _without_surrogates(value: Any) -> Any:
-    """Replace lone surrogates, which cannot be encoded."""
-    match value:
-        case str():
-            return value.encode("utf-8", "replace").decode()
-        case dict():
-            return {_without_surrogates(name): _without_surrogates(one) for name, one in value.items()}
-        case list():
-            return [_without_surrogates(one) for one in value]
-    return value
 
 
 def _key(record: Mapping[str, Any], key: Sequence[str]) -> str:

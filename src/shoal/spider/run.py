@@ -33,6 +33,7 @@ from shoal.spider.text.content_type import ContentKind
 
 _PACKAGE = str(Path(shoal.__file__).parent)
 _TRACEBACK_CHARS = 4000
+_REASON_CHARS = 500
 
 
 class OutputTooLarge(Exception):
@@ -66,6 +67,7 @@ def run(spider: Spider, task: ParseTask, *, scope: Scope, limits: ParseLimits | 
         rejected=tuple(output.rejected),
         simhash=output.simhash,
         withheld=output.withheld,
+        partial=output.partial,
     )
 
 
@@ -90,6 +92,7 @@ def _run_handler(spider: Spider, task: ParseTask, scope: Scope, limits: ParseLim
         elif one is not None:
             output.add_item(one, route)
     if isinstance(subject, Page):
+        output.partial = _encodable(subject.partial[:_REASON_CHARS])
         output.add_simhash(subject)
         if scope.canonical_only:
             output.defer_to(subject.canonical)
@@ -122,6 +125,7 @@ class HandlerOutput:
         self.repeats = 0
         self.simhash: int | None = None
         self.withheld = 0
+        self.partial = ""
         self.watched = False  # for near-duplicates: its links may yet be dropped, so they are not seen
         self._seen_links = spider.seen_links
         self._seen_links.use(scope)
@@ -263,7 +267,9 @@ def _fault(error: Exception) -> ParseFault:
     detail = "".join(traceback.format_list(frames))
     failure_class = FailureClass.BOMB if isinstance(error, Bomb) else FailureClass.PARSE_ERROR
     return ParseFault(
-        _encodable(" ".join(reason.split())[:500]), _encodable(detail[-_TRACEBACK_CHARS:]), failure_class
+        _encodable(" ".join(reason.split())[:_REASON_CHARS]),
+        _encodable(detail[-_TRACEBACK_CHARS:]),
+        failure_class,
     )
 
 

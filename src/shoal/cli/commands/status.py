@@ -85,6 +85,8 @@ def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
             yield f"rejected in {crawl.name}: {plural(crawl.rejected, 'item')}"
         if crawl.withheld:
             yield f"skipped in {crawl.name} for a canonical page: {plural(crawl.withheld, 'item')}"
+        if crawl.partial:
+            yield f"read in part in {crawl.name}: {plural(crawl.partial, 'page')}; see the log"
         if crawl.hook_faults:
             yield f"on_error hooks that failed in {crawl.name}: {count(crawl.hook_faults)}; see the log"
     if status.unreadable:

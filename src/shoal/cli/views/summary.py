@@ -73,6 +73,8 @@ def summary_lines(summary: Summary, *, resume: str) -> Iterator[str]:
         yield f"  {'canonical':<10} {plural(now.withheld, 'item')} of pages with another canonical page"
     if now.lenient:
         yield f"  {'sloppy':<10} {plural(now.lenient, 'response')} with faults in HTTP, read all the same"
+    if now.partial:
+        yield f"  {'partial':<10} {plural(now.partial, 'page')} read in part; the log says why"
     if now.hook_faults:
         yield f"  {'hooks':<10} on_error failed {plural(now.hook_faults, 'time')}; see the log"
     if summary.sandbox_warning:

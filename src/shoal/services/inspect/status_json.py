@@ -23,6 +23,7 @@ def status_json(status: StoreStatus, now: float) -> dict[str, object]:
                 "links_filtered_by_rule": dict(crawl.links_filtered_by_rule),
                 "rejected": crawl.rejected,
                 "withheld": crawl.withheld,
+                "partial": crawl.partial,
                 "hook_faults": crawl.hook_faults,
                 "quarantined": patterns_json(crawl.quarantined),
                 "near_duplicates": patterns_json(crawl.near_duplicates),

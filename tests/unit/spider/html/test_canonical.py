@@ -29,6 +29,8 @@ HERE = frozenset({"books.example"})
         ("<base href=/x/>", '<c>; rel="canonical"', "https://books.example/catalogue/c"),
         ("", '</a>; rel="next", </c>; title="a, b"; REL="start canonical"', "https://books.example/c"),
         ("", "</c>; rel=canonical-ish", None),
+        ("", '</c>; rel=""', None),
+        ("", '</b>; rel="", </c>; rel=canonical', "https://books.example/c"),
         ("", "<ftp://books.example/c>; rel=canonical", None),
         ("", "</c; rel=canonical", None),
         ("<link rel=canonical href=/markup>", "</header>; rel=canonical", "https://books.example/markup"),
