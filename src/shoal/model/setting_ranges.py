@@ -85,6 +85,7 @@ _LINKS = {
     "segments": Range(1, 65_536),
     "repeated_segments": Range(1, 65_536),
     "per_page": Range(1, 10_000_000),
+    "bytes_per_page": Range(1, _GIB),
     "per_pattern": Range(0, _MANY),
     "near_duplicates": Range(0, _MANY),
     "per_host": Range(0, _MANY),
