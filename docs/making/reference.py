@@ -17,6 +17,7 @@ from shoal.cli.input.settings_loader import flag_of
 from shoal.cli.process.exit_codes import MEANING
 from shoal.model.configure import DESCRIPTIONS, TYPES, VARIABLES
 from shoal.model.failure import CONSEQUENCE, POLICY, Action, FailurePolicy
+from shoal.model.setting_ranges import RANGES
 from shoal.model.settings import HostSettings, Settings
 from shoal.redis_client.errors import (
     BY_TEXT,
@@ -140,7 +141,7 @@ def _settings_table(keys: Iterable[str]) -> str:
             (
                 f"`{key}`",
                 DESCRIPTIONS[key],
-                kind_of(TYPES[key]),
+                f"{kind_of(TYPES[key])}{f', {RANGES[key]}' if key in RANGES else ''}",
                 default_of(key),
                 f"`{known[key]}`" if key in known else "",
                 f"`{VARIABLES[key]}`" if key in VARIABLES else "",

@@ -13,12 +13,23 @@ import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from time import monotonic
 
 import brotli
 import pytest
 from backports import zstd
 from tests.site.certificates import Authority, make_authority
-from tests.site.raw import OK, Peer, RawServer, answer, bare_closing_server, once, raw_server, replies
+from tests.site.raw import (
+    OK,
+    Peer,
+    RawServer,
+    answer,
+    bare_closing_server,
+    once,
+    raw_server,
+    replies,
+    swallowing_server,
+)
 
 from shoal.fetch.contract import Client
 from shoal.fetch.http.client import HttpClient
@@ -885,3 +896,37 @@ async def eventually(condition: Callable[[], bool]) -> None:
 async def gone(server: RawServer) -> None:
     """Wait until no client is left."""
     await eventually(lambda: server.open == 0)
+
+
+# -- several addresses --------------------------------------------------------------------------------------
+
+
+async def test_an_address_that_swallows_packets_costs_a_moment_and_is_then_tried_last() -> None:
+    with swallowing_server() as dead:  # on 127.0.0.1
+        server = await asyncio.start_server(_respond, "127.0.0.2", dead.port)
+        resolver = Names(both=("127.0.0.1", "127.0.0.2"))
+        try:
+            async with HttpClient(resolver, Guard(allow_private=True)) as client:
+                url = f"http://both.test:{dead.port}/"
+                for _ in range(5):
+                    began = monotonic()
+                    assert (await page(client, url, method="POST")).address == "127.0.0.2"
+                    took = monotonic() - began
+        finally:
+            server.close()
+    assert took < 2.0  # connecting may take 10 s
+
+
+async def test_a_forbidden_ninth_address_refuses_the_name() -> None:
+    resolver = Names(nine=(*(f"93.184.215.{n}" for n in range(8)), "169.254.169.254"))
+    async with HttpClient(resolver, Guard()) as client:
+        result = await client.fetch("http://nine.test/", limits=LIMITS)
+    assert isinstance(result, Failure)
+    assert result.failure_class is FailureClass.REFUSED
+
+
+async def _respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(OK)
+    await writer.drain()
+    writer.close()

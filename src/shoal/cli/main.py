@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from typer.exceptions import TyperException
 
+from shoal.cli.input.encoding import require_utf8
 from shoal.cli.input.secret_files import load_secret_files
 from shoal.cli.process.exit_codes import ExitCode, exit_code_for
 from shoal.cli.process.streams import safe_streams
@@ -34,6 +35,7 @@ def _run(arguments: Sequence[str]) -> int:
 
     start_logging()  # for commands that only read a store; the others set their level
     try:
+        require_utf8(arguments, os.environ)
         load_secret_files(os.environ)
         code = command().main(list(arguments), prog_name="shoal", standalone_mode=False)
     except SystemExit:

@@ -90,7 +90,7 @@ def load_command(entry: "EntryPoint") -> TyperCommand | TyperGroup:
 
 
 def style_help(command: TyperCommand | TyperGroup) -> None:
-    """Let the help of a command keep its colours: it is text of installed packages."""
+    """Keep the colours of a command's help: it is text of installed packages."""
     format_help = command.format_help
 
     def styled(ctx: Any, formatter: Any) -> None:

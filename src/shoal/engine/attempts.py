@@ -83,9 +83,10 @@ class Attempts:
         """Fetch a request, and pass its page or its outcome on."""
         if self._leases.lease_lost(lease):
             return  # this process was suspended: the request is waiting again, or another worker has it
-        if (reason := stored_wrong(lease)) is not None:
-            log.error("request.invalid", extra={"trace": trace_id(lease.fingerprint), "reason": reason})
-            self._end(Settlement(lease, Dead(Failure(FailureClass.POISON, reason)), sent=False))
+        if (failure := stored_wrong(lease)) is not None:
+            facts = {"trace": trace_id(lease.fingerprint), "reason": failure.reason}
+            log.error("request.invalid", extra=facts)
+            self._end(Settlement(lease, Dead(failure), sent=False))
             return
         try:
             await self._make(lease)
@@ -154,7 +155,7 @@ class Attempts:
             self._leases.settle(settlement)
 
 
-def stored_wrong(lease: Lease) -> str | None:
+def stored_wrong(lease: Lease) -> Failure | None:
     """Return why a leased request cannot be what this crawl has queued; None: it can.
 
     A store may be damaged, or hold what an earlier version took from a parse child without checking it. Such
@@ -162,14 +163,15 @@ def stored_wrong(lease: Lease) -> str | None:
     """
     request = lease.request
     if not request.url:
-        return "the stored request cannot be read"
+        return Failure(FailureClass.UNREADABLE, "the stored request cannot be read")
     url = without_final_dots(request.url)  # earlier versions took `example.com.` for another host
     try:
         valid = canonical(url) == url and url.startswith(("http://", "https://"))
     except Rejected:
         valid = False
     if not valid:
-        return f"the stored URL is not one that can be fetched: {request.url[:200]}"
+        return Failure(FailureClass.POISON, f"the stored URL cannot be fetched: {request.url[:200]}")
     if host_key(request.url) != lease.host:
-        return f"stored under the host {lease.host[:200]}, but its URL is {request.url[:200]}"
+        reason = f"stored under the host {lease.host[:200]}, but its URL is {request.url[:200]}"
+        return Failure(FailureClass.POISON, reason)
     return None

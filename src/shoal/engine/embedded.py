@@ -20,7 +20,7 @@ from shoal.archive.names import file_name
 from shoal.archive.registry import choose_location
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.crawl import Crawl
-from shoal.engine.crawl_options import frontier_options, sandbox_rules, with_spider_options
+from shoal.engine.crawl_options import frontier_options, new_crawl_state, sandbox_rules, with_spider_options
 from shoal.engine.fetchers import Pools, check_seed_pools, check_waiting_pools
 from shoal.engine.outputs import EmbeddedOutputs, OutputCommit
 from shoal.engine.plan import CrawlPlan, Stop, crawl_name
@@ -43,8 +43,8 @@ from shoal.frontier import Counts
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model import crawl_totals
 from shoal.model.outcome import Lease
-from shoal.model.request import FINGERPRINT_KEY, Request, new_fingerprint_key
-from shoal.model.scope import Scope
+from shoal.model.request import FINGERPRINT_KEY, Request
+from shoal.model.scope import ITEM_KEYS, KeyScheme, Scope
 from shoal.model.settings import Settings
 from shoal.model.spider_versions import KEY as VERSIONS
 from shoal.model.spider_versions import SpiderVersions
@@ -120,7 +120,9 @@ class Embedded:
                 await frontier.crawls.delete(name, checkpoints=[sinks_key(name), rejects_key(name)])
                 owned.rejects_file(name).unlink(missing_ok=True)  # this run may reject nothing
             opened = await frontier.crawls.open(
-                name, **frontier_options(settings), state={FINGERPRINT_KEY: key or new_fingerprint_key()}
+                name,
+                **frontier_options(settings),
+                state={**new_crawl_state(), **({FINGERPRINT_KEY: key} if key else {})},
             )
             versions = SpiderVersions.load(await frontier.reader.value(name, VERSIONS))
             version = versions.number(spider.version, time.time())
@@ -183,6 +185,7 @@ class Embedded:
         scope = Scope.of(settings.crawl, urls, hosts=spider.hosts, limits=settings.links)
         return msgspec.structs.replace(
             scope,
+            item_keys=KeyScheme.load(await frontier.reader.value(name, ITEM_KEYS)),
             hosts=None if scope.hosts is None else scope.hosts.union(saved),
             watched_patterns=frozenset(totals.near_duplicates),
         )

@@ -13,6 +13,7 @@ from shoal.fetch.cookies import CookieJar
 from shoal.fetch.fetcher import HttpFetcher, Refuse
 from shoal.fetch.gate import SendGate
 from shoal.fetch.headers import CrawlHeaders
+from shoal.fetch.http.body_memory import BodyMemory
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import DnsResolver, is_nameserver
 from shoal.fetch.http.guard import Guard
@@ -125,6 +126,7 @@ async def open_fetchers(
     home: Collection[str],
     refuse: Refuse | None = None,
     gate: Gate | None = None,
+    memory: BodyMemory | None = None,
 ) -> AsyncIterator[Fetcher]:
     """Open a fetcher for every pool; robots.txt files are stored in the frontier. No gate: a new one.
 
@@ -133,7 +135,7 @@ async def open_fetchers(
     """
     async with (
         open_fetcher_context(
-            settings, jar=jar, home=home, gate=gate, refuse=refuse, robots_cache=robots_cache
+            settings, jar=jar, home=home, gate=gate, memory=memory, refuse=refuse, robots_cache=robots_cache
         ) as context,
         AsyncExitStack() as opened,
     ):
@@ -177,6 +179,7 @@ async def open_fetcher_context(
     jar: CookieJar,
     home: Collection[str],
     gate: Gate | None = None,
+    memory: BodyMemory | None = None,
     refuse: Refuse | None = None,
     robots_cache: RobotsCache | None = None,
 ) -> AsyncIterator[FetcherContext]:
@@ -185,7 +188,7 @@ async def open_fetcher_context(
     servers = nameservers_of(settings.crawl)
     async with (
         DnsResolver(nameservers=servers, timeout=settings.fetch.connect) as resolver,
-        HttpClient(resolver, guard, ca_file=ca_file_of(settings.crawl)) as client,
+        HttpClient(resolver, guard, memory=memory, ca_file=ca_file_of(settings.crawl)) as client,
     ):
         redirects = RedirectRules(guard, settings.fetch.redirects, settings.links.url_bytes)
         headers = CrawlHeaders(

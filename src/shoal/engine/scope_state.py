@@ -86,7 +86,10 @@ class ScopeState:
         return tuple([self._link_of(one, found_on, page.depth + 1) for one in packed])
 
     def _link_of(self, packed: bytes, found_on: int, depth: int) -> Link:
-        request = unpack(packed)
+        try:
+            request = unpack(packed)
+        except msgspec.DecodeError as error:
+            raise Rejected(f"not a request: {error}") from None
         link = Link.to(request, self._key, packed)
         url = request.url if link.packed is packed else unpack(link.packed).url
         if request.depth != depth or request.found_on != found_on or request.chain:

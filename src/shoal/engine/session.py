@@ -137,6 +137,7 @@ async def open_session(strategy: Strategy, parser: ParsePool | None = None) -> A
                     home=crawl.home,
                     refuse=scope.refuse,
                     gate=crawl.gate,
+                    memory=strategy.share.memory,
                 ) as fetcher,
                 strategy.start(crawl, spider, settings, scope),
             ):

@@ -24,7 +24,7 @@ from shoal.archive.names import file_name
 from shoal.archive.registry import open_segments
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.commit import PageBus
-from shoal.engine.crawl_options import frontier_options
+from shoal.engine.crawl_options import frontier_options, new_crawl_state
 from shoal.engine.outputs import OutputCommit, StreamedOutputs
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.session import OpenCrawl, SinkFiles
@@ -41,9 +41,9 @@ from shoal.model import crawl_totals
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.outcome import Lease
 from shoal.model.pace import Pace
-from shoal.model.request import FINGERPRINT_KEY, new_fingerprint_key
+from shoal.model.request import FINGERPRINT_KEY
 from shoal.model.sandbox import SandboxRules
-from shoal.model.scope import Scope
+from shoal.model.scope import ITEM_KEYS, KeyScheme, Scope
 from shoal.model.settings import CrawlSettings, Settings
 from shoal.sinks import MultiSink
 from shoal.spider.source import SpiderDescription, SpiderSource
@@ -129,6 +129,7 @@ class Shared:
         rejects = self._folder / "items" / f"{file_name(record.name)}.rejected.{self.holder}.jsonl"
         scope = Scope.of(settings.crawl, (), hosts=spider.hosts, limits=settings.links)
         hosts = None if record.hosts is None else frozenset(record.hosts)
+        item_keys = await frontier.reader.value(record.name, ITEM_KEYS)
         yield OpenCrawl(
             name=record.name,
             frontier=frontier,
@@ -136,7 +137,7 @@ class Shared:
             resumed=opened.resumed,
             totals=crawl_totals.CrawlTotals(),
             jar=CookieJar.load(record.cookies),
-            scope=msgspec.structs.replace(scope, hosts=hosts),
+            scope=msgspec.structs.replace(scope, hosts=hosts, item_keys=KeyScheme.load(item_keys)),
             fingerprint_key=await frontier.reader.value(record.name, FINGERPRINT_KEY) or b"",
             home=set(record.home),
             outputs=record.outputs,
@@ -232,5 +233,5 @@ async def open_shared_crawl(
         may_be_new=may_be_new,
         **frontier_options(settings),
         approximate=Approximate(links) if links else None,
-        state={FINGERPRINT_KEY: new_fingerprint_key()},  # of a new crawl; others keep what they have
+        state=new_crawl_state(),
     )

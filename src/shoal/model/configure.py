@@ -65,7 +65,7 @@ _SECRET = frozenset(
         "worker.record_key_file",
     }
 )
-"""Keys whose values are never part of a message. Where a file name is expected, somebody may put the
+"""Keys whose values are never part of a message. Where a file name is expected, a user may put the
 secret itself."""
 
 _MAY_BE_EMPTY = frozenset({"crawl.follow", "crawl.user_agent", "crawl.contact"})
@@ -121,7 +121,7 @@ def _build(type_: Any, prefix: str, values: Mapping[str, object]) -> Any:
 
 def _known(key: str, value: object, origin: str) -> SettingValue:
     if key not in TYPES:
-        raise Misconfigured(f"{origin}: unknown key {key}{_nearest(key, [*TYPES, *_TABLES])}")
+        raise Misconfigured(f"{origin}: unknown key {key[:100]}{_nearest(key[:100], [*TYPES, *_TABLES])}")
     return SettingValue(key, value, f"{origin}: {key}")
 
 
@@ -253,8 +253,10 @@ def _host(name: str, given: SettingValue) -> str:
         key = host_key(canonical(f"https://{name}/"))
     except Rejected:
         key = ""
-    if key != name.lower():
-        raise Misconfigured(f"{given.origin}: {name!r} is not a host: write it as in a URL, shop.example")
+    if key != name.lower() or len(key) > 260:
+        raise Misconfigured(
+            f"{given.origin}: {name[:60]!r} is not a host: write it as in a URL, shop.example"
+        )
     return key
 
 

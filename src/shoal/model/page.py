@@ -16,7 +16,7 @@ class PageRef(msgspec.Struct, frozen=True, array_like=True):
     length: int
 
 
-class Response(msgspec.Struct, frozen=True):
+class Response(msgspec.Struct, frozen=True, weakref=True):
     """A complete response, within all limits."""
 
     url: str

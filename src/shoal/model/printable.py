@@ -33,7 +33,7 @@ def printable(text: str, *, keep: str = "", limit: int = MAX_LINE_CHARS) -> str:
 
 
 def printable_block(text: str) -> str:
-    """Return lines of our own, such as a traceback, with their newlines; nothing is cut."""
+    """Return lines of this program, such as a traceback, with their newlines; nothing is cut."""
     return printable(text, keep="\n\t", limit=len(text))
 
 

@@ -23,6 +23,9 @@ class Range:
         """Return whether a number is allowed; infinity and nan never are."""
         return self.low <= value <= self.high or (self.or_zero and value == 0)
 
+    def __str__(self) -> str:
+        return f"{'0 or ' if self.or_zero else ''}{_plain(self.low)} to {_plain(self.high)}"
+
     def describe(self, noun: str) -> str:
         zero = "0, or " if self.or_zero else ""
         return f"{zero}a {noun} from {_plain(self.low)} to {_plain(self.high)}"

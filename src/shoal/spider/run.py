@@ -208,7 +208,8 @@ class HandlerOutput:
         default_key = f"{self._item_key_prefix()}-{number}"
         target = self.items
         try:
-            item = encode_item(value if route.check is None else route.check(value), route.key, default_key)
+            checked = value if route.check is None else route.check(value)
+            item = encode_item(checked, route.key, default_key, self._scope.item_keys)
         except Rejected as error:
             if route.check is None:
                 raise Rejected(f"item {number + 1}: {error}") from None
@@ -217,7 +218,7 @@ class HandlerOutput:
         self._count(len(item.json))
 
     def _item_key_prefix(self) -> str:
-        """Return what the keys of items start with that have no key fields of their own.
+        """Return what the keys of items without key fields start with.
 
         It is unkeyed, unlike the fingerprint: the next crawl of the same page overwrites its items in a
         database. The items of a hook get other keys than those of the page, which may yet be fetched.

@@ -19,6 +19,7 @@ from shoal.engine.session import open_session
 from shoal.engine.shared import Shared
 from shoal.engine.snapshot import Ending, Snapshot, Summary, WorkStats
 from shoal.engine.stations import WorkShare
+from shoal.fetch.http.body_memory import BodyMemory
 from shoal.fetch.registry import HTTP
 from shoal.frontier.finished import is_finished
 from shoal.frontier.redis import RedisFrontier
@@ -89,6 +90,7 @@ class WorkerContext:
     parser: ParsePool | None = None  # where only one crawl is served, and its spider is loaded already
     deliveries: Deliveries | None = None  # pages to parse, once the bus is joined
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # a session has something new to do
+    memory: BodyMemory = field(default_factory=BodyMemory)
 
 
 class CrawlSession:
@@ -237,6 +239,7 @@ class CrawlSession:
                 elsewhere=plan.pools_elsewhere or (),
             ),
             capacity=self,
+            memory=context.memory,
         )
         strategy = Shared(
             self.record,

@@ -9,6 +9,7 @@ import typer
 from shoal.cli.input.options import Config, Json, Store, examples, option
 from shoal.cli.views.format import duration, plural
 from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.setting_ranges import RANGES
 
 if TYPE_CHECKING:
     from shoal.services.control.hosts import ClearHost, HostView, SetHost
@@ -72,7 +73,7 @@ def rate_command(
     ],
     *,
     at_once: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Requests at once.", show_default=False)
+        int | None, typer.Option(metavar="N", min=1, max=10_000, help="Requests at once.", show_default=False)
     ] = None,
     store: Store = None,
     config: Config = None,
@@ -175,7 +176,7 @@ def parse_rate(text: str) -> float | None:
         rate = float(text)
     except ValueError:
         rate = math.nan
-    if not 0 <= rate < math.inf:
+    if rate not in RANGES["crawl.rate"]:
         raise Misconfigured(f"{text!r} is not a rate: use requests per second, as in 0.5, or 0, or default")
     return rate
 

@@ -28,7 +28,11 @@ def command(
     every: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS", min=0.1, help="Refresh interval. [dim]Default: 1.[/dim]", show_default=False
+            metavar="SECONDS",
+            min=0.1,
+            max=86_400,
+            help="Refresh interval. [dim]Default: 1.[/dim]",
+            show_default=False,
         ),
     ] = 1.0,
     config: Config = None,

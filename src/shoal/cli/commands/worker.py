@@ -31,6 +31,7 @@ Concurrency = Annotated[
     typer.Option(
         metavar="N",
         min=1,
+        max=10_000,
         help="Requests at once, over all crawls. [dim]Default: 64.[/dim]",
         show_default=False,
     ),

@@ -165,7 +165,7 @@ def sign_record(key: bytes, name: str, packed: bytes) -> bytes:
 
 
 def check_signature(key: bytes, name: str, packed: bytes, signature: bytes | None) -> None:
-    """Raise `Rejected` for a record that nobody with the key has signed."""
+    """Raise `Rejected` for a record that was not signed with the key."""
     if signature is None:
         raise Rejected(
             "it is not signed, and this worker takes signed crawls only:"

@@ -1,9 +1,10 @@
 """The crawls of a shared store, as they were submitted.
 
 A record is written when the seeds are in the frontier, so a worker that finds a crawl also finds its work.
-Its signature, if it has one, is in a hash of its own: workers of older versions read the records alone.
+Its signature, if it has one, is in a separate hash: workers of older versions read the records alone.
 """
 
+import asyncio
 from contextlib import suppress
 
 import msgspec
@@ -12,6 +13,8 @@ from shoal.model.errors import Misconfigured, Rejected
 from shoal.redis_client import RedisClient, key_names
 from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.record_reader import check_record, check_signature, read_record, sign_record
+
+_BETWEEN_WRITES_S = 0.1
 
 
 class Crawls:
@@ -42,8 +45,7 @@ class Crawls:
             if key:
                 signed = ("HSET", self._signatures, record.name, sign_record(key, record.name, packed))
             stored = ("HSET", self._key, record.name, packed)
-            # In one step: a worker must not read a record with the signature of another.
-            commands = [("MULTI",), signed, stored, ("INCR", self._news), ("EXEC",)]
+            commands = [signed, stored, ("INCR", self._news)]
             await self._store.pipeline(self._tag, commands, replicated=True)
         return not same
 
@@ -60,8 +62,8 @@ class Crawls:
 
         `key`: it has to be signed with it.
         """
-        commands = [("MULTI",), ("HGET", self._key, name), ("HGET", self._signatures, name), ("EXEC",)]
-        packed, signature = (await self._store.pipeline(self._tag, commands))[-1]
+        commands = [("HGET", self._key, name), ("HGET", self._signatures, name)]
+        packed, signature = await self._store.pipeline(self._tag, commands)
         if packed is None:
             return None
         try:
@@ -78,8 +80,16 @@ class Crawls:
 
         `key`: records have to be signed with it.
         """
-        commands = [("MULTI",), ("HGETALL", self._key), ("HGETALL", self._signatures), ("EXEC",)]
-        stored, signed = (await self._store.pipeline(self._tag, commands))[-1]
+        found = await self._read(key)
+        if key and found.refused:
+            # A record and its signature are two writes, and this may have read them in between.
+            await asyncio.sleep(_BETWEEN_WRITES_S)
+            found = await self._read(key)
+        return found
+
+    async def _read(self, key: bytes) -> StoredRecords:
+        commands = [("HGETALL", self._key), ("HGETALL", self._signatures)]
+        stored, signed = await self._store.pipeline(self._tag, commands)
         signatures = dict(zip(signed[::2], signed[1::2], strict=True))
         records, refused = [], {}
         for name, packed in zip(stored[::2], stored[1::2], strict=True):

@@ -68,7 +68,8 @@ async def site(reply: Reply) -> AsyncIterator[Site]:
                 served.requests.append(await reader.readuntil(b"\r\n\r\n"))
                 await reply(writer)
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, RuntimeError):
+            # uvloop raises RuntimeError where a transport has been closed between two writes.
             served.closed.set()
         finally:
             writer.close()
