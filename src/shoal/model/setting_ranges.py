@@ -92,6 +92,7 @@ _LINKS = {
     "per_page": Range(1, 10_000_000),
     "identical_pages": Range(0, _MANY),
     "per_site": Range(0, _MANY),
+    "bytes_per_page": Range(1, _GIB),
     "per_pattern": Range(0, _MANY),
     "near_duplicates": Range(0, _MANY),
     "per_host": Range(0, _MANY),
