@@ -35,7 +35,7 @@ from shoal.fetch.contract import Client
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import Answer, DnsResolver
 from shoal.fetch.http.guard import Guard
-from shoal.model.address_ranges import PRIVATE
+from shoal.model.configuration.address_ranges import PRIVATE
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, MIB, FetchLimits
 from shoal.model.page import NotSent, Response
@@ -906,7 +906,7 @@ async def test_an_address_that_swallows_packets_costs_a_moment_and_is_then_tried
         server = await asyncio.start_server(_respond, "127.0.0.2", dead.port)
         resolver = Names(both=("127.0.0.1", "127.0.0.2"))
         try:
-            async with HttpClient(resolver, Guard(allow_private=True)) as client:
+            async with HttpClient(resolver, Guard(PRIVATE)) as client:
                 url = f"http://both.test:{dead.port}/"
                 for _ in range(5):
                     began = monotonic()

@@ -98,7 +98,11 @@ async def test_the_record_has_what_a_worker_needs_and_no_password_of_the_store(t
         (replace(PLAN, outputs=("-",)), SPIDER, "a fleet has no standard output"),
         (replace(PLAN, outputs=("items.unknown",)), SPIDER, "items.unknown"),
         (replace(PLAN, outputs=("items.csv", "-"), fresh=True), SPIDER, "a fleet has no standard output"),
-        (with_crawl_settings(PLAN, cookie_file="/missing/cookies.txt"), SPIDER, "cookies.txt"),
+        (
+            with_crawl_settings(PLAN, cookie_file="/missing/cookies.txt"),
+            SPIDER,
+            "crawl.cookie_file: cannot be read",
+        ),
     ],
 )
 async def test_a_plan_that_cannot_work_writes_nothing(
