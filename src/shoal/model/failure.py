@@ -73,7 +73,7 @@ POLICY: dict[FailureClass, FailurePolicy] = {
     ),
     FailureClass.TRUNCATED: FailurePolicy(_RETRY, "the body is shorter than announced"),
     FailureClass.DECODE: FailurePolicy(_RETRY, "the body does not decode by its content encoding"),
-    FailureClass.PROXY_ERROR: FailurePolicy(_RETRY, "the proxy failed, not the target"),
+    FailureClass.PROXY_ERROR: FailurePolicy(_RETRY, "not in use: Shoal has no proxies yet"),
     FailureClass.RATE_LIMITED: FailurePolicy(Action.REST_HOST, "429, or 503 with Retry-After", blocks=True),
     FailureClass.IP_BLOCKED: FailurePolicy(_RETRY, "403", blocks=True),
     FailureClass.ANTI_BOT: FailurePolicy(_RETRY, "a challenge page instead of the page", blocks=True),

@@ -146,6 +146,8 @@ class CrawlSession:
                     )
                     self._checked_at = time.monotonic()
                     self.state = state_after_check(self.state, facts)
+                    if not facts.work_left:
+                        await self._remove_secrets()
                 case Step.RUN:
                     self._start(group, stop)
                 case Step.CHECK_OUTPUTS:
@@ -166,6 +168,16 @@ class CrawlSession:
                     return
                 case Step.WAIT:
                     return
+
+    async def _remove_secrets(self) -> None:
+        """Remove the secrets of a finished crawl from its record; not while there is something to replay."""
+        if self.record.without_secrets().revision == self.record.revision:
+            return
+        if (await self._frontier.reader.counts(self.record.name)).dead:
+            return
+        key = self._context.plan.rules.record_key
+        if await self._context.fleet.crawls.remove_secrets(self.record, key=key):
+            log.info("crawl.secrets_removed", extra={"crawl": self.record.name})
 
     def _facts(self, stop: Stop) -> SessionFacts:
         plan = self._context.plan

@@ -65,6 +65,10 @@ class FakeSubmittedCrawls:
     async def news(self) -> int:
         return self.announcements
 
+    async def remove_secrets(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
+        self.records[record.name] = record.without_secrets()
+        return True
+
     async def get(self, name: str) -> CrawlRecord | None:
         return self.records.get(name)
 

@@ -32,6 +32,9 @@ class SubmittedCrawls(Protocol):
     async def news(self) -> int:
         """Return a number that changes with every announcement."""
 
+    async def remove_secrets(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
+        """Remove headers and cookies that may be secret from a record; False: it has been submitted again."""
+
     async def get(self, name: str) -> CrawlRecord | None:
         """Return the record of a crawl; raise `Misconfigured` for one that cannot be used."""
 

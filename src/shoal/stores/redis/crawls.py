@@ -11,10 +11,12 @@ import msgspec
 
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.redis_client import RedisClient, key_names
+from shoal.redis_client.script import load_script
 from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.record_reader import check_record, check_signature, read_record, sign_record
 
 _BETWEEN_WRITES_S = 0.1
+_REMOVE_SECRETS = load_script("shoal.stores.redis", "remove_secrets")
 
 
 class Crawls:
@@ -100,6 +102,19 @@ class Crawls:
                     f"its record in the store cannot be used: {error}"
                 )
         return StoredRecords(sorted(records, key=lambda record: record.name), refused)
+
+    async def remove_secrets(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
+        """Remove headers and cookies that may be secret from a record; False: it has been submitted again.
+
+        `key`: sign the new record.
+        """
+        packed = await self._store.do(self._tag, "HGET", self._key, record.name)
+        if packed is None or read_record(record.name, packed).revision != record.revision:
+            return False
+        stripped = msgspec.msgpack.encode(record.without_secrets())
+        signature = sign_record(key, record.name, stripped) if key else b""
+        arguments = (self._key, self._signatures, record.name, packed, stripped, signature)
+        return bool(await self._store.run(_REMOVE_SECRETS, self._tag, arguments, replicated=True))
 
     async def delete(self, name: str) -> None:
         """Delete the record of a crawl; its data stays in the frontier."""
