@@ -12,8 +12,8 @@ from typer.exceptions import TyperException
 from shoal.cli.input.encoding import require_utf8
 from shoal.cli.input.secret_files import load_secret_files
 from shoal.cli.process.exit_codes import ExitCode, exit_code_for
-from shoal.cli.process.streams import safe_streams
 from shoal.cli.views.output import print_message
+from shoal.cli.views.streams import safe_streams
 from shoal.model.disk import disk_error
 from shoal.model.errors import DataFault, ShoalError
 

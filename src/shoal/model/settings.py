@@ -135,8 +135,8 @@ class WorkerSettings:
 
     allow_outputs: Annotated[
         tuple[str, ...],
-        "Where crawls may write items and pages: folders, and addresses such as postgresql://user@db/shop;"
-        " in the environment one per line; empty: the folder that the worker was started in.",
+        "Folders and addresses (postgresql://user@db/shop) that crawls may write to; in the environment one"
+        " per line; empty: the folder where the worker started.",
     ] = field(default=(), repr=False)
     record_key_file: Annotated[
         str | None,

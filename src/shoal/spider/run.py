@@ -20,11 +20,11 @@ from shoal.model.limits import ParseLimits
 from shoal.model.page import Item, ParseFault, ParseResult, ParseTask
 from shoal.model.request import MAX_NAME_BYTES, Request, pack
 from shoal.model.scope import Scope
-from shoal.model.simhash import SAMPLE
-from shoal.model.text_digest import SAMPLE as TEXT_SAMPLE
-from shoal.model.text_digest import text_digest
+from shoal.model.traps.simhash import SAMPLE
+from shoal.model.traps.text_digest import SAMPLE as TEXT_SAMPLE
+from shoal.model.traps.text_digest import text_digest
+from shoal.model.traps.url_pattern import pattern_of
 from shoal.model.url import canonical, fingerprint_of, identity
-from shoal.model.url_pattern import pattern_of
 from shoal.spider.failed import FailedRequest
 from shoal.spider.html.link_priority import link_priority
 from shoal.spider.html.links import Links
