@@ -346,7 +346,9 @@ def _script(data: bytes) -> Page:
 
 
 PARSERS: tuple[Parser, ...] = (
-    Parser("links", _links, (_PAGE,), _HTML_TOKENS, prepare=parsed_page, memory_factor=400),
+    Parser(
+        "links", _links, (_PAGE,), _HTML_TOKENS, prepare=parsed_page, memory_factor=400, seconds_per_mib=10
+    ),
     Parser(
         "selectors",
         _selectors,

@@ -14,7 +14,7 @@ EXAMPLES = examples(
     ("How long will the crawl in this folder take?", "shoal plan"),
     ("A site of 50,000 pages, before the first request", "shoal plan --pages 50000 --rate 2"),
     (
-        "A million pages on 200 hosts within a week, through a proxy",
+        "A million pages on 200 hosts within a week, where traffic has a price",
         "shoal plan --pages 1e6 --hosts 200 --within 7d --gb-price 0.8",
     ),
 )
@@ -59,7 +59,7 @@ def command(
         float, typer.Option(metavar="N", min=0, max=1e15, help="New URLs per second while it runs.")
     ] = 0.0,
     within: Annotated[str | None, option("--within", "AGE", "Deadline: 12h, 7d.")] = None,
-    gb_price: Annotated[float | None, _number("--gb-price", "PRICE", "Price per GB through a proxy.")] = None,
+    gb_price: Annotated[float | None, _number("--gb-price", "PRICE", "Price per GB of traffic.")] = None,
     ips: Annotated[
         int, typer.Option(metavar="N", min=0, max=1_000_000_000, help="Number of rented IP addresses.")
     ] = 0,
