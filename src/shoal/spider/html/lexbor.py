@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
+from shoal.model.errors import Bomb
 from shoal.spider.html.css import SCOPE, Query, ResultType, compile_query, lexbor_selector
 from shoal.spider.html.selector import Selector, SelectorList, TextSelector
 
@@ -20,7 +21,10 @@ class LexborDocument(Selector):
 
     def __init__(self, markup: str | bytes) -> None:
         self._markup = markup
-        self.tree = LexborHTMLParser(markup)
+        try:
+            self.tree = LexborHTMLParser(markup)
+        except SelectolaxError:  # markup of any kind is parsed, as long as there is memory
+            raise Bomb("the markup takes more memory than a page may use") from None
         self._root = self.tree.root  # kept: `tree.root` creates a new object on each access
 
     def css(self, query: str) -> SelectorList:
