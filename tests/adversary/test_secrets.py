@@ -26,6 +26,7 @@ FORM, TOKEN = "s3cret-form", "s3cret-token"
 CRAWL = frozenset({*HEADERS, "login cookie"})
 NAMES = ("home", "www.home", "other", "block", "seed", "stranger")
 
+# It puts its secrets together, because its own text is part of the crawl's record.
 SPIDER = """
 import shoal
 
@@ -35,9 +36,9 @@ spider = shoal.Spider("secrets", start={start!r})
 def page(page):
     yield {{"url": page.url}}
     if page.url.endswith("/start"):
-        yield shoal.Request(
-            url={form!r}, method="POST", body=b"user=u&password={form_secret}", headers={{"X-Token": {token!r}}}
-        )
+        body = b"user=u&password=s3cret" + b"-form"
+        headers = {{"X-Token": "s3cret" + "-token"}}
+        yield shoal.Request(url={form!r}, method="POST", body=body, headers=headers)
     yield from page.links("a")
 """
 
@@ -182,9 +183,7 @@ async def serving(authority: Authority, folder: Path) -> AsyncIterator[Servers]:
         servers.tls, servers.other_tls, servers.plain = tls.port, other_tls.port, plain.port
         start = [servers.at("home", "/start"), servers.at("seed", "/")]
         form = servers.at("home", "/login")
-        (folder / "secrets.py").write_text(
-            SPIDER.format(start=start, form=form, form_secret=FORM, token=TOKEN)
-        )
+        (folder / "secrets.py").write_text(SPIDER.format(start=start, form=form))
         (folder / "shoal.toml").write_text(
             SETTINGS.format(
                 nameservers=nameserver,

@@ -834,8 +834,15 @@ async def test_T09_a_bare_close_truncates_what_has_a_length_and_is_noted_where_t
             assert (await failure(client, server)).failure_class is FailureClass.TRUNCATED
         with bare_closing_server(context, answer(b"whole?", length=False)) as server:
             fetched = await page(client, server.url())
+        for body in (b"5\r\nwhole\r\n0\r\n", b"5\r\nwhole\r\n", b"5\r\nwho", b"5 \r\nwhole\r\n0\r\n"):
+            with bare_closing_server(context, CHUNKED + body) as server:
+                assert (await failure(client, server)).failure_class is FailureClass.TRUNCATED
+        with bare_closing_server(context, CHUNKED + b"5\r\nwhole\r\n0\r\n\r\n") as server:
+            ended = await page(client, server.url())
     assert fetched.body == b"whole?"
     assert fetched.unsealed
+    # Chunks say where they end, so a close without close_notify cannot cut them unnoticed.
+    assert (ended.body, ended.unsealed) == (b"whole", False)
 
 
 async def test_HTTP_2_is_not_offered(open_client: Open, authority: Authority) -> None:
@@ -906,7 +913,7 @@ async def test_an_address_that_swallows_packets_costs_a_moment_and_is_then_tried
         server = await asyncio.start_server(_respond, "127.0.0.2", dead.port)
         resolver = Names(both=("127.0.0.1", "127.0.0.2"))
         try:
-            async with HttpClient(resolver, Guard(allow_private=True)) as client:
+            async with own_client(resolver) as client:
                 url = f"http://both.test:{dead.port}/"
                 for _ in range(5):
                     began = monotonic()

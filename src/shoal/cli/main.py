@@ -13,7 +13,7 @@ from shoal.cli.input.secret_files import load_secret_files
 from shoal.cli.process.exit_codes import ExitCode, exit_code_for
 from shoal.cli.process.streams import safe_streams
 from shoal.cli.views.output import print_message
-from shoal.model.errors import ShoalError
+from shoal.model.errors import DataFault, ShoalError
 
 _CTRL_C = 130  # what Typer returns for Ctrl-C while no handler of Shoal is installed
 
@@ -70,6 +70,11 @@ def _report_error(error: BaseException) -> ExitCode:
         return code
     if any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
         return ExitCode.INTERRUPTED
+    if damage := next((leaf for leaf in leaves if isinstance(leaf, DataFault)), None):
+        print_message(
+            f"store: data that cannot be read: {damage}; a running worker sets it aside when it meets it"
+        )
+        return ExitCode.UNAVAILABLE
     return _report_bug(error)
 
 

@@ -106,6 +106,8 @@ class Attempts:
         )
         if attempt.crawl_delay is not None and attempt.crawl_delay > lease.interval:
             await self._frontier.hosts.set(lease.host, crawl_delay=attempt.crawl_delay)
+        elif attempt.new_rules:
+            await self._correct_delay(lease, attempt.crawl_delay or 0.0)
         if attempt.response is not None:
             self._counters.bytes += len(attempt.response.wire)
             self._counters.lenient += attempt.response.lenient
@@ -138,6 +140,12 @@ class Attempts:
             is_rule = POLICY[refused.failure_class].action is Action.FILTER
             attempt.outcome = Filtered(refused.failure_class, refused.reason) if is_rule else Dead(refused)
         return ()
+
+    async def _correct_delay(self, lease: Lease, crawl_delay: float) -> None:
+        """Apply the Crawl-delay of a new robots.txt, if the host has a longer one from an older file."""
+        known = await self._frontier.hosts.get(lease.host)
+        if known is not None and known.crawl_delay > crawl_delay:
+            await self._frontier.hosts.set(lease.host, crawl_delay=crawl_delay)
 
     async def _earlier(self, lease: Lease) -> StoredPage | None:
         """Return the page of the crawl's previous generation, if it can be revalidated."""

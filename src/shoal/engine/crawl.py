@@ -159,7 +159,13 @@ class Crawl:
             counters.bytes,
             dict(counters.failures),
             handed_on=counters.handed_on,
+            lost_turns=0 if self._stations.gate is None else self._stations.gate.lost,
         )
+
+    @property
+    def store_delay(self) -> float:
+        """Seconds that the store takes to grant a turn, lately; 0: it was not asked."""
+        return 0.0 if self._stations.gate is None else self._stations.gate.delay.typical
 
     @property
     def rate(self) -> float:

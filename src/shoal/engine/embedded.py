@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -37,6 +38,7 @@ from shoal.engine.session import OpenCrawl, SinkFiles, open_session
 from shoal.engine.snapshot import Opening, Snapshot, Summary
 from shoal.engine.stations import WorkShare
 from shoal.fetch.cookies import CookieJar
+from shoal.fetch.gate import SendGate
 from shoal.fetch.given_cookies import cookies_for_seeds
 from shoal.fetch.registry import fetcher_factories
 from shoal.frontier import Counts
@@ -158,6 +160,7 @@ class Embedded:
                 segments=choose_location(owned.archive / file_name(name), settings.archive.location, name),
                 archived=await frontier.reader.checkpoint(archive_key(name)),
                 quota=EmbeddedPageQuota(frontier.reader, name, limit) if limit else None,
+                gate=SendGate(hold=partial(frontier.held_for, name)),
                 unparsed=frontier.parsing(name),
                 initial_state={crawl_totals.KEY: totals.dump(), VERSIONS: versions.dump()},
                 keep_days=settings.archive.keep_days,

@@ -29,9 +29,10 @@ from shoal.engine.outputs import OutputCommit
 from shoal.engine.pages import Pages
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.stations import CrawlFrontier, Locations, PageQuota, Stations, WorkShare
-from shoal.fetch.contract import Gate
 from shoal.fetch.cookies import CookieJar
+from shoal.fetch.gate import SendGate
 from shoal.fetch.http.decode import decode_archived
+from shoal.fetch.shared_gate import SharedGate
 from shoal.frontier import Unparsed
 from shoal.model.crawl_totals import CrawlTotals
 from shoal.model.sandbox import SandboxRules
@@ -74,7 +75,7 @@ class OpenCrawl:
     archived: bytes | None = None  # checkpoint of the archive
     keep_days: int = 0  # older segments are deleted; 0: none
     segment_writer: str = ""  # keeps the segments of several processes apart
-    gate: Gate | None = None  # None: one for this process
+    gate: SharedGate | SendGate | None = None  # None: one for this process
     quota: PageQuota | None = None
     unparsed: AsyncIterator[Unparsed] | None = None
     initial_state: Mapping[str, bytes] = field(default_factory=dict)  # to be saved before the first page
@@ -164,6 +165,7 @@ async def open_session(strategy: Strategy, parser: ParsePool | None = None) -> A
                     totals=crawl.totals,
                     quota=crawl.quota,
                     share=strategy.share,
+                    gate=crawl.gate if isinstance(crawl.gate, SharedGate) else None,
                 )
 
 

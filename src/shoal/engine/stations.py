@@ -14,6 +14,7 @@ from shoal.engine.parsing import PageArchive, Parser
 from shoal.engine.scope_state import ScopeState
 from shoal.fetch.contract import Fetcher
 from shoal.fetch.http.body_memory import BodyMemory
+from shoal.fetch.shared_gate import SharedGate
 from shoal.frontier import Unparsed, Validator
 from shoal.frontier.contract import FrontierHosts
 from shoal.frontier.finished import CountsReader
@@ -135,3 +136,4 @@ class Stations:
     totals: CrawlTotals
     quota: PageQuota | None = None  # None: no limit
     share: WorkShare = WorkShare()
+    gate: SharedGate | None = None  # whose turns come from the store

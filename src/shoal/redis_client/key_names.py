@@ -100,6 +100,11 @@ def quarantine(tag: str, crawl: int) -> str:
     return f"{tag}{LUA_CONSTANTS['QUARANTINE_KEY']}{crawl}"
 
 
+def keys_with(tag: str) -> str:
+    """Return the pattern of all keys that start with a tag."""
+    return f"{tag}:*"
+
+
 def crawl_records(fleet: str) -> str:
     return f"{fleet}:crawls"
 

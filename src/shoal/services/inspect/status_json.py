@@ -103,6 +103,8 @@ def workers_json(fleet: FleetStatus) -> list[dict[str, object]]:
                     "parsing": at.parsing,
                     "pages": at.pages,
                     "pages_per_s": round(at.rate, 2),
+                    "lost_turns": at.lost_turns,
+                    "store_delay_ms": round(at.store_delay * 1000, 1),
                 }
                 for at in worker.crawls
             ],

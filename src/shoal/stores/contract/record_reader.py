@@ -35,6 +35,7 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){0,31}", re.ASCII)
 _ATTRIBUTE = re.compile(r"(?:[A-Za-z_]\w{0,199})?", re.ASCII)
 _VERSION = re.compile(r"[0-9a-z]{0,64}")
 _HOST = re.compile(r"(?:\*\.)?[^\s/\\@\0]{1,260}")
+_ORIGIN = re.compile(r"https?://[^\s/\\@\0]{1,260}")
 _COOKIE_TEXT = re.compile(r"[^\x00-\x1f\x7f;]*")
 _decode = msgspec.msgpack.Decoder(CrawlRecord).decode
 _TABLES = {key.rpartition(".")[0] or key for key in TYPES} - {"store"}
@@ -64,6 +65,8 @@ def check_record(name: str, record: CrawlRecord) -> None:
     _require(math.isfinite(record.submitted_at), "submitted_at: not a time")
     for host in record.hosts or ():
         _require(_HOST.fullmatch(host) and host.isprintable(), "hosts: not the name of a host")
+    for origin in record.home:
+        _require(_ORIGIN.fullmatch(origin) and origin.isprintable(), "home: not an origin")
     _require(len(record.outputs) <= MAX_OUTPUTS, f"outputs: more than {MAX_OUTPUTS}")
     for output in record.outputs:
         _check_place("outputs", output)

@@ -11,10 +11,13 @@ import msgspec
 
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.redis_client import RedisClient, key_names
+from shoal.redis_client.quarantine import NO_CRAWL, Quarantine, Unreadable
+from shoal.redis_client.script import load_script
 from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.record_reader import check_record, check_signature, read_record, sign_record
 
 _BETWEEN_WRITES_S = 0.1
+_REMOVE_SECRETS = load_script("shoal.stores.redis", "remove_secrets")
 
 
 class Crawls:
@@ -55,7 +58,12 @@ class Crawls:
 
     async def news(self) -> int:
         """Return a number that changes with every announcement; workers poll it."""
-        return int(await self._store.do(self._tag, "GET", self._news) or 0)
+        found = await self._store.do(self._tag, "GET", self._news) or b"0"
+        try:
+            return int(found)
+        except ValueError as error:
+            await self._set_aside(Unreadable(self._news, "string", b"", str(error)))
+            return 0
 
     async def get(self, name: str, *, key: bytes = b"") -> CrawlRecord | None:
         """Return the record of a crawl; raise `Misconfigured` for one that cannot be used.
@@ -100,6 +108,22 @@ class Crawls:
                     f"its record in the store cannot be used: {error}"
                 )
         return StoredRecords(sorted(records, key=lambda record: record.name), refused)
+
+    async def remove_secrets(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
+        """Remove headers and cookies that may be secret from a record; False: it has been submitted again.
+
+        `key`: sign the new record.
+        """
+        packed = await self._store.do(self._tag, "HGET", self._key, record.name)
+        if packed is None or read_record(record.name, packed).revision != record.revision:
+            return False
+        stripped = msgspec.msgpack.encode(record.without_secrets())
+        signature = sign_record(key, record.name, stripped) if key else b""
+        arguments = (self._key, self._signatures, record.name, packed, stripped, signature)
+        return bool(await self._store.run(_REMOVE_SECRETS, self._tag, arguments, replicated=True))
+
+    async def _set_aside(self, entry: Unreadable) -> None:
+        await Quarantine(self._store).move(self._tag, NO_CRAWL, [entry])
 
     async def delete(self, name: str) -> None:
         """Delete the record of a crawl; its data stays in the frontier."""
