@@ -51,12 +51,15 @@ def open_database(
     with translated(path):
         connection = sqlite3.connect(path, isolation_level=None, timeout=30.0, check_same_thread=False)
         try:
+            connection.text_factory = decode_text
             # First: what follows would change the file, and it may belong to another program.
             check(connection, path, newest=len(scripts))
             connection.execute("PRAGMA journal_mode = WAL")
             # In WAL mode NORMAL survives the death of the process at any instant, FULL a power loss as well.
             connection.execute(f"PRAGMA synchronous = {'FULL' if fsync else 'NORMAL'}")
             connection.execute(f"PRAGMA cache_size = -{cache_kib}")
+            # Requests may hold credentials: their bytes are overwritten when their rows are deleted.
+            connection.execute("PRAGMA secure_delete = ON")
             migrate(connection, path, scripts)
         except BaseException:
             connection.close()
@@ -71,13 +74,20 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
             f"there is no store at {path.parent}; shoal crawl makes one, --store names another"
         )
     with translated(path):
-        return sqlite3.connect(
+        connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro",
             uri=True,
             isolation_level=None,
             timeout=30.0,
             check_same_thread=False,
         )
+    connection.text_factory = decode_text
+    return connection
+
+
+def decode_text(raw: bytes) -> str:
+    """Decode a text column; a damaged one must not end the query."""
+    return raw.decode(errors="backslashreplace")
 
 
 @contextmanager

@@ -126,9 +126,9 @@ class Leases:
         """Hand in the end of a page that was settled before it was parsed."""
         self._committer.acknowledge(acknowledgement, result)
 
-    def give_back(self, lease: Lease) -> None:
+    def give_back(self, lease: Lease, *, delay: float = 0.0) -> None:
         """Settle a lease that was not used, so that it counts as no attempt, crash or turn."""
-        self.settle(Settlement(lease, Released(), sent=False))
+        self.settle(Settlement(lease, Released(delay=delay), sent=False))
 
     def lease_lost(self, lease: Lease) -> bool:
         """Return whether the lease has expired; its result must be discarded then."""

@@ -217,6 +217,7 @@ class RobotsPolicy:
             if isinstance(target, Failure):
                 return none
             url = target
+            del answer  # while the client waits for memory, it must not be held here
         return none
 
     async def _keep(self, origin: str, record: RobotsRecord) -> RobotsRules:

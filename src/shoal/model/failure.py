@@ -30,6 +30,8 @@ class FailureClass(StrEnum):
     BUDGET = "budget"
     PARSE_ERROR = "parse_error"
     POISON = "poison"
+    HOLDER_LOST = "holder_lost"
+    UNREADABLE = "unreadable"
     INTERNAL = "internal"
 
 
@@ -66,10 +68,13 @@ POLICY: dict[FailureClass, FailurePolicy] = {
     FailureClass.TIMEOUT: FailurePolicy(_RETRY, "connecting, handshake, first byte or body took too long"),
     # A certificate is rarely fixed within minutes, but one server behind a load balancer may be wrong.
     FailureClass.TLS: FailurePolicy(_RETRY, "certificate or handshake refused", retries=1),
-    FailureClass.PROTOCOL: FailurePolicy(_RETRY, "the response is not valid HTTP"),
+    # A server writes its responses in the same way every time, but one behind a load balancer may be wrong.
+    FailureClass.PROTOCOL: FailurePolicy(
+        _RETRY, "the response is not HTTP, or its end cannot be told for sure", retries=1
+    ),
     FailureClass.TRUNCATED: FailurePolicy(_RETRY, "the body is shorter than announced"),
-    FailureClass.DECODE: FailurePolicy(_RETRY, "the content encoding is unknown or corrupt"),
-    FailureClass.PROXY_ERROR: FailurePolicy(_RETRY, "the proxy failed, not the target"),
+    FailureClass.DECODE: FailurePolicy(_RETRY, "the body does not decode by its content encoding"),
+    FailureClass.PROXY_ERROR: FailurePolicy(_RETRY, "not in use: Shoal has no proxies yet"),
     FailureClass.RATE_LIMITED: FailurePolicy(Action.REST_HOST, "429, or 503 with Retry-After", blocks=True),
     FailureClass.IP_BLOCKED: FailurePolicy(_RETRY, "403", blocks=True),
     FailureClass.ANTI_BOT: FailurePolicy(_RETRY, "a challenge page instead of the page", blocks=True),
@@ -91,6 +96,12 @@ POLICY: dict[FailureClass, FailurePolicy] = {
         _DEAD, "the spider raised, or an item is invalid; the page is kept"
     ),
     FailureClass.POISON: FailurePolicy(_DEAD, "a worker or parse process died or hung on it"),
+    FailureClass.HOLDER_LOST: FailurePolicy(
+        _RETRY, "its worker died or overran; after the second time it is tried alone, and then `poison`"
+    ),
+    FailureClass.UNREADABLE: FailurePolicy(
+        _DEAD, "its entry in the store is damaged; `shoal status` counts what was quarantined"
+    ),
     FailureClass.INTERNAL: FailurePolicy(_DEAD, "a bug in Shoal"),
 }
 

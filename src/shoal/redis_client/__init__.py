@@ -21,6 +21,7 @@ The package knows nothing about crawling. From the wire upwards:
     client        `RedisClient`, which puts all of this together
     streams       the stream of one name in every shard, read as one
     fan_out       several calls at once
+    quarantine    entries that cannot be read, moved out of the way
     inspect       describe the servers of a store, for diagnosis
 """
 

@@ -17,13 +17,17 @@ them are in one slot of a cluster. Keys of the fleet that belong to no shard sta
     T:written:C     hash    output -> the last entry of T:items:C that it has written (sinks)
     T:writer:C      hash    which worker writes which output, and until when; only in shard C % shards (sinks)
     T:allowance:C   hash    worker -> its part of the page quota; only in shard C % shards (stores)
+    T:quarantine:C  stream  entries of the crawl that could not be read: place, id, reason, size, at, body
+                            (redis_client); C is 0 for those of no crawl
 
     F:crawls        hash    name -> CrawlRecord (stores)
+    F:signatures    hash    name -> HMAC of its record in F:crawls, for records that were signed (stores)
     F:news          string  a counter that changes when workers should look at the crawls again (stores)
     F:workers       set     names of workers (stores)
     F:worker:NAME   string  the worker's last Heartbeat; expires (stores)
     F:id            string  random id of the store, which names its queue at NATS (bus)
     F:relay         string  the worker that moves pages from T:pages to NATS; expires (bus)
+    F:quarantine:0  stream  entries of keys that start with F, as in T:quarantine:C
 """
 
 from typing import Final
@@ -38,6 +42,7 @@ LUA_CONSTANTS: Final = {
     "WRITTEN_KEY": ":written:",
     "WRITER_KEY": ":writer:",
     "PAGE_QUOTA_KEY": ":allowance:",
+    "QUARANTINE_KEY": ":quarantine:",
     "PARSE_GROUP": PARSE_GROUP,
 }
 """What scripts append to the tag (and to which they append C, after a final colon), by Lua constant."""
@@ -91,8 +96,21 @@ def page_quota(tag: str, crawl: int) -> str:
     return f"{tag}{LUA_CONSTANTS['PAGE_QUOTA_KEY']}{crawl}"
 
 
+def quarantine(tag: str, crawl: int) -> str:
+    return f"{tag}{LUA_CONSTANTS['QUARANTINE_KEY']}{crawl}"
+
+
+def keys_with(tag: str) -> str:
+    """Return the pattern of all keys that start with a tag."""
+    return f"{tag}:*"
+
+
 def crawl_records(fleet: str) -> str:
     return f"{fleet}:crawls"
+
+
+def record_signatures(fleet: str) -> str:
+    return f"{fleet}:signatures"
 
 
 def news(fleet: str) -> str:

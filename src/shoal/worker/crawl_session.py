@@ -19,23 +19,29 @@ from shoal.engine.session import open_session
 from shoal.engine.shared import Shared
 from shoal.engine.snapshot import Ending, Snapshot, Summary, WorkStats
 from shoal.engine.stations import WorkShare
+from shoal.fetch.http.body_memory import BodyMemory
 from shoal.fetch.registry import HTTP
 from shoal.frontier.finished import is_finished
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.results import Counts
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.parse.pool import ParsePool
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import MAX_UNPARSED_PAGES, MAX_UNWRITTEN_PAGES, Fleet
 from shoal.stores.contract.heartbeat import CrawlActivity, OutputActivity, unserved_pools
+from shoal.stores.contract.record_reader import settings_of
 from shoal.worker.activity import CrawlWork
 from shoal.worker.deliveries import Deliveries
 from shoal.worker.output_tasks import OutputTasks, are_finished
+from shoal.worker.rules import WorkerRules
 from shoal.worker.session_steps import (
+    GIVE_UP_AFTER,
     SessionFacts,
     SessionState,
     Step,
     next_step,
+    pause_after,
     state_after_check,
     state_after_run,
 )
@@ -43,6 +49,8 @@ from shoal.worker.session_steps import (
 log = logging.getLogger(__name__)
 
 ROLES = ("fetch", "parse", "sink")
+REQUIRED = SandboxRules(SandboxMode.REQUIRE)
+REQUEST_SLACK_S = 5.0  # beyond the limit for one attempt: closing it, and a clock that is behind
 RECHECK_S = 600.0  # after which a crawl that had nothing to do is checked again without any news
 
 
@@ -57,6 +65,8 @@ class WorkerPlan:
     until_done: bool = False
     only: str = ""  # the one crawl to serve; empty: all
     folder: Path = Path(LOCAL_FOLDER)  # where this worker's files go
+    rules: WorkerRules = field(default_factory=WorkerRules)  # what crawls may do on this machine
+    sandbox: SandboxRules = REQUIRED  # of the spiders of every crawl
 
 
 class SharedConcurrency:
@@ -83,6 +93,7 @@ class WorkerContext:
     parser: ParsePool | None = None  # where only one crawl is served, and its spider is loaded already
     deliveries: Deliveries | None = None  # pages to parse, once the bus is joined
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # a session has something new to do
+    memory: BodyMemory = field(default_factory=BodyMemory)
 
 
 class CrawlSession:
@@ -91,10 +102,12 @@ class CrawlSession:
         self.stop = Stop()
         self.state = SessionState.UNKNOWN
         self.summary: Summary | None = None  # of its latest run, where one crawl was asked for
-        self.refusal = ""  # why this worker cannot serve it
+        self.refusal = ""  # why this worker cannot serve it, or why it failed here
+        self._failures = 0  # in a row
+        self._retry_at = -math.inf  # monotonic: when a session that failed is tried again
         self.deleted = False
         self._context = context
-        self._outputs = OutputTasks(context.fleet, worker=context.worker)
+        self._outputs = OutputTasks(context.fleet, worker=context.worker, places=context.plan.rules.places)
         self._crawl: Crawl | None = None  # while it runs
         self._done_before = WorkStats()  # by its earlier runs
         self._checked_at = -math.inf  # monotonic
@@ -110,6 +123,7 @@ class CrawlSession:
         if self.record.revision != record.revision:
             self.stop.ask()
         self.record, self.refusal, self.deleted = record, "", False
+        self._failures = 0
         if self.state is not SessionState.RUNNING:
             self.state = SessionState.UNKNOWN
 
@@ -127,6 +141,10 @@ class CrawlSession:
             await self._advance(group, stop)
         except Misconfigured:  # the crawl was deleted; if it is created again, that is a new submission
             self.state, self._checked_at = SessionState.COMPLETE, time.monotonic()
+        except ShoalError:
+            raise
+        except Exception as error:  # of this crawl: it must not end the others
+            self.state = await self._fail(error)
 
     async def _advance(self, group: asyncio.TaskGroup, stop: Stop) -> None:
         facts = self._facts(stop)
@@ -138,6 +156,8 @@ class CrawlSession:
                     )
                     self._checked_at = time.monotonic()
                     self.state = state_after_check(self.state, facts)
+                    if not facts.work_left:
+                        await self._remove_secrets()
                 case Step.RUN:
                     self._start(group, stop)
                 case Step.CHECK_OUTPUTS:
@@ -159,6 +179,16 @@ class CrawlSession:
                 case Step.WAIT:
                     return
 
+    async def _remove_secrets(self) -> None:
+        """Remove the secrets of a finished crawl from its record; not while there is something to replay."""
+        if self.record.without_secrets().revision == self.record.revision:
+            return
+        if (await self._frontier.reader.counts(self.record.name)).dead:
+            return
+        key = self._context.plan.rules.record_key
+        if await self._context.fleet.crawls.remove_secrets(self.record, key=key):
+            log.info("crawl.secrets_removed", extra={"crawl": self.record.name})
+
     def _facts(self, stop: Stop) -> SessionFacts:
         plan = self._context.plan
         return SessionFacts(
@@ -168,6 +198,7 @@ class CrawlSession:
             deleted=self.deleted,
             owes_summary=bool(plan.only) and self.summary is None,
             only=bool(plan.only),
+            retry_due=time.monotonic() >= self._retry_at,
             output_refused=bool(self._outputs.refusal),
             check_due=time.monotonic() - self._checked_at > RECHECK_S,
             writing=self._outputs.is_writing(self.record),
@@ -196,7 +227,7 @@ class CrawlSession:
         after = SessionState.UNKNOWN
         try:
             ending = await self._serve()
-            after = state_after_run(ending)
+            after, self._failures, self.refusal = state_after_run(ending), 0, ""
             log.info("crawl.stopped", extra={**about, "ending": ending.value})
         except* Misconfigured as several:
             if self.record.name not in await self._frontier.reader.crawls():
@@ -204,6 +235,7 @@ class CrawlSession:
             else:
                 # Other workers may have what this one lacks, and other crawls may lack nothing.
                 after, self.refusal = SessionState.REFUSED, str(_first(several))
+                self._retry_at = time.monotonic() + pause_after(0, refused=True)
                 log.error("crawl.refused", extra={**about, "why": self.refusal})
         except* Unavailable as several:
             # A worker that waits for its store without limit waits for an archive, too; the next round
@@ -211,14 +243,35 @@ class CrawlSession:
             if math.isfinite(self._context.fleet.client.patience):
                 raise
             log.warning("archive.unavailable", extra={"why": str(_first(several))})
+        except* Exception as several:
+            # Of this crawl at this worker: it must end neither the worker nor the other crawls.
+            after = await self._fail(several)
         finally:
             self._done_before = self.done
             self.state, self._crawl, self._checked_at = after, None, time.monotonic()
             self._context.concurrency.running -= 1
             self._context.wake.set()
 
+    async def _fail(self, error: BaseException) -> SessionState:
+        """Log an error that ended the session, and say when it is tried again."""
+        first = _first(error) if isinstance(error, BaseExceptionGroup) else error
+        self._failures += 1
+        pause = pause_after(self._failures, refused=False)
+        self._retry_at = time.monotonic() + pause
+        self.refusal = f"{type(first).__name__}: {first}"
+        about = {"crawl": self.record.name, "why": self.refusal, "failures": self._failures}
+        log.error("crawl.failed", extra={**about, "retry_in_s": pause}, exc_info=first)
+        if self._context.deliveries is not None:
+            await self._context.deliveries.give_back(self.record.name)
+        if self._failures <= GIVE_UP_AFTER:  # an entry that cannot be read may be the cause
+            await self._context.fleet.mend.check_all()
+        return SessionState.FAILED
+
     async def _serve(self) -> Ending:
         context, plan = self._context, self._context.plan
+        settings = settings_of(self.record)
+        if refusal := plan.rules.refusal(settings):
+            raise Misconfigured(refusal)
         share = WorkShare(
             fetches="fetch" in plan.roles,
             parses="parse" in plan.roles,
@@ -228,6 +281,7 @@ class CrawlSession:
                 elsewhere=plan.pools_elsewhere or (),
             ),
             capacity=self,
+            memory=context.memory,
         )
         strategy = Shared(
             self.record,
@@ -236,6 +290,8 @@ class CrawlSession:
             folder=plan.folder,
             concurrency=plan.concurrency,
             share=share,
+            settings=plan.rules.apply(settings),
+            sandbox=plan.sandbox,
             bus=context.deliveries,
         )
         async with open_session(strategy, context.parser) as stations:
@@ -282,6 +338,8 @@ class CrawlSession:
         match self.state:
             case SessionState.REFUSED:
                 return self.refusal
+            case SessionState.FAILED:
+                return self.refusal if self._failures >= GIVE_UP_AFTER else ""
             case SessionState.RUNNING | SessionState.COMPLETE:
                 return ""
         return self._outputs.refusal
@@ -304,6 +362,11 @@ class CrawlSession:
     @property
     def in_flight(self) -> int:
         return 0 if self._crawl is None else self._crawl.in_flight
+
+    @property
+    def longest_request_s(self) -> float:
+        """How long a request of the crawl may be on the wire."""
+        return settings_of(self.record).fetch.total + REQUEST_SLACK_S
 
     @property
     def work(self) -> CrawlWork | None:
@@ -347,7 +410,7 @@ class CrawlSession:
         return self._context.fleet.frontier
 
 
-def _first(errors: BaseExceptionGroup[ShoalError]) -> BaseException:
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the first error inside nested exception groups."""
     first = errors.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first

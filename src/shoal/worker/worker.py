@@ -4,6 +4,8 @@ Each crawl that has work gets a session, with the same loop that runs an embedde
 concurrency is divided among them. The loop of a finished crawl ends, and starts again when there is news.
 Outputs are written by the worker that was elected for each.
 
+An error of one crawl ends its session, which is tried again, and neither the worker nor other crawls.
+
 Nothing here recovers anything. A worker that dies leaves leases that expire, and outputs whose next writer
 continues from the checkpoint beside them.
 
@@ -18,17 +20,18 @@ import math
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Protocol
 
 from shoal import __version__
 from shoal.engine.plan import Stop
 from shoal.engine.snapshot import Snapshot, Summary, WorkerStats, WorkStats
 from shoal.fetch.registry import check_pools
-from shoal.model.errors import Misconfigured
+from shoal.model.errors import Misconfigured, ShoalError
 from shoal.parse.pool import ParsePool
-from shoal.stores.contract.crawl_record import CrawlRecord
+from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.fleet import HEARTBEAT_EVERY_S, Fleet, Heartbeats
 from shoal.stores.contract.heartbeat import CrawlActivity, Heartbeat, OutputActivity, served_pools
 from shoal.worker.activity import CrawlWork, describe_activity
@@ -40,7 +43,8 @@ from shoal.worker.crawl_session import (
     WorkerPlan,
 )
 from shoal.worker.deliveries import Deliveries
-from shoal.worker.session_steps import SessionState
+from shoal.worker.retention import delete_expired_pages
+from shoal.worker.session_steps import LONGEST_PAUSE_S, SessionState, pause_after
 
 __all__ = ["ROLES", "Worker", "WorkerPlan"]
 
@@ -76,6 +80,8 @@ class WorkerSession(Protocol):
     @property
     def in_flight(self) -> int: ...
     @property
+    def longest_request_s(self) -> float: ...
+    @property
     def work(self) -> CrawlWork | None: ...
     @property
     def activity(self) -> CrawlActivity | None: ...
@@ -99,6 +105,7 @@ class Worker:
         watch: Callable[[Snapshot], None] | None = None,
         parser: ParsePool | None = None,
         *,
+        sandbox: str = "",
         open_session: Callable[[WorkerContext, CrawlRecord], WorkerSession] = CrawlSession,
     ) -> None:
         if "fetch" in plan.roles:
@@ -110,8 +117,11 @@ class Worker:
         self._stop = stop
         self._concurrency = SharedConcurrency(plan.concurrency)
         self._context = WorkerContext(self.id, fleet, plan, self._concurrency, watch, parser)
+        self._sandbox = sandbox  # its state, for heartbeats
         self._open_session = open_session
         self._sessions: dict[str, WorkerSession] = {}
+        self._refused: dict[str, str] = {}  # by crawl: why its record cannot be used
+        self._submitted_at: dict[str, float] = {}  # by crawl: when the newest record was submitted
         self._news = -1
         self._started_at = time.time()
         self._roles = tuple(role for role in ROLES if role in plan.roles)
@@ -120,6 +130,7 @@ class Worker:
     async def run(self) -> None:
         """Serve until asked to stop, or, with `until_done`, until no crawl has work left."""
         workers = self._fleet.workers
+        self._store.mend_with(self._fleet.mend)
         if not self._plan.until_done:
             self._store.patience = math.inf
         async with self._deliveries() as deliveries:
@@ -132,13 +143,19 @@ class Worker:
             }
             log.info("worker.joined", extra=joined)
             async with asyncio.TaskGroup() as group:
-                chores = [
-                    group.create_task(self._send_heartbeats(workers), name="heartbeat"),
-                    group.create_task(self._forward_stop(self._stop), name="stop"),
-                    group.create_task(self._measure(workers), name="measure"),
-                ]
+                running: dict[str, Callable[[], Awaitable[None]]] = {
+                    "heartbeat": partial(self._send_heartbeats, workers),
+                    "stop": partial(self._forward_stop, self._stop),
+                    "measure": partial(self._measure, workers),
+                    "reclaim": partial(self._reclaim_lost, workers),
+                    "retention": partial(delete_expired_pages, self._fleet.crawls, self._plan.folder),
+                }
                 if deliveries is not None:
-                    chores.append(group.create_task(deliveries.run(), name="deliveries"))
+                    running["deliveries"] = deliveries.run
+                chores = [
+                    group.create_task(self._keep_running(name, chore), name=name)
+                    for name, chore in running.items()
+                ]
                 await self._serve(group)
                 await self._close()
                 for chore in chores:
@@ -169,14 +186,29 @@ class Worker:
         elif not self._plan.only:
             self._news = -1  # the crawl is new, or was deleted: read the records again
 
+    async def _keep_running(self, name: str, chore: Callable[[], Awaitable[None]]) -> None:
+        """Run a chore; after an error that is not the store's, log it and start the chore again."""
+        failures = 0
+        while True:
+            began = time.monotonic()
+            try:
+                return await chore()
+            except Exception as error:
+                leaves = list(_leaves(error))
+                if all(isinstance(leaf, ShoalError) for leaf in leaves):
+                    raise
+                failures = 1 if time.monotonic() - began > LONGEST_PAUSE_S else failures + 1
+                pause = pause_after(failures, refused=False)
+                why = f"{type(leaves[0]).__name__}: {leaves[0]}"
+                log.error("worker.chore_failed", extra={"chore": name, "why": why}, exc_info=leaves[0])
+                await self._fleet.mend.check_all()
+                await asyncio.sleep(pause)
+
     # --- crawls ----------------------------------------------------------------------------------
 
     async def _serve(self, group: asyncio.TaskGroup) -> None:
-        crawls = self._fleet.crawls
         while True:
-            if (news := await crawls.news()) != self._news:
-                self._news = news
-                await self._update(await crawls.all())
+            await self._keep_running("crawls", self._look_for_news)
             for name, session in list(self._sessions.items()):
                 await session.advance(group, self._stop)
                 if session.state is SessionState.DELETED:
@@ -186,7 +218,14 @@ class Worker:
             idle = self._plan.until_done and not self._concurrency.running
             await self._sleep(FINAL_ROUND_S if idle else ROUND_S)
 
-    async def _update(self, records: list[CrawlRecord]) -> None:
+    async def _look_for_news(self) -> None:
+        crawls = self._fleet.crawls
+        if (news := await crawls.news()) != self._news:
+            await self._update(await crawls.read(key=self._plan.rules.record_key))
+            self._news = news
+
+    async def _update(self, found: StoredRecords) -> None:
+        records = self._accept(found)
         names = {record.name for record in records}
         for name, session in self._sessions.items():
             session.deleted = name not in names
@@ -202,11 +241,34 @@ class Worker:
             else:
                 self._sessions[record.name] = self._open_session(self._context, record)
 
+    def _accept(self, found: StoredRecords) -> list[CrawlRecord]:
+        """Return the records to serve; log each of the others once."""
+        accepted, refused = [], dict(found.refused)
+        for record in found.records:
+            # A signature does not expire: without this, a record of last week could replace that of today.
+            newest = self._submitted_at.get(record.name, -math.inf)
+            if self._plan.rules.record_key and record.submitted_at < newest:
+                refused[record.name] = (
+                    "its record in the store is older than the one that was served before it"
+                )
+            else:
+                self._submitted_at[record.name] = record.submitted_at
+                accepted.append(record)
+        for name, why in refused.items():
+            if self._refused.get(name) != why:
+                log.error("crawl.refused", extra={"crawl": name, "why": why})
+        self._refused = refused
+        return accepted
+
     def _is_done(self) -> bool:
-        sessions = self._sessions.values()
-        if reasons := [session.blocked_reason for session in sessions if session.blocked_reason]:
-            raise Misconfigured(reasons[0])
-        return all(session.is_done for session in sessions)
+        """Return whether nothing is left; raise `Misconfigured` if the rest cannot be served here."""
+        blocked = {name: session.blocked_reason for name, session in self._sessions.items()}
+        if not all(session.is_done or blocked[name] for name, session in self._sessions.items()):
+            return False  # what can be served is served first
+        blocked |= {name: why for name, why in self._refused.items() if self._plan.only in ("", name)}
+        if reasons := [f"crawl {name!r}: {why}" for name, why in blocked.items() if why]:
+            raise Misconfigured("; ".join(reasons))
+        return True
 
     async def _measure(self, workers: Heartbeats) -> None:
         while True:
@@ -216,6 +278,17 @@ class Worker:
                     with suppress(Misconfigured):  # it was deleted
                         await session.measure(served)
             await asyncio.sleep(MEASURE_EVERY_S)
+
+    async def _reclaim_lost(self, workers: Heartbeats) -> None:
+        """Reclaim what workers that are gone have left, for as long as this one runs."""
+        if "fetch" not in self._plan.roles:
+            return
+        while True:
+            await asyncio.sleep(HEARTBEAT_EVERY_S)
+            live = [beat.worker for beat in await workers.all()]
+            longest_s = max((session.longest_request_s for session in self._sessions.values()), default=0.0)
+            if longest_s:
+                await self._fleet.lost_holders.reclaim(self.id, live, longest_s=longest_s)
 
     # --- ending ----------------------------------------------------------------------------------
 
@@ -283,5 +356,16 @@ class Worker:
             why=why,
             crawls=tuple(activity for session in sessions if (activity := session.activity) is not None),
             outputs=tuple(outputs),
-            refused={name: session.refusal for name, session in self._sessions.items() if session.refusal},
+            sandbox=self._sandbox,
+            refused=self._refused
+            | {name: session.refusal for name, session in self._sessions.items() if session.refusal},
         )
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors inside of exception groups."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

@@ -8,7 +8,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.unit.stores.fleets import FakeHeartbeats, FakeSubmittedCrawls, heartbeat, record
+from tests.unit.stores.fleets import (
+    FakeHeartbeats,
+    FakeSubmittedCrawls,
+    NobodyLost,
+    NothingDamaged,
+    heartbeat,
+    record,
+)
 
 from shoal import __version__
 from shoal.engine.plan import Stop
@@ -43,6 +50,7 @@ class FakeSession:
         self.refusal = self.blocked_reason = ""
         self.done = WorkStats()
         self.in_flight = 0
+        self.longest_request_s = 65.0
         self.work: CrawlWork | None = None
         self.activity: CrawlActivity | None = None
         self.output_activity: list[OutputActivity] = []
@@ -119,6 +127,8 @@ class Bench:
             self.workers,
             _no_quota,
             _nothing_unwritten,
+            NothingDamaged(),
+            NobodyLost(),
         )
         planned = WorkerPlan(**{"roles": FETCHING, **plan})
         self.worker = Worker(fleet, planned, self.stop, open_session=self._open)

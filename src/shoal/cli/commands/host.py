@@ -8,8 +8,8 @@ import typer
 
 from shoal.cli.input.options import Config, Json, Store, examples, option
 from shoal.cli.views.format import duration, plural
-from shoal.model.configure import is_rate
 from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.setting_ranges import RANGES
 
 if TYPE_CHECKING:
     from shoal.services.control.hosts import ClearHost, HostView, SetHost
@@ -48,7 +48,7 @@ def show_command(host: Host, *, store: Store = None, config: Config = None, json
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.output import print_json, print_result
+    from shoal.cli.views.output import print_json, print_lines
     from shoal.services.control.hosts import host_json, show_host
     from shoal.services.store_address import public_address
 
@@ -60,7 +60,7 @@ def show_command(host: Host, *, store: Store = None, config: Config = None, json
     if json:
         print_json({"store": public_address(address), "host": host_json(found)})
     else:
-        print_result("\n".join(host_lines(found, time.time())))
+        print_lines(host_lines(found, time.time()))
 
 
 @app.command("set-rate", epilog=RATE_EXAMPLES)
@@ -74,7 +74,7 @@ def rate_command(
     ],
     *,
     at_once: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Requests at once.", show_default=False)
+        int | None, typer.Option(metavar="N", min=1, max=10_000, help="Requests at once.", show_default=False)
     ] = None,
     store: Store = None,
     config: Config = None,
@@ -160,7 +160,7 @@ def refresh_command(host: Host, *, store: Store = None, config: Config = None, j
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.output import print_json, print_result
+    from shoal.cli.views.output import print_json, print_line
     from shoal.services.control.hosts import refresh_robots
     from shoal.services.store_address import public_address
 
@@ -170,7 +170,7 @@ def refresh_command(host: Host, *, store: Store = None, config: Config = None, j
     if json:
         print_json({"store": public_address(address), "host": name, "refreshed": True})
     else:
-        print_result(f"the robots.txt of {name} will be fetched again")
+        print_line(f"the robots.txt of {name} will be fetched again")
 
 
 def _change(
@@ -179,7 +179,7 @@ def _change(
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.output import print_json, print_result
+    from shoal.cli.views.output import print_json, print_line
     from shoal.services.control.hosts import host_json, set_host
     from shoal.services.store_address import public_address
 
@@ -188,7 +188,7 @@ def _change(
     if json:
         print_json({"store": public_address(address), "host": host_json(found)})
     else:
-        print_result(f"{text}{plural(found.waiting, 'request')} waiting")
+        print_line(f"{text}{plural(found.waiting, 'request')} waiting")
 
 
 def parse_rate(text: str) -> float | None:
@@ -199,7 +199,7 @@ def parse_rate(text: str) -> float | None:
         rate = float(text)
     except ValueError:
         rate = math.nan
-    if not is_rate(rate):
+    if rate not in RANGES["crawl.rate"]:
         raise Misconfigured(f"{text!r} is not a rate: use requests per second, as in 0.5, or 0, or default")
     return rate
 

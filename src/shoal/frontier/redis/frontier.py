@@ -31,7 +31,7 @@ from shoal.frontier.results import Added, Committed, Unparsed, Validator
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
 from shoal.model.pace import DelayEstimate, TurnAnswer, TurnRequest
-from shoal.model.request import Link, unpack
+from shoal.model.request import Link, unpack_stored
 from shoal.redis_client import EPOCH, Full, RedisClient, Script, ScriptArgument
 from shoal.redis_client.fan_out import fan_out
 
@@ -160,12 +160,20 @@ class RedisFrontier:
         self._delay.note(self._clock() - began)
         self._lose(lost)
         self._picker.record(shard, found=len(granted), wait=float(wait), best=float(best or "inf"))
-        leases = list(records.unpack_grants(granted, int(token), float(leased_until), self.client.names))
+        leases: list[Lease] = []
+        damage = ""
+        for found in records.unpack_grants(granted, int(token), float(leased_until), self.client.names):
+            if isinstance(found, str):
+                damage = found
+            else:
+                leases.append(found)
         for lease in leases:
             self._held.take(self._id(lease), deadline)
             if lease.crashes:
                 self._held.add_suspect(self._id(lease), holder, tag)
         if short and await self._spilling.refill(tag, short):
+            self._picker.wake(shard)
+        if damage and await self._store.report_damage(tag, damage):
             self._picker.wake(shard)
         return leases
 
@@ -300,7 +308,7 @@ class RedisFrontier:
                     held = await self._store.do(tag, "HGET", keys.parsing(tag, number), values[b"fp"])
                     if values[b"crawl"].decode() == crawl and held is not None:
                         page, _, record = records.unpack_parsing(held)
-                        yield Unparsed(record.entry.fingerprint, unpack(record.entry.packed), page, 0)
+                        yield Unparsed(record.entry.fingerprint, unpack_stored(record.entry.packed), page, 0)
                 after = entries[-1][0]
 
     async def _last_delivered(self, tag: str) -> bytes:

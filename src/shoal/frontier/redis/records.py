@@ -11,7 +11,7 @@ from shoal.frontier.rules import LOWEST_BAND, band
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Lease
 from shoal.model.page import PageRecord
-from shoal.model.request import unpack
+from shoal.model.request import unpack_stored
 
 RANK = 1 << 42
 EMPTY = 255  # instead of the band of a lane's head
@@ -107,24 +107,27 @@ def unpack_leased(packed: bytes, position: int = 0) -> StoredLease:
 
 def unpack_grants(
     granted: Sequence[bytes], token: int, leased_until: float, names: Mapping[int, str]
-) -> Iterator[Lease]:
-    """Yield the leases that lease.lua granted; `names`: of crawls, by number."""
+) -> Iterator[Lease | str]:
+    """Yield the leases that lease.lua granted, or why one cannot be read; `names`: of crawls, by number."""
     for packed in granted:
-        leased = unpack_leased(packed)
-        record, entry = leased.record, leased.record.entry
-        yield Lease(
-            names[record.crawl],
-            entry.fingerprint,
-            token,
-            record.host,
-            unpack(entry.packed),
-            entry.attempts + 1,
-            entry.crashes,
-            entry.rests,
-            leased_until,
-            leased.interval,
-            leased.burst,
-        )
+        try:
+            leased = unpack_leased(packed)
+            record, entry = leased.record, leased.record.entry
+            yield Lease(
+                names[record.crawl],
+                entry.fingerprint,
+                token,
+                record.host,
+                unpack_stored(entry.packed),
+                entry.attempts + 1,
+                entry.crashes,
+                entry.rests,
+                leased_until,
+                leased.interval,
+                leased.burst,
+            )
+        except (msgspec.DecodeError, struct.error, ValueError, LookupError) as error:
+            yield f"a request leased as {token} cannot be read: {error}"
 
 
 def unpack_letter(crawl: str, packed: bytes) -> tuple[int, DeadLetter]:
@@ -142,7 +145,7 @@ def unpack_letter(crawl: str, packed: bytes) -> tuple[int, DeadLetter]:
         crawl=crawl,
         fingerprint=entry.fingerprint,
         host=record.host,
-        request=unpack(entry.packed),
+        request=unpack_stored(entry.packed),
         kind=FailureClass(kind),
         reason=reason,
         status=status,
@@ -224,6 +227,7 @@ class StoredHost(msgspec.Struct, frozen=True):
     inflight: int
     open: bool
     lanes: list[StoredLane]
+    packed_bytes: int = 0  # that it was unpacked from
 
 
 def unpack_host(name: str, packed: bytes) -> StoredHost:
@@ -238,4 +242,4 @@ def unpack_host(name: str, packed: bytes) -> StoredHost:
         bands = [one for one in range(LOWEST_BAND + 1) if fresh >> one & 1]
         lanes.append(StoredLane(crawl, lane_flags, head, bands, moment, pool))
     ready = max(rest_until, tat - (burst - 1) * interval)
-    return StoredHost(name, ready, inflight, inflight < concurrency and not flags & PAUSED, lanes)
+    return StoredHost(name, ready, inflight, inflight < concurrency and not flags & PAUSED, lanes, position)

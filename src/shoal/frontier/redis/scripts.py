@@ -67,6 +67,7 @@ class Scripts:
     reannounce = _Assembled("leases", "pages")
     extend = _Assembled("leases")
     reclaim = _Assembled("leases")
+    reclaim_lost = _Assembled("leases")
     counts = _Assembled("leases")
     spill = _Assembled("spilled")
     refill = _Assembled("spilled")

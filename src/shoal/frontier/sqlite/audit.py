@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from shoal.frontier.results import STATES, Audit
-from shoal.frontier.sqlite.deferred_deletes import spent_ids
+from shoal.frontier.sqlite.changes import spent_ids
 from shoal.frontier.sqlite.load import decode_counts, id_range, seen_log
 from shoal.frontier.sqlite.packing import unpack_ints
 from shoal.frontier.sqlite.seen import SeenSet

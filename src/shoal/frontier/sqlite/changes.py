@@ -2,6 +2,12 @@
 
 Callers change the state in RAM and record here what has to follow on disk. `write` then writes everything,
 table by table, so that neighbouring rows share the write of their block.
+
+Rows of requests that have ended are deleted many at a time (`DeferredDeletes`). A database block holds about
+thirty requests. They end at about the same time, but not in the same transaction, so deleting each row at
+once would write the block thirty times. Instead, a transaction only records the ids (eight bytes each, in one
+row), and from time to time the rows of all recorded ids are deleted, in order. Readers treat a row whose id
+is recorded as deleted.
 """
 
 import sqlite3
@@ -11,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shoal.frontier.sqlite.deferred_deletes import DeferredDeletes
-from shoal.frontier.sqlite.packing import pack_ints
+from shoal.frontier.sqlite.packing import pack_ints, unpack_ints
+from shoal.frontier.sqlite.quarantine import ADD as _QUARANTINE
 
 if TYPE_CHECKING:
     from shoal.frontier.sqlite.lane import HostState
@@ -58,6 +64,7 @@ _REPARSE = """
 _PURGE = """
     INSERT INTO ended(crawl, fp, state, ended_at, status, rule)
     SELECT ?, fp, 'dead', died_at, status, kind FROM dead WHERE id = ?"""
+_DELETE_REQUEST = "DELETE FROM request WHERE id = ?"
 _DELETE_DEAD = "DELETE FROM dead WHERE id = ?"
 _TAKE_UP = "UPDATE parsing SET taken = 1 WHERE id = ?"
 _SEEN = "INSERT INTO seen(crawl, fps) VALUES (?, ?)"
@@ -78,12 +85,45 @@ _STATE = "INSERT OR REPLACE INTO crawl_state(crawl, key, value) VALUES (?, ?, ?)
 _json = msgspec.json.Encoder().encode
 
 
+SWEEP_EVERY_ROWS = 2048  # a few milliseconds' work
+
+
+class DeferredDeletes:
+    def __init__(self, sweep_every: int) -> None:
+        self._sweep_every = sweep_every
+        self._ids: list[int] = []
+
+    def write(self, database: sqlite3.Connection, ended: Sequence[int], *, sweep: bool) -> None:
+        """Record ids of requests that have ended, or delete the rows of all recorded ids."""
+        self._ids += ended
+        if sweep or len(self._ids) >= self._sweep_every:
+            _delete(database, self._ids)
+            self._ids = []
+        elif ended:
+            database.execute("INSERT INTO spent(ids) VALUES (?)", (pack_ints(ended),))
+
+
+def spent_ids(database: sqlite3.Connection) -> set[int]:
+    return {id for [ids] in database.execute("SELECT ids FROM spent") for id in unpack_ints(ids)}
+
+
+def sweep(database: sqlite3.Connection) -> None:
+    """Delete the rows that an earlier owner recorded."""
+    _delete(database, list(spent_ids(database)))
+
+
+def _delete(database: sqlite3.Connection, ids: Sequence[int]) -> None:
+    database.executemany("DELETE FROM request WHERE id = ?", [(id,) for id in sorted(ids)])
+    database.execute("DELETE FROM spent")
+
+
 @dataclass(slots=True)
 class Changes:
     added: list[Params] = field(default_factory=list)
     put_back: list[Params] = field(default_factory=list)
     removed: list[int] = field(default_factory=list)
     sweep: bool = False  # whether removed rows have to be deleted now
+    erased: list[tuple[int]] = field(default_factory=list)  # of them, those that may hold secrets: always now
     lanes: list[Params] = field(default_factory=list)
     fetched: list[Params] = field(default_factory=list)
     died_parsing: list[Params] = field(default_factory=list)
@@ -102,14 +142,21 @@ class Changes:
     crawls: set["CrawlState"] = field(default_factory=set)  # whose counts changed
     checkpoints: list[Params] = field(default_factory=list)
     crawl_state: list[Params] = field(default_factory=list)
+    quarantined: list[Params] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__slots__)
+
+    def erase_removed(self, id: int) -> None:
+        """Have a request with headers or a body deleted with this transaction, if it has just ended."""
+        if self.removed and self.removed[-1] == id:
+            self.erased.append((id,))
 
     def write(self, database: sqlite3.Connection, spent: DeferredDeletes) -> None:
         """Write everything inside the caller's transaction."""
         spent.write(database, self.removed, sweep=self.sweep)
         many: Sequence[tuple[str, Sequence[Params]]] = (
+            (_DELETE_REQUEST, self.erased),
             (_LANE, self.lanes),
             (_ADD, self.added),
             (_PUT_BACK, self.put_back),
@@ -132,6 +179,7 @@ class Changes:
             (_COUNTS, [(_json(crawl.counts).decode(), crawl.id) for crawl in self.crawls]),
             (_CHECKPOINT, self.checkpoints),
             (_STATE, self.crawl_state),
+            (_QUARANTINE, self.quarantined),
         )
         for statement, rows in many:
             if rows:

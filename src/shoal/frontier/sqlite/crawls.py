@@ -51,6 +51,8 @@ class SqliteCrawls:
             "host_budget": host_budget,
             "hosts": hosts,
         }
+        if resumed:
+            _require_readable(name, *known[1:3])
         terms = msgspec.structs.replace(
             decode_terms(known[1]) if resumed else CrawlTerms(),
             **{name: value for name, value in options.items() if value is not None},
@@ -122,6 +124,18 @@ class SqliteCrawls:
             changes.crawl_state.append((id, key, value))
 
 
+def _require_readable(name: str, terms: object, counts: object) -> None:
+    """Raise if the row of a crawl is damaged; other crawls of the folder are not affected."""
+    try:
+        decode_terms(terms)  # type: ignore[arg-type]
+        decode_counts(counts)  # type: ignore[arg-type]
+    except (msgspec.DecodeError, TypeError) as error:
+        raise Misconfigured(
+            f"the record of crawl {name!r} in the store is damaged ({error}): put the folder back from a"
+            " copy, or start the crawl again with --fresh"
+        ) from error
+
+
 def _delete_entirely(database: sqlite3.Connection, crawl_id: int) -> None:
     _delete_rows(database, crawl_id)
     database.execute("DELETE FROM validator WHERE crawl = ?", (crawl_id,))
@@ -146,7 +160,7 @@ def _delete_generation(database: sqlite3.Connection, crawl_id: int, *, finished:
 def _delete_rows(database: sqlite3.Connection, crawl_id: int) -> None:
     for table in ("request", "parsing", "dead"):
         database.execute(f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", id_range(crawl_id))  # noqa: S608
-    for table in ("ended", "attempt", "seen", "lane", "crawl_state"):
+    for table in ("ended", "attempt", "seen", "lane", "crawl_state", "quarantine"):
         database.execute(f"DELETE FROM {table} WHERE crawl = ?", (crawl_id,))  # noqa: S608
 
 

@@ -10,19 +10,19 @@ import msgspec
 
 from shoal.frontier.results import Added, Committed, Unparsed, Validator
 from shoal.frontier.sqlite.admit import admit
+from shoal.frontier.sqlite.changes import SWEEP_EVERY_ROWS
 from shoal.frontier.sqlite.crawls import SqliteCrawls
 from shoal.frontier.sqlite.dead_letters import SqliteDeadLetters
-from shoal.frontier.sqlite.deferred_deletes import SWEEP_EVERY_ROWS
 from shoal.frontier.sqlite.hosts import SqliteHosts
 from shoal.frontier.sqlite.leases import grant, promote, reclaim
 from shoal.frontier.sqlite.load import recover
 from shoal.frontier.sqlite.owner import Owner
 from shoal.frontier.sqlite.packing import unpack_page
 from shoal.frontier.sqlite.reader import SqliteReader
-from shoal.frontier.sqlite.settle import acknowledge, find_held, settle
-from shoal.frontier.sqlite.state import FrontierState
+from shoal.frontier.sqlite.settle import acknowledge, find_held, give_up_unreadable_page, settle
+from shoal.frontier.sqlite.state import FrontierState, ParsingPage
 from shoal.frontier.sqlite.wal import Checkpointer
-from shoal.model.errors import Misconfigured
+from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
 from shoal.model.page import PageRef
 from shoal.model.request import Link, unpack
@@ -225,10 +225,21 @@ class SqliteFrontier:
             with self._owner.changing() as changes:
                 page.taken = True
                 changes.taken_up.append((page.id,))
-            [request, record] = self._owner.database.execute(
-                "SELECT request, page FROM parsing WHERE id = ?", (page.id,)
-            ).fetchone()
-            yield Unparsed(fp, unpack(request), unpack_page(record), page.strikes)
+            if (unparsed := self._unparsed(crawl, fp, page)) is not None:
+                yield unparsed
+
+    def _unparsed(self, name: str, fp: int, page: ParsingPage) -> Unparsed | None:
+        """Return a page that waits to be parsed; None: it cannot be read and was given up."""
+        [request, record] = self._owner.database.execute(
+            "SELECT request, page FROM parsing WHERE id = ?", (page.id,)
+        ).fetchone()
+        try:
+            return Unparsed(fp, unpack(request), unpack_page(record), page.strikes)
+        except (Rejected, msgspec.DecodeError, TypeError, ValueError) as error:
+            now, crawl = self._owner.now(), self._state.crawl(name)
+            with self._owner.changing() as changes:
+                give_up_unreadable_page(crawl, fp, changes, now, error=error, body=record)
+            return None
 
     async def validators(self, crawl: str, fingerprints: Sequence[int]) -> dict[int, Validator]:
         """Return what conditional requests for these pages need, if the last generation had them."""

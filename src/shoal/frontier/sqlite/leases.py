@@ -7,12 +7,16 @@ import math
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
+import msgspec
+
 from shoal.frontier.rules import OVERRAN, poisoned
+from shoal.frontier.sqlite import quarantine
 from shoal.frontier.sqlite.changes import Changes
 from shoal.frontier.sqlite.lane import Lane
 from shoal.frontier.sqlite.settle import die, end_lease, first_leased, log_attempt, put_back
 from shoal.frontier.sqlite.state import Batch, CrawlState, FrontierState, HeldLease, RequestRow
-from shoal.model.errors import Misconfigured
+from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.failure import FailureClass
 from shoal.model.outcome import Grant, Lease
 from shoal.model.request import unpack
 
@@ -46,7 +50,8 @@ def grant(
         state.token = token
         batch = Batch(token, holder, now, now + ttl)
         rows = _read(state, [id for _, id in taken])
-        leases = [_hold(state, batch, lane, rows[id]) for lane, id in taken]
+        held = [_hold(state, batch, lane, rows[id]) for lane, id in taken]
+        leases = [lease for one in held if (lease := _lease(state, one, changes, now)) is not None]
         heappush(state.deadlines, (batch.until, token, batch))
         changes.batches.add(batch)
         changes.crawls.update(lane.crawl for lane, _ in taken)
@@ -74,21 +79,32 @@ def _read(state: FrontierState, ids: Sequence[int]) -> dict[int, RequestRow]:
     return rows
 
 
-def _hold(state: FrontierState, batch: Batch, lane: Lane, row: RequestRow) -> Lease:
-    crawl, host = lane.crawl, lane.host
-    held = HeldLease(row, lane, batch, batch.until, host.interval)
+def _hold(state: FrontierState, batch: Batch, lane: Lane, row: RequestRow) -> HeldLease:
+    crawl = lane.crawl
+    held = HeldLease(row, lane, batch, batch.until, lane.host.interval)
     batch.held[row.id] = held
     crawl.out[row.fp] = held
     crawl.counts.waiting -= 1
     crawl.counts.leased += 1
     if lane.suspect:
         state.with_suspect.add(batch.holder)
+    return held
+
+
+def _lease(state: FrontierState, held: HeldLease, changes: Changes, now: float) -> Lease | None:
+    """Return what the caller gets; None: the request cannot be read and was given up."""
+    row, batch, crawl, host = held.row, held.batch, held.lane.crawl, held.lane.host
+    try:
+        request = unpack(row.request)
+    except (Rejected, msgspec.DecodeError, TypeError, ValueError) as error:
+        _give_up_unreadable(state, held, changes, now, error)
+        return None
     return Lease(
         crawl.name,
         row.fp,
         batch.token,
         host.name,
-        unpack(row.request),
+        request,
         row.attempts + 1,
         row.crashes,
         row.rests,
@@ -96,6 +112,24 @@ def _hold(state: FrontierState, batch: Batch, lane: Lane, row: RequestRow) -> Le
         host.interval,
         host.burst,
     )
+
+
+def _give_up_unreadable(
+    state: FrontierState, held: HeldLease, changes: Changes, now: float, error: Exception
+) -> None:
+    """Move a request to the quarantine: dead, and without a dead letter, which could not be read either."""
+    row, crawl, host = held.row, held.lane.crawl, held.lane.host
+    was_open = host.open
+    end_lease(state, held, changes)
+    host.return_turn(held.batch.token, held.interval)
+    crawl.counts.die(FailureClass.UNREADABLE)
+    changes.removed.append(row.id)
+    kind, why = FailureClass.UNREADABLE.value, quarantine.describe(error)
+    changes.ended.append((crawl.id, row.fp, "dead", now, 0, kind, why, 0.0, None))
+    damaged = quarantine.DamagedRow(crawl.id, "request", row.id, row.request)
+    changes.quarantined.append(quarantine.row(damaged, error, now))
+    if host.open and not was_open:
+        state.scheduler.place_all(host, now)
 
 
 def reclaim(state: FrontierState, changes: Changes, now: float) -> int:

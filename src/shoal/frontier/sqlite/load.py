@@ -3,20 +3,22 @@
 import sqlite3
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from heapq import heapify
+from typing import NamedTuple
 
 import msgspec
 
 from shoal.frontier.results import Counts
 from shoal.frontier.rules import DIED_PARSING, LOWEST_BAND, OVERRAN, band, poisoned, struck_out
+from shoal.frontier.sqlite import quarantine
 from shoal.frontier.sqlite.admit import load_accepted_by_host
-from shoal.frontier.sqlite.changes import ATTEMPT
-from shoal.frontier.sqlite.deferred_deletes import sweep
+from shoal.frontier.sqlite.changes import ATTEMPT, sweep
 from shoal.frontier.sqlite.packing import unpack_ints
 from shoal.frontier.sqlite.seen import SeenSet
 from shoal.frontier.sqlite.state import ORDINAL_BITS, CrawlState, CrawlTerms, FrontierState, ParsingPage
-from shoal.model.failure import Failure
+from shoal.model.failure import Failure, FailureClass
 from shoal.sqlite_database import transaction
 
 _PRIORITY_CLASSES = LOWEST_BAND + 1
@@ -31,14 +33,12 @@ def recover(database: sqlite3.Connection, now: float) -> int:
     One transaction, so that a crash is charged once even if this process dies in the middle of it.
     """
     with transaction(database):
+        quarantine.create(database)
         [life] = database.execute(
             "INSERT INTO meta VALUES ('life', 1)"
             " ON CONFLICT(key) DO UPDATE SET value = value + 1 RETURNING value"
         ).fetchone()
-        crawls = {
-            id: (decode_terms(terms).max_crashes, decode_counts(counts))
-            for id, terms, counts in database.execute("SELECT id, settings, counts FROM crawl")
-        }
+        crawls = _readable_crawls(database, now)
         sweep(database)
         _reclaim_leases(database, crawls, now)
         _charge_strikes(database, crawls, now)
@@ -49,17 +49,38 @@ def recover(database: sqlite3.Connection, now: float) -> int:
     return int(life)
 
 
+def _readable_crawls(database: sqlite3.Connection, now: float) -> dict[int, tuple[int, Counts]]:
+    """Return max_crashes and counts by crawl. A crawl without readable ones is refused when it is opened."""
+    crawls: dict[int, tuple[int, Counts]] = {}
+    for id, terms, counts in database.execute("SELECT id, settings, counts FROM crawl").fetchall():
+        with suppress(msgspec.DecodeError, TypeError):
+            crawls[id] = (decode_terms(terms).max_crashes, decode_counts(counts))
+    return crawls
+
+
 def _reclaim_leases(database: sqlite3.Connection, crawls: dict[int, tuple[int, Counts]], now: float) -> None:
-    for holder, granted_at, ids in database.execute(
-        "SELECT holder, granted_at, ids FROM lease ORDER BY token"
+    for token, holder, granted_at, ids in database.execute(
+        "SELECT token, holder, granted_at, ids FROM lease ORDER BY token"
     ).fetchall():
-        for id in sorted(unpack_ints(ids)):
+        try:
+            held, granted_at = sorted(unpack_ints(ids)), float(granted_at)
+        except (TypeError, ValueError) as error:
+            # Its requests are still in their table: they wait again, uncharged.
+            damaged = quarantine.DamagedRow(quarantine.NO_CRAWL, "lease", token, ids)
+            quarantine.add(database, damaged, error, now)
+            continue
+        for id in held:
+            if id >> ORDINAL_BITS not in crawls:
+                continue
             max_crashes, counts = crawls[id >> ORDINAL_BITS]
-            [crashes, fp] = database.execute(
+            found = database.execute(
                 "UPDATE request SET attempts = attempts + 1, crashes = crashes + 1, due = NULL,"
                 " first_at = coalesce(first_at, ?) WHERE id = ? RETURNING crashes, fp",
                 (granted_at, id),
             ).fetchone()
+            if found is None:
+                continue
+            [crashes, fp] = found
             _log(database, id, fp, OVERRAN, now, elapsed=max(now - granted_at, 0.0))
             counts.leased -= 1
             counts.crashes += 1
@@ -75,12 +96,16 @@ def _reclaim_leases(database: sqlite3.Connection, crawls: dict[int, tuple[int, C
             )
             database.execute("DELETE FROM request WHERE id = ?", (id,))
     database.execute("DELETE FROM lease")
+    for _, counts in crawls.values():
+        counts.waiting, counts.leased = counts.waiting + counts.leased, 0
 
 
 def _charge_strikes(database: sqlite3.Connection, crawls: dict[int, tuple[int, Counts]], now: float) -> None:
     for id, fp, strikes in database.execute(
         "UPDATE parsing SET strikes = strikes + 1, taken = 0 WHERE taken RETURNING id, fp, strikes"
     ).fetchall():
+        if id >> ORDINAL_BITS not in crawls:
+            continue
         max_crashes, counts = crawls[id >> ORDINAL_BITS]
         _log(database, id, fp, DIED_PARSING, now, elapsed=0.0)
         counts.crashes += 1
@@ -135,26 +160,79 @@ def load(state: FrontierState, crawl: CrawlState, now: float) -> None:
                 state.scheduler.place(queue, now)
 
 
-def _load_requests(state: FrontierState, crawl: CrawlState, now: float) -> None:
-    lanes = {lane.id: lane for lane in crawl.lanes.values()}
-    ids = id_range(crawl.id)
+class _Rows(NamedTuple):
+    """The requests of a crawl, as read."""
+
+    fresh: Mapping[int, "array[int]"]  # never leased: ids by lane * _PRIORITY_CLASSES + class
+    returned: Sequence[tuple[int, int, int, int, int, float | None]]  # id, lane, priority, attempts, ...
+
+
+def _read_requests(database: sqlite3.Connection, crawl_id: int, lanes: Container[int]) -> _Rows:
+    """Read all rows; raise if one of them cannot be read."""
+    ids = id_range(crawl_id)
     # Most requests have never been leased. Lane and class as one number and one append per row: two million
     # rows take one second.
     queues: defaultdict[int, array[int]] = defaultdict(lambda: array("q"))
-    for id, queue in state.database.execute(
+    for id, queue in database.execute(
         f"SELECT id, lane * {_PRIORITY_CLASSES} + max(0, min(priority, {LOWEST_BAND})) FROM request"  # noqa: S608
         " WHERE id BETWEEN ? AND ? AND attempts = 0 AND due IS NULL ORDER BY id",
         ids,
     ):
         queues[queue].append(id)
-    for queue, waiting in queues.items():
-        lane_id, number = divmod(queue, _PRIORITY_CLASSES)
-        lanes[lane_id].fill(number, waiting)
-    for id, lane_id, priority, attempts, crashes, due in state.database.execute(
+    returned = database.execute(
         "SELECT id, lane, priority, attempts, crashes, due FROM request"
         " WHERE id BETWEEN ? AND ? AND NOT (attempts = 0 AND due IS NULL) ORDER BY id",
         ids,
-    ):
+    ).fetchall()
+    for _, lane, priority, attempts, crashes, due in returned:
+        if type(attempts) is not int or type(crashes) is not int or isinstance(due, str | bytes):
+            raise ValueError(f"lane {lane}: attempts, crashes or due are not numbers")
+        band(priority, attempts)
+    for lane in {queue // _PRIORITY_CLASSES for queue in queues} | {row[1] for row in returned}:
+        if type(lane) is not int or lane not in lanes:
+            raise ValueError(f"there is no lane {lane!r}")
+    return _Rows(queues, returned)
+
+
+_UNREADABLE = """
+    SELECT id, fp, request FROM request WHERE id BETWEEN ? AND ? AND (
+      typeof(lane) <> 'integer' OR typeof(fp) <> 'integer' OR typeof(priority) <> 'integer'
+      OR typeof(attempts) <> 'integer' OR typeof(crashes) <> 'integer' OR typeof(rests) <> 'integer'
+      OR typeof(due) NOT IN ('null', 'real', 'integer') OR typeof(first_at) NOT IN ('null', 'real', 'integer')
+      OR typeof(request) <> 'blob' OR lane NOT IN (SELECT id FROM lane WHERE crawl = ?))"""
+
+
+def _quarantine_requests(
+    database: sqlite3.Connection, crawl: CrawlState, now: float, reason: Exception
+) -> None:
+    """Give up the requests whose rows cannot be read, inside the caller's transaction."""
+    for id, fp, request in database.execute(_UNREADABLE, (*id_range(crawl.id), crawl.id)).fetchall():
+        quarantine.add(database, quarantine.DamagedRow(crawl.id, "request", id, request), reason, now)
+        database.execute("DELETE FROM request WHERE id = ?", (id,))
+        if isinstance(fp, int):
+            database.execute(
+                "INSERT INTO ended(crawl, fp, state, ended_at, status, rule) VALUES (?, ?, 'dead', ?, 0, ?)",
+                (crawl.id, fp, now, FailureClass.UNREADABLE.value),
+            )
+            crawl.counts.die(FailureClass.UNREADABLE)
+        crawl.counts.waiting -= 1  # or delayed: only their sum is used
+    database.execute(
+        "UPDATE crawl SET counts = ? WHERE id = ?",
+        (msgspec.json.encode(crawl.counts).decode(), crawl.id),
+    )
+
+
+def _load_requests(state: FrontierState, crawl: CrawlState, now: float) -> None:
+    lanes = {lane.id: lane for lane in crawl.lanes.values()}
+    try:
+        rows = _read_requests(state.database, crawl.id, lanes)
+    except (TypeError, ValueError, OverflowError) as error:
+        _quarantine_requests(state.database, crawl, now, error)
+        rows = _read_requests(state.database, crawl.id, lanes)
+    for queue, waiting in rows.fresh.items():
+        lane_id, number = divmod(queue, _PRIORITY_CLASSES)
+        lanes[lane_id].fill(number, waiting)
+    for id, lane_id, priority, attempts, crashes, due in rows.returned:
         lane = state.suspect_lane(lanes[lane_id]) if crashes else lanes[lane_id]
         if due is not None and due > now:
             crawl.delayed.append((due, id, band(priority, attempts), lane))
@@ -169,7 +247,8 @@ def _load_requests(state: FrontierState, crawl: CrawlState, now: float) -> None:
 
 def seen_log(database: sqlite3.Connection, crawl_id: int) -> Iterator["array[int]"]:
     for [fps] in database.execute("SELECT fps FROM seen WHERE crawl = ?", (crawl_id,)):
-        yield unpack_ints(fps)
+        # A damaged row still has whole numbers in it: what is lost may be fetched once more.
+        yield unpack_ints(fps[: len(fps) // 8 * 8] if isinstance(fps, bytes) else b"")
 
 
 def id_range(crawl_id: int) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """Reading a store, by its owner or by another process."""
 
+import logging
 import math
 import sqlite3
 from collections import Counter
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 
 from shoal.frontier.results import Audit, Counts, CrawlStats, DeadLetter, HostQueue, HostView, RequestHistory
+from shoal.frontier.sqlite import quarantine
 from shoal.frontier.sqlite.audit import audit, audit_state
 from shoal.frontier.sqlite.history import find_history
 from shoal.frontier.sqlite.leases import promote
@@ -18,11 +20,14 @@ from shoal.frontier.sqlite.load import decode_counts, id_range
 from shoal.frontier.sqlite.owner import Owner
 from shoal.frontier.sqlite.packing import unpack_page
 from shoal.frontier.sqlite.stats import crawl_stats, stored_host, waiting_by_pool
-from shoal.model.errors import Misconfigured
+from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord, PageRef
+from shoal.model.quarantine import QuarantinedEntry
 from shoal.model.request import unpack
 from shoal.sqlite_database import translated
+
+log = logging.getLogger(__name__)
 
 _CHUNK_ROWS = 256
 
@@ -101,6 +106,12 @@ class SqliteReader:
             found = self._database.execute(query, params).fetchone()
         return None if found is None else bytes(found[0])
 
+    async def quarantined(self, crawl: str | None) -> list[QuarantinedEntry]:
+        """Return the rows of a crawl that could not be read; None: those that belong to no crawl."""
+        id = quarantine.NO_CRAWL if crawl is None else self.crawl_id(crawl)
+        with translated(self._path):
+            return quarantine.entries(self._database, id)
+
     async def dead_letters(
         self, crawl: str, *, classes: Collection[FailureClass] = (), host: str = "", limit: int | None = None
     ) -> AsyncIterator[DeadLetter]:
@@ -115,23 +126,9 @@ class SqliteReader:
                 " ORDER BY died_at DESC, dead.id DESC LIMIT ?",
                 (*params, *before, int(min(left, _CHUNK_ROWS))),
             )
-            for died_at, _, fp, name, request, kind, reason, status, *facts, holder, page in rows:
-                attempts, crashes, first_at = facts
-                yield DeadLetter(
-                    crawl=crawl,
-                    fingerprint=fp,
-                    host=name,
-                    request=unpack(request),
-                    kind=FailureClass(kind),
-                    reason=reason,
-                    status=status,
-                    attempts=attempts,
-                    crashes=crashes,
-                    first_at=first_at,
-                    died_at=died_at,
-                    holder=holder,
-                    page=None if page is None else unpack_page(page),
-                )
+            for row in rows:
+                if (letter := _letter(crawl, *row)) is not None:
+                    yield letter
             if len(rows) < _CHUNK_ROWS:
                 return
             before = (rows[-1][0], rows[-1][1])
@@ -158,8 +155,12 @@ class SqliteReader:
                 " WHERE page IS NOT NULL AND id > ? AND id <= ? ORDER BY id LIMIT ?",
                 (last, end, _CHUNK_ROWS),
             ):
-                for _, fp, page in rows:
-                    yield fp, unpack_page(page)
+                for row_id, fp, page in rows:
+                    try:
+                        yield fp, unpack_page(page)
+                    except (Rejected, msgspec.DecodeError, TypeError, ValueError) as error:
+                        place = {"place": table, "entry": row_id}
+                        log.error("page.unreadable", extra={**place, "why": str(error)})
                 last = rows[-1][0]
 
     def _rows(self, query: str, params: tuple[object, ...]) -> Sequence[Any]:
@@ -205,6 +206,30 @@ class SqliteReader:
                 yield
             finally:
                 self._database.execute("COMMIT")
+
+
+def _letter(crawl: str, died_at: float, id: int, *row: Any) -> DeadLetter | None:
+    """Return a dead letter from its row; None: it cannot be read."""
+    fp, host, request, kind, reason, status, attempts, crashes, first_at, holder, page = row
+    try:
+        return DeadLetter(
+            crawl=crawl,
+            fingerprint=fp,
+            host=host,
+            request=unpack(request),
+            kind=FailureClass(kind),
+            reason=reason,
+            status=status,
+            attempts=attempts,
+            crashes=crashes,
+            first_at=first_at,
+            died_at=died_at,
+            holder=holder,
+            page=None if page is None else unpack_page(page),
+        )
+    except (Rejected, msgspec.DecodeError, TypeError, ValueError) as error:
+        log.error("dead_letter.unreadable", extra={"crawl": crawl, "entry": id, "why": str(error)})
+        return None
 
 
 def select_dead(

@@ -9,11 +9,12 @@ from heapq import heappush
 from typing import assert_never
 
 from shoal.frontier.rules import band, host_responded
+from shoal.frontier.sqlite import quarantine
 from shoal.frontier.sqlite.changes import Changes
 from shoal.frontier.sqlite.lane import Lane
 from shoal.frontier.sqlite.packing import pack_page
 from shoal.frontier.sqlite.state import CrawlState, FrontierState, HeldLease, ParsingPage, RequestRow
-from shoal.model.failure import Failure
+from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import (
     Acknowledgement,
     Dead,
@@ -49,6 +50,8 @@ def settle(
         host.update_pace()
         changes.hosts.add(host)
     _apply(state, settlement, held, changes, now)
+    if settlement.lease.request.headers or settlement.lease.request.body:
+        changes.erase_removed(held.row.id)
     if host.open and (not was_open or host.ready < ready):
         state.scheduler.place_all(host, now)
 
@@ -201,6 +204,21 @@ def acknowledge(crawl: CrawlState, acknowledgement: Acknowledgement, changes: Ch
         case _:
             assert_never(acknowledgement.outcome)
     return True
+
+
+def give_up_unreadable_page(
+    crawl: CrawlState, fp: int, changes: Changes, now: float, *, error: Exception, body: bytes
+) -> None:
+    """Move a page that waits to be parsed to the quarantine: dead, without a dead letter."""
+    page = crawl.parsing.pop(fp)
+    crawl.counts.parsing -= 1
+    crawl.counts.die(FailureClass.UNREADABLE)
+    changes.crawls.add(crawl)
+    changes.parsed.append((page.id,))
+    unreadable = FailureClass.UNREADABLE.value
+    damaged = quarantine.DamagedRow(crawl.id, "parsing", page.id, body)
+    changes.ended.append((crawl.id, fp, "dead", now, 0, unreadable, quarantine.describe(error), 0.0, None))
+    changes.quarantined.append(quarantine.row(damaged, error, now))
 
 
 def first_leased(held: HeldLease) -> float:

@@ -1,5 +1,6 @@
 """The state in RAM: everything that can be rebuilt from the database."""
 
+import logging
 import math
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -11,14 +12,15 @@ import msgspec
 
 from shoal.frontier.results import Counts
 from shoal.frontier.rules import HostRecord
-from shoal.frontier.sqlite.changes import Changes
-from shoal.frontier.sqlite.deferred_deletes import SWEEP_EVERY_ROWS, DeferredDeletes
+from shoal.frontier.sqlite.changes import SWEEP_EVERY_ROWS, Changes, DeferredDeletes
 from shoal.frontier.sqlite.lane import HostState, Lane
 from shoal.frontier.sqlite.scheduler import Roster, Scheduler
 from shoal.frontier.sqlite.seen import SeenSet
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
+
+log = logging.getLogger(__name__)
 
 ORDINAL_BITS = 40  # low bits of a request's id; the crawl's id is above them
 
@@ -27,7 +29,7 @@ class CrawlTerms(msgspec.Struct, frozen=True):
     """The options that a crawl was opened with, as stored in the database."""
 
     pace: Pace = Pace()
-    max_crashes: int = 3
+    max_crashes: int = 6
     slowdown: SlowdownRules = SlowdownRules()
     host_budget: int = 0  # requests accepted per host; 0: unlimited
     hosts: dict[str, Pace] = {}  # hosts with another pace
@@ -163,6 +165,9 @@ class FrontierState:
 
     def load_host(self, id: int, name: str, record: Sequence[Any]) -> HostState:
         """Load a host from its row. An earlier process may have sent it a request just before the start."""
+        if any(isinstance(value, str | bytes) for value in record):
+            log.error("host.unreadable", extra={"host": name, "why": "its row is damaged; defaults apply"})
+            record = ()
         known = HostRecord(*record)  # its fields in the order of the columns
         known.paused = bool(known.paused)
         host = self.hosts[name] = HostState(id, name, known, last=self.opened_at)

@@ -7,7 +7,7 @@ import msgspec
 
 from shoal.frontier.results import CrawlStats, HostQueue, HostView
 from shoal.frontier.rules import HostRecord, applied_pace
-from shoal.frontier.sqlite.deferred_deletes import spent_ids
+from shoal.frontier.sqlite.changes import spent_ids
 from shoal.frontier.sqlite.history import read_leases
 from shoal.frontier.sqlite.load import decode_terms, id_range
 from shoal.model.adaptive_delay import SlowdownRules

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from shoal.frontier.results import HostQueue
 from shoal.model.crawl_totals import ClosedPattern
 from shoal.model.failure import FailureClass
+from shoal.model.quarantine import QuarantinedEntry
 from shoal.sinks.names import public_name
 from shoal.stores.contract.heartbeat import Heartbeat, served_pools, unserved_pools
 from shoal.stores.contract.store import Store
@@ -29,11 +30,13 @@ class CrawlStatus:
     links_filtered_by_rule: Mapping[str, int] = field(default_factory=dict)  # they never became requests
     rejected: int = 0  # items that did not fit their model
     withheld: int = 0  # items of pages that name another address as canonical
+    partial: int = 0  # pages of which a part could not be read
     hook_faults: int = 0  # `on_error` hooks that raised or hung
     quarantined: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by pattern: too many URLs
     near_duplicates: Mapping[str, ClosedPattern] = field(default_factory=dict)
     paused: bool = False
     unserved_pools: Mapping[str, int] = field(default_factory=dict)  # requests in pools without a worker
+    unreadable: Sequence[QuarantinedEntry] = ()  # entries of the store that could not be read
     mistaken: float = 0.0  # share of new links taken for known ones; 0: links are remembered exactly
 
 
@@ -61,6 +64,7 @@ class StoreStatus:
     crawls: Sequence[CrawlStatus]
     fleet: FleetStatus | None = None  # None: the store is not shared
     hosts: Sequence[HostQueue] | None = ()  # of a shared store, those with requests waiting; None: too many
+    unreadable: Sequence[QuarantinedEntry] = ()  # entries that could not be read and belong to no crawl
 
 
 async def status(dsn: str) -> StoreStatus:
@@ -77,7 +81,8 @@ async def read_status(store: Store) -> StoreStatus:
     """Do what `status` does for a store that is open, without its hosts."""
     crawls = [await read_crawl(store, name) for name in await store.crawls.names()]
     if not store.capabilities.shared:
-        return StoreStatus(store.address, store.workers.owner(), crawls)
+        unreadable = await store.quarantined(None)
+        return StoreStatus(store.address, store.workers.owner(), crawls, unreadable=unreadable)
     workers = await store.workers.all()
     served = served_pools(workers)
     crawls = [
@@ -87,7 +92,11 @@ async def read_status(store: Store) -> StoreStatus:
         for crawl in crawls
     ]
     return StoreStatus(
-        store.address, store.workers.owner(), crawls, await _read_fleet(store, crawls, workers)
+        store.address,
+        store.workers.owner(),
+        crawls,
+        await _read_fleet(store, crawls, workers),
+        unreadable=await store.quarantined(None),
     )
 
 
@@ -104,10 +113,12 @@ async def read_crawl(store: Store, name: str) -> CrawlStatus:
         links_filtered_by_rule=_with_budget(totals.links, counts.over_budget),
         rejected=totals.rejected,
         withheld=totals.withheld,
+        partial=totals.partial,
         hook_faults=totals.hook_faults,
         quarantined=totals.quarantined,
         near_duplicates=totals.near_duplicates,
         paused=await store.frontier.paused(name),
+        unreadable=await store.quarantined(name),
         mistaken=counts.mistaken,
     )
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from shoal.model.crawl_totals import ClosedPattern
+from shoal.model.quarantine import QuarantinedEntry
 from shoal.services.inspect.bottlenecks import Bottleneck, find_bottlenecks
 from shoal.services.inspect.monitor import Overview
 from shoal.services.inspect.status import FleetStatus, StoreStatus
@@ -22,11 +23,13 @@ def status_json(status: StoreStatus, now: float) -> dict[str, object]:
                 "links_filtered_by_rule": dict(crawl.links_filtered_by_rule),
                 "rejected": crawl.rejected,
                 "withheld": crawl.withheld,
+                "partial": crawl.partial,
                 "hook_faults": crawl.hook_faults,
                 "quarantined": patterns_json(crawl.quarantined),
                 "near_duplicates": patterns_json(crawl.near_duplicates),
                 "paused": crawl.paused,
                 "mistaken_links": crawl.mistaken,
+                "unreadable": [*map(entry_json, crawl.unreadable)],
                 **(
                     {
                         "stages": stages_json(status.fleet, crawl.name),
@@ -38,6 +41,7 @@ def status_json(status: StoreStatus, now: float) -> dict[str, object]:
             }
             for crawl in status.crawls
         ],
+        "unreadable": [*map(entry_json, status.unreadable)],
         **(
             {
                 "bottlenecks": [*map(bottleneck_json, find_bottlenecks(status, now))],
@@ -88,6 +92,7 @@ def workers_json(fleet: FleetStatus) -> list[dict[str, object]]:
             "shoal": worker.shoal,
             "doing": worker.doing,
             "why": worker.why,
+            "sandbox": worker.sandbox,
             "started_at": worker.started_at,
             "beaten_at": worker.beaten_at,
             "crawls": [
@@ -121,6 +126,17 @@ def workers_json(fleet: FleetStatus) -> list[dict[str, object]]:
 
 def bottleneck_json(found: Bottleneck) -> dict[str, str]:
     return {"kind": found.kind, "about": found.about, "text": found.text}
+
+
+def entry_json(entry: QuarantinedEntry) -> dict[str, object]:
+    """Return an entry that could not be read, without its bytes."""
+    return {
+        "place": entry.place,
+        "entry": entry.entry_id,
+        "reason": entry.reason,
+        "bytes": entry.body_bytes,
+        "at": entry.at,
+    }
 
 
 def patterns_json(closed: Mapping[str, ClosedPattern]) -> list[dict[str, object]]:

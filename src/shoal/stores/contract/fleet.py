@@ -1,17 +1,17 @@
 """What the workers of a shared store need besides its `Store` interface."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from shoal.stores.contract.crawl_record import CrawlRecord
+from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from shoal.frontier.redis import RedisFrontier
-    from shoal.redis_client import RedisClient
+    from shoal.redis_client import RedisClient, ScriptFault
 
 MAX_UNPARSED_PAGES = 10_000  # of a crawl; workers fetch no more while there are more
 MAX_UNWRITTEN_PAGES = 50_000  # pages whose items are not in every output yet, likewise
@@ -20,8 +20,11 @@ HEARTBEAT_TTL_S = 15.0  # a worker without a heartbeat for this long counts as g
 
 
 class SubmittedCrawls(Protocol):
-    async def submit(self, record: CrawlRecord) -> bool:
-        """Store a record and announce it; return False if that very record was stored already."""
+    async def submit(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
+        """Store a record and announce it; return False if that very record was stored already.
+
+        `key`: sign it.
+        """
 
     async def announce(self) -> None:
         """Make workers look again at crawls that had nothing to do."""
@@ -29,8 +32,17 @@ class SubmittedCrawls(Protocol):
     async def news(self) -> int:
         """Return a number that changes with every announcement."""
 
-    async def get(self, name: str) -> CrawlRecord | None: ...
-    async def all(self) -> list[CrawlRecord]: ...
+    async def remove_secrets(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
+        """Remove headers and cookies that may be secret from a record; False: it has been submitted again."""
+
+    async def get(self, name: str) -> CrawlRecord | None:
+        """Return the record of a crawl; raise `Misconfigured` for one that cannot be used."""
+
+    async def all(self) -> list[CrawlRecord]:
+        """Return the records that can be used."""
+
+    async def read(self, *, key: bytes = b"") -> StoredRecords:
+        """Return the records, and those that cannot be used with the reason; `key`: they must be signed."""
 
 
 class Heartbeats(Protocol):
@@ -58,6 +70,23 @@ class OpenPageQuota(Protocol):
     ) -> SharedQuota: ...
 
 
+class Mending(Protocol):
+    """Moves entries of the store that cannot be read to the quarantine."""
+
+    async def __call__(self, tag: str, fault: "ScriptFault", /) -> bool:
+        """Check the shard of a call that failed; return whether anything was moved."""
+
+    async def check_all(self) -> int:
+        """Check everything; return how many entries were moved."""
+
+
+class ReclaimingLeases(Protocol):
+    """Reclaims the leases of workers that are gone."""
+
+    async def reclaim(self, worker: str, live: Collection[str], *, longest_s: float) -> int:
+        """Reclaim what holders without a heartbeat have had for longer than a request may take."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fleet:
     """The parts of a shared store that its workers use. They are built on a Redis client today."""
@@ -69,3 +98,5 @@ class Fleet:
     workers: Heartbeats
     page_quota: OpenPageQuota
     unwritten_pages: Callable[[str], Awaitable[int]]
+    mend: Mending
+    lost_holders: ReclaimingLeases

@@ -11,6 +11,7 @@ from shoal.frontier.contract import FrontierReader
 from shoal.frontier.results import Audit, HostView
 from shoal.model.crawl_totals import CrawlTotals
 from shoal.model.errors import Misconfigured, Unavailable
+from shoal.model.quarantine import QuarantinedEntry
 from shoal.stores.contract.changes import StoreChanges
 from shoal.stores.contract.crawl_record import CrawlRecord
 from shoal.stores.contract.fleet import Fleet
@@ -141,6 +142,9 @@ class Store(Protocol):
 
     async def archive_of(self, crawl: str) -> CrawlPages:
         """Return the archived pages of a crawl."""
+
+    async def quarantined(self, crawl: str | None) -> Sequence[QuarantinedEntry]:
+        """Return the entries of a crawl that could not be read; None: those that belong to no crawl."""
 
     async def repair(self, crawls: Sequence[str]) -> list[str]:
         """Rebuild derived state that an interrupted change left inconsistent; return what was repaired."""

@@ -14,6 +14,7 @@ from shoal.frontier.results import HostView
 from shoal.frontier.sqlite import SqliteFrontier, SqliteReader
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.quarantine import QuarantinedEntry
 from shoal.sinks.names import public_name
 from shoal.sinks.recount import outputs, recount
 from shoal.stores.contract.changes import DirectChanges, StoreChanges
@@ -26,6 +27,7 @@ from shoal.stores.contract.store import Capabilities, OutputState, StoreBusy, re
 from shoal.stores.folder.control_socket import OwnerChanges, ShowHost, accept_commands, send_command
 from shoal.stores.folder.directory import StoreFolder
 from shoal.stores.folder.pages import FolderPages
+from shoal.stores.folder.permissions import secure_file
 
 DURABLE = Capabilities(shared=False, durable=True, page_records=True)
 TEMPORARY = Capabilities(shared=False, durable=False, page_records=True)
@@ -94,6 +96,9 @@ class FolderStore:
     async def archive_of(self, crawl: str) -> FolderPages:
         return FolderPages(self.frontier, self._folder, crawl)
 
+    async def quarantined(self, crawl: str | None) -> Sequence[QuarantinedEntry]:
+        return await self.frontier.quarantined(crawl)
+
     async def repair(self, crawls: Sequence[str]) -> list[str]:
         return []  # every change of the database is one transaction: no half of one is ever stored
 
@@ -112,6 +117,7 @@ class FolderStore:
     @asynccontextmanager
     async def own(self, *, fsync: bool = False) -> AsyncIterator["OwnedFolder"]:
         with self._folder.owned():
+            secure_file(self._folder.database)
             async with SqliteFrontier.open(self._folder.database, fsync=fsync) as frontier:
                 self._reader = self._reader or frontier.reader
                 try:

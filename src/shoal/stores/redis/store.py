@@ -5,11 +5,14 @@ them is run again.
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
+
+import msgspec
 
 from shoal.archive.names import file_name
 from shoal.archive.registry import crawl_location
@@ -18,8 +21,10 @@ from shoal.frontier.redis.repair import repair_crawls
 from shoal.frontier.results import Audit, Counts, HostView
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, Unavailable
+from shoal.model.quarantine import QuarantinedEntry
 from shoal.model.spider_versions import Reparse
 from shoal.redis_client import RedisClient
+from shoal.redis_client.quarantine import NO_CRAWL, Quarantine
 from shoal.sinks.fleet import progress as sink_progress
 from shoal.sinks.fleet.writer import item_streams
 from shoal.sinks.names import public_name
@@ -28,11 +33,16 @@ from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import Fleet
 from shoal.stores.contract.footprint import CrawlFootprint
 from shoal.stores.contract.heartbeat import Heartbeat
+from shoal.stores.contract.places import NO_SERVERS, Places
 from shoal.stores.contract.store import Capabilities, OutputState, OwnedStore, require_crawl
 from shoal.stores.redis.crawls import Crawls
+from shoal.stores.redis.lost_holders import LostHolders
+from shoal.stores.redis.mend import Mender
 from shoal.stores.redis.page_quota import SharedPageQuota
 from shoal.stores.redis.pages import RedisPages
 from shoal.stores.redis.workers import Workers
+
+log = logging.getLogger(__name__)
 
 CAPABILITIES = Capabilities(shared=True, durable=True, page_records=False)
 RELEASE_TIMEOUT_S = 30.0  # for workers to leave a paused crawl that is being deleted
@@ -43,13 +53,15 @@ class RedisStore:
 
     capabilities = CAPABILITIES
 
-    def __init__(self, client: RedisClient, dsn: str, *, address: str = "") -> None:
+    def __init__(
+        self, client: RedisClient, dsn: str, *, address: str = "", places: Places = NO_SERVERS
+    ) -> None:
         self.address = address or str(client.dsn)
         frontier = RedisFrontier(client)
         self.frontier = frontier.reader
         self.crawls = RedisCrawlRecords(client)
         self.workers = RedisWorkers(client)
-        self.outputs = RedisOutputs(client)
+        self.outputs = RedisOutputs(client, places)
         self.fleet = Fleet(
             dsn,
             client,
@@ -58,15 +70,19 @@ class RedisStore:
             Workers(client),
             partial(SharedPageQuota, client),
             self.outputs.unwritten_pages,
+            Mender(frontier),
+            LostHolders(client),
         )
         self._client = client
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, dsn: str, *, address: str = "", advise: bool = False) -> AsyncIterator["RedisStore"]:
+    async def open(
+        cls, dsn: str, *, address: str = "", advise: bool = False, places: Places = NO_SERVERS
+    ) -> AsyncIterator["RedisStore"]:
         """Connect; `advise` logs settings of the server that put data at risk."""
         async with RedisClient.open(dsn, advise=advise) as client:
-            yield cls(client, dsn, address=address)
+            yield cls(client, dsn, address=address, places=places)
 
     async def host(self, name: str) -> HostView | None:
         return await self.frontier.host(name)
@@ -74,11 +90,16 @@ class RedisStore:
     async def archive_of(self, crawl: str) -> RedisPages:
         return RedisPages(self._client, crawl, await self.crawls.record(crawl))
 
+    async def quarantined(self, crawl: str | None) -> Sequence[QuarantinedEntry]:
+        number = NO_CRAWL if crawl is None else await self.frontier.number(crawl)
+        return await Quarantine(self._client).entries(number)
+
     async def repair(self, crawls: Sequence[str]) -> list[str]:
         return await repair_crawls(self.fleet.frontier, crawls)
 
     @asynccontextmanager
     async def change(self, crawls: Sequence[str] = ()) -> AsyncIterator[StoreChanges]:
+        self._client.mend_with(self.fleet.mend)
         frontier = RedisFrontier(self._client)
         for name in crawls:
             await frontier.crawls.open(name)
@@ -135,8 +156,9 @@ class RedisWorkers:
 class RedisOutputs:
     """See `StoredOutputs`."""
 
-    def __init__(self, client: RedisClient) -> None:
+    def __init__(self, client: RedisClient, places: Places = NO_SERVERS) -> None:
         self._client = client
+        self._places = places
         self._crawls = Crawls(client)
         self._reader = RedisFrontier(client).reader
 
@@ -152,7 +174,8 @@ class RedisOutputs:
 
     async def _progress(self, number: int, output: str) -> OutputState:
         node = os.uname().nodename
-        found = await sink_progress.output_progress(self._client, number, output, node=node)
+        refusal = self._places.read_refusal(output)
+        found = await sink_progress.output_progress(self._client, number, output, node=node, refusal=refusal)
         return OutputState(found.waiting, found.held, found.why, found.problem)
 
     async def rejects(self, crawl: str) -> Mapping[str, OutputState]:
@@ -178,8 +201,15 @@ class RedisCrawlRecords:
 
     async def totals(self, crawl: str) -> sums.CrawlTotals:
         values = await self._reader.values(crawl)
-        parts = [value for key, value in values.items() if key.startswith(sums.PART)]
-        return sums.total([sums.CrawlTotals.load(part) for part in parts])
+        parts = []
+        for key, value in values.items():
+            if key.startswith(sums.PART):
+                try:
+                    parts.append(sums.CrawlTotals.load(value))
+                except msgspec.DecodeError as error:
+                    about = {"crawl": crawl, "entry": key, "bytes": len(value), "why": str(error)}
+                    log.error("totals.unreadable", extra=about)
+        return sums.total(parts)
 
     async def audit(self, crawl: str) -> Audit:
         found = await self._reader.audit(crawl)
@@ -191,7 +221,9 @@ class RedisCrawlRecords:
         return Audit(again.counts, [line for line in again.problems if line in found.problems])
 
     async def footprint(self, crawl: str) -> CrawlFootprint:
-        record = await self.record(crawl)
+        record = None
+        with suppress(Misconfigured):  # what cannot be used can still be deleted
+            record = await self.record(crawl)
         if record is None:
             require_crawl(crawl, await self.names())
         written = [] if record is None else list(map(public_name, record.outputs))

@@ -125,6 +125,7 @@ local function settle(outcome, flags, payload, items, lease)
   return true
 end
 
+call('ZCARD', tag .. ':lx')  -- written last: if it has the wrong type, fail before anything is written
 local accepted = {}
 for i, lease in ipairs(read_leases()) do
   local outcome, flags, items, payload
@@ -134,5 +135,6 @@ for i, lease in ipairs(read_leases()) do
 end
 for crawl, number in pairs(ended) do count(crawl, 'leased', -number) end
 save()
+save_items()
 save_batches()
 return table.concat(accepted)

@@ -9,6 +9,7 @@ from shoal.frontier.redis.records import chunk_size, unpack_letter, unpack_recor
 from shoal.frontier.redis.repair.fixes import count_seen
 from shoal.frontier.redis.repair.shard import Shard
 from shoal.frontier.redis.scan import BATCH
+from shoal.model.failure import FailureClass
 
 
 @dataclass(slots=True)
@@ -24,12 +25,15 @@ class Found:
     pools: Counter[str] = field(default_factory=Counter)  # waiting or delayed, in pools other than http
 
 
-async def repair_counters(shard: Shard, name: str, crawl: int) -> None:
-    """Write the counters of a crawl that differ from the data."""
+async def repair_counters(shard: Shard, name: str, crawl: int, *, lost: float = 0) -> None:
+    """Write the counters of a crawl that differ from the data.
+
+    `lost`: up to that many requests that are in no place count as `unreadable`, and not as done.
+    """
     flat = await shard.do("HGETALL", keys.counters(shard.tag, crawl))
     recorded = {counter.decode(): int(count) for counter, count in zip(flat[::2], flat[1::2], strict=True)}
     found = await _count(shard, crawl)
-    changes = correct_counters(recorded, found)
+    changes = correct_counters(recorded, found, lost=lost)
     size: int | str = "" if found.seen is None else found.seen
     pairs = [part for pair in changes.items() for part in pair]
     await shard.run_frozen(shard.scripts.repair_counts, crawl, size, *pairs)
@@ -103,13 +107,38 @@ async def _count_pools(shard: Shard, crawl: int) -> Counter[str]:
 # --- the values of the counters: no I/O ------------------------------------------------------------------
 
 
-def correct_counters(recorded: Mapping[str, int], found: Found) -> dict[str, int]:
+def count_lost(recorded: Mapping[str, int], found: Found, at_most: float) -> dict[str, int]:
+    """Return the counters with what is in no place counted as dead, of class `unreadable`.
+
+    There is no dead letter for it, as if that had been purged.
+    """
+    purged = max(recorded.get("purged", 0), 0)
+    ended = sum(
+        max(count, 0)
+        for name, count in recorded.items()
+        if name in ("gone", "done") or name.startswith("filtered.")
+    )
+    placed = found.waiting + found.delayed + found.leased + found.parsing + found.letters.total()
+    accepted = recorded.get("accepted", 0) if found.seen is None else found.seen
+    lost = int(min(max(accepted - placed - purged - ended, 0), at_most))
+    unreadable = f"dead.{FailureClass.UNREADABLE.value}"
+    return {
+        **recorded,
+        "purged": purged + lost,
+        "dead": found.letters.total() + purged + lost,
+        unreadable: recorded.get(unreadable, 0) + lost,
+    }
+
+
+def correct_counters(recorded: Mapping[str, int], found: Found, *, lost: float = 0) -> dict[str, int]:
     """Return the correct values of the counters that are wrong.
 
     A request that ended without a dead letter leaves only a number. It is derived from the rest: a request
     that was accepted and is in no other place has ended, and counts as done unless `gone` or `filtered`
-    account for it.
+    account for it; up to `lost` of them were unreadable instead.
     """
+    before = recorded
+    recorded = count_lost(recorded, found, lost) if lost else recorded
     purged = _purged(recorded, found)
     dead = found.letters.total() + purged
     open_or_dead = found.waiting + found.delayed + found.leased + found.parsing + dead
@@ -131,7 +160,7 @@ def correct_counters(recorded: Mapping[str, int], found: Found) -> dict[str, int
         **{name: 0 for name in recorded if name.startswith("pool.")},
         **{f"pool.{pool}": count for pool, count in found.pools.items()},
     }
-    return {name: count for name, count in right.items() if count != recorded.get(name, 0)}
+    return {name: count for name, count in right.items() if count != before.get(name, 0)}
 
 
 def _purged(recorded: Mapping[str, int], found: Found) -> int:

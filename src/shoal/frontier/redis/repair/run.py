@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from shoal.frontier.redis.frontier import RedisFrontier
 from shoal.frontier.redis.repair.fixes import repair_announcements, repair_dates, repair_hosts, repair_leases
@@ -31,7 +32,25 @@ async def repair_crawls(frontier: RedisFrontier, crawls: Collection[str]) -> lis
     return report.lines()
 
 
-async def _repair(shard: Shard, unlinked: UnlinkedKeys, crawls: Mapping[str, int]) -> None:
+async def repair_shard(frontier: RedisFrontier, tag: str, lost: Mapping[int, float]) -> list[str]:
+    """Repair one shard after entries that could not be read were taken out of it; return what was wrong.
+
+    `lost`: by number of a crawl, how many requests those entries held at most. As many of the requests that
+    are in no place any more count as given up.
+    """
+    client, report = frontier.client, FaultReport()
+    unlinked = await find_unlinked_keys(client.store, tag)
+    shard = Shard(client.store, client.scripts, tag, secrets.token_hex(8), report)
+    await _repair(shard, unlinked[tag], await client.numbers(), lost)
+    return report.lines()
+
+
+async def _repair(
+    shard: Shard,
+    unlinked: UnlinkedKeys,
+    crawls: Mapping[str, int],
+    lost: Mapping[int, float] = MappingProxyType({}),
+) -> None:
     async with shard.frozen():
         await repair_hosts(shard, unlinked.lanes, await repair_leases(shard, unlinked.tokens))
     known = {number: await _keep_in_one_place(shard, number) for number in crawls.values()}
@@ -41,7 +60,7 @@ async def _repair(shard: Shard, unlinked: UnlinkedKeys, crawls: Mapping[str, int
             await repair_announcements(shard, name, number)
             await repair_dates(shard, number)
             await delete_unregistered_chunks(shard, number, known[number])
-            await repair_counters(shard, name, number)
+            await repair_counters(shard, name, number, lost=lost.get(number, 0))
 
 
 async def _keep_in_one_place(shard: Shard, crawl: int) -> set[int]:
