@@ -19,9 +19,8 @@ import msgspec
 from shoal.frontier.redis import keys, packing, records
 from shoal.frontier.redis.crawls import RedisCrawls
 from shoal.frontier.redis.dead_letters import RedisDeadLetters
-from shoal.frontier.redis.hosts import RedisHosts
+from shoal.frontier.redis.hosts import RedisHosts, RedisPauses
 from shoal.frontier.redis.packing import Held
-from shoal.frontier.redis.pauses import RedisPauses
 from shoal.frontier.redis.rate_tickets import RateTickets
 from shoal.frontier.redis.reader import RedisReader
 from shoal.frontier.redis.scripts import SCRIPTS, Scripts
