@@ -33,6 +33,7 @@ from shoal.fetch.http.dns import DnsResolver
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
 from shoal.fetch.robots import RobotsPolicy
+from shoal.model.address_ranges import PRIVATE
 from shoal.model.limits import FetchLimits
 from shoal.model.outcome import Lease
 from shoal.model.page import Response
@@ -91,7 +92,7 @@ def fetch(client: HttpClient, url: str) -> Work:
 
 
 def attempt(client: HttpClient, url: str) -> Work:
-    redirects = RedirectRules(Guard(allow_private=True))
+    redirects = RedirectRules(Guard(PRIVATE))
     robots = RobotsPolicy(client, redirects, token="bench")
     fetcher = HttpFetcher(
         client, SendGate(), redirects, CrawlHeaders("bench", {}), robots=robots, jar=CookieJar()
@@ -127,7 +128,7 @@ async def measure(url: str, requests: int, concurrency: int) -> None:
     loop = asyncio.get_running_loop()
     where = urlsplit(url)
     message = f"GET {where.path} HTTP/1.1\r\nHost: {where.netloc}\r\n\r\n".encode()
-    async with DnsResolver() as resolver, HttpClient(resolver, Guard(allow_private=True)) as client:
+    async with DnsResolver() as resolver, HttpClient(resolver, Guard(PRIVATE)) as client:
         assert where.hostname
         assert where.port
         idle = [

@@ -47,7 +47,7 @@ async def feed(pool: ParsePool, tasks: Sequence[ParseTask], window: int) -> int:
         nonlocal links, left
         assert isinstance(answer, ParseResult), answer
         assert answer.fault is None, answer.fault
-        links += len(answer.links)
+        links += len(answer.requests)
         left -= 1
         if (task := next(waiting, None)) is not None:
             pool.submit(task, take)

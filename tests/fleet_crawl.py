@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.command import SHOAL, Ran, records, shoal, surroundings
+from tests.e2e.command import PRIVATE, SHOAL, Ran, records, shoal, surroundings
 from tests.graph_crawl import FIELDS, LONGEST_RUN, POLL, SPIDER, archived_in, assert_same
 from tests.site.graph import Graph
 from tests.site.server import ServedSite
@@ -32,7 +32,7 @@ class Fleet:
 
     @property
     def env(self) -> dict[str, str]:
-        return {"SHOAL_STORE": self.dsn, "SHOAL_CRAWL_LEASE": str(self.lease), **self.settings}
+        return {"SHOAL_STORE": self.dsn, "SHOAL_CRAWL_LEASE": str(self.lease), **PRIVATE, **self.settings}
 
     def submit(self, start: str, *options: str, spider: Path | None = SPIDER) -> Ran:
         target = (start,) if spider is None else (str(spider), start, "--any-host")

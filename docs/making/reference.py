@@ -17,6 +17,7 @@ from shoal.cli.input.settings_loader import flag_of
 from shoal.cli.process.exit_codes import MEANING
 from shoal.model.configure import DESCRIPTIONS, TYPES, VARIABLES
 from shoal.model.failure import CONSEQUENCE, POLICY, Action, FailurePolicy
+from shoal.model.setting_ranges import RANGES
 from shoal.model.settings import HostSettings, Settings
 from shoal.redis_client.errors import (
     BY_TEXT,
@@ -140,7 +141,7 @@ def _settings_table(keys: Iterable[str]) -> str:
             (
                 f"`{key}`",
                 DESCRIPTIONS[key],
-                kind_of(TYPES[key]),
+                f"{kind_of(TYPES[key])}{f', {RANGES[key]}' if key in RANGES else ''}",
                 default_of(key),
                 f"`{known[key]}`" if key in known else "",
                 f"`{VARIABLES[key]}`" if key in VARIABLES else "",
@@ -165,6 +166,8 @@ def flags() -> dict[str, str]:
 def kind_of(hint: Any) -> str:
     """Name a type for people."""
     plain = next((one for one in get_args(hint) if one is not NoneType), hint) if _optional(hint) else hint
+    if get_origin(plain) is tuple:
+        return "list"
     return "table" if get_origin(plain) is Mapping else _TYPES[plain]
 
 
@@ -178,7 +181,7 @@ def default_of(key: str) -> str:
     for name in key.split("."):
         value = getattr(value, name)
     match value:
-        case None | "" | {}:
+        case None | "" | {} | ():
             return ""
         case bool():
             return f"`{str(value).lower()}`"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _libc = ctypes.CDLL(None, use_errno=True)
 
 STOP_GRACE_S = 10.0  # between SIGTERM and SIGKILL
@@ -31,6 +31,11 @@ def die_with_parent(parent: int) -> None:
     # 0: the parent is outside our PID namespace. Then the end of the namespace ends this process.
     if os.getppid() not in (parent, 0):
         os._exit(1)
+
+
+def hide_from_same_user() -> None:
+    """Keep other processes of this user from reading the memory and the environment of this one."""
+    _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 class ChildProcess:

@@ -58,6 +58,8 @@ def open_database(
             # In WAL mode NORMAL survives the death of the process at any instant, FULL a power loss as well.
             connection.execute(f"PRAGMA synchronous = {'FULL' if fsync else 'NORMAL'}")
             connection.execute(f"PRAGMA cache_size = -{cache_kib}")
+            # Requests may hold credentials: their bytes are overwritten when their rows are deleted.
+            connection.execute("PRAGMA secure_delete = ON")
             migrate(connection, path, scripts)
         except BaseException:
             connection.close()

@@ -13,17 +13,29 @@ import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from time import monotonic
 
 import brotli
 import pytest
 from backports import zstd
 from tests.site.certificates import Authority, make_authority
-from tests.site.raw import OK, Peer, RawServer, answer, bare_closing_server, once, raw_server, replies
+from tests.site.raw import (
+    OK,
+    Peer,
+    RawServer,
+    answer,
+    bare_closing_server,
+    once,
+    raw_server,
+    replies,
+    swallowing_server,
+)
 
 from shoal.fetch.contract import Client
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import Answer, DnsResolver
 from shoal.fetch.http.guard import Guard
+from shoal.model.address_ranges import PRIVATE
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, MIB, FetchLimits
 from shoal.model.page import NotSent, Response
@@ -54,7 +66,7 @@ Open = Callable[..., AbstractAsyncContextManager[HttpClient]]
 
 @asynccontextmanager
 async def own_client(names: Names | None = None, **options: object) -> AsyncIterator[HttpClient]:
-    guard = options.pop("guard", Guard(allow_private=True))
+    guard = options.pop("guard", Guard(PRIVATE))
     async with HttpClient(names or Names(), guard, sweep=0.02, **options) as client:  # type: ignore[arg-type]
         yield client
 
@@ -532,13 +544,10 @@ async def test_headers_just_under_the_limits_pass_and_the_body_behind_them_too(c
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 BROKEN = {
     "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
-    "length and chunks": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
-    "chunks and length": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
     "negative length": b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nhello",
     "signed length": b"HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello",
     "hexadecimal length": b"HTTP/1.1 200 OK\r\nContent-Length: 0x10\r\n\r\nhello",
     "length of 10^30": b"HTTP/1.1 200 OK\r\nContent-Length: 1" + b"0" * 30 + b"\r\n\r\nhello",
-    "list of lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\nhello",
     "chunk of -1": CHUNKED + b"-1\r\nhello\r\n0\r\n\r\n",
     "chunk of 2^64": CHUNKED + b"10000000000000000\r\nhello\r\n0\r\n\r\n",
     "chunk not hexadecimal": CHUNKED + b"zz\r\nhello\r\n0\r\n\r\n",
@@ -546,13 +555,20 @@ BROKEN = {
     "gzip as transfer encoding": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
     "unknown transfer encoding": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: xchunked\r\n\r\nhello",
     "chunked twice": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "line feeds only": b"HTTP/1.1 200 OK\nContent-Length: 5\n\nhello",
-    "folded header": b"HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 5\r\n\r\nhello",
     "NUL in a header": b"HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 5\r\n\r\nhello",
     "switching protocols": b"HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
     "status 000": b"HTTP/1.1 000 X\r\nContent-Length: 5\r\n\r\nhello",
     "no HTTP at all": b"<html>hello</html>",
-    "partial content unasked": answer(b"part", status=206, headers=(("Content-Range", "bytes 0-3/9"),)),
+    "RTSP": b"RTSP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+    "HTTP 2.0": b"HTTP/2.0 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+}
+SLOPPY = {
+    "length and chunks": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    "chunks and length": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    "list of lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\nhello",
+    "line feeds only": b"HTTP/1.1 200 OK\nContent-Length: 5\n\nhello",
+    "folded header": b"HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 5\r\n\r\nhello",
+    "chunk size with a blank": CHUNKED + b"5 \r\nhello\r\n0\r\n\r\n",
 }
 
 
@@ -571,6 +587,33 @@ async def test_H07_H08_H10_H38_what_is_not_valid_HTTP_fails_and_ends_the_connect
     assert server.connections == 2
 
 
+@pytest.mark.parametrize("response", SLOPPY.values(), ids=SLOPPY.keys())
+@pytest.mark.parametrize("piece", [1, 7, 4096])
+async def test_what_is_read_leniently_ends_the_connection(
+    client: HttpClient, response: bytes, piece: int
+) -> None:
+    async def handler(peer: Peer) -> None:
+        await peer.request()
+        if server.connections > 1:
+            await peer.send(OK)
+        for at in range(0, len(response), piece) if server.connections == 1 else ():
+            await peer.send(response[at : at + piece])
+            await asyncio.sleep(0)
+        await peer.hang()
+
+    async with raw_server(handler) as server:
+        fetched = await page(client, server.url())
+        assert (fetched.body, fetched.lenient) == (b"hello", True)
+        assert not (await page(client, server.url())).lenient
+    assert server.connections == 2
+
+
+async def test_H38_a_part_of_a_page_that_was_not_asked_for_is_truncated(client: HttpClient) -> None:
+    part = answer(b"part", status=206, headers=(("Content-Range", "bytes 0-3/9"),))
+    async with raw_server(replies(part)) as server:
+        assert (await failure(client, server)).failure_class is FailureClass.TRUNCATED
+
+
 async def test_H10_an_endless_chunk_extension_is_a_protocol_failure(client: HttpClient) -> None:
     async def handler(peer: Peer) -> None:
         await peer.request()
@@ -586,9 +629,14 @@ async def test_H10_chunks_without_a_last_one_are_truncated(client: HttpClient) -
         assert (await failure(client, server)).failure_class is FailureClass.TRUNCATED
 
 
-async def test_a_body_in_one_byte_chunks_is_a_protocol_failure(client: HttpClient) -> None:
-    async with raw_server(once(CHUNKED + b"1\r\nx\r\n" * 50_000 + b"0\r\n\r\n")) as server:
-        assert (await failure(client, server)).failure_class is FailureClass.PROTOCOL
+@pytest.mark.parametrize("blank", [b"", b" "], ids=["strict", "lenient"])
+async def test_a_body_in_one_byte_chunks_is_judged_by_its_bytes(client: HttpClient, blank: bytes) -> None:
+    chunk = b"1" + blank + b"\r\nx\r\n"
+    async with raw_server(once(CHUNKED + chunk * 50_000 + b"0\r\n\r\n")) as server:
+        assert (await page(client, server.url())).body == b"x" * 50_000
+    limits = replace(LIMITS, wire_bytes=200_000)
+    async with raw_server(once(CHUNKED + chunk * 100_000 + b"0\r\n\r\n")) as server:
+        assert (await failure(client, server, limits=limits)).failure_class is FailureClass.TOO_LARGE
 
 
 @pytest.mark.parametrize("trailer", [b"X: y\r\n", b"y" * 4096], ids=["lines", "one line"])
@@ -786,8 +834,15 @@ async def test_T09_a_bare_close_truncates_what_has_a_length_and_is_noted_where_t
             assert (await failure(client, server)).failure_class is FailureClass.TRUNCATED
         with bare_closing_server(context, answer(b"whole?", length=False)) as server:
             fetched = await page(client, server.url())
+        for body in (b"5\r\nwhole\r\n0\r\n", b"5\r\nwhole\r\n", b"5\r\nwho", b"5 \r\nwhole\r\n0\r\n"):
+            with bare_closing_server(context, CHUNKED + body) as server:
+                assert (await failure(client, server)).failure_class is FailureClass.TRUNCATED
+        with bare_closing_server(context, CHUNKED + b"5\r\nwhole\r\n0\r\n\r\n") as server:
+            ended = await page(client, server.url())
     assert fetched.body == b"whole?"
     assert fetched.unsealed
+    # Chunks say where they end, so a close without close_notify cannot cut them unnoticed.
+    assert (ended.body, ended.unsealed) == (b"whole", False)
 
 
 async def test_HTTP_2_is_not_offered(open_client: Open, authority: Authority) -> None:
@@ -848,3 +903,37 @@ async def eventually(condition: Callable[[], bool]) -> None:
 async def gone(server: RawServer) -> None:
     """Wait until no client is left."""
     await eventually(lambda: server.open == 0)
+
+
+# -- several addresses --------------------------------------------------------------------------------------
+
+
+async def test_an_address_that_swallows_packets_costs_a_moment_and_is_then_tried_last() -> None:
+    with swallowing_server() as dead:  # on 127.0.0.1
+        server = await asyncio.start_server(_respond, "127.0.0.2", dead.port)
+        resolver = Names(both=("127.0.0.1", "127.0.0.2"))
+        try:
+            async with own_client(resolver) as client:
+                url = f"http://both.test:{dead.port}/"
+                for _ in range(5):
+                    began = monotonic()
+                    assert (await page(client, url, method="POST")).address == "127.0.0.2"
+                    took = monotonic() - began
+        finally:
+            server.close()
+    assert took < 2.0  # connecting may take 10 s
+
+
+async def test_a_forbidden_ninth_address_refuses_the_name() -> None:
+    resolver = Names(nine=(*(f"93.184.215.{n}" for n in range(8)), "169.254.169.254"))
+    async with HttpClient(resolver, Guard()) as client:
+        result = await client.fetch("http://nine.test/", limits=LIMITS)
+    assert isinstance(result, Failure)
+    assert result.failure_class is FailureClass.REFUSED
+
+
+async def _respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(OK)
+    await writer.drain()
+    writer.close()

@@ -31,7 +31,7 @@ LIMITS = ParseLimits(cpu=1, wall=10, memory_bytes=128 * MIB, output_bytes=MIB, i
 TIGHTER = {
     "sleep": replace(LIMITS, wall=1),
     "shout": replace(LIMITS, wall=1),
-    "bloat": replace(LIMITS, output_bytes=3 * MIB // 8),
+    "bloat": replace(LIMITS, output_bytes=MIB // 8),
 }
 
 Answer = ParseResult | Poisoned
@@ -103,13 +103,12 @@ async def parse_among_good(pool: ParsePool, deed: str) -> Answer:
         ("sleep", PoisonCause.TIMEOUT, "no result after 1 s"),
         ("shout", PoisonCause.TIMEOUT, ""),
         ("allocate", PoisonCause.OOM, "more than 128 MiB"),
-        ("bloat", PoisonCause.OUTPUT, "0.375 MiB of output"),
+        ("bloat", PoisonCause.OUTPUT, "0.125 MiB of output"),
         ("endless", PoisonCause.OUTPUT, "more than 5000 items"),
         ("huge", PoisonCause.OUTPUT, "1 MiB of output"),
         ("junk", PoisonCause.INVALID_DATA, "wrote to"),
         ("close", PoisonCause.CRASH, ""),
         ("parricide", PoisonCause.CRASH, ""),
-        ("stab", PoisonCause.CRASH, "SIGKILL"),
     ],
 )
 async def test_only_the_page_that_crashes_its_child_is_poisoned(
@@ -146,11 +145,9 @@ async def test_what_a_child_survives_is_the_spiders_own_fault_on_that_page(deed:
     assert not (NASTY.parent / "written-by-a-spider").exists()
 
 
-@pytest.mark.parametrize("deed", ["mute", "steal", "massacre"])
+@pytest.mark.parametrize("deed", ["mute", "steal", "massacre", "stab"])
 async def test_a_page_cannot_affect_other_pages(deed: str) -> None:
     async with opened() as pool:
-        if deed == "massacre" and not pool.confinement >= {"processes", "signals"}:
-            pytest.skip("on this kernel it would succeed")
         await parse_among_good(pool, deed)
 
 
@@ -166,8 +163,6 @@ async def test_shared_memory_counts_as_memory() -> None:
 async def test_going_around_python_does_not_get_a_spider_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOAL_SECRET", "hunter2")
     async with opened() as pool:
-        if not pool.confinement >= {"network", "processes"}:
-            pytest.skip("this kernel does not let us shut a spider in")
         forked, connected, environment, read = await parse(
             pool, ["cforks", "cconnect", "environment", "read"]
         )
@@ -175,7 +170,7 @@ async def test_going_around_python_does_not_get_a_spider_out(monkeypatch: pytest
     assert {"forked": -1} in items(forked)
     assert {"connected": False} in items(connected)
     assert "hunter2" not in str(items(environment))
-    assert {"size": NASTY.stat().st_size} in items(read), "reading stays allowed"
+    assert {"size": NASTY.stat().st_size} in items(read), "a spider may read the files beside it"
 
 
 async def test_of_300_pages_exactly_the_100_that_crash_are_poisoned() -> None:
@@ -224,7 +219,7 @@ async def test_the_scope_applies_to_pages_submitted_later(tmp_path: Path) -> Non
 
     def count(answer: Answer) -> None:
         assert isinstance(answer, ParseResult)
-        counts.append(len(answer.links))
+        counts.append(len(answer.requests))
 
     async with ParsePool.open(PlainSpider("plain", ()), procs=1, limits=LIMITS) as pool:
         pool.submit(task(1, body=links), count)

@@ -15,6 +15,7 @@ from tests.e2e.command_server import FIXED_AT_START, SERVER
 SHOAL = (sys.executable, "-m", "shoal")
 QUICK = ("--allow-private", "--rate", "0", "--per-host", "16")
 HASTY = {"SHOAL_RETRY_BASE": "0.01"}  # retry failed pages at once
+PRIVATE = {"SHOAL_CRAWL_ALLOW_PRIVATE": "1"}  # for workers: sites of tests are on this machine
 NO_RETRIES = {"SHOAL_RETRY_MAX_RETRIES": "0"}
 
 PAGES = 45  # of the shop

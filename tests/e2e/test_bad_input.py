@@ -52,7 +52,7 @@ def finishes_and_verifies(shop: str, folder: Path, *options: str) -> None:
         ),
         (
             ("crawl", "https://a.test/", "--concurrency", "0"),
-            "--concurrency: must be a whole number, more than 0",
+            "--concurrency: must be a whole number from 1 to 10,000",
         ),
         (
             ("crawl", "https://a.test/", "--out", "items.xyz"),

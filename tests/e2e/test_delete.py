@@ -9,7 +9,19 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from tests.e2e.command import HASTY, NO_RETRIES, PAGES, QUICK, TIMEOUT, Ran, ended, records, shoal, started
+from tests.e2e.command import (
+    HASTY,
+    NO_RETRIES,
+    PAGES,
+    PRIVATE,
+    QUICK,
+    TIMEOUT,
+    Ran,
+    ended,
+    records,
+    shoal,
+    started,
+)
 from tests.servers.redis import RedisServer, valkey
 from tests.servers.shared import shared_cluster
 
@@ -72,7 +84,7 @@ def test_a_running_crawl_is_not_deleted(shop: str, tmp_path: Path) -> None:
 
 class Fleet:
     def __init__(self, dsn: str, masters: Sequence[RedisServer], folder: Path) -> None:
-        self.env = {"SHOAL_STORE": dsn, **HASTY, **NO_RETRIES}
+        self.env = {"SHOAL_STORE": dsn, **PRIVATE, **HASTY, **NO_RETRIES}
         self.folder = folder
         self._masters = masters
 

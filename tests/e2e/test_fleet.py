@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.command import DONE, HASTY, PAGES, QUICK, TIMEOUT, records, shoal
+from tests.e2e.command import DONE, HASTY, PAGES, PRIVATE, QUICK, TIMEOUT, records, shoal
 from tests.fleet_crawl import Fleet, assert_fleet_items
 from tests.graph_crawl import assert_same, serving_graph
 from tests.servers.process import free_port
@@ -122,7 +122,7 @@ async def test_several_workers_stop_exactly_at_the_limit_of_pages(server: RedisS
 
 
 async def test_crawl_does_every_role_on_a_shared_store(server: RedisServer, folder: Path, shop: str) -> None:
-    env = {"SHOAL_STORE": server.dsn, **HASTY}
+    env = {"SHOAL_STORE": server.dsn, **PRIVATE, **HASTY}
     first = shoal("crawl", shop, *QUICK, "--out", "items.jsonl", "--json", cwd=folder, env=env)
     again = shoal("crawl", shop, *QUICK, "--out", "items.jsonl", cwd=folder, env=env)
 
@@ -139,7 +139,7 @@ async def test_an_output_that_cannot_be_written_ends_a_worker_that_runs_until_do
 ) -> None:
     out = folder / "items.jsonl"
     out.write_text("of another program\n")
-    env = {"SHOAL_STORE": server.dsn, **HASTY}
+    env = {"SHOAL_STORE": server.dsn, **PRIVATE, **HASTY}
     crawl = ("crawl", shop, *QUICK, "--out", "items.jsonl", "--quiet")
     for command in (crawl, ("worker", "--until-done", "--quiet")):
         ran = shoal(*command, cwd=folder, env=env)

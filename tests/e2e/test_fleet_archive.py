@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.archived import PRODUCTS, SPIDER
-from tests.e2e.command import DONE, HASTY, QUICK, Ran, records, shoal
+from tests.e2e.command import DONE, HASTY, PRIVATE, QUICK, Ran, records, shoal
 from tests.servers.redis import valkey
 from tests.servers.s3 import BUCKET, SECRET
 from tests.servers.shared import shared_s3
@@ -45,7 +45,7 @@ async def crawled(folder: Path, settings: dict[str, str]) -> AsyncIterator[Fleet
     (here / "shop.py").write_text(SPIDER)
     (elsewhere / "fixed.py").write_text(SPIDER.replace(*CHANGE))
     async with valkey(folder / "valkey") as server:
-        found = FleetArchive({"SHOAL_STORE": server.dsn, **HASTY, **settings}, here, elsewhere)
+        found = FleetArchive({"SHOAL_STORE": server.dsn, **PRIVATE, **HASTY, **settings}, here, elsewhere)
         with open_shop(Shop(categories=1), latency=0.001) as site:
             found.run("crawl", "shop.py", site, *QUICK, "--out", "items.jsonl", "--quiet", at=here)
         yield found

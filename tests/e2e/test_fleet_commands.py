@@ -7,7 +7,18 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from tests.e2e.command import DONE, HASTY, NO_RETRIES, PAGES, QUICK, SHOAL, TIMEOUT, shoal, surroundings
+from tests.e2e.command import (
+    DONE,
+    HASTY,
+    NO_RETRIES,
+    PAGES,
+    PRIVATE,
+    QUICK,
+    SHOAL,
+    TIMEOUT,
+    shoal,
+    surroundings,
+)
 from tests.servers.process import free_port
 from tests.servers.redis import RedisServer, valkey
 
@@ -20,16 +31,20 @@ class Store:
     def __init__(self, server: RedisServer, folder: Path) -> None:
         self.server = server
         self.folder = folder
+        self.allowed: list[str] = []  # outputs outside of the folder that workers may write
 
     def shoal(self, *arguments: str, code: int = 0) -> Any:
         """Type a command and read its JSON."""
-        env = {"SHOAL_STORE": self.server.dsn, **HASTY, **NO_RETRIES}
+        env = {"SHOAL_STORE": self.server.dsn, **PRIVATE, **HASTY, **NO_RETRIES}
         ran = shoal(*arguments, "--json", cwd=self.folder, env=env)
         assert ran.code == code, ran.err
         return ran.json
 
     def worker(self) -> subprocess.Popen[bytes]:
-        env = surroundings({"SHOAL_STORE": self.server.dsn, **HASTY})
+        allowed = "\n".join([str(self.folder), *self.allowed])
+        env = surroundings(
+            {"SHOAL_STORE": self.server.dsn, **PRIVATE, **HASTY, "SHOAL_WORKER_ALLOW_OUTPUTS": allowed}
+        )
         return subprocess.Popen([*SHOAL, "worker", "--quiet"], cwd=self.folder, env=env)
 
     def says(self, *arguments: str, code: int = 0) -> str:
@@ -143,7 +158,7 @@ async def test_items_that_no_worker_would_write_are_a_problem(store: Store, shop
 
 
 def shoal_worker(store: Store, *options: str) -> int:
-    env = {"SHOAL_STORE": store.server.dsn, **HASTY}
+    env = {"SHOAL_STORE": store.server.dsn, **PRIVATE, **HASTY}
     return shoal("worker", "--until-done", *options, cwd=store.folder, env=env).code
 
 
@@ -198,7 +213,9 @@ async def test_a_full_store_can_be_inspected_and_drained(store: Store, shop: str
 
 
 async def test_an_output_that_cannot_be_written_is_named_with_the_reason(store: Store, shop: str) -> None:
-    secret = f"postgresql://shoal:hunter2@127.0.0.1:{free_port()}/x"
+    port = free_port()
+    secret = f"postgresql://shoal:hunter2@127.0.0.1:{port}/x"
+    store.allowed = [f"postgresql://127.0.0.1:{port}"]
     submitted = store.says("submit", shop, *QUICK, "--crawl", "shop", "--out", secret)
     assert "items go to postgresql://shoal@127.0.0.1" in submitted
     assert "hunter2" not in submitted

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from docs.making.session import user_of_the_store
-from tests.e2e.command import DONE, HASTY, NO_RETRIES, PAGES, QUICK, shoal
+from tests.e2e.command import DONE, HASTY, NO_RETRIES, PAGES, PRIVATE, QUICK, shoal
 from tests.servers.process import free_port
 from tests.servers.redis import redis7, valkey
 from tests.servers.shared import shared_cluster, shared_sentinels
@@ -94,7 +94,7 @@ async def test_every_command_works_on_every_kind_of_store_for_a_user_who_may_no_
     host = shop.split("/")[2]
     async with TYPES[kind](tmp_path / "servers") as dsn:
         typed.store(dsn)
-        env = {"SHOAL_STORE": dsn, **HASTY, **NO_RETRIES}
+        env = {"SHOAL_STORE": dsn, **PRIVATE, **HASTY, **NO_RETRIES}
         crawl = ("crawl", shop, *QUICK, "--crawl", "shop", "--out", "items.jsonl", "--max-pages", "1000")
         ran = shoal(*crawl, "--quiet", cwd=tmp_path / "work", env=env)
         assert (ran.code, PASSWORD in ran.err) == (0, False), ran.err

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from tests.hostile.case import Case, Evidence, Route, Several, links, once, page, redirect, site
 from tests.hostile.http import pouring, raw, requests_at_most, sent_at_most, to_host
 from tests.hostile.robots import PRIVATE, TWO, says, with_rules
 from tests.hostile.sitemaps import ITSELF, LISTED, listed, served
 from tests.site.bombs import layered
-from tests.site.raw import Peer, answer
+from tests.site.raw import Handler, Peer, answer
 
 MIB = 1 << 20
 OK = "HTTP/1.1 200 OK"
@@ -27,19 +28,41 @@ STATUS_LINES = {
     "version": "HTTP/9.9 200 OK",
 }
 
-SMUGGLED = {
+SLOPPY = {
     "space": "Content-Length : 2",
     "folded": "X: a\r\n Content-Length: 2",
     "bare line feed": "X: a\nContent-Length: 2",
     "bare return": "X: a\rContent-Length: 2",
-    "NUL": "X: a\0b\r\nContent-Length: 2",
     "no name": ": value\r\nContent-Length: 2",
+}
+
+SMUGGLED = {
+    "NUL": "X: a\0b\r\nContent-Length: 2",
     "list": "Content-Length: 2, 3",
     "chunks twice": "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
     "almost chunks": "Transfer-Encoding: xchunked",
     "hidden chunks": "Transfer-Encoding: \x0bchunked",
     "chunks and more": "Transfer-Encoding: chunked, gzip",
 }
+
+
+def sloppy(line: str) -> Handler:
+    """Answer every request of a connection with a response that two parsers would read in two ways."""
+    response = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n{line}\r\n\r\nok".encode("latin-1")
+
+    async def handler(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(response + page("<title>planted</title>"))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await peer.request()  # the client must not come back on this connection
+
+    return handler
+
+
+def one_request_each(evidence: Evidence) -> None:
+    assert evidence.server.connections >= len(evidence.server.requests) >= 2
+
 
 COOKIES = {
     "nameless": "=value",
@@ -174,6 +197,17 @@ CASES = [
             "dead protocol|dead truncated",
         )
         for name, line in SMUGGLED.items()
+    ),
+    *(
+        Case(
+            f"M03 {name}",
+            "a header that is read as browsers do, on a connection that ends with it",
+            sloppy(line),
+            {"http://{at}/": "done", "http://{at}/second": "done"},
+            seeds=["http://{at}/", "http://{at}/second"],
+            check=one_request_each,
+        )
+        for name, line in SLOPPY.items()
     ),
     Case(
         "M04 crumbs",

@@ -16,7 +16,7 @@ deletes requests that have ended. Each segment starts with a `warcinfo` record t
 the machine.
 
 Secrets. Segments are copied, so credentials stay out of them: in requests the value of every header that
-can carry a credential (Authorization, Cookie, any name with token, key or session in it), in responses the
+is not known to be public (`model/header_names.py`: Accept, User-Agent and so on), in responses the
 value of every cookie set; names and cookie attributes stay. Bodies of responses, URLs and the `data` of
 requests are stored unchanged.
 

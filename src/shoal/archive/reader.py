@@ -12,18 +12,21 @@ from shoal.archive.names import SegmentName
 from shoal.archive.records import ArchivedResponse, WarcRecord, parse_record, parse_response
 from shoal.archive.request_metadata import parse_metadata
 from shoal.model.errors import Rejected
-from shoal.model.limits import KIB, FetchLimits
+from shoal.model.limits import MIB
 from shoal.model.page import PageRef
 from shoal.model.request import Request
 
-Decode = Callable[[bytes, list[str]], bytes]
-"""Undoes content encodings, listed in the order in which they were applied, within the limits of fetching.
+Decode = Callable[[bytes, str, int | None], bytes]
+"""Decodes a body by its Content-Encoding header, to the number of bytes that is recorded with the page.
 
-Raises `Rejected` for what cannot be decoded."""
+None: an older version wrote the page and recorded none. Raises `Rejected` for what cannot be decoded."""
 
 _NOT_MODIFIED = 304
 _PAGES = ("response", "revisit")
-_WARC_HEADER_BYTES = 16 * KIB  # more than the WARC headers of a record need
+
+# Of one record. A segment may have pages that were fetched under any limits, so this is not one of them; it
+# keeps a crafted record from filling the memory.
+MAX_RECORD_BYTES = 512 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +67,11 @@ class ArchiveReader:
     """Reads what an `ArchiveWriter` has written, also while it writes."""
 
     def __init__(
-        self, segments: ReadableSegments, decode: Decode, *, limits: FetchLimits | None = None
+        self, segments: ReadableSegments, decode: Decode, *, record_bytes: int = MAX_RECORD_BYTES
     ) -> None:
         self._segments = segments
         self._decode = decode
-        limits = limits or FetchLimits()
-        self._record_bytes = limits.wire_bytes + 2 * limits.header_bytes + _WARC_HEADER_BYTES
+        self._record_bytes = record_bytes
 
     @property
     def location(self) -> str:
@@ -137,13 +139,13 @@ class ArchiveReader:
             raise PageDamaged("the original record has another payload")
         # A 304 confirms the stored response: its status and headers are still valid.
         current = full if response.status == _NOT_MODIFIED else response
-        encodings = _encodings(full)
+        encoding = ",".join(value for name, value in full.headers if name == "content-encoding")
         return StoredPage(
             ref=ref,
             url=response.url,
             status=current.status,
             headers=current.headers,
-            body=self._decode(full.wire, encodings) if encodings else full.wire,
+            body=self._decode(full.wire, encoding, full.decoded_bytes) if encoding else full.wire,
             wire=full.wire,
             fetched_at=response.fetched_at,
             digest=response.digest,
@@ -170,8 +172,3 @@ class ArchiveReader:
 
 def _order(ref: PageRef) -> tuple[SegmentName, int]:
     return SegmentName.parse(ref.segment), ref.offset
-
-
-def _encodings(response: ArchivedResponse) -> list[str]:
-    listed = ",".join(value for name, value in response.headers if name == "content-encoding").lower()
-    return [name for name in map(str.strip, listed.split(",")) if name not in ("", "identity")]

@@ -31,6 +31,8 @@ class ArchivedResponse:
     digest: str  # of the payload, which a revisit does not contain
     original: PageRef | None  # the page that has the payload of a revisit
     request_metadata: str | None = None  # header value, see `request_metadata.py`
+    decoded_bytes: int | None = None  # of the body; None: not encoded, or written by an older version
+    lenient: bool = False  # the response broke the rules of HTTP
 
 
 def parse_record(data: bytes) -> WarcRecord:
@@ -66,12 +68,22 @@ def parse_response(record: WarcRecord) -> ArchivedResponse:
             digest=fields["warc-payload-digest"],
             original=_parse_ref(fields["shoal-refers-to"]) if record.kind == "revisit" else None,
             request_metadata=fields.get("shoal-request"),
+            decoded_bytes=_parse_size(fields.get("shoal-decoded-length")),
+            lenient=fields.get("shoal-lenient") == "true",
         )
     except (KeyError, ValueError):
         raise PageDamaged(f"not an HTTP response: a record of type {record.kind!r}") from None
     if response.original is None and response.digest != sha1(wire).decode():
         raise PageDamaged("the payload does not match its digest")
     return response
+
+
+def _parse_size(value: str | None) -> int | None:
+    if value is None:
+        return None
+    if not (value.isascii() and value.isdecimal() and len(value) <= 12):
+        raise ValueError
+    return int(value)
 
 
 def _parse_ref(value: str) -> PageRef:

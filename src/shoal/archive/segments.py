@@ -131,7 +131,7 @@ class SegmentFolder:
             return self._writing[1]
         self.close()
         self.path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path / str(segment), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(self.path / str(segment), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._writing = segment, descriptor
         if sync:  # the name has to survive a power loss, too
             folder = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)

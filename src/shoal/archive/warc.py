@@ -14,8 +14,9 @@ from functools import lru_cache
 from http import HTTPStatus
 
 from shoal.archive.base32 import base32
-from shoal.archive.redaction import REDACTED, is_secret, redact_body, redact_cookie
+from shoal.archive.redaction import REDACTED, redact_body, redact_cookie
 from shoal.archive.request_metadata import format_metadata
+from shoal.model.header_names import is_secret
 from shoal.model.page import PageRecord, PageRef, Response
 from shoal.model.request import Request
 
@@ -108,7 +109,7 @@ def page_records(
         url,
         date,
         _address(response),
-        format_metadata(request),
+        format_metadata(request) + _response_metadata(response),
         digest,
         len(head) + len(response.wire),
         head,
@@ -205,6 +206,14 @@ def _lines(lines: list[str]) -> bytes:
 
 def _address(response: Response) -> bytes:
     return b"WARC-IP-Address: %b\r\n" % response.address.encode() if response.address else b""
+
+
+def _response_metadata(response: Response) -> bytes:
+    """Return the header lines for what the response itself does not tell; usually none."""
+    lines = b""
+    if response.body is not response.wire:
+        lines = b"Shoal-Decoded-Length: %d\r\n" % len(response.body)
+    return lines + b"Shoal-Lenient: true\r\n" if response.lenient else lines
 
 
 def _uri(url: str) -> bytes:

@@ -43,7 +43,7 @@ from nats.js.client import JetStreamContext
 from shoal.bus.contract import DEADLINE_S, BusBacklog, BusFactory, Delivery, Reannounce
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import PageRecord
-from shoal.model.request import unpack
+from shoal.model.request import unpack_stored
 from shoal.redis_client import RedisClient, key_names
 from shoal.redis_client.fan_out import fan_out
 from shoal.redis_client.quarantine import NO_CRAWL, Quarantine, Unreadable
@@ -275,7 +275,7 @@ class NatsBus:
         return Delivery(
             crawl=announced.crawl,
             fingerprint=announced.fingerprint,
-            request=unpack(announced.request),
+            request=unpack_stored(announced.request),
             page=announced.page,
             number=announced.strikes + message.metadata.num_delivered,
             consumer="",

@@ -28,7 +28,7 @@ import msgspec
 from shoal.bus.contract import DEADLINE_S, BusBacklog, BusFactory, Delivery, Reannounce
 from shoal.model.errors import Unavailable
 from shoal.model.page import PageRecord
-from shoal.model.request import unpack
+from shoal.model.request import unpack_stored
 from shoal.redis_client import RedisClient, ScriptFault, key_names
 from shoal.redis_client.fan_out import fan_out
 from shoal.redis_client.quarantine import NO_CRAWL, Quarantine, Unreadable
@@ -233,7 +233,7 @@ class RedisBus:
         return Delivery(
             crawl=entry.fields[b"crawl"].decode(),
             fingerprint=struct.unpack(">Q", entry.fields[b"fp"])[0],
-            request=unpack(entry.fields[b"request"]),
+            request=unpack_stored(entry.fields[b"request"]),
             page=_unpack_page(entry.fields[b"page"]),
             number=number,
             consumer=self._consumer,

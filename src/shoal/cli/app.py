@@ -29,7 +29,7 @@ from shoal.cli.commands import (
 )
 from shoal.cli.input.crawl_options import CrawlOptions
 from shoal.cli.input.options import add_command, examples
-from shoal.cli.plugin_commands import PluginGroup
+from shoal.cli.plugin_commands import PluginGroup, style_help
 
 HELP_FLAGS = ["--help", "-h"]
 
@@ -108,6 +108,8 @@ def _format_help(one: typer.core.TyperCommand | typer.core.TyperGroup) -> None:
         one.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in one.help.split("\n\n"))
     if help_option := one.get_help_option(typer.Context(one, help_option_names=HELP_FLAGS)):
         help_option.metavar = ""
+    if not isinstance(one, PluginGroup):  # that does it by itself
+        style_help(one)
     for parameter in one.params:
         if isinstance(parameter, typer.core.TyperArgument):
             parameter.display_type_rich = lambda ctx: None  # type: ignore[method-assign]  # not `<list[str]>`

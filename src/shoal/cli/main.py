@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 
 from typer.exceptions import TyperException
 
+from shoal.cli.input.encoding import require_utf8
 from shoal.cli.input.secret_files import load_secret_files
 from shoal.cli.process.exit_codes import ExitCode, exit_code_for
+from shoal.cli.process.streams import safe_streams
 from shoal.cli.views.output import print_message
 from shoal.model.errors import DataFault, ShoalError
 
@@ -23,11 +25,17 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command, print what went wrong, and return the exit code."""
+    with safe_streams():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     from shoal.cli.app import command
     from shoal.cli.process.log_format import start_logging
 
     start_logging()  # for commands that only read a store; the others set their level
     try:
+        require_utf8(arguments, os.environ)
         load_secret_files(os.environ)
         code = command().main(list(arguments), prog_name="shoal", standalone_mode=False)
     except SystemExit:

@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
 
+from shoal.cli.process.streams import own_text
 from shoal.cli.views.output import print_message
 from shoal.model.errors import Misconfigured, ShoalError
 
@@ -44,7 +45,8 @@ class PluginGroup(TyperGroup):
                 self.add_command(load_command(entry), entry.name)
             except Misconfigured as error:
                 print_message(str(error))
-        super().format_help(ctx, formatter)
+        with own_text():
+            super().format_help(ctx, formatter)
 
 
 def find_entry_points() -> "Iterable[EntryPoint]":
@@ -69,6 +71,7 @@ def load_command(entry: "EntryPoint") -> TyperCommand | TyperGroup:
         text = f"{type(error).__name__}: {error}"
         raise Misconfigured(f"{describe(entry)} cannot be loaded: {text}") from error
     assert isinstance(command, TyperCommand | TyperGroup)
+    style_help(command)
     command.name = entry.name
     command.rich_help_panel = PANEL
     invoke = command.invoke
@@ -84,6 +87,17 @@ def load_command(entry: "EntryPoint") -> TyperCommand | TyperGroup:
 
     command.invoke = invoke_or_name  # type: ignore[method-assign]
     return command
+
+
+def style_help(command: TyperCommand | TyperGroup) -> None:
+    """Keep the colours of a command's help: it is text of installed packages."""
+    format_help = command.format_help
+
+    def styled(ctx: Any, formatter: Any) -> None:
+        with own_text():
+            format_help(ctx, formatter)
+
+    command.format_help = styled  # type: ignore[method-assign]
 
 
 def describe(entry: "EntryPoint") -> str:

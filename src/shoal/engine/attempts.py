@@ -8,10 +8,15 @@ from collections.abc import Awaitable, Callable
 from shoal.archive.reader import StoredPage
 from shoal.engine.counters import Counters
 from shoal.engine.leases import Leases
+from shoal.engine.pages import validator
 from shoal.engine.parsing import Parsing
 from shoal.engine.stations import Stations
-from shoal.model.errors import ShoalError
-from shoal.model.outcome import Dead, Lease, Settlement, internal_failure
+from shoal.fetch.contract import Attempt
+from shoal.model.errors import Rejected, ShoalError
+from shoal.model.failure import POLICY, Action, Failure, FailureClass
+from shoal.model.outcome import Dead, Filtered, Lease, Settlement, internal_failure
+from shoal.model.request import Link, trace_id
+from shoal.model.url import canonical, host_key, without_final_dots
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +74,7 @@ class Attempts:
         self._frontier = stations.frontier
         self._fetcher = stations.fetcher
         self._pages = stations.pages
+        self._scope = stations.scope
         self._leases = leases
         self._parsing = parsing
         self._counters = counters
@@ -77,6 +83,11 @@ class Attempts:
         """Fetch a request, and pass its page or its outcome on."""
         if self._leases.lease_lost(lease):
             return  # this process was suspended: the request is waiting again, or another worker has it
+        if (failure := stored_wrong(lease)) is not None:
+            facts = {"trace": trace_id(lease.fingerprint), "reason": failure.reason}
+            log.error("request.invalid", extra=facts)
+            self._end(Settlement(lease, Dead(failure), sent=False))
+            return
         try:
             await self._make(lease)
         except ShoalError:
@@ -90,27 +101,43 @@ class Attempts:
         earlier = await self._earlier(lease)
         attempt = await self._fetcher.attempt(
             lease,
-            etag=earlier.header("etag") if earlier else "",
-            modified=earlier.header("last-modified") if earlier else "",
+            etag=validator(earlier, "etag") if earlier else "",
+            modified=validator(earlier, "last-modified") if earlier else "",
         )
         if attempt.crawl_delay is not None and attempt.crawl_delay > lease.interval:
             await self._frontier.hosts.set(lease.host, crawl_delay=attempt.crawl_delay)
         if attempt.response is not None:
             self._counters.bytes += len(attempt.response.wire)
+            self._counters.lenient += attempt.response.lenient
         if attempt.outcome is None:
             self._frontier.mark_landed([lease])
-            self._parsing.take(attempt, earlier)
+            links = await self._links_of(attempt)
+        if attempt.outcome is None:
+            self._parsing.take(attempt, earlier, links)
             return
         self._end(
             Settlement(
                 lease,
                 attempt.outcome,
-                attempt.links,
                 blocked=attempt.blocked,
                 sent=attempt.sent,
                 elapsed=time.monotonic() - began,
             )
         )
+
+    async def _links_of(self, attempt: Attempt) -> tuple[Link, ...]:
+        """Return the link to where a response leads; a redirect whose target is refused ends the attempt."""
+        target = attempt.following
+        if target is None:
+            return ()
+        assert attempt.response is not None
+        refused = await self._scope.refuse_target(target, attempt.response.status)
+        if refused is None:
+            return (self._scope.link(target),)
+        if not attempt.parse:
+            is_rule = POLICY[refused.failure_class].action is Action.FILTER
+            attempt.outcome = Filtered(refused.failure_class, refused.reason) if is_rule else Dead(refused)
+        return ()
 
     async def _earlier(self, lease: Lease) -> StoredPage | None:
         """Return the page of the crawl's previous generation, if it can be revalidated."""
@@ -126,3 +153,25 @@ class Attempts:
             self._frontier.mark_landed([settlement.lease])
         else:
             self._leases.settle(settlement)
+
+
+def stored_wrong(lease: Lease) -> Failure | None:
+    """Return why a leased request cannot be what this crawl has queued; None: it can.
+
+    A store may be damaged, or hold what an earlier version took from a parse child without checking it. Such
+    a request is never sent: under a false host it would not keep the pace of the host that it reaches.
+    """
+    request = lease.request
+    if not request.url:
+        return Failure(FailureClass.UNREADABLE, "the stored request cannot be read")
+    url = without_final_dots(request.url)  # earlier versions took `example.com.` for another host
+    try:
+        valid = canonical(url) == url and url.startswith(("http://", "https://"))
+    except Rejected:
+        valid = False
+    if not valid:
+        return Failure(FailureClass.POISON, f"the stored URL cannot be fetched: {request.url[:200]}")
+    if host_key(request.url) != lease.host:
+        reason = f"stored under the host {lease.host[:200]}, but its URL is {request.url[:200]}"
+        return Failure(FailureClass.POISON, reason)
+    return None

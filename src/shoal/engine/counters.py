@@ -28,7 +28,9 @@ class Counters:
         self.rejected = 0
         self.bytes = 0
         self.withheld = 0
+        self.partial = 0
         self.hook_faults = 0
+        self.lenient = 0
         self.failures: Counter[str] = Counter()
         self.filtered: Counter[str] = Counter()
 
@@ -46,6 +48,8 @@ class Counters:
         self.items += len(result.items)
         self.rejected += len(result.rejected)
         self.withheld += result.withheld
+        if result.partial:
+            self.partial += 1
         if result.dropped:
             self.filtered.update(result.dropped)
 
@@ -101,7 +105,9 @@ class Counters:
             eta_reason=eta_reason,
             rejected=self.rejected,
             withheld=self.withheld,
+            partial=self.partial,
             hook_faults=self.hook_faults,
+            lenient=self.lenient,
             draining=draining,
         )
 

@@ -44,6 +44,7 @@ class Crawl:
             stations.pages,
             self._leases,
             self._counters,
+            scope=scope,
             traps=Traps(stations.settings.links, stations.totals, scope),
             pools=share.pools,
             spider=spider.name,

@@ -5,14 +5,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypedDict
 
-import msgspec
-
 from shoal.archive.writer import WriteRules
 from shoal.model.adaptive_delay import SlowdownRules
+from shoal.model.configure import TYPES, SettingValue, configure
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
-from shoal.model.settings import CrawlSettings, Settings
+from shoal.model.request import FINGERPRINT_KEY, new_fingerprint_key
+from shoal.model.sandbox import SandboxMode, SandboxRules
+from shoal.model.scope import ITEM_KEYS, KeyScheme
+from shoal.model.settings import OPERATOR_OPTIONS, CrawlSettings, Settings
 from shoal.spider.source import SpiderDescription
+from shoal.spider.spider import operator_option
 
 
 class FrontierOptions(TypedDict):
@@ -35,6 +38,11 @@ def frontier_options(settings: Settings) -> FrontierOptions:
     )
 
 
+def new_crawl_state() -> dict[str, bytes]:
+    """Return the state that only a new crawl gets: crawls that exist keep what they have."""
+    return {FINGERPRINT_KEY: new_fingerprint_key(), ITEM_KEYS: KeyScheme.INJECTIVE.value.encode()}
+
+
 def pace_of(settings: CrawlSettings) -> Pace:
     """Turn requests per second into an interval."""
     return Pace(1 / settings.rate if settings.rate else 0.0, settings.burst, settings.per_host)
@@ -55,17 +63,47 @@ def host_paces(settings: Settings) -> dict[str, Pace]:
 
 
 def with_spider_options(settings: Settings, spider: SpiderDescription, overrides: frozenset[str]) -> Settings:
-    """Apply the options of a spider, except those in `overrides`, which the user has set."""
-    options = {key: value for key, value in spider.options.items() if key not in overrides}
-    try:
-        crawl = msgspec.convert({**msgspec.to_builtins(settings.crawl), **options}, CrawlSettings)
-    except msgspec.ValidationError as error:
-        raise Misconfigured(f"spider {spider.name!r}: {error}") from None
-    return replace(settings, crawl=crawl)
+    """Apply the options of a spider, except those in `overrides`, which the user has set.
+
+    The description comes from the process that ran the spider's code: what it may not set is checked here.
+    """
+    origin = f"spider {spider.name!r}"
+    given = []
+    for option, value in spider.options.items():
+        if option in OPERATOR_OPTIONS:
+            raise Misconfigured(operator_option(origin, option))
+        if (key := f"crawl.{option}") not in TYPES:
+            raise Misconfigured(f"{origin}: unknown option {option!r}")
+        if option not in overrides and value is not None:
+            given.append(SettingValue(key, value, f"{origin}: {option}"))
+    chosen = configure(given).crawl
+    values = {one.key.removeprefix("crawl."): None for one in given}
+    return replace(
+        settings, crawl=replace(settings.crawl, **{name: getattr(chosen, name) for name in values})
+    )
 
 
 def parse_processes(settings: CrawlSettings) -> int:
     return settings.procs or max(1, (os.cpu_count() or 2) - 1)
+
+
+def sandbox_rules(settings: Settings, *, otherwise: SandboxMode = SandboxMode.PREFER) -> SandboxRules:
+    """Return how this process sandboxes spiders; `otherwise` is the mode if the settings name none."""
+    parse = settings.parse
+    private = (
+        Settings().store,
+        settings.store,
+        settings.archive.location,
+        settings.crawl.cookie_file,
+        settings.worker.record_key_file,
+    )
+    return SandboxRules(
+        SandboxMode(parse.sandbox or otherwise),
+        readable=parse.readable,
+        environment=parse.environment,
+        # The sandbox is told paths only: an address may contain a password.
+        private=tuple(path for path in private if path and "://" not in path),
+    )
 
 
 def write_rules(crawl: str, settings: Settings, *, writer: str = "") -> WriteRules:

@@ -20,10 +20,10 @@ from shoal.archive.names import file_name
 from shoal.archive.registry import choose_location
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.crawl import Crawl
-from shoal.engine.crawl_options import frontier_options, with_spider_options
+from shoal.engine.crawl_options import frontier_options, new_crawl_state, sandbox_rules, with_spider_options
 from shoal.engine.fetchers import Pools, check_seed_pools, check_waiting_pools
 from shoal.engine.outputs import EmbeddedOutputs, OutputCommit
-from shoal.engine.plan import CrawlPlan, Stop
+from shoal.engine.plan import CrawlPlan, Stop, crawl_name
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.seeding import (
     add_given,
@@ -43,12 +43,12 @@ from shoal.frontier import Counts
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model import crawl_totals
 from shoal.model.outcome import Lease
-from shoal.model.request import Request
-from shoal.model.scope import Scope
+from shoal.model.request import FINGERPRINT_KEY, Request
+from shoal.model.scope import ITEM_KEYS, KeyScheme, Scope
 from shoal.model.settings import Settings
 from shoal.model.spider_versions import KEY as VERSIONS
 from shoal.model.spider_versions import SpiderVersions
-from shoal.model.url import host_key
+from shoal.model.url import host_key, origin_of
 from shoal.sinks import MultiSink
 from shoal.spider.source import SpiderDescription, SpiderSource
 from shoal.stores.contract.checkpoints import archive_key, rejects_key, sinks_key
@@ -92,6 +92,7 @@ class Embedded:
         self._owned: OwnedStore | None = None  # while the crawl is open
         self.holder = f"{os.uname().nodename}-{os.getpid()}"
         self.share = WorkShare(pools=Pools(fetcher_factories(), exclusive=True))
+        self.sandbox = sandbox_rules(plan.settings)
 
     @contextmanager
     def spider_source(self) -> Iterator[SpiderSource]:
@@ -103,21 +104,26 @@ class Embedded:
     def prepare(self, spider: SpiderDescription) -> Settings:
         settings = with_spider_options(self._plan.settings, spider, self._plan.overrides)
         self._seeds = start_requests(self._plan, spider)
-        warn_without_contact(self._plan.name or spider.name, settings.crawl, self._seeds, self._plan.listed)
+        warn_without_contact(crawl_name(self._plan, spider), settings.crawl, self._seeds, self._plan.listed)
         check_seed_pools(self.share.pools, spider.name, self._seeds)
         return settings
 
     @asynccontextmanager
     async def open_crawl(self, spider: SpiderDescription, settings: Settings) -> AsyncIterator[OpenCrawl]:
-        plan, name = self._plan, self._plan.name or spider.name
+        plan, name = self._plan, crawl_name(self._plan, spider)
         cookies = start_cookies(settings.crawl, self._seeds)
         async with self._store.own(fsync=settings.crawl.fsync) as owned:
             frontier = owned.frontier
             self._owned = owned
+            key = await self._fingerprint_key(frontier, name)
             if plan.fresh:
                 await frontier.crawls.delete(name, checkpoints=[sinks_key(name), rejects_key(name)])
                 owned.rejects_file(name).unlink(missing_ok=True)  # this run may reject nothing
-            opened = await frontier.crawls.open(name, **frontier_options(settings))
+            opened = await frontier.crawls.open(
+                name,
+                **frontier_options(settings),
+                state={**new_crawl_state(), **({FINGERPRINT_KEY: key} if key else {})},
+            )
             versions = SpiderVersions.load(await frontier.reader.value(name, VERSIONS))
             version = versions.number(spider.version, time.time())
             totals = crawl_totals.CrawlTotals.load(await frontier.reader.value(name, crawl_totals.KEY))
@@ -139,6 +145,8 @@ class Embedded:
                 totals=totals,
                 jar=jar,
                 scope=await self._scope(frontier, name, spider, settings, totals),
+                fingerprint_key=await frontier.reader.value(name, FINGERPRINT_KEY) or b"",
+                home={origin_of(seed.url) for seed in self._seeds},
                 outputs=outputs,
                 sinks=SinkFiles(outputs, await frontier.reader.checkpoint(sinks_key(name)), plan.fresh),
                 rejects=SinkFiles(
@@ -155,6 +163,15 @@ class Embedded:
                 keep_days=settings.archive.keep_days,
             )
 
+    async def _fingerprint_key(self, frontier: SqliteFrontier, name: str) -> bytes | None:
+        """Return the key of the crawl if it exists and has one.
+
+        A new generation keeps it: the pages of the last one, which it revalidates, are found by fingerprint.
+        """
+        if name not in await frontier.reader.crawls():
+            return None
+        return await frontier.reader.value(name, FINGERPRINT_KEY)
+
     async def _scope(
         self,
         frontier: SqliteFrontier,
@@ -168,6 +185,7 @@ class Embedded:
         scope = Scope.of(settings.crawl, urls, hosts=spider.hosts, limits=settings.links)
         return msgspec.structs.replace(
             scope,
+            item_keys=KeyScheme.load(await frontier.reader.value(name, ITEM_KEYS)),
             hosts=None if scope.hosts is None else scope.hosts.union(saved),
             watched_patterns=frozenset(totals.near_duplicates),
         )
@@ -196,11 +214,15 @@ class Embedded:
     ) -> AsyncIterator[None]:
         frontier, name = crawl.frontier, crawl.name
         assert isinstance(frontier, SqliteFrontier)
-        await add_given(frontier, name, self._seeds)
+        key = crawl.fingerprint_key
+        await add_given(frontier, name, self._seeds, fingerprint_key=key)
         if self._plan.listed is not None:
-            gather = depends_on_origins(settings.crawl, spider)
-            origins = await add_listed(frontier, name, self._plan.listed, self._stop, gather=gather)
+            gather = depends_on_origins(settings, spider)
+            origins = await add_listed(
+                frontier, name, self._plan.listed, self._stop, fingerprint_key=key, gather=gather
+            )
             crawl.jar.put(cookies_for_seeds(settings.crawl.cookies, origins), time.time())
+            crawl.home.update(origins)
             if not spider.hosts:
                 scope.admit(*map(host_key, origins))
         check_waiting_pools(self.share.pools, name, await frontier.reader.waiting_by_pool(name))

@@ -13,6 +13,7 @@ from shoal.fetch.cookies import CookieJar
 from shoal.fetch.fetcher import HttpFetcher, Refuse
 from shoal.fetch.gate import SendGate
 from shoal.fetch.headers import CrawlHeaders
+from shoal.fetch.http.body_memory import BodyMemory
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import DnsResolver, is_nameserver
 from shoal.fetch.http.guard import Guard
@@ -20,6 +21,7 @@ from shoal.fetch.interpret import RedirectRules
 from shoal.fetch.registry import HTTP, FetcherContext, FetcherFactory, fetcher_factories, find_factory
 from shoal.fetch.robots import LIFETIME_S, RobotsPolicy
 from shoal.frontier import StoredRobots
+from shoal.model.address_ranges import address_ranges
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Lease
 from shoal.model.request import Link, Request
@@ -121,16 +123,19 @@ async def open_fetchers(
     *,
     robots_cache: RobotsCache,
     jar: CookieJar,
+    home: Collection[str],
     refuse: Refuse | None = None,
     gate: Gate | None = None,
+    memory: BodyMemory | None = None,
 ) -> AsyncIterator[Fetcher]:
     """Open a fetcher for every pool; robots.txt files are stored in the frontier. No gate: a new one.
 
+    `home` are the origins of the seeds, to which alone secret headers go; origins may be added to it later.
     Where this process serves every pool it can, a fetcher that cannot be opened takes its pool out.
     """
     async with (
         open_fetcher_context(
-            settings, jar=jar, gate=gate, refuse=refuse, robots_cache=robots_cache
+            settings, jar=jar, home=home, gate=gate, memory=memory, refuse=refuse, robots_cache=robots_cache
         ) as context,
         AsyncExitStack() as opened,
     ):
@@ -159,9 +164,11 @@ def _factory(factories: Mapping[str, FetcherFactory], pool: str) -> FetcherFacto
 
 
 @asynccontextmanager
-async def open_fetcher(settings: Settings, *, jar: CookieJar) -> AsyncIterator[HttpFetcher]:
+async def open_fetcher(
+    settings: Settings, *, jar: CookieJar, home: Collection[str]
+) -> AsyncIterator[HttpFetcher]:
     """Open the `http` fetcher alone, for one page: without a store, robots.txt files are not kept."""
-    async with open_fetcher_context(settings, jar=jar) as context:
+    async with open_fetcher_context(settings, jar=jar, home=home) as context:
         yield context.fetcher(context.client)
 
 
@@ -170,21 +177,24 @@ async def open_fetcher_context(
     settings: Settings,
     *,
     jar: CookieJar,
+    home: Collection[str],
     gate: Gate | None = None,
+    memory: BodyMemory | None = None,
     refuse: Refuse | None = None,
     robots_cache: RobotsCache | None = None,
 ) -> AsyncIterator[FetcherContext]:
     """Open what the fetchers of all pools share."""
-    guard = Guard(allow_private=settings.crawl.allow_private)
+    guard = Guard(address_ranges(settings.fetch.allow_ranges, private=settings.crawl.allow_private))
     servers = nameservers_of(settings.crawl)
     async with (
         DnsResolver(nameservers=servers, timeout=settings.fetch.connect) as resolver,
-        HttpClient(resolver, guard, ca_file=ca_file_of(settings.crawl)) as client,
+        HttpClient(resolver, guard, memory=memory, ca_file=ca_file_of(settings.crawl)) as client,
     ):
         redirects = RedirectRules(guard, settings.fetch.redirects, settings.links.url_bytes)
         headers = CrawlHeaders(
             settings.crawl.sent_user_agent,
             settings.crawl.headers,
+            home=home,
             hosts={host: block.headers for host, block in settings.hosts.items()},
         )
         robots = (

@@ -17,7 +17,7 @@ from shoal.frontier.results import Unparsed
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Gone, Lease, Outcome, Settlement
 from shoal.model.page import FinalFailure, PageRecord, ParseTask, Response
-from shoal.model.request import Request
+from shoal.model.request import Link, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class NewPage:
     response: Response
     earlier: StoredPage | None
     since: float
+    links: tuple[Link, ...] = ()  # the target of a redirect or of a Refresh header
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +57,9 @@ class InProgress:
     failure: Failure | None = None  # it has failed for good, and its hook runs
 
     @classmethod
-    def fetched(
-        cls, attempt: Attempt, response: Response, earlier: StoredPage | None, since: float
-    ) -> "InProgress":
-        lease = attempt.lease
-        stage = NewPage(attempt, response, earlier, since)
-        return cls(lease.fingerprint, lease.request, lease, lease.attempt, response.status, stage)
+    def fetched(cls, new: NewPage) -> "InProgress":
+        lease = new.attempt.lease
+        return cls(lease.fingerprint, lease.request, lease, lease.attempt, new.response.status, new)
 
     @classmethod
     def delivered(cls, unparsed: Unparsed) -> "InProgress":

@@ -8,7 +8,6 @@ import msgspec
 
 from shoal.archive.errors import PageMissing, PageUnreadable
 from shoal.archive.reader import ArchiveReader, StoredPage
-from shoal.archive.warc import sha1
 from shoal.archive.writer import ArchiveWriter
 from shoal.model.errors import Unavailable
 from shoal.model.page import PageRecord, PageRef, Response
@@ -78,7 +77,7 @@ class Pages:
         if earlier is not None:
             before = _record_of(earlier)
             not_modified = response.status == _NOT_MODIFIED
-            if not_modified or before.digest.encode() == sha1(response.wire):
+            if not_modified or _repeats(response, earlier):
                 self._writer.append_revisit(request, sent, response, before)
                 return msgspec.structs.replace(
                     before,
@@ -86,23 +85,35 @@ class Pages:
                     elapsed=response.elapsed,
                     wire_bytes=len(response.wire),
                     # A 304 need not repeat the validators.
-                    etag=_validator(response, "etag") or before.etag,
-                    modified=_validator(response, "last-modified") or before.modified,
+                    etag=validator(response, "etag") or before.etag,
+                    modified=validator(response, "last-modified") or before.modified,
                 )
         ref, digest = self._writer.append(request, sent, response)
         return PageRecord(
             ref,
             response.status,
             response.fetched_at,
-            etag=_validator(response, "etag"),
-            modified=_validator(response, "last-modified"),
+            etag=validator(response, "etag"),
+            modified=validator(response, "last-modified"),
             digest=digest,
             elapsed=response.elapsed,
             wire_bytes=len(response.wire),
         )
 
 
-def _validator(page: Response | StoredPage, name: str) -> str:
+def _repeats(response: Response, earlier: StoredPage) -> bool:
+    """Return whether a response has the body of the earlier one.
+
+    Compares the bytes and not the digests, because two bodies can be made to have the same SHA-1.
+    """
+    encodings = [
+        [value for name, value in page.headers if name == "content-encoding"] for page in (response, earlier)
+    ]
+    return response.wire == earlier.wire and encodings[0] == encodings[1]
+
+
+def validator(page: Response | StoredPage, name: str) -> str:
+    """Return an ETag or a date to send back; an empty string if it is too long."""
     value = page.header(name)
     return value if len(value) <= VALIDATOR_BYTES else ""
 
@@ -112,7 +123,7 @@ def _record_of(stored: StoredPage) -> PageRecord:
         stored.original or stored.ref,
         stored.status,
         stored.fetched_at,
-        etag=_validator(stored, "etag"),
-        modified=_validator(stored, "last-modified"),
+        etag=validator(stored, "etag"),
+        modified=validator(stored, "last-modified"),
         digest=stored.digest,
     )

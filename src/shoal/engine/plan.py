@@ -5,8 +5,9 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from shoal.model.names import check_name
 from shoal.model.settings import Settings
-from shoal.spider.source import SpiderSource
+from shoal.spider.source import SpiderDescription, SpiderSource
 
 
 class SeedList(Protocol):
@@ -32,6 +33,11 @@ class CrawlPlan:
     outputs: tuple[str, ...] = ()  # empty: items.jsonl in the store
     fresh: bool = False  # delete what this crawl has done before
     overrides: frozenset[str] = frozenset()  # settings of [crawl] that the user set: they beat the spider's
+
+
+def crawl_name(plan: CrawlPlan, spider: SpiderDescription) -> str:
+    """Return the name of a planned crawl; raise `Misconfigured` for one that cannot be printed."""
+    return check_name(plan.name or spider.name, "the name of the crawl")
 
 
 @dataclass(frozen=True, slots=True)

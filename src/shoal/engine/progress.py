@@ -56,6 +56,7 @@ class Progress:
             outputs=stations.locations.outputs,
             archive=stations.locations.archive,
             store=stations.locations.store,
+            sandbox_warning=stations.parser.sandbox_warning,
         )
 
     async def summary(self, ending: Ending) -> Summary:
@@ -74,6 +75,7 @@ class Progress:
             max_dead_exceeded=limit is not None and counts.dead > limit,
             quarantined=stations.totals.quarantined,
             near_duplicates=stations.totals.near_duplicates,
+            sandbox_warning=stations.parser.sandbox_warning,
         )
 
     async def _counts(self) -> Counts:

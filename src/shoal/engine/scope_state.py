@@ -1,25 +1,40 @@
-"""The current scope of a running crawl."""
+"""The current scope of a running crawl, and the links that it admits.
 
+A parse child judges the links of its pages first, so that most of them are never sent. It runs user code, so
+the parent does not rely on that: it unpacks every request, computes its host and fingerprint, and asks the
+scope again. Only the regular expression of `follow` is left to the child, which has a time limit. Therefore
+the target of a redirect is sent to a child, if there is such an expression.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
 
-from shoal.model.failure import FailureClass
+from shoal.model.errors import Rejected
+from shoal.model.failure import Failure, FailureClass
+from shoal.model.page import ParseResult, ParseTask
+from shoal.model.request import Link, Request, unpack
 from shoal.model.scope import Scope
 from shoal.model.url import host_key
+from shoal.parse.pool import Poisoned
+from shoal.spider.spider import SITEMAP, max_links
 
 
 class Children(Protocol):
     """The part of the parse pool that takes a scope."""
 
     def configure(self, scope: Scope) -> None: ...
+    def submit(self, task: ParseTask, on_answer: Callable[[ParseResult | Poisoned], None]) -> None: ...
 
 
 class ScopeState:
     """The scope that parse children and redirects follow; a seed that redirects to another host adds it."""
 
-    def __init__(self, scope: Scope, children: Children) -> None:
+    def __init__(self, scope: Scope, children: Children, key: bytes = b"") -> None:
         self._children = children
+        self._key = key  # of the crawl's fingerprints
         self._set(scope)
 
     @property
@@ -27,10 +42,60 @@ class ScopeState:
         return self._scope.hosts
 
     def refuse(self, url: str, depth: int) -> FailureClass | None:
-        """Return the rule that refuses a redirect's target; a seed may redirect to any host."""
+        """Return the rule other than `follow` that refuses a redirect's target.
+
+        A seed may redirect to any host.
+        """
         if depth == 0:
             self.admit(host_key(url))
-        return self._scope.refuse(url, depth)
+        return self._scope.refuse_address(url, depth)
+
+    async def refuse_target(self, target: Request, status: int) -> Failure | None:
+        """Return why a redirect's target that `refuse` admits is not followed: `follow` does not match it."""
+        if not self._scope.must_match(target.depth):
+            return None
+        answered: asyncio.Future[ParseResult | Poisoned] = asyncio.get_running_loop().create_future()
+
+        def answer(result: ParseResult | Poisoned) -> None:
+            if not answered.done():  # the attempt was cancelled
+                answered.set_result(result)
+
+        task = ParseTask(0, 0, target, target.url, status, (), b"", 0.0, judge_only=True)
+        self._children.submit(task, answer)
+        result = await answered
+        if isinstance(result, Poisoned):
+            reason = f"redirects to {target.url}, which `follow` cannot judge: {result.reason}"
+            return Failure(FailureClass.POISON, reason, status)
+        if not result.dropped:
+            return None
+        return Failure(FailureClass.SCOPE, f"redirects to {target.url}", status)
+
+    def link(self, request: Request) -> Link:
+        """Return the link to a request that this process has made."""
+        return Link.to(request, self._key)
+
+    def links_of(self, packed: Sequence[bytes], *, found_on: int, page: Request) -> tuple[Link, ...]:
+        """Return the links that a parse child has found on a page.
+
+        Raises `Rejected` if one of them cannot be what a child finds: then nothing of the page can be used.
+        """
+        if len(packed) > max_links(self._scope.limits, page.route):
+            raise Rejected(f"{len(packed)} links")
+        return tuple([self._link_of(one, found_on, page.depth + 1) for one in packed])
+
+    def _link_of(self, packed: bytes, found_on: int, depth: int) -> Link:
+        try:
+            request = unpack(packed)
+        except msgspec.DecodeError as error:
+            raise Rejected(f"not a request: {error}") from None
+        link = Link.to(request, self._key, packed)
+        url = request.url if link.packed is packed else unpack(link.packed).url
+        if request.depth != depth or request.found_on != found_on or request.chain:
+            raise Rejected(f"{url[:200]}: depth and origin are not those of the page")
+        rule = self._scope.refuse_address(url, 0 if request.route == SITEMAP else depth)
+        if rule is not None:
+            raise Rejected(f"{url[:200]}: refused by the rule {rule.value!r}")
+        return link
 
     def admit(self, *others: str) -> None:
         """Add hosts to the scope."""

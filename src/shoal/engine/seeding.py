@@ -16,11 +16,12 @@ import msgspec
 from shoal.engine.plan import CrawlPlan, SeedList, Stop
 from shoal.fetch.cookies import Cookie
 from shoal.fetch.given_cookies import cookies_for_seeds, read_cookie_file
+from shoal.fetch.headers import needs_home
 from shoal.frontier import Added
 from shoal.model.contact import contact_missing
 from shoal.model.errors import Interrupted, Misconfigured, Rejected, Unavailable
 from shoal.model.request import Link, Request
-from shoal.model.settings import CrawlSettings
+from shoal.model.settings import CrawlSettings, Settings
 from shoal.model.url import origin_of
 from shoal.spider.source import SpiderDescription
 from shoal.spider.spider import listing_request
@@ -65,12 +66,14 @@ def start_cookies(settings: CrawlSettings, seeds: Sequence[Request]) -> list[Coo
     return [*listed, *cookies_for_seeds(settings.cookies, [seed.url for seed in seeds])]
 
 
-async def add_given(frontier: SeedFrontier, crawl: str, seeds: Sequence[Request]) -> int:
+async def add_given(
+    frontier: SeedFrontier, crawl: str, seeds: Sequence[Request], *, fingerprint_key: bytes
+) -> int:
     """Add seeds that are in memory; return how many were new."""
     new = 0
     for begin in range(0, len(seeds), SEED_BATCH):
         piece = seeds[begin : begin + SEED_BATCH]
-        new += (await frontier.add(crawl, [Link.to(seed) for seed in piece])).new
+        new += (await frontier.add(crawl, [Link.to(seed, fingerprint_key) for seed in piece])).new
     return new
 
 
@@ -86,9 +89,15 @@ def warn_without_contact(
         )
 
 
-def depends_on_origins(settings: CrawlSettings, spider: SpiderDescription) -> bool:
-    """Return whether scope or cookies of a crawl depend on the hosts of its seeds."""
-    return bool(settings.cookies) or (settings.same_host and not spider.hosts)
+def depends_on_origins(settings: Settings, spider: SpiderDescription) -> bool:
+    """Return whether scope, cookies or headers of a crawl depend on the origins of its seeds."""
+    crawl = settings.crawl
+    return bool(crawl.cookies) or (crawl.same_host and not spider.hosts) or has_secret_headers(settings)
+
+
+def has_secret_headers(settings: Settings) -> bool:
+    """Return whether a header of the settings goes to the origins of the seeds only."""
+    return needs_home(settings.crawl.headers, [host.headers for host in settings.hosts.values()])
 
 
 async def add_listed(
@@ -97,6 +106,7 @@ async def add_listed(
     listed: SeedList,
     stop: Stop,
     *,
+    fingerprint_key: bytes,
     gather: bool,
     on_added: Callable[[], Awaitable[None]] | None = None,
 ) -> set[str]:
@@ -108,7 +118,8 @@ async def add_listed(
     async with aclosing(listed.pieces()) as pieces:
         while (piece := await _next(pieces, stop)) and not stop.drain.is_set():
             try:
-                added = await frontier.add(crawl, [Link.to(Request(url=url)) for url in piece])
+                links = [Link.to(Request(url=url), fingerprint_key) for url in piece]
+                added = await frontier.add(crawl, links)
             except Unavailable as error:
                 raise Unavailable(f"{error}; {_so_far(listed)}") from error
             listed.new += added.new

@@ -34,6 +34,7 @@ from shoal.fetch.cookies import CookieJar
 from shoal.fetch.http.decode import decode_archived
 from shoal.frontier import Unparsed
 from shoal.model.crawl_totals import CrawlTotals
+from shoal.model.sandbox import SandboxRules
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
@@ -63,6 +64,8 @@ class OpenCrawl:
     totals: CrawlTotals
     jar: CookieJar
     scope: Scope
+    home: set[str]  # the origins of the seeds, to which alone secret headers go
+    fingerprint_key: bytes = b""
     outputs: Sequence[str]  # of the crawl; in a fleet an elected worker writes them
     sinks: SinkFiles = SinkFiles(())  # those that this process writes
     rejects: SinkFiles
@@ -82,6 +85,7 @@ class Strategy(Protocol):
 
     holder: str  # the name under which this process leases
     share: WorkShare
+    sandbox: SandboxRules
 
     def spider_source(self) -> AbstractContextManager[SpiderSource]:
         """Provide the spider's source while the block runs."""
@@ -123,15 +127,17 @@ async def open_session(strategy: Strategy, parser: ParsePool | None = None) -> A
             strategy.open_crawl(spider, settings) as crawl,
             open_outputs(strategy, crawl, settings) as (outputs, pages),
         ):
-            scope = ScopeState(crawl.scope, children)
+            scope = ScopeState(crawl.scope, children, crawl.fingerprint_key)
             async with (
                 open_fetchers(
                     settings,
                     strategy.share.pools,
                     robots_cache=crawl.frontier.hosts,
                     jar=crawl.jar,
+                    home=crawl.home,
                     refuse=scope.refuse,
                     gate=crawl.gate,
+                    memory=strategy.share.memory,
                 ) as fetcher,
                 strategy.start(crawl, spider, settings, scope),
             ):
@@ -167,10 +173,10 @@ async def open_spider(strategy: Strategy, parser: ParsePool | None) -> AsyncIter
     settings = strategy.parse_settings()
     procs, limits = parse_processes(settings.crawl), settings.parse
     with strategy.spider_source() as source:
-        if parser is not None and parser.serves(source, procs=procs, limits=limits):
+        if parser is not None and parser.serves(source, procs=procs, limits=limits, sandbox=strategy.sandbox):
             yield parser
             return
-        async with ParsePool.open(source, procs=procs, limits=limits) as opened:
+        async with ParsePool.open(source, procs=procs, limits=limits, sandbox=strategy.sandbox) as opened:
             yield opened
 
 
@@ -184,7 +190,7 @@ async def open_outputs(
         open_sink(crawl.rejects, fsync=settings.crawl.fsync) as rejects,
         open_archive(crawl, settings) as archive,
     ):
-        reader = ArchiveReader(crawl.segments, decode_archived, limits=settings.fetch)
+        reader = ArchiveReader(crawl.segments, decode_archived)
         yield await strategy.open_outputs(crawl, sinks, rejects, archive), Pages(archive, reader)
 
 

@@ -24,7 +24,7 @@ from shoal.archive.names import file_name
 from shoal.archive.registry import open_segments
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.commit import PageBus
-from shoal.engine.crawl_options import frontier_options
+from shoal.engine.crawl_options import frontier_options, new_crawl_state
 from shoal.engine.outputs import OutputCommit, StreamedOutputs
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.session import OpenCrawl, SinkFiles
@@ -41,12 +41,15 @@ from shoal.model import crawl_totals
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.outcome import Lease
 from shoal.model.pace import Pace
-from shoal.model.scope import Scope
+from shoal.model.request import FINGERPRINT_KEY
+from shoal.model.sandbox import SandboxRules
+from shoal.model.scope import ITEM_KEYS, KeyScheme, Scope
 from shoal.model.settings import CrawlSettings, Settings
 from shoal.sinks import MultiSink
 from shoal.spider.source import SpiderDescription, SpiderSource
-from shoal.stores.contract.crawl_record import CrawlRecord, settings_of, spider_on_disk
+from shoal.stores.contract.crawl_record import CrawlRecord, spider_on_disk
 from shoal.stores.contract.fleet import Fleet, SharedQuota
+from shoal.stores.contract.record_reader import settings_of
 
 COUNT_EVERY_S = 1.0  # between two questions to every shard whether anything is left
 
@@ -64,6 +67,7 @@ class SharedCrawls(Protocol):
         host_budget: int | None = None,
         hosts: Mapping[str, Pace] | None = None,
         approximate: Approximate | None = None,
+        state: Mapping[str, bytes] | None = None,
         may_be_new: bool = True,
     ) -> Opened: ...
 
@@ -88,18 +92,22 @@ class Shared:
         folder: Path,
         concurrency: int,
         share: WorkShare,
+        sandbox: SandboxRules,
+        settings: Settings | None = None,
         bus: DeliveringBus | None = None,
     ) -> None:
+        """`settings`: those to run the crawl with, None: the record's."""
         self._record = record
         self._fleet = fleet
         self._store = fleet.client
         self._folder = folder
         self._bus = bus
-        settings = settings_of(record)
+        settings = settings or settings_of(record)
         concurrency = min(settings.crawl.concurrency, concurrency)
         self._settings = replace(settings, crawl=replace(settings.crawl, concurrency=concurrency))
         self.holder = worker
         self.share = replace(share, bus=bus)
+        self.sandbox = sandbox  # the worker's, not that of the record
 
     def spider_source(self) -> AbstractContextManager[SpiderSource]:
         return spider_on_disk(self._record)
@@ -121,6 +129,7 @@ class Shared:
         rejects = self._folder / "items" / f"{file_name(record.name)}.rejected.{self.holder}.jsonl"
         scope = Scope.of(settings.crawl, (), hosts=spider.hosts, limits=settings.links)
         hosts = None if record.hosts is None else frozenset(record.hosts)
+        item_keys = await frontier.reader.value(record.name, ITEM_KEYS)
         yield OpenCrawl(
             name=record.name,
             frontier=frontier,
@@ -128,7 +137,9 @@ class Shared:
             resumed=opened.resumed,
             totals=crawl_totals.CrawlTotals(),
             jar=CookieJar.load(record.cookies),
-            scope=msgspec.structs.replace(scope, hosts=hosts),
+            scope=msgspec.structs.replace(scope, hosts=hosts, item_keys=KeyScheme.load(item_keys)),
+            fingerprint_key=await frontier.reader.value(record.name, FINGERPRINT_KEY) or b"",
+            home=set(record.home),
             outputs=record.outputs,
             rejects=SinkFiles([str(rejects)] if spider.models else []),
             rejects_file=rejects,
@@ -222,4 +233,5 @@ async def open_shared_crawl(
         may_be_new=may_be_new,
         **frontier_options(settings),
         approximate=Approximate(links) if links else None,
+        state=new_crawl_state(),
     )

@@ -49,7 +49,9 @@ class Snapshot:
     eta_reason: str = ""  # what bounds it: "politeness of shop.example" or "this machine"
     rejected: int = 0  # items that did not fit their model, this run
     withheld: int = 0  # items of pages whose canonical address is another one, this run
+    partial: int = 0  # pages of which a part could not be read, this run
     hook_faults: int = 0  # `on_error` hooks that raised or hung, this run
+    lenient: int = 0  # responses that broke the rules of HTTP and were read all the same, this run
     draining: bool = False
 
 
@@ -63,6 +65,7 @@ class Opening:
     outputs: Sequence[str]
     archive: str
     store: str
+    sandbox_warning: str = ""  # what the spider is not kept from; empty: the sandbox is complete
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ class Summary:
     quarantined: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by pattern, of all runs
     near_duplicates: Mapping[str, ClosedPattern] = field(default_factory=dict)
     durable: bool = True  # the store outlives the run
+    sandbox_warning: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from shoal.engine.outputs import OutputCommit
 from shoal.engine.parsing import PageArchive, Parser
 from shoal.engine.scope_state import ScopeState
 from shoal.fetch.contract import Fetcher
+from shoal.fetch.http.body_memory import BodyMemory
 from shoal.frontier import Unparsed, Validator
 from shoal.frontier.contract import FrontierHosts
 from shoal.frontier.finished import CountsReader
@@ -52,6 +53,8 @@ class CrawlParser(Parser, Protocol):
 
     @property
     def description(self) -> SpiderDescription: ...
+    @property
+    def sandbox_warning(self) -> str: ...
     @property
     def backlog(self) -> CrawlBacklog: ...
 
@@ -93,6 +96,7 @@ class WorkShare:
     pools: Pools = field(default_factory=Pools)
     capacity: Capacity | None = None  # None: limited by its concurrency alone
     bus: PageBus | None = None  # None: no other process fetches
+    memory: BodyMemory | None = None  # for the bodies of all crawls of this process; None: it has only one
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from shoal.model.failure import Failure
 from shoal.model.limits import FetchLimits
 from shoal.model.outcome import Dead, Filtered, Gone, Lease, Released, Retry
 from shoal.model.page import NotSent, Response
-from shoal.model.request import Link
+from shoal.model.request import Request
 
 
 class Client(Protocol):
@@ -80,7 +80,7 @@ class Attempt:
     lease: Lease
     response: Response | None = None
     outcome: Gone | Retry | Dead | Filtered | Released | None = None
-    links: tuple[Link, ...] = ()  # the target of a redirect or of a Refresh header
+    following: Request | None = None  # the target of a redirect or of a Refresh header
     parse: bool = False
     blocked: bool = False  # counts towards the host's adaptive slow-down
     sent: bool = False  # a request was sent to this host, even if only for robots.txt

@@ -1,13 +1,23 @@
 """The cookies of one crawl: RFC 6265 with limits, and stricter in some points.
 
 A Secure cookie is neither accepted nor sent over plain HTTP, and is sent only to the port it came from. A
-cookie for a public suffix (`co.uk`) is refused. Servers cannot make the jar grow without limit: there are
-limits on the size of a cookie, the cookies of a domain, the domains and bytes of the jar, and the length of
-the header we send.
+cookie for a public suffix (`co.uk`) is refused.
+
+Servers cannot make the jar grow without limit: there are limits on the size of a cookie, the cookies of a
+domain and of a site (a registrable domain with all its subdomains), the sites and bytes of the jar, and the
+length of the header we send. Where a limit is reached, cookies make room in this order: expired ones, then
+those set without `Secure`, then those not used for longest. A site only displaces its own cookies, until the
+jar as a whole is full.
+
+Cookies that the user has given are never displaced, are sent first, go only to the origin that they were
+given for, and can be replaced or deleted only by their own host. They are not written to the store of a crawl
+that is given them anew with every run.
 """
 
-from collections.abc import Iterable
-from functools import cache
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from functools import cache, lru_cache
+from itertools import count
 from urllib.parse import urlsplit
 
 import msgspec
@@ -17,11 +27,14 @@ from shoal.fetch.http.guard import DEFAULT_PORTS, is_ip_literal
 from shoal.fetch.http_date import http_date
 
 MAX_PER_DOMAIN = 50
-MAX_DOMAINS = 5_000
+MAX_PER_SITE = 150
+MAX_SITES = 5_000
 MAX_JAR_BYTES = 8 << 20  # names, values and paths; the jar is written to the store after every change
 MAX_COOKIE_BYTES = 4096  # name and value
 MAX_LINE_BYTES = 2 * MAX_COOKIE_BYTES  # a whole Set-Cookie line; a longer one is not parsed
 MAX_HEADER_BYTES = 8192  # of cookies in one request
+
+ANY_PORT = 0
 
 
 class Cookie(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -33,23 +46,52 @@ class Cookie(msgspec.Struct, frozen=True, omit_defaults=True):
     expires: float | None = None  # epoch seconds; None: valid for the whole crawl
     host_only: bool = True
     secure: bool = False
+    given: bool = False  # by the user
 
     @property
     def size(self) -> int:
         return len(self.name) + len(self.value) + len(self.path)
 
 
+class _Entry:
+    """A cookie in the jar."""
+
+    __slots__ = ("cookie", "used")
+
+    def __init__(self, cookie: Cookie, used: int) -> None:
+        self.cookie = cookie
+        self.used = used  # increases with every use of the jar
+
+
+_Key = tuple[str, str]  # path and name
+
+
+class _Site:
+    """The cookies of a registrable domain and its subdomains."""
+
+    __slots__ = ("count", "domains")
+
+    def __init__(self) -> None:
+        self.domains: dict[str, dict[_Key, _Entry]] = {}
+        self.count = 0
+
+    def entries(self) -> Iterator[_Entry]:
+        for kept in self.domains.values():
+            yield from kept.values()
+
+
 class CookieJar:
     """Stores cookies and returns those for a URL."""
 
     def __init__(self) -> None:
-        self._domains: dict[str, dict[tuple[str, str], Cookie]] = {}  # domain -> (path, name) -> cookie
+        self._sites: OrderedDict[str, _Site] = OrderedDict()  # not used for longest first
         self._bytes = 0
+        self._ticks = count()
         self.version = 0  # increases with every change, so that the caller knows when to save
         self.dropped = 0  # cookies refused, for any reason
 
     def __len__(self) -> int:
-        return sum(map(len, self._domains.values()))
+        return sum(site.count for site in self._sites.values())
 
     def store(self, url: str, lines: list[str], now: float) -> None:
         """Store the Set-Cookie lines of a response from `url`."""
@@ -60,71 +102,146 @@ class CookieJar:
                 self.dropped += 1
 
     def put(self, cookies: Iterable[Cookie], now: float) -> None:
-        """Store cookies from the settings; they replace existing ones."""
+        """Store cookies that the user has given; they replace existing ones."""
         for cookie in cookies:
-            self._keep(cookie, _Place(cookie.domain, cookie.port, cookie.path, secure=True), now)
+            place = _Place(cookie.domain, cookie.port, cookie.path, secure=True)
+            self._keep(msgspec.structs.replace(cookie, given=True), place, now)
 
     def header(self, url: str, now: float) -> str:
         """Return the Cookie header for `url`; an empty string if there are no cookies for it."""
-        if not self._domains:
+        if not self._sites:
             return ""
         place = _Place.of(url)
+        name = site_of(place.host)
+        site = self._sites.get(name)
+        if site is None:
+            return ""
         found = [
-            cookie
+            entry
             for domain in _parents(place.host)
-            for cookie in self._domains.get(domain, {}).values()
-            if _belongs(cookie, place, now)
+            for entry in site.domains.get(domain, {}).values()
+            if _belongs(entry.cookie, place, now)
         ]
-        found.sort(key=lambda cookie: -len(cookie.path))
+        if not found:
+            return ""
+        self._sites.move_to_end(name)
+        tick = next(self._ticks)
+        found.sort(key=lambda entry: (not entry.cookie.given, -len(entry.cookie.path)))
         pairs: list[str] = []
         room = MAX_HEADER_BYTES
-        for cookie in found:
+        for entry in found:
+            cookie = entry.cookie
             pair = f"{cookie.name}={cookie.value}" if cookie.name else cookie.value
             room -= len(pair) + 2
             if room < 0:
                 break
+            entry.used = tick
             pairs.append(pair)
         return "; ".join(pairs)
 
-    def dump(self) -> bytes:
-        """Return the jar as JSON."""
-        return msgspec.json.encode([c for kept in self._domains.values() for c in kept.values()])
+    def dump(self, *, given: bool = False) -> bytes:
+        """Return the jar as JSON, with or without the cookies that the user has given."""
+        cookies = (entry.cookie for site in self._sites.values() for entry in site.entries())
+        return msgspec.json.encode([cookie for cookie in cookies if given or not cookie.given])
 
     @classmethod
     def load(cls, dumped: bytes) -> "CookieJar":
         """Return the jar that `dump` has written."""
         jar = cls()
         for cookie in msgspec.json.decode(dumped, type=list[Cookie]):
-            jar._domains.setdefault(cookie.domain, {})[cookie.path, cookie.name] = cookie
-            jar._bytes += cookie.size
+            jar._insert(cookie)
         return jar
 
     def _keep(self, cookie: Cookie, place: "_Place", now: float) -> bool:
-        kept = self._domains.get(cookie.domain, {})
+        name = site_of(cookie.domain)
+        site = self._sites.get(name)
+        kept = site.domains.get(cookie.domain, {}) if site is not None else {}
         key = (cookie.path, cookie.name)
-        old = kept.get(key)
-        if old is not None and old.secure and not place.secure:
-            return False  # plain HTTP must not overwrite what came over TLS
+        entry = kept.get(key)
+        old = entry.cookie if entry is not None else None
+        if old is not None and not _may_replace(cookie, old, place):
+            return False
         if cookie.expires is not None and cookie.expires <= now:
             if old is not None:  # the usual way to delete one
-                self._drop(kept, key)
+                self._drop(name, old)
                 self.version += 1
             return True
-        if old is None and len(kept) >= MAX_PER_DOMAIN:
-            gone = [key for key, other in kept.items() if other.expires is not None and other.expires <= now]
-            for expired in gone or [next(iter(kept))]:
-                self._drop(kept, expired)
-        if old is None or old != cookie:
-            self.version += 1
-        self._bytes += cookie.size - (0 if old is None else old.size)
-        self._domains.setdefault(cookie.domain, kept)[key] = cookie
-        while len(self._domains) > MAX_DOMAINS or self._bytes > MAX_JAR_BYTES:
-            oldest = self._domains.pop(next(iter(self._domains)))
-            self._bytes -= sum(one.size for one in oldest.values())
+        if old is not None:
+            cookie = msgspec.structs.replace(cookie, given=cookie.given or old.given)
+            if old == cookie:
+                return True
+            self._drop(name, old)
+        self._insert(cookie)
+        self.version += 1
+        if not cookie.given:
+            self._make_room(name, cookie.domain, now)
         return True
 
-    def _drop(self, kept: dict[tuple[str, str], Cookie], key: tuple[str, str]) -> None:
-        self._bytes -= kept.pop(key).size
+    def _insert(self, cookie: Cookie) -> None:
+        name = site_of(cookie.domain)
+        site = self._sites.get(name)
+        if site is None:
+            site = self._sites[name] = _Site()
+        entry = _Entry(cookie, next(self._ticks))
+        site.domains.setdefault(cookie.domain, {})[cookie.path, cookie.name] = entry
+        site.count += 1
+        self._bytes += cookie.size
+
+    def _drop(self, name: str, cookie: Cookie) -> None:
+        site = self._sites[name]
+        kept = site.domains[cookie.domain]
+        del kept[cookie.path, cookie.name]
+        site.count -= 1
+        self._bytes -= cookie.size
+        if not kept:
+            del site.domains[cookie.domain]
+        if not site.count:
+            del self._sites[name]
+
+    def _make_room(self, name: str, domain: str, now: float) -> None:
+        """Drop cookies until the limits hold: of the domain, of the site, of the jar."""
+        site = self._sites[name]
+        while len(kept := site.domains.get(domain, {})) > MAX_PER_DOMAIN:
+            if not self._drop_first(name, kept.values(), now):
+                break
+        while site.count > MAX_PER_SITE:
+            if not self._drop_first(name, site.entries(), now):
+                break
+        if len(self._sites) > MAX_SITES or self._bytes > MAX_JAR_BYTES:
+            for other in list(self._sites):
+                for entry in list(self._sites[other].entries()):
+                    if not entry.cookie.given:
+                        self._drop(other, entry.cookie)
+                if len(self._sites) <= MAX_SITES and self._bytes <= MAX_JAR_BYTES:
+                    break
+
+    def _drop_first(self, name: str, entries: Iterable[_Entry], now: float) -> bool:
+        """Drop the cookie that may be missed least; return False if the user has given all of them."""
+        dropped = False
+        left = [entry for entry in entries if not entry.cookie.given]
+        for entry in left:
+            if entry.cookie.expires is not None and entry.cookie.expires <= now:
+                self._drop(name, entry.cookie)
+                dropped = True
+        if not dropped and left:
+            self._drop(name, min(left, key=lambda entry: (entry.cookie.secure, entry.used)).cookie)
+        return bool(left)
+
+
+def _may_replace(new: Cookie, old: Cookie, place: "_Place") -> bool:
+    """Return whether a cookie from `place` may take the place of `old`, or delete it."""
+    if old.secure and not place.secure:
+        return False  # plain HTTP must not overwrite what came over TLS
+    # A sibling must not overwrite, by a cookie for their common domain, what the user gave for one host.
+    return new.given or not old.given or not old.host_only or place.host == old.domain
+
+
+@lru_cache(maxsize=20_000)
+def site_of(host: str) -> str:
+    """Return the registrable domain of a host; the host itself if it has none."""
+    if is_ip_literal(host):
+        return host
+    return _suffixes().privatesuffix(host) or host
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -193,7 +310,7 @@ def _domain(wanted: str, host: str) -> str | None:
 
 @cache
 def _suffixes() -> PublicSuffixList:
-    return PublicSuffixList()  # takes 50 ms: created when the first Domain attribute is seen
+    return PublicSuffixList()  # takes 50 ms: created with the first cookie
 
 
 def _is_public_suffix(domain: str) -> bool:
@@ -222,7 +339,9 @@ def _parents(host: str) -> list[str]:
 def _belongs(cookie: Cookie, place: _Place, now: float) -> bool:
     if cookie.host_only and cookie.domain != place.host:
         return False
-    if cookie.secure and not (place.secure and cookie.port == place.port):
+    if cookie.secure and not place.secure:
+        return False
+    if (cookie.secure or cookie.given) and cookie.port not in (ANY_PORT, place.port):
         return False
     if cookie.expires is not None and cookie.expires <= now:
         return False

@@ -15,7 +15,7 @@ from shoal.model.failure import POLICY, Failure, FailureClass
 from shoal.model.limits import FetchLimits
 from shoal.model.outcome import Filtered, Lease, Released, Retry, RetryRules, judge
 from shoal.model.page import NotSent, Response
-from shoal.model.request import Link, Request
+from shoal.model.request import Request
 from shoal.model.url import host_key
 
 Refuse = Callable[[str, int], FailureClass | None]
@@ -86,7 +86,8 @@ class HttpFetcher:
         attempt.response = answer
         attempt.headers = (("Host", host_key(request.url)), *headers)
         self._store_cookies(answer)
-        self._interpret(attempt, answer, has_copy=bool(etag or modified))
+        ranged = answer.status == 206 and any(name.lower() == "range" for name, _ in headers)
+        self._interpret(attempt, answer, has_copy=bool(etag or modified), ranged=ranged)
         return attempt
 
     async def _fetch_rules(self, attempt: Attempt, origin: str) -> RobotsRules | None:
@@ -125,23 +126,25 @@ class HttpFetcher:
             if lines:
                 self._jar.store(response.url, lines, time())
 
-    def _interpret(self, attempt: Attempt, response: Response, *, has_copy: bool) -> None:
+    def _interpret(self, attempt: Attempt, response: Response, *, has_copy: bool, ranged: bool) -> None:
         request = attempt.lease.request
         conditional = Conditional.BY_CALLER if has_copy else Conditional.NO
         if request.headers and not has_copy and is_conditional(request):
             conditional = Conditional.BY_SPIDER
-        meaning = interpret(request, response, self._redirects, conditional=conditional, now=time())
+        meaning = interpret(
+            request, response, self._redirects, conditional=conditional, now=time(), ranged=ranged
+        )
         match meaning:
             case FetchedPage(parse, following):
                 attempt.parse = parse
                 if following is not None and self._refused(following) is None:
-                    attempt.links = (Link.to(following),)
+                    attempt.following = following
             case Redirect(following):
                 if rule := self._refused(following):
                     reason = f"redirects to {following.url}"
                     self._judge(attempt, Failure(rule, reason, response.status))
                 else:
-                    attempt.links = (Link.to(following),)
+                    attempt.following = following
             case Failure():
                 self._judge(attempt, meaning)
             case _:

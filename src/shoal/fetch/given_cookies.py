@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from shoal.fetch.cookies import MAX_COOKIE_BYTES, Cookie
+from shoal.fetch.cookies import ANY_PORT, MAX_COOKIE_BYTES, Cookie
 from shoal.fetch.http.guard import DEFAULT_PORTS
 from shoal.model.errors import Misconfigured
 
@@ -18,7 +18,7 @@ _FIELDS = 7  # domain, subdomains too, path, secure, expires, name, value
 
 
 def cookies_for_seeds(cookies: Mapping[str, str], seeds: Iterable[str]) -> Iterator[Cookie]:
-    """Yield the cookies for the host of each seed; Secure ones if the seed's scheme is https."""
+    """Yield the cookies for the origin of each seed; Secure ones if the seed's scheme is https."""
     for url in seeds:
         parts = urlsplit(url)
         port = parts.port or DEFAULT_PORTS[parts.scheme]
@@ -39,9 +39,12 @@ def read_cookie_file(path: str) -> list[Cookie]:
             log.warning("cookies.world_readable", extra={"file": path, "fix": f"chmod 600 {path}"})
         text = Path(path).read_text("utf-8")
     except OSError as error:
-        raise Misconfigured(f"crawl.cookie_file: {path}: {error.strerror}") from None
+        # Without its name: by mistake it may be a cookie.
+        raise Misconfigured(f"crawl.cookie_file: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise Misconfigured(f"crawl.cookie_file: {path}: not a text file") from None
+    except ValueError:
+        raise Misconfigured("crawl.cookie_file: not the name of a file") from None
     cookies = []
     for number, line in enumerate(text.splitlines(), 1):
         line = line.removeprefix(_HTTP_ONLY)
@@ -63,7 +66,7 @@ def _read(parts: list[str], where: str) -> Cookie:
         value,
         domain.removeprefix(".").lower(),
         path,
-        DEFAULT_PORTS["https" if secure == "TRUE" else "http"],
+        DEFAULT_PORTS["https"] if secure == "TRUE" else ANY_PORT,
         float(expires) or None,  # 0: a session cookie, valid for the whole crawl
         host_only=subdomains != "TRUE",
         secure=secure == "TRUE",

@@ -1,26 +1,30 @@
-"""The headers of a request, and which of them another origin may see. Pure.
+"""The headers of a request, and which of them an origin may see. Pure.
 
-Credentials do not leak to other origins. The crawl's Authorization and Cookie headers go to the origins in
-`home`; if none are named, to every origin that was not reached by a redirect from another one. Headers for a
-host go to that host only. The headers of a single request are removed when it is redirected to another origin
-(`interpret.py`). Cookies follow the rules of the jar.
+A header that may carry a credential (`model/header_names.py`) goes to the origins that it was given for, and
+to no other: not over a redirect, not to a host that a redirect or a link brought into scope, not to the same
+host by another scheme or port, not to robots.txt. An origin is scheme, host and port.
+
+- Those of the crawl were given for `home`, the origins of its seeds.
+- Those of a host were given for that host over https; over http only if a seed starts there over http.
+- Those of a single request are removed when it is redirected to another origin (`interpret.py`).
+
+Cookies follow the rules of the jar.
 """
 
 from collections.abc import Collection, Mapping
 
 from shoal.fetch.http.decode import ACCEPT_ENCODING
 from shoal.fetch.http.message import Headers
+from shoal.model.header_names import is_secret
 from shoal.model.request import Request
 from shoal.model.url import host_key
 
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 ACCEPT_LANGUAGE = "en-US,en;q=0.9,*;q=0.5"
 
-_CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization"})
-
 
 class CrawlHeaders:
-    """The headers of one crawl."""
+    """The headers of one crawl. `home` is read at every request: its owner may add origins later."""
 
     def __init__(
         self,
@@ -37,27 +41,33 @@ class CrawlHeaders:
             "Accept-Encoding": ACCEPT_ENCODING,
         }
         self._all = _overlay(tuple(defaults.items()), headers)
-        public = tuple(pair for pair in self._all if pair[0].lower() not in _CREDENTIALS)
+        public = tuple(pair for pair in self._all if not is_secret(pair[0]))
         self.public = self._all if public == self._all else public
-        self._home = frozenset(home)
+        self._home = home
         self._hosts = {host: own for host, own in hosts.items() if own}
 
     def of(self, request: Request, *, cookie: str = "", etag: str = "", modified: str = "") -> Headers:
         """Return the headers of `request`. `cookie` is from the jar; `etag` and `modified` are validators."""
-        base = self._all if self._all is self.public or self._is_trusted(request) else self.public
+        base = self._all
+        if base is not self.public and _origin(request.url) not in self._home:
+            base = self.public
         if self._hosts and (own := self._hosts.get(host_key(request.url))):
-            base = _overlay(base, own)
+            base = _overlay(base, self._of_host(own, request.url))
         if not (request.headers or cookie or etag or modified):
             return base
         extra = {"If-None-Match": etag, "If-Modified-Since": modified, "Cookie": cookie}
         ours = {name: value for name, value in extra.items() if value}
         return _overlay(_overlay(base, ours), request.headers)
 
-    def _is_trusted(self, request: Request) -> bool:
-        origin = _origin(request.url)
-        if self._home:
-            return origin in self._home
-        return all(_origin(url) == origin for url in request.chain)
+    def _of_host(self, own: Mapping[str, str], url: str) -> Mapping[str, str]:
+        if url.startswith("https:") or _origin(url) in self._home:
+            return own
+        return {name: value for name, value in own.items() if not is_secret(name)}
+
+
+def needs_home(headers: Mapping[str, str], hosts: Collection[Mapping[str, str]]) -> bool:
+    """Return whether any header goes to the origins of the seeds only, so that they have to be known."""
+    return any(is_secret(name) for given in (headers, *hosts) for name in given)
 
 
 def is_conditional(request: Request) -> bool:

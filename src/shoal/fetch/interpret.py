@@ -63,20 +63,27 @@ class Conditional(Enum):
 
 
 def interpret(
-    request: Request, response: Response, rules: RedirectRules, *, conditional: Conditional, now: float
+    request: Request,
+    response: Response,
+    rules: RedirectRules,
+    *,
+    conditional: Conditional,
+    now: float,
+    ranged: bool = False,
 ) -> Interpretation:
-    """Return what `response` means for `request`."""
+    """Return what `response` means for `request`. `ranged`: it was sent with a Range header."""
     status = response.status
     rate_limited = status in (429, 503) and _has_retry_after(response)
     if not rate_limited and (service := challenged_by(response)):
         return Failure(FailureClass.ANTI_BOT, f"a challenge by {service}", status)
     if status < 300:
-        # 206 has one or more parts of a resource: archived as it is, not parsed.
+        # After a Range header, 206 has one or more parts of a resource: archived as it is, not parsed.
+        # Without one, the client returns a 206 only if it has the whole page.
         following = _refresh(request, response, rules)
         return (
             _PAGE
             if status == 200 and following is None
-            else FetchedPage(status not in (204, 205, 206), following)
+            else FetchedPage(status not in (204, 205) and not (status == 206 and ranged), following)
         )
     if status == 304:
         if conditional is Conditional.NO:

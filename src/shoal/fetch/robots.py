@@ -169,6 +169,7 @@ class RobotsPolicy:
             if isinstance(target, Failure):
                 return None
             url = target
+            del answer  # while the client waits for memory, it must not be held here
         return None
 
     def _keep(self, origin: str, record: RobotsRecord) -> RobotsRules:

@@ -6,13 +6,17 @@ set, what it was and what is allowed. Values that may be secret are never shown.
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+from shoal.model.address_ranges import address_range
 from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.output_patterns import output_pattern
+from shoal.model.sandbox import SandboxMode
+from shoal.model.setting_ranges import RANGES
 from shoal.model.settings import HostSettings, Settings
 from shoal.model.url import canonical, host_key
 
@@ -54,19 +58,18 @@ _TABLES = {key.rpartition(".")[0] for key in TYPES if "." in key}
 _BY_VARIABLE = {variable: key for key, variable in VARIABLES.items()}
 _HOST_KEYS = [one.name for one in fields(HostSettings)]
 
-# Zero would mean that nothing may ever happen for these; for the others it has a meaning, mostly "no limit".
-_ABOVE_ZERO = frozenset(
+_SECRET = frozenset(
     {
-        *(f"crawl.{name}" for name in ("burst", "per_host", "concurrency", "max_crashes", "lease")),
-        *(f"slowdown.{name}" for name in ("threshold", "at_least", "window", "ceiling")),
-        *(key for key in TYPES if key.startswith(("fetch.", "links.", "parse."))),
-        "retry.base",
-        "archive.segment_bytes",
+        "store",
+        "crawl.headers",
+        "crawl.cookies",
+        "crawl.cookie_file",
+        "worker.allow_outputs",
+        "worker.record_key_file",
     }
-    - {f"fetch.{name}" for name in ("encodings", "redirects", "slow_rate", "slow_after")}
-    - {"links.per_host", "links.per_pattern", "links.near_duplicates"}
 )
-
+"""Keys whose values are never part of a message. Where a file name is expected, a user may put the
+secret itself."""
 
 _SERVICE = re.compile(
     r"SHOAL_(?:[A-Z0-9_]+_)?"
@@ -112,6 +115,8 @@ def is_service_variable(name: str, text: str) -> bool:
 
 def parse_setting(key: str, value: object, origin: str) -> SettingValue:
     """Return a value from the command line or the environment, with text parsed as the key's type."""
+    if key == "worker.allow_outputs" and isinstance(value, str):  # a path or DSN may have commas in it
+        return SettingValue(key, [line.strip() for line in value.splitlines() if line.strip()], origin)
     return SettingValue(key, _parse(value, TYPES[key]) if isinstance(value, str) else value, origin)
 
 
@@ -134,7 +139,7 @@ def _build(type_: Any, prefix: str, values: Mapping[str, object]) -> Any:
 
 def _known(key: str, value: object, origin: str) -> SettingValue:
     if key not in TYPES:
-        raise Misconfigured(f"{origin}: unknown key {key}{_nearest(key, [*TYPES, *_TABLES])}")
+        raise Misconfigured(f"{origin}: unknown key {key[:100]}{_nearest(key[:100], [*TYPES, *_TABLES])}")
     return SettingValue(key, value, f"{origin}: {key}")
 
 
@@ -155,6 +160,8 @@ def _parse(text: str, type_: Any) -> object:
             return int(text) if wanted is int else float(text)
         except ValueError:
             return text
+    if get_origin(wanted) is tuple:
+        return [part.strip() for part in re.split(r"[,\n]", text) if part.strip()]
     if get_origin(wanted) is Mapping:
         lines = [line.partition(":") for line in text.splitlines() if line.strip()]
         return {name.strip(): value.strip() for name, _, value in lines}
@@ -176,20 +183,20 @@ def _check(given: SettingValue) -> object:
         return _number(given, type_)
     if type_ is str:
         return _text(given)
+    if get_origin(type_) is tuple:
+        return _list(given)
     if given.key == "hosts":
         return _hosts(given)
     return _cookies(given) if given.key == "crawl.cookies" else _headers(given)
 
 
 def _number(given: SettingValue, type_: type[int] | type[float]) -> int | float:
-    value, positive = given.value, given.key in _ABOVE_ZERO
-    noun = "whole number" if type_ is int else "number"
-    allowed = f"a {noun}, {'more than 0' if positive else '0 or more'}"
+    value, range_ = given.value, RANGES[given.key]
+    allowed = range_.describe("whole number" if type_ is int else "number")
     suitable = isinstance(value, int if type_ is int else int | float) and not isinstance(value, bool)
     _require(suitable, given, allowed)
     assert isinstance(value, int | float)
-    # 2**62 fits every counter and SQLite column; the comparison also rejects infinity and nan.
-    _require((value > 0 if positive else value >= 0) and value < 1 << 62, given, allowed)
+    _require(value in range_, given, allowed)
     return type_(value)
 
 
@@ -204,9 +211,30 @@ def _text(given: SettingValue) -> str:
             raise Misconfigured(f"{given.origin}: not a regular expression: {error}: {text!r}") from None
     if given.key == "crawl.user_agent":
         _require(text.isprintable() and text.isascii(), given, "one line of plain ASCII")
+    if given.key == "parse.sandbox":
+        _require(text in list(SandboxMode), given, "require, prefer or off")
     if given.key == "crawl.contact" and text:
         _require(_CONTACT.fullmatch(text), given, "a URL (https://...) or an e-mail address")
     return text
+
+
+def _list(given: SettingValue) -> tuple[str, ...]:
+    """Check a list: in the file an array of strings, elsewhere comma-separated; a text is a list of one."""
+    value = [given.value] if isinstance(given.value, str) else given.value
+    suitable = isinstance(value, list | tuple) and all(isinstance(one, str) and one for one in value)
+    _require(suitable, given, "a list of non-empty strings")
+    assert isinstance(value, list | tuple)
+    check = _LIST_CHECKS.get(given.key, str)
+    try:
+        return tuple(str(check(one)) for one in value)
+    except Rejected as error:
+        raise Misconfigured(f"{given.origin}: {error}") from None
+
+
+_LIST_CHECKS: dict[str, Callable[[str], object]] = {
+    "fetch.allow_ranges": address_range,
+    "worker.allow_outputs": output_pattern,
+}
 
 
 def _headers(given: SettingValue) -> dict[str, str]:
@@ -223,7 +251,7 @@ def _pairs(given: SettingValue, what: str, forbidden: str, allowed: str) -> dict
         raise Misconfigured(f"{given.origin}: must be a table of names and strings")
     for number, (name, text) in enumerate(value.items(), 1):
         # Neither is shown: a value may be a token, and so may a "name" if the colon was forgotten.
-        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+        if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
             raise Misconfigured(f"{given.origin}: {what} {number}: the name has forbidden characters")
         if not isinstance(text, str) or re.search(forbidden, text):
             raise Misconfigured(f"{given.origin}: {what} {number}: the value must be {allowed}")
@@ -233,7 +261,7 @@ def _pairs(given: SettingValue, what: str, forbidden: str, allowed: str) -> dict
 def _hosts(given: SettingValue) -> dict[str, HostSettings]:
     """Check the tables [hosts."name"]; their keys are checked like those of the same name in [crawl]."""
     blocks = given.value
-    if not isinstance(blocks, Mapping):
+    if not isinstance(blocks, Mapping) or not all(isinstance(name, str) for name in blocks):
         raise Misconfigured(f'{given.origin} must be tables, as in [hosts."shop.example"]')
     return {_host(name, given): _block(block, f"{given.origin}.{name}") for name, block in blocks.items()}
 
@@ -243,8 +271,10 @@ def _host(name: str, given: SettingValue) -> str:
         key = host_key(canonical(f"https://{name}/"))
     except Rejected:
         key = ""
-    if key != name.lower():
-        raise Misconfigured(f"{given.origin}: {name!r} is not a host: write it as in a URL, shop.example")
+    if key != name.lower() or len(key) > 260:
+        raise Misconfigured(
+            f"{given.origin}: {name[:60]!r} is not a host: write it as in a URL, shop.example"
+        )
     return key
 
 
@@ -253,7 +283,7 @@ def _block(block: object, origin: str) -> HostSettings:
         raise Misconfigured(f"{origin} must be a table, as in [{origin.partition(': ')[2]}]")
     for name in block:
         if name not in _HOST_KEYS:
-            raise Misconfigured(f"{origin}: unknown key {name}{_nearest(name, _HOST_KEYS)}")
+            raise Misconfigured(f"{origin}: unknown key {str(name)[:60]}{_nearest(str(name), _HOST_KEYS)}")
     checked: dict[str, Any] = {
         name: _check(SettingValue(f"crawl.{name}", value, f"{origin}.{name}"))
         for name, value in block.items()
@@ -263,10 +293,18 @@ def _block(block: object, origin: str) -> HostSettings:
 
 def _require(condition: object, given: SettingValue, allowed: str) -> object:
     if not condition:
-        raise Misconfigured(f"{given.origin}: must be {allowed}, not {_short_repr(given.value)}")
+        shown = "" if given.key in _SECRET else f", not {_short_repr(given.value)}"
+        raise Misconfigured(f"{given.origin}: must be {allowed}{shown}")
     return given.value
 
 
 def _short_repr(value: object) -> str:
-    text = "true" if value is True else "false" if value is False else repr(value)
+    """Return a value for a message. Numbers too long for `repr` and values nested too deep have no text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"a number of about {value.bit_length() * 301 // 1000:,} digits"
+    if isinstance(value, Mapping | list | tuple):
+        return "a table" if isinstance(value, Mapping) else "a list"
+    text = repr(value[:60] if isinstance(value, str) else value)
     return text if len(text) <= 60 else f"{text[:57]}..."

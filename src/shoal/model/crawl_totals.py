@@ -28,6 +28,7 @@ class CrawlTotals(msgspec.Struct):
     links: dict[str, int] = {}  # links not followed, by rule
     rejected: int = 0  # items that did not fit their model
     withheld: int = 0  # items of pages that declare another URL as canonical
+    partial: int = 0  # pages of which a part could not be read
     hook_items: int = 0  # items yielded by `on_error` hooks
     hook_faults: int = 0  # hooks that raised or hung
     quarantined: dict[str, ClosedPattern] = {}  # patterns with too many URLs
@@ -53,10 +54,12 @@ class CrawlTotals(msgspec.Struct):
         # Only a hook yields items for a request without a page, and only a hook's fault is passed here.
         hook_items = 0 if isinstance(outcome, Done) else len(result.items)
         hook_failed = result.fault is not None
-        if not (result.dropped or result.rejected or result.withheld or hook_items or hook_failed):
+        lacking = result.rejected or result.withheld or result.partial
+        if not (result.dropped or lacking or hook_items or hook_failed):
             return False
         self.rejected += len(result.rejected)
         self.withheld += result.withheld
+        self.partial += bool(result.partial)
         self.hook_items += hook_items
         self.hook_faults += hook_failed
         for rule, count in result.dropped.items():
@@ -70,6 +73,7 @@ def total(parts: Iterable[CrawlTotals]) -> CrawlTotals:
     for part in parts:
         whole.rejected += part.rejected
         whole.withheld += part.withheld
+        whole.partial += part.partial
         whole.hook_items += part.hook_items
         whole.hook_faults += part.hook_faults
         whole.quarantined |= part.quarantined

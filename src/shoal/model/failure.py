@@ -68,10 +68,13 @@ POLICY: dict[FailureClass, FailurePolicy] = {
     FailureClass.TIMEOUT: FailurePolicy(_RETRY, "connecting, handshake, first byte or body took too long"),
     # A certificate is rarely fixed within minutes, but one server behind a load balancer may be wrong.
     FailureClass.TLS: FailurePolicy(_RETRY, "certificate or handshake refused", retries=1),
-    FailureClass.PROTOCOL: FailurePolicy(_RETRY, "the response is not valid HTTP"),
+    # A server writes its responses in the same way every time, but one behind a load balancer may be wrong.
+    FailureClass.PROTOCOL: FailurePolicy(
+        _RETRY, "the response is not HTTP, or its end cannot be told for sure", retries=1
+    ),
     FailureClass.TRUNCATED: FailurePolicy(_RETRY, "the body is shorter than announced"),
-    FailureClass.DECODE: FailurePolicy(_RETRY, "the content encoding is unknown or corrupt"),
-    FailureClass.PROXY_ERROR: FailurePolicy(_RETRY, "the proxy failed, not the target"),
+    FailureClass.DECODE: FailurePolicy(_RETRY, "the body does not decode by its content encoding"),
+    FailureClass.PROXY_ERROR: FailurePolicy(_RETRY, "not in use: Shoal has no proxies yet"),
     FailureClass.RATE_LIMITED: FailurePolicy(Action.REST_HOST, "429, or 503 with Retry-After", blocks=True),
     FailureClass.IP_BLOCKED: FailurePolicy(_RETRY, "403", blocks=True),
     FailureClass.ANTI_BOT: FailurePolicy(_RETRY, "a challenge page instead of the page", blocks=True),

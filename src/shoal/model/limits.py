@@ -9,7 +9,7 @@ MIB = 1024 * KIB
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """Limits on one response."""
+    """Limits on one response, and the private addresses that it may come from."""
 
     header_bytes: Annotated[int, "Bytes of response headers, in total."] = 64 * KIB
     header_lines: Annotated[int, "Lines of response headers."] = 256
@@ -27,6 +27,11 @@ class FetchLimits:
     slow_after: Annotated[float, "Seconds after which slow_rate applies."] = 10.0
     redirects: Annotated[int, "Redirects in a row."] = 10
     robots_bytes: Annotated[int, "Bytes of a robots.txt that are read."] = 500 * KIB
+    allow_ranges: Annotated[
+        tuple[str, ...],
+        "Loopback and private address ranges that may be connected to, such as 10.1.2.0/24; in the"
+        " environment comma-separated.",
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,11 @@
 """A fetched response: as received, as passed to the parse stage, and as recorded in the store."""
 
+from typing import Annotated
+
 import msgspec
 
 from shoal.model.failure import FailureClass
-from shoal.model.request import Link, Request
+from shoal.model.request import Request
 
 
 class PageRef(msgspec.Struct, frozen=True, array_like=True):
@@ -14,7 +16,7 @@ class PageRef(msgspec.Struct, frozen=True, array_like=True):
     length: int
 
 
-class Response(msgspec.Struct, frozen=True):
+class Response(msgspec.Struct, frozen=True, weakref=True):
     """A complete response, within all limits."""
 
     url: str
@@ -26,6 +28,7 @@ class Response(msgspec.Struct, frozen=True):
     elapsed: float  # seconds from the first byte sent to the last received
     address: str = ""  # IP address of the peer
     unsealed: bool = False  # the body may be cut: neither a length nor a TLS close marks its end
+    lenient: bool = False  # it broke the rules of HTTP and was read as browsers read it
 
     def header(self, name: str, default: str = "") -> str:
         """Return the first value of `name` (lower case), or `default`."""
@@ -70,7 +73,11 @@ class FinalFailure(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ParseTask(msgspec.Struct, frozen=True, array_like=True):
-    """A page for a parse child; or, with `final_failure`, a failed request for its `on_error` hook."""
+    """A page for a parse child.
+
+    With `final_failure`: a failed request for its `on_error` hook. With `judge_only`: only a URL; the rule of
+    the scope that refuses it is returned in `ParseResult.dropped`.
+    """
 
     id: int
     fingerprint: int
@@ -81,6 +88,7 @@ class ParseTask(msgspec.Struct, frozen=True, array_like=True):
     body: bytes
     fetched_at: float
     final_failure: FinalFailure | None = None
+    judge_only: bool = False
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True):
@@ -98,16 +106,23 @@ class ParseFault(msgspec.Struct, frozen=True, array_like=True):
     failure_class: FailureClass = FailureClass.PARSE_ERROR
 
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+
+
 class ParseResult(msgspec.Struct, frozen=True, array_like=True):
-    """Everything that a handler or hook yielded: all of it, or a fault and nothing else."""
+    """Everything that a handler or hook yielded: all of it, or a fault and nothing else.
+
+    A parse child sends it, and user code may send anything: decoding refuses what is out of range.
+    """
 
     id: int
     items: tuple[Item, ...] = ()
-    links: tuple[Link, ...] = ()
-    dropped: dict[str, int] = {}  # links not followed, by rule
-    repeats: int = 0  # links that this child has already returned
+    requests: tuple[bytes, ...] = ()  # packed (`model.request.pack`); the parent makes them into links
+    dropped: dict[FailureClass, Count] = {}  # links not followed, by rule
+    repeats: Count = 0  # links that this child has already returned
     fault: ParseFault | None = None
-    cpu: float = 0.0  # seconds
+    cpu: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0  # seconds
     rejected: tuple[Item, ...] = ()  # records with the reason, for items that do not fit their model
-    withheld: int = 0  # items dropped in favour of the canonical page
+    withheld: Count = 0  # items dropped in favour of the canonical page
     simhash: int | None = None  # of the visible text; None: the page was not sampled
+    partial: str = ""  # why a part of the page could not be read; empty: nothing is missing

@@ -1,16 +1,28 @@
 """Requests, and the packed form in which the frontier stores them."""
 
+import secrets
 from collections.abc import Mapping
 from typing import Any, NewType
 
 import msgspec
 
+from shoal.model.errors import Rejected
 from shoal.model.url import canonical, fingerprint_of, host_key
 
 Fingerprint = NewType("Fingerprint", int)
-"""63-bit identity of a request inside a crawl, over canonical method + URL + body."""
+"""63-bit identity of a request inside a crawl, over canonical method + URL + body, under the crawl's key."""
 
 FIRST, NORMAL, LAST = 1, 5, 10  # priorities; lower goes first
+
+FINGERPRINT_KEY = "fingerprint_key"
+"""The name under which a crawl's own key for fingerprints is stored with it; without one: unkeyed."""
+
+MAX_NAME_BYTES = 255  # of a host or a pool: the frontier packs their length into one byte
+
+
+def new_fingerprint_key() -> bytes:
+    """Return a random key for the fingerprints of a new crawl."""
+    return secrets.token_bytes(16)
 
 
 class Request(
@@ -65,16 +77,35 @@ class Request(
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(Request).decode
 
+UNREADABLE = Request(url="")
+"""Stands for a stored request that cannot be unpacked; it ends without being fetched."""
+
+
+def pack(request: Request) -> bytes:
+    """Return the packed form of a request. Raises `TypeError` if its `data` cannot be packed."""
+    return _pack(request)
+
 
 def unpack(packed: bytes) -> Request:
-    """Return the request in `Link.packed`."""
-    return _unpack(packed)
+    """Return the request in `Link.packed`. Raises `msgspec.DecodeError` if it is not one."""
+    try:
+        return _unpack(packed)
+    except RecursionError:
+        raise msgspec.DecodeError("nested too deeply") from None
+
+
+def unpack_stored(packed: bytes) -> Request:
+    """Return a request that a store holds; `UNREADABLE` if the store is damaged or was given junk."""
+    try:
+        return unpack(packed)
+    except msgspec.DecodeError:
+        return UNREADABLE
 
 
 class Link(msgspec.Struct, frozen=True, array_like=True):
     """A request for the frontier: fingerprint and lane computed, the rest packed.
 
-    Created in the parse child that finds the request, so that the frontier only has to store it.
+    Created by the process that owns the crawl: a parse child returns requests, and is not trusted with this.
     """
 
     fingerprint: int
@@ -84,17 +115,25 @@ class Link(msgspec.Struct, frozen=True, array_like=True):
     packed: bytes
 
     @classmethod
-    def to(cls, request: Request) -> "Link":
-        """Canonicalise and pack `request`. Raises `Rejected` if its URL is not valid."""
+    def to(cls, request: Request, key: bytes = b"", packed: bytes | None = None) -> "Link":
+        """Canonicalise and pack `request`; `key` is that of the crawl's fingerprints.
+
+        `packed` is the request as it was packed before. Raises `Rejected` if its URL is not valid, or its
+        host or pool has more than `MAX_NAME_BYTES`.
+        """
         url = canonical(request.url)
         if url != request.url:
-            request = msgspec.structs.replace(request, url=url)
+            request, packed = msgspec.structs.replace(request, url=url), None
+        host, pool = host_key(url), request.pool
+        if len(host) > MAX_NAME_BYTES or len(pool.encode()) > MAX_NAME_BYTES:
+            longer = max(host, pool, key=len)
+            raise Rejected(f"a host or pool has more than {MAX_NAME_BYTES} bytes: {longer[:80]}")
         return cls(
-            fingerprint_of(request.method, url, request.body),
-            host_key(url),
+            fingerprint_of(request.method, url, request.body, key),
+            host,
             min(max(request.priority, FIRST), LAST),
-            request.pool,
-            _pack(request),
+            pool,
+            _pack(request) if packed is None else packed,
         )
 
 

@@ -17,7 +17,7 @@ USER_AGENT = f"Shoal/{__version__}"
 
 @dataclass(frozen=True, slots=True)
 class CrawlSettings:
-    """How a crawl behaves. A spider can set these; file, environment and flags override it."""
+    """How a crawl behaves. A spider can set most of these; file, environment and flags override it."""
 
     rate: Annotated[float, "Requests per second and host; 0: no limit."] = 2.0
     burst: Annotated[int, "Requests that an idle host may get at once before the rate applies."] = 1
@@ -33,7 +33,9 @@ class CrawlSettings:
         bool, "Drop the items of pages whose canonical URL is another page of the crawl."
     ] = False
     robots: Annotated[bool, "Obey robots.txt."] = True
-    allow_private: Annotated[bool, "Allow loopback and private addresses."] = False
+    allow_private: Annotated[
+        bool, "Allow loopback and private addresses; fetch.allow_ranges allows some of them."
+    ] = False
     user_agent: Annotated[
         str, "User-Agent header of every request; empty: Shoal, its version and crawl.contact."
     ] = ""
@@ -89,6 +91,28 @@ class HostSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ParseSettings(ParseLimits):
+    """The limits on one page, and the sandbox of spiders.
+
+    What concerns the sandbox is decided where a spider runs: workers ignore it in the record of a crawl.
+    """
+
+    sandbox: Annotated[
+        str | None,
+        "Run a spider only in a complete sandbox (require), with a warning in an incomplete one (prefer), or"
+        " without one (off). Not set: require in shoal worker, prefer elsewhere.",
+    ] = None
+    readable: Annotated[
+        tuple[str, ...],
+        "Files and folders that spiders may read, besides Python, its packages and the spider's folder.",
+    ] = ()
+    environment: Annotated[
+        tuple[str, ...],
+        "Environment variables that spiders may see, besides PATH, HOME, LANG, LC_*, TZ and PYTHON*.",
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ArchiveSettings:
     """How raw pages are stored."""
 
@@ -97,6 +121,25 @@ class ArchiveSettings:
     ] = ""
     segment_bytes: Annotated[int, "Size at which a new segment of the archive is started."] = 1 << 30
     keep_days: Annotated[int, "Days that archived pages are kept; 0: without limit."] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What the workers of a fleet do for the crawls in its store. A crawl cannot change it."""
+
+    allow_outputs: Annotated[
+        tuple[str, ...],
+        "Where crawls may write items and pages: folders, and addresses such as postgresql://user@db/shop;"
+        " in the environment one per line; empty: the folder that the worker was started in.",
+    ] = field(default=(), repr=False)
+    record_key_file: Annotated[
+        str | None,
+        "A file with a secret that submit signs crawls with; a worker that has it serves no other crawls.",
+    ] = None
+
+
+OPERATOR_OPTIONS = frozenset({"allow_private", "ca_file", "nameservers", "cookie_file"})
+"""Settings of [crawl] that a spider cannot set: they open the machine's network and files to a crawl."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +154,9 @@ class Settings:
     slowdown: SlowdownRules = field(default_factory=SlowdownRules)
     fetch: FetchLimits = field(default_factory=FetchLimits)
     links: LinkLimits = field(default_factory=LinkLimits)
-    parse: ParseLimits = field(default_factory=ParseLimits)
+    parse: ParseSettings = field(default_factory=ParseSettings)
     archive: ArchiveSettings = field(default_factory=ArchiveSettings)
+    worker: WorkerSettings = field(default_factory=WorkerSettings)
     hosts: Annotated[
         Mapping[str, HostSettings],
         'Settings for one host: rate, burst, per_host and headers, in a table [hosts."shop.example"].',

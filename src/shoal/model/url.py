@@ -9,7 +9,7 @@ consists of characters that the parser would not change and has no dot segments;
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from struct import Struct
 
 import ada_url
@@ -47,10 +47,13 @@ _TRACKING = frozenset(
 )
 
 _first_64_bits = Struct(">Q").unpack_from
+_dotted_host = re.compile(r"(https?://[^/?]*[^/?.:])\.+(?=[:/?]|$)").match
 
 
 def canonical(url: str) -> str:
     """Return the form in which a URL is stored and fetched: WHATWG-serialised, no fragment, no user info.
+
+    A host name loses the dots at its end: `example.com.` is the same host as `example.com`.
 
     Raises `Rejected` if it is not a URL. Any scheme is accepted: the scope and the connect guard check it.
     """
@@ -85,10 +88,11 @@ def resolver(base: str) -> Callable[[str], str | None]:
         first = href[:1]
         below, rest = folder, href
         if first == ".":
-            rest = rest.removeprefix("./")
-            while rest.startswith("../"):
-                rest = rest[3:]
+            start = 2 if href.startswith("./") else 0
+            while href.startswith("../", start):
+                start += 3
                 below = below[: below.rindex("/", 0, -1) + 1] if below != root else root
+            rest = href[start:]
         if not _plain(rest) or "/." in rest or rest[:1] == ".":
             return _join(base, href)
         if "#" in rest:
@@ -117,7 +121,7 @@ def _join(base: str, href: str) -> str | None:
 
 
 def _bare(url: str) -> str:
-    """Return a serialised URL without fragment and user info."""
+    """Return a serialised URL without fragment, user info and dots at the end of its host name."""
     if "#" in url:
         url = url[: url.index("#")]
     if "@" in url:
@@ -125,21 +129,34 @@ def _bare(url: str) -> str:
         if rest.startswith("//"):
             authority = re.split(r"[/?]", rest[2:], maxsplit=1)[0]
             url = f"{scheme}://{rest[2 + authority.rfind('@') + 1 :]}"
-    return url
+    return without_final_dots(url)
 
 
-def fingerprint_of(method: str, url: str, body: bytes = b"") -> int:
+def without_final_dots(url: str) -> str:
+    """Return a URL with no dots at the end of its host name."""
+    dotted = _dotted_host(url)
+    return url if dotted is None else dotted[1] + url[dotted.end() :]
+
+
+def fingerprint_of(method: str, url: str, body: bytes = b"", key: bytes = b"") -> int:
     """Return the 63-bit fingerprint of a request; `url` must be canonical.
+
+    `key` is the crawl's own, so that a site cannot choose URLs by their fingerprints. Crawls that
+    earlier versions began have none.
 
     The order of query parameters and tracking parameters are ignored. The URL that is fetched stays as it was
     found.
     """
-    if "?" in url:
-        url = _identity(url)
-    return int(_first_64_bits(sha256(f"{method} {url}\n".encode() + body).digest())[0]) >> 1
+    identified = f"{method} {identity(url)}\n".encode() + body
+    if key:
+        return int(_first_64_bits(blake2b(identified, digest_size=8, key=key).digest())[0]) >> 1
+    return int(_first_64_bits(sha256(identified).digest())[0]) >> 1
 
 
-def _identity(url: str) -> str:
+def identity(url: str) -> str:
+    """Return the part of a canonical URL that identifies the page: URLs with the same one are equal."""
+    if "?" not in url:
+        return url
     address, _, query = url.partition("?")
     if "&" not in query:
         return url if query and not _is_tracking(query) else address

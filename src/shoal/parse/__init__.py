@@ -4,7 +4,7 @@
     fork_server_client   in the parent: starts the fork server and talks to it
     zygote               the fork server: loads the spider once and forks children within milliseconds
     child                runs the spider on one page after another
-    sandbox/             what the fork server and its children may not do
+    sandbox/             what the fork server and its children may not do; which guarantees hold
 
 What the pool guarantees. Every submitted page is answered once: with the spider's result or fault, or as
 `Poisoned` if the page (not the spider as a whole) crashed children. A child that dies, hangs, runs out of

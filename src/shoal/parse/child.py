@@ -14,6 +14,7 @@ import socket
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NoReturn
 
 import msgspec
@@ -22,7 +23,8 @@ from shoal.model.limits import ParseLimits
 from shoal.model.page import ParseResult, ParseTask
 from shoal.model.scope import Scope
 from shoal.parse.frames import FrameType, InvalidFrame, checksummed_frame, receive
-from shoal.parse.sandbox import confine
+from shoal.parse.sandbox import confine, limits
+from shoal.parse.sandbox.guarantees import Guarantee
 from shoal.parse.verdict import ChildExit
 from shoal.spider.run import OutputTooLarge
 
@@ -35,12 +37,22 @@ _decode_tasks = msgspec.msgpack.Decoder(list[ParseTask]).decode
 _decode_scope = msgspec.msgpack.Decoder(Scope).decode
 
 
-def main(sock: socket.socket, token: int, parse: Parse, limits: ParseLimits) -> NoReturn:
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What a child inherits from its fork server, and what it may use."""
+
+    limits: ParseLimits
+    held: frozenset[str]  # guarantees of the sandbox
+    memory_in_use: int  # bytes of address space at the fork
+    forbid_in_child: Callable[[Callable[[], None]], None] | None  # of the audit hook, if there is one
+
+
+def main(sock: socket.socket, token: int, parse: Parse, rights: Rights) -> NoReturn:
     """Run a child, right after the fork. Never returns."""
     status = ChildExit.RAISED_EXIT
     try:
-        sock = _prepare_process(sock, limits)
-        status = Child(sock, token, parse, limits).serve()
+        sock = _prepare_process(sock, rights)
+        status = Child(sock, token, parse, rights.limits).serve()
     except MemoryError:
         status = ChildExit.MEMORY
     except OutputTooLarge:
@@ -55,9 +67,8 @@ def main(sock: socket.socket, token: int, parse: Parse, limits: ParseLimits) -> 
         os._exit(status)  # never return into the fork server's stack
 
 
-def _prepare_process(sock: socket.socket, limits: ParseLimits) -> socket.socket:
+def _prepare_process(sock: socket.socket, rights: Rights) -> socket.socket:
     """Apply the limits of a child, and return the socket at another file descriptor."""
-    os.setsid()  # a new process group: kill(0, ...) reaches no other process
     # A random descriptor: user code that closes or writes to "all" descriptors should not hit this one.
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     half = min(limit, 4096) // 2
@@ -65,10 +76,13 @@ def _prepare_process(sock: socket.socket, limits: ParseLimits) -> socket.socket:
     os.closerange(3, hidden)
     os.closerange(hidden + 1, limit)
     faulthandler.enable(2)
-    confine.set_limits(memory_bytes=limits.memory_bytes)
-    confine.isolate_from_siblings()
-    confine.install_audit_hook(lambda: os._exit(ChildExit.SIGNALLED))
-    return socket.socket(fileno=hidden)
+    sock = socket.socket(fileno=hidden)
+    limits.limit_memory(rights.memory_in_use + rights.limits.memory_bytes)
+    limits.limit_child(threads=Guarantee.PROCESSES in rights.held)
+    if rights.forbid_in_child is not None:
+        rights.forbid_in_child(lambda: os._exit(ChildExit.SIGNALLED))
+        confine.restrict_child(rights.held)
+    return sock
 
 
 def _move(fd: int, number: int) -> int:
@@ -78,15 +92,14 @@ def _move(fd: int, number: int) -> int:
 
 
 class Child:
-    def __init__(self, sock: socket.socket, token: int, parse: Parse, limits: ParseLimits) -> None:
+    def __init__(self, sock: socket.socket, token: int, parse: Parse, page_limits: ParseLimits) -> None:
         self._sock = sock
         self._token = token
         self._parse = parse
-        self._limits = limits
+        self._limits = page_limits
         self._scope: Scope | None = None
         self._cpu_until = 0
         self._pages = 0
-        self._grown = confine.memory_in_use() + limits.memory_bytes // 2
 
     def serve(self) -> ChildExit:
         """Answer pages until the parent closes the connection or this process should be replaced."""
@@ -122,7 +135,9 @@ class Child:
             resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
 
     def _should_recycle(self) -> bool:
+        """Return whether half of the memory, or every file descriptor, is in use."""
         try:
-            return confine.memory_in_use() > self._grown
+            os.close(os.dup(self._sock.fileno()))
         except OSError:
             return True
+        return not limits.has_room(self._limits.memory_bytes // 2)

@@ -5,6 +5,7 @@ from typing import assert_never
 import msgspec
 
 from shoal.model.limits import ParseLimits
+from shoal.model.sandbox import SandboxRules
 from shoal.spider.source import PlainSpider, SpiderDescription, SpiderFile, SpiderModule, SpiderSource
 
 
@@ -14,6 +15,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     source: SpiderSource
     limits: ParseLimits
     path: tuple[str, ...]  # the pool's sys.path, so that the spider can import what the user's program can
+    sandbox: SandboxRules = SandboxRules()
 
     @property
     def where(self) -> str:
@@ -35,23 +37,26 @@ class Fork(msgspec.Struct, frozen=True, tag="fork"):
     token: int
 
 
-class Kill(msgspec.Struct, frozen=True, tag="kill"):
-    """Pool: kill a child. Only the fork server can do that safely: it knows which process ids are valid."""
-
-    child: int
-
-
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """Fork server: the spider is loaded."""
 
     description: SpiderDescription
-    confinement: tuple[str, ...]  # the sandbox measures in force
+    confinement: tuple[str, ...]  # the guarantees of the sandbox that hold
 
 
 class SpiderLoadFailed(msgspec.Struct, frozen=True, tag="refused"):
     """Fork server: the spider cannot be loaded."""
 
     reason: str  # one line
+
+
+class Forked(msgspec.Struct, frozen=True, tag="forked"):
+    """Fork server: a child has started; its pidfd comes with this message.
+
+    The pool kills with it. No process that runs user code can signal another one.
+    """
+
+    child: int
 
 
 class ChildExited(msgspec.Struct, frozen=True, tag="exited"):
@@ -62,8 +67,8 @@ class ChildExited(msgspec.Struct, frozen=True, tag="exited"):
     cpu: float  # CPU seconds over its whole life
 
 
-FromPool = Start | Fork | Kill
-FromZygote = Ready | SpiderLoadFailed | ChildExited
+FromPool = Start | Fork
+FromZygote = Ready | SpiderLoadFailed | Forked | ChildExited
 
 encode = msgspec.msgpack.Encoder().encode
 decode_from_pool = msgspec.msgpack.Decoder(FromPool).decode

@@ -15,14 +15,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from shoal.child_process import hide_from_same_user
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.limits import ParseLimits
 from shoal.model.page import ParseResult, ParseTask
+from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.model.scope import Scope
 from shoal.parse import batch
 from shoal.parse.channel import Channel, PendingPage
 from shoal.parse.fork_server_client import ForkServerClient
 from shoal.parse.messages import ChildExited, Ready, Start, encode
+from shoal.parse.sandbox import guarantees, landlock
 from shoal.parse.verdict import ChildExit, KillReason, PoisonCause, Verdict, judge
 from shoal.spider.source import SpiderDescription, SpiderSource
 
@@ -64,7 +67,7 @@ class ParsePool:
     """Child processes that run one spider. Created by `open`."""
 
     description: SpiderDescription
-    confinement: frozenset[str]  # the sandbox measures in force on this machine
+    confinement: frozenset[str]  # the guarantees of the sandbox that hold on this machine
 
     def __init__(self, start: Start, procs: int, import_timeout: float) -> None:
         self.backlog = PoolBacklog()
@@ -93,27 +96,50 @@ class ParsePool:
         *,
         procs: int,
         limits: ParseLimits,
+        sandbox: SandboxRules = SandboxRules(),  # noqa: B008 (frozen)
         import_timeout: float = IMPORT_TIMEOUT_S,
     ) -> AsyncIterator["ParsePool"]:
         """Load the spider in a fork server and parse pages with up to `procs` children.
 
-        Raises `Misconfigured` if the spider cannot be loaded. Leaving the context kills all children at once:
+        Raises `Misconfigured` if the spider cannot be loaded, or if the sandbox must be complete and is not.
+        Leaving the context kills all children at once:
         call `drain` first if the submitted pages should be answered.
         """
         assert procs >= 1
-        start = Start(source, limits, tuple(sys.path))
+        start = Start(source, limits, tuple(sys.path), sandbox)
+        if sandbox.mode is not SandboxMode.OFF and not landlock.is_available():
+            hide_from_same_user()  # the spider may run as this user, and read what /proc has of this process
         pool = cls(start, procs, import_timeout)
         try:
             ready = await pool._wait_loaded()
             pool.description, pool.confinement = ready.description, frozenset(ready.confinement)
+            pool._warn_of_gaps()
             yield pool
         finally:
             await pool._close()
 
-    def serves(self, source: SpiderSource, *, procs: int, limits: ParseLimits) -> bool:
+    def serves(
+        self,
+        source: SpiderSource,
+        *,
+        procs: int,
+        limits: ParseLimits,
+        sandbox: SandboxRules = SandboxRules(),  # noqa: B008 (frozen)
+    ) -> bool:
         """Return whether `open` with these arguments would create a pool like this one."""
-        alike = self._start.source == source and self._procs == procs and self._limits == limits
-        return alike and not self._broken.done()
+        start = Start(source, limits, self._start.path, sandbox)
+        return self._start == start and self._procs == procs and not self._broken.done()
+
+    @property
+    def sandbox_warning(self) -> str:
+        """What the spider is not kept from, in one line; empty if the sandbox is complete."""
+        return guarantees.warning(self.confinement, self._start.sandbox.mode)
+
+    def _warn_of_gaps(self) -> None:
+        mode = self._start.sandbox.mode
+        if self.sandbox_warning:
+            facts = {"why": self.sandbox_warning, "remedy": guarantees.remedy(self.confinement, mode)}
+            log.warning("sandbox.off" if mode is SandboxMode.OFF else "sandbox.incomplete", extra=facts)
 
     def configure(self, scope: Scope) -> None:
         """Apply `scope` to every page that is sent to a child from now on.

@@ -13,6 +13,8 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Callable
+from contextlib import suppress
 from io import TextIOWrapper
 from typing import cast
 
@@ -23,22 +25,25 @@ import selectolax.lexbor  # noqa: F401
 from shoal.child_process import die_with_parent
 from shoal.model.errors import ShoalError
 from shoal.model.page import ParseResult, ParseTask
+from shoal.model.sandbox import SandboxMode
 from shoal.model.scope import Scope
 from shoal.parse import child
 from shoal.parse.frames import FrameType, checksummed_frame, receive
 from shoal.parse.messages import (
     ChildExited,
     Fork,
+    Forked,
     FromPool,
     FromZygote,
-    Kill,
     Ready,
     SpiderLoadFailed,
     Start,
     decode_from_pool,
     encode,
 )
-from shoal.parse.sandbox import confine
+from shoal.parse.sandbox import confine, guarantees, limits
+from shoal.parse.sandbox.guarantees import Guarantee
+from shoal.parse.sandbox.readable import readable_paths
 from shoal.spider.run import run
 from shoal.spider.source import SpiderFile, describe, load
 
@@ -74,8 +79,11 @@ class Zygote:
     def __init__(self, control: socket.socket, token: int) -> None:
         self._control = control
         self._token = token
-        self._pids: dict[int, int] = {}  # child number -> pid; 0 is the init process of their namespace
+        self._pids: dict[int, int] = {}  # child number -> pid
         self._children: dict[int, int] = {}  # pidfd -> child number
+        self._namespace: int | None = None  # descriptor that ends the PID namespace of the children
+        self._held: frozenset[str] = frozenset()
+        self._forbid_in_child: Callable[[Callable[[], None]], None] | None = None
 
     def receive(self) -> tuple[FromPool | None, int | None]:
         """Wait for a message from the pool; return it with its socket, or None if the pool has closed."""
@@ -85,23 +93,24 @@ class Zygote:
         _, payload, fd = received
         return decode_from_pool(payload), fd
 
-    def send(self, message: FromZygote) -> None:
-        self._control.sendall(checksummed_frame(self._token, FrameType.CONTROL, encode(message)))
+    def send(self, message: FromZygote, fd: int | None = None) -> None:
+        frame = checksummed_frame(self._token, FrameType.CONTROL, encode(message))
+        if fd is None:
+            self._control.sendall(frame)
+        else:
+            socket.send_fds(self._control, [frame], [fd])
 
     def load(self, start: Start, parent: int) -> bool:
         """Sandbox this process, import the spider and report the result; return whether it was loaded."""
         sys.path[:] = start.path
-        needed = [os.getcwd(), *start.path]
-        if isinstance(start.source, SpiderFile):
-            needed.append(start.source.path)
-        measures = confine.isolate([path for path in needed if os.path.exists(path)])
-        if "processes" in measures:
-            self._pids[0] = confine.start_init_process()
-        die_with_parent(parent)
-        confine.limit_memory(IMPORT_MEMORY_FACTOR * start.limits.memory_bytes)
+        self._memory = limits.MemoryMeter()
+        self._held = self._enter_sandbox(start, parent)
+        if start.sandbox.mode is SandboxMode.REQUIRE and (reason := guarantees.refusal(self._held)):
+            self.send(SpiderLoadFailed(reason))
+            return False
         try:
             self._spider = load(start.source)
-            ready = Ready(describe(self._spider), tuple(sorted(measures)))
+            ready = Ready(describe(self._spider), tuple(sorted(self._held)))
         except BaseException as error:  # SystemExit too: user code may raise anything
             known = isinstance(error, ShoalError)
             self.send(
@@ -114,6 +123,27 @@ class Zygote:
         gc.freeze()  # otherwise the first collection in each child copies every memory page with an object
         self.send(ready)
         return True
+
+    def _enter_sandbox(self, start: Start, parent: int) -> frozenset[str]:
+        """Limit this process and take its rights away; return the guarantees that hold."""
+        spider = start.source.path if isinstance(start.source, SpiderFile) else None
+        rules, sandboxed = start.sandbox, start.sandbox.mode is not SandboxMode.OFF
+        readable = readable_paths(spider, import_path=start.path, given=rules.readable, private=rules.private)
+        needed = [os.getcwd(), *start.path, *([spider] if spider else [])]
+        held: set[Guarantee] = set()
+        if sandboxed:
+            held |= confine.isolate([path for path in needed if os.path.exists(path)])
+            if Guarantee.NAMESPACES in held:
+                self._namespace = confine.start_init_process()
+        die_with_parent(parent)
+        # Enough for the import, and for a page in a child after that. Children set lower limits.
+        page = start.limits.memory_bytes
+        limits.limit_memory(self._memory.bytes_in_use() + (IMPORT_MEMORY_FACTOR + 1) * page)
+        if sandboxed:
+            limits.limit_writing()
+            held |= confine.restrict(readable)
+            self._forbid_in_child = confine.install_audit_hook()
+        return frozenset(held)
 
     def serve(self) -> None:
         """Fork, kill and reap children until the pool closes the connection."""
@@ -129,28 +159,30 @@ class Zygote:
                 match message:
                     case Fork() if passed is not None:
                         poll.register(self._fork(message, socket.socket(fileno=passed)), select.POLLIN)
-                    case Kill(number) if number in self._pids:
-                        os.kill(self._pids[number], signal.SIGKILL)
                     case None:
                         return
 
     def end_children(self) -> None:
-        for pid in self._pids.values():
-            os.kill(pid, signal.SIGKILL)
-        # The init process last: it ends only after all processes of its namespace have been waited for.
-        for pid in reversed(self._pids.values()):
-            os.waitpid(pid, 0)
+        """End the namespace of the children; without one, they end with this process (`die_with_parent`)."""
+        if self._namespace is not None:
+            os.close(self._namespace)
+            with suppress(ChildProcessError):
+                while True:
+                    os.wait()
 
     def _fork(self, fork: Fork, sock: socket.socket) -> int:
         zygote = os.getpid()
+        in_use = self._memory.bytes_in_use()
         pid = os.fork()
         if pid == 0:
             die_with_parent(zygote)
-            child.main(sock, fork.token, self._parse, self._limits)
+            rights = child.Rights(self._limits, self._held, in_use, self._forbid_in_child)
+            child.main(sock, fork.token, self._parse, rights)
         sock.close()
         pidfd = os.pidfd_open(pid)
         self._pids[fork.child] = pid
         self._children[pidfd] = fork.child
+        self.send(Forked(fork.child), pidfd)
         return pidfd
 
     def _reap(self, pidfd: int) -> ChildExited:

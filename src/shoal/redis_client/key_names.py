@@ -21,6 +21,7 @@ them are in one slot of a cluster. Keys of the fleet that belong to no shard sta
                             (redis_client); C is 0 for those of no crawl
 
     F:crawls        hash    name -> CrawlRecord (stores)
+    F:signatures    hash    name -> HMAC of its record in F:crawls, for records that were signed (stores)
     F:news          string  a counter that changes when workers should look at the crawls again (stores)
     F:workers       set     names of workers (stores)
     F:worker:NAME   string  the worker's last Heartbeat; expires (stores)
@@ -106,6 +107,10 @@ def keys_with(tag: str) -> str:
 
 def crawl_records(fleet: str) -> str:
     return f"{fleet}:crawls"
+
+
+def record_signatures(fleet: str) -> str:
+    return f"{fleet}:signatures"
 
 
 def news(fleet: str) -> str:

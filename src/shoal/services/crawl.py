@@ -79,22 +79,22 @@ async def _run_shared(
     opened: Callable[[Opening], None] | None,
     watch: Callable[[Snapshot], None] | None,
 ) -> Summary:
-    from shoal.engine.crawl_options import parse_processes
+    from shoal.engine.crawl_options import parse_processes, sandbox_rules
     from shoal.engine.fetchers import Pools, check_seed_pools, check_waiting_pools
     from shoal.engine.seeding import start_requests
     from shoal.fetch.registry import fetcher_factories
     from shoal.parse.pool import ParsePool
-    from shoal.services.submit import submit_known
+    from shoal.services.submit import own_places, submit_known
     from shoal.stores.contract.crawl_record import LOCAL_FOLDER
     from shoal.stores.contract.heartbeat import served_pools
+    from shoal.worker.rules import WorkerRules
     from shoal.worker.worker import Worker, WorkerPlan
 
     settings = plan.settings
     factories, elsewhere = tuple(fetcher_factories()), frozenset(served_pools(await store.workers.all()))
     pools = Pools(factories, exclusive=True, elsewhere=elsewhere)
-    async with ParsePool.open(
-        plan.source, procs=parse_processes(settings.crawl), limits=settings.parse
-    ) as parser:
+    procs, sandbox = parse_processes(settings.crawl), sandbox_rules(settings)
+    async with ParsePool.open(plan.source, procs=procs, limits=settings.parse, sandbox=sandbox) as parser:
         spider = parser.description
         check_seed_pools(pools, spider.name, start_requests(plan, spider))
         submitted = await submit_known(store.fleet, plan, spider, stop)
@@ -110,6 +110,7 @@ async def _run_shared(
                     submitted.outputs,
                     f"{LOCAL_FOLDER}/archive",
                     store.address,
+                    parser.sandbox_warning,
                 )
             )
         worker_plan = WorkerPlan(
@@ -118,6 +119,8 @@ async def _run_shared(
             pools_elsewhere=elsewhere,
             until_done=True,
             only=submitted.crawl,
+            rules=WorkerRules.of(settings, own=own_places(plan, submitted.crawl)),
+            sandbox=sandbox,
         )
         worker = Worker(store.fleet, worker_plan, stop, watch, parser)
         await worker.run()
@@ -151,6 +154,8 @@ def summary_json(summary: Summary, *, code: int) -> dict[str, object]:
         "items": now.items,
         "rejected": now.rejected,
         "withheld": now.withheld,
+        "lenient": now.lenient,
+        "partial": now.partial,
         "hook_faults": now.hook_faults,
         "bytes": now.bytes,
         "pages_per_s": round(now.pages / now.elapsed, 2) if now.elapsed > 0 else 0.0,
@@ -164,4 +169,5 @@ def summary_json(summary: Summary, *, code: int) -> dict[str, object]:
         "rejects": summary.rejects,
         "archive": summary.archive,
         "store": summary.store,
+        "sandbox_warning": summary.sandbox_warning,
     }

@@ -10,20 +10,24 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from pathlib import Path
 
 from shoal.child_process import ChildProcess, run_child
+from shoal.engine.crawl_options import sandbox_rules
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary
 from shoal.fetch.registry import fetcher_factories
+from shoal.model.configure import VARIABLES
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.services.inspect.monitor import Overview, StoreMonitor
 from shoal.services.inspect.status import CrawlStatus, read_crawl
-from shoal.services.submit import submit
+from shoal.services.submit import own_places, submit
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER
+from shoal.stores.contract.places import pattern_for
+from shoal.stores.folder.permissions import secure_folder
 from shoal.stores.open import open_shared_store
 from shoal.worker.supervisor import Supervisor, WorkerEnd
 
@@ -49,7 +53,8 @@ async def run_fleet(
         items = await fleet.frontier.reader.items(submitted.crawl)
         outputs, archive = submitted.outputs, f"{LOCAL_FOLDER}/archive"
         opened(Opening(submitted.crawl, submitted.resumed, before.counts, outputs, archive, store.address))
-        supervisor = Supervisor(partial(_worker, plan, fleet.dsn), stop, say)
+        environment = worker_environment(plan, submitted.crawl, fleet.dsn)
+        supervisor = Supervisor(partial(_worker, plan, environment), stop, say)
         monitor = StoreMonitor.of(store)
         ends = await _run_and_show(supervisor, workers, monitor, watch)
         after = await read_crawl(store, submitted.crawl)
@@ -74,6 +79,7 @@ async def run_fleet(
             parse_backlog=0,
             rejected=after.rejected - before.rejected,
             withheld=after.withheld - before.withheld,
+            partial=after.partial - before.partial,
             hook_faults=after.hook_faults - before.hook_faults,
         ),
         resumed=submitted.resumed,
@@ -88,15 +94,38 @@ async def run_fleet(
     )
 
 
-def _worker(plan: CrawlPlan, dsn: str, number: int) -> AbstractAsyncContextManager[ChildProcess]:
+def worker_environment(plan: CrawlPlan, crawl: str, dsn: str) -> dict[str, str]:
+    """Return the environment of the workers: the rules of this command, which were set for its own crawl.
+
+    In the environment, because a DSN may contain a password, and every user can read arguments.
+    """
+    settings = plan.settings
+    patterns = settings.worker.allow_outputs or (os.getcwd(),)
+    values = {
+        "store": dsn,
+        "crawl.allow_private": str(settings.crawl.allow_private),
+        "crawl.ca_file": settings.crawl.ca_file,
+        "crawl.nameservers": settings.crawl.nameservers,
+        "fetch.allow_ranges": ",".join(settings.fetch.allow_ranges),
+        "worker.allow_outputs": "\n".join((*patterns, *map(pattern_for, own_places(plan, crawl)))),
+        "worker.record_key_file": settings.worker.record_key_file,
+    }
+    return {**os.environ, **{VARIABLES[key]: value or "" for key, value in values.items()}}
+
+
+def _worker(
+    plan: CrawlPlan, environment: Mapping[str, str], number: int
+) -> AbstractAsyncContextManager[ChildProcess]:
     concurrency = str(plan.settings.crawl.concurrency)
     pools = ",".join(fetcher_factories())
     command = [sys.executable, "-m", "shoal", "worker", "--until-done", "--concurrency", concurrency]
     command += ["--pools", pools]
     logs = Path(LOCAL_FOLDER) / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
-    # In the environment: a DSN may contain a password, and every user can read arguments.
-    return run_child(command, log=logs / f"worker-{number + 1}.log", env={**os.environ, "SHOAL_STORE": dsn})
+    secure_folder(Path(LOCAL_FOLDER))
+    logs.mkdir(exist_ok=True)
+    # The workers of this command are as strict as `shoal crawl`.
+    env = {**environment, "SHOAL_PARSE_SANDBOX": sandbox_rules(plan.settings).mode.value}
+    return run_child(command, log=logs / f"worker-{number + 1}.log", env=env)
 
 
 async def _run_and_show(

@@ -5,7 +5,7 @@ Submitting twice is harmless: seeds that are known are not added again, and the 
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,13 +14,14 @@ from typing import Protocol
 import msgspec
 
 from shoal.archive.names import file_name
-from shoal.engine.crawl_options import with_spider_options
-from shoal.engine.plan import CrawlPlan, SeedList, Stop
+from shoal.engine.crawl_options import sandbox_rules, with_spider_options
+from shoal.engine.plan import CrawlPlan, SeedList, Stop, crawl_name
 from shoal.engine.seeding import (
     SeedFrontier,
     add_given,
     add_listed,
     depends_on_origins,
+    has_secret_headers,
     start_cookies,
     start_requests,
     warn_without_contact,
@@ -33,7 +34,10 @@ from shoal.frontier.redis.chunks import open_chunks
 from shoal.frontier.redis.scripts import SCRIPTS
 from shoal.frontier.redis.spill import Spilling
 from shoal.model.errors import Misconfigured
+from shoal.model.request import FINGERPRINT_KEY
 from shoal.model.scope import Scope
+from shoal.model.settings import Settings, WorkerSettings
+from shoal.model.url import origin_of
 from shoal.parse.pool import ParsePool
 from shoal.services.backpressure import Backpressure, BackpressuredFrontier
 from shoal.sinks.fleet.checkpointed import check_fleet_output
@@ -41,6 +45,7 @@ from shoal.sinks.names import canonical_name, public_name
 from shoal.spider.source import SpiderDescription, SpiderFile, SpiderSource
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import Fleet, SubmittedCrawls
+from shoal.stores.contract.record_reader import read_record_key
 from shoal.stores.open import open_store
 
 
@@ -85,7 +90,9 @@ async def submit(
     If the store is full, `submit` waits for space and calls `full` with messages; without `full` it raises
     `Full`.
     """
-    async with ParsePool.open(plan.source, procs=1, limits=plan.settings.parse) as parser:
+    async with ParsePool.open(
+        plan.source, procs=1, limits=plan.settings.parse, sandbox=sandbox_rules(plan.settings)
+    ) as parser:
         spider = parser.description
     return await submit_known(fleet, plan, spider, stop, full=full)
 
@@ -110,8 +117,9 @@ class DeletableCrawls(SharedCrawls, Protocol):
     async def delete(self, name: str) -> bool: ...
 
 
-class NumberReader(Protocol):
+class CrawlReader(Protocol):
     async def number(self, crawl: str) -> int: ...
+    async def value(self, crawl: str, key: str) -> bytes | None: ...
 
 
 class SubmissionFrontier(SeedFrontier, Protocol):
@@ -120,7 +128,7 @@ class SubmissionFrontier(SeedFrontier, Protocol):
     @property
     def crawls(self) -> DeletableCrawls: ...
     @property
-    def reader(self) -> NumberReader: ...
+    def reader(self) -> CrawlReader: ...
 
 
 class Submission:
@@ -138,18 +146,19 @@ class Submission:
         self._backpressure = backpressure
         self._spider = spider
         self._settings = with_spider_options(plan.settings, spider, plan.overrides)
-        self._name = plan.name or spider.name
+        self._name = crawl_name(plan, spider)
         self._seeds = start_requests(plan, spider)
         warn_without_contact(self._name, self._settings.crawl, self._seeds, plan.listed)
         self._origins: set[str] = set()  # of listed seeds
         self._jar = CookieJar()
         self._jar.put(start_cookies(self._settings.crawl, self._seeds), time.time())
-        outputs = plan.outputs or (f"{LOCAL_FOLDER}/items/{file_name(self._name)}.jsonl",)
-        self._outputs = tuple(map(check_fleet_output, outputs))
+        self._outputs = fleet_outputs(plan, self._name)
+        self._record_key = read_record_key(plan.settings.worker.record_key_file)
         self._crawls = crawls
         self._frontier = frontier
         self._seeding = BackpressuredFrontier(frontier, backpressure)
         self._changed = False
+        self._key = b""  # of the crawl's fingerprints
 
     async def run(self, stop: Stop) -> Submitted:
         refuse_shared_outputs(self._name, self._outputs, await self._crawls.all())
@@ -158,7 +167,8 @@ class Submission:
         opened = await self._backpressure.retry(
             lambda: open_shared_crawl(self._frontier.crawls, self._name, self._settings)
         )
-        new = await add_given(self._seeding, self._name, self._seeds)
+        self._key = await self._frontier.reader.value(self._name, FINGERPRINT_KEY) or b""
+        new = await add_given(self._seeding, self._name, self._seeds, fingerprint_key=self._key)
         known = len(self._seeds) - new
         if (listed := self._plan.listed) is not None:
             await self._read(listed, stop)
@@ -175,8 +185,8 @@ class Submission:
         )
 
     async def _read(self, listed: SeedList, stop: Stop) -> None:
-        add = partial(add_listed, self._seeding, self._name, listed, stop)
-        if depends_on_origins(self._settings.crawl, self._spider):
+        add = partial(add_listed, self._seeding, self._name, listed, stop, fingerprint_key=self._key)
+        if depends_on_origins(self._settings, self._spider):
             self._origins = await add(gather=True)
             cookies = cookies_for_seeds(self._settings.crawl.cookies, sorted(self._origins))
             self._jar.put(cookies, time.time())
@@ -191,14 +201,17 @@ class Submission:
             source=_portable(self._plan),
             text=_text(self._plan),
             version=self._spider.version,
-            settings=msgspec.to_builtins(replace(self._settings, store="")),  # it may carry a password
+            settings=msgspec.to_builtins(_portable_settings(self._settings)),
             hosts=await self._hosts(),
-            cookies=self._jar.dump(),
+            home=await self._home(),
+            cookies=self._jar.dump(given=True),
             outputs=self._outputs,
             overwrite=self._plan.fresh,
             submitted_at=time.time(),
         )
-        self._changed |= await self._backpressure.retry(lambda: self._crawls.submit(record))
+        self._changed |= await self._backpressure.retry(
+            lambda: self._crawls.submit(record, key=self._record_key)
+        )
 
     async def _hosts(self) -> tuple[str, ...] | None:
         """Return the hosts in scope, including those of earlier seeds: their requests are still queued."""
@@ -207,8 +220,42 @@ class Submission:
         hosts = Scope.of(self._settings.crawl, urls, hosts=named, limits=limits).hosts
         if hosts is None:
             return None
-        before = None if self._plan.fresh else await self._crawls.get(self._name)
+        before = await self._before()
         return tuple(sorted(hosts.union((before and before.hosts) or ())))
+
+    async def _home(self) -> tuple[str, ...]:
+        """Return the origins of all seeds, including earlier ones, if a secret header depends on them."""
+        if not has_secret_headers(self._settings):
+            return ()
+        before = await self._before()
+        seeds = {origin_of(seed.url) for seed in self._seeds}
+        return tuple(sorted(seeds.union(self._origins, before.home if before else ())))
+
+    async def _before(self) -> CrawlRecord | None:
+        """Return the record that this one replaces; None: it cannot be used, or a new crawl starts."""
+        if self._plan.fresh:
+            return None
+        with suppress(Misconfigured):
+            return await self._crawls.get(self._name)
+        return None
+
+
+def fleet_outputs(plan: CrawlPlan, name: str) -> tuple[str, ...]:
+    """Return the outputs of a crawl as every machine of a fleet spells them."""
+    outputs = plan.outputs or (f"{LOCAL_FOLDER}/items/{file_name(name)}.jsonl",)
+    return tuple(map(check_fleet_output, outputs))
+
+
+def own_places(plan: CrawlPlan, name: str) -> tuple[str, ...]:
+    """Return where a crawl writes that the operator of this process has planned: outputs and archive."""
+    location = plan.settings.archive.location
+    return (*fleet_outputs(plan, name), *((location,) if location else ()))
+
+
+def _portable_settings(settings: Settings) -> Settings:
+    """Return what workers need: no password of the store, no rules and no files of this machine."""
+    crawl = replace(settings.crawl, cookie_file=None)
+    return replace(settings, store="", crawl=crawl, worker=WorkerSettings())
 
 
 def refuse_shared_outputs(crawl: str, outputs: Sequence[str], others: Iterable[CrawlRecord]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from shoal.model.page import Item
+from shoal.model.printable import escape_json
 from shoal.sinks.contract import SinkFactory
 from shoal.sinks.files import AppendFile, count_lines, translate_errors
 
@@ -65,7 +66,8 @@ class StdoutSink:
     def write(self, items: Sequence[Item]) -> None:
         """Buffer items."""
         for item in items:
-            self._pending += item.json
+            # The stream may be a terminal, which must not act on the text of a page.
+            self._pending += escape_json(item.json.decode()).encode()
             self._pending += b"\n"
 
     def flush(self) -> bytes:

@@ -15,7 +15,8 @@ _LEVEL = "level"  # key in `Request.data`: how many sitemap indexes are above th
 def read_listing(page: Page) -> Iterator[object]:
     """Yield a request for each URL in a sitemap, a sitemap index or a feed.
 
-    Raises `Rejected` (`Bomb` for an XML or gzip bomb) if the document is unreadable and listed no URL.
+    Raises `Rejected` (`Bomb` for an XML or gzip bomb) if the document is unreadable and listed no URL. A
+    document that was read in part is marked as such.
     """
     sitemap = Sitemap(page.body, page.headers.get("content-type", ""))
     level = page.data.get(_LEVEL, 1)
@@ -29,6 +30,10 @@ def read_listing(page: Page) -> Iterator[object]:
             yield Request(url=url)
         elif level < sitemap.limits.depth:
             yield Request(url=url, route=SITEMAP, data={_LEVEL: level + 1}, priority=FIRST)
+        else:
+            page.mark_partial(f"sitemap indexes nested more than {sitemap.limits.depth} deep")
     if sitemap.failure is not None and not found:
         error = Bomb if sitemap.failure.failure_class is FailureClass.BOMB else Rejected
         raise error(sitemap.failure.reason)
+    if sitemap.partial:
+        page.mark_partial(sitemap.partial)

@@ -65,6 +65,7 @@ class Page:
         body: the body as bytes, after content decoding (gzip, br, zstd).
         fetched_at: when the response arrived, in epoch seconds.
         kind: what the body contains, by header and first bytes: `html`, `xml`, `json`, `text` or `binary`.
+        partial: why a part of the body could not be read; empty if nothing is missing so far.
 
     Example:
 
@@ -92,6 +93,7 @@ class Page:
         self._base: str | None = None
         self._resolve: Callable[[str], str | None] | None = None
         self._meta_tags: MetaTags | None = None
+        self._unread: dict[str, None] = {}  # why parts of the body could not be read
 
     @classmethod
     def of(
@@ -123,6 +125,20 @@ class Page:
     def headers(self) -> Headers:
         """The response headers, by name in any case: `page.headers["content-type"]`."""
         return Headers(self._headers)
+
+    @property
+    def partial(self) -> str:
+        """Why a part of the body could not be read; empty if nothing is missing so far.
+
+        XML that is broken or nested too deep is read up to there. A page that was read in part is counted and
+        logged.
+        """
+        root = getattr(self._root, "partial", "")
+        return "; ".join([*([root] if root else []), *self._unread])
+
+    def mark_partial(self, reason: str) -> None:
+        """Record that a part of the page could not be read: it is counted and logged with this reason."""
+        self._unread[reason] = None
 
     # --- content -------------------------------------------------------------------------------------
 
@@ -215,18 +231,26 @@ class Page:
 
         Needs the extra packages `shoal[content]`.
         """
-        from shoal.spider.metadata.article import extract_article
+        from shoal.spider.metadata.article import ExtractionFailed, extract_article
 
-        return extract_article(self.text, self.url) if self.kind is ContentKind.HTML else None
+        try:
+            return extract_article(self.text, self.url) if self.kind is ContentKind.HTML else None
+        except ExtractionFailed as error:
+            self.mark_partial(f"no article: {error}")
+            return None
 
     def markdown(self) -> str:
         """Return the main article as Markdown; empty if the page has none.
 
         Needs the extra packages `shoal[content]`.
         """
-        from shoal.spider.metadata.article import extract_markdown
+        from shoal.spider.metadata.article import ExtractionFailed, extract_markdown
 
-        return extract_markdown(self.text, self.url) if self.kind is ContentKind.HTML else ""
+        try:
+            return extract_markdown(self.text, self.url) if self.kind is ContentKind.HTML else ""
+        except ExtractionFailed as error:
+            self.mark_partial(f"no article: {error}")
+            return ""
 
     def simhash(self) -> int | None:
         """Return a 64-bit hash of the visible text; None if there is too little of it.

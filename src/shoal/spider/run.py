@@ -18,22 +18,22 @@ from shoal.model.errors import Bomb, Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.limits import ParseLimits
 from shoal.model.page import Item, ParseFault, ParseResult, ParseTask
-from shoal.model.request import Link, Request
+from shoal.model.request import MAX_NAME_BYTES, Request, pack
 from shoal.model.scope import Scope
 from shoal.model.simhash import SAMPLE
-from shoal.model.url import canonical
+from shoal.model.url import canonical, fingerprint_of, identity
 from shoal.model.url_pattern import pattern_of
 from shoal.spider.failed import FailedRequest
 from shoal.spider.html.link_priority import link_priority
 from shoal.spider.html.links import Links
 from shoal.spider.items import encode_item, is_item, rejected_item
 from shoal.spider.page import Page
-from shoal.spider.spider import SITEMAP, Route, Spider
+from shoal.spider.spider import SITEMAP, Route, Spider, max_links
 from shoal.spider.text.content_type import ContentKind
 
 _PACKAGE = str(Path(shoal.__file__).parent)
 _TRACEBACK_CHARS = 4000
-_SITEMAP_LINKS = 50_000  # the sitemap protocol's own limit
+_REASON_CHARS = 500
 
 
 class OutputTooLarge(Exception):
@@ -46,6 +46,9 @@ def run(spider: Spider, task: ParseTask, *, scope: Scope, limits: ParseLimits | 
     Links that this spider object has already returned under the same `scope` are left out (`SeenLinks`).
     """
     began = time.process_time()
+    if task.judge_only:
+        rule = scope.refuse(task.url, task.request.depth)
+        return ParseResult(task.id, dropped={rule: 1} if rule else {}, cpu=time.process_time() - began)
     try:
         output = _run_handler(spider, task, scope, limits or ParseLimits())
     except (MemoryError, OutputTooLarge):
@@ -57,13 +60,14 @@ def run(spider: Spider, task: ParseTask, *, scope: Scope, limits: ParseLimits | 
     return ParseResult(
         task.id,
         tuple(output.items),
-        tuple(output.links.values()),
-        {rule.value: count for rule, count in output.dropped.items()},
+        tuple(output.requests.values()),
+        output.dropped,
         output.repeats,
         cpu=time.process_time() - began,
         rejected=tuple(output.rejected),
         simhash=output.simhash,
         withheld=output.withheld,
+        partial=output.partial,
     )
 
 
@@ -88,6 +92,7 @@ def _run_handler(spider: Spider, task: ParseTask, scope: Scope, limits: ParseLim
         elif one is not None:
             output.add_item(one, route)
     if isinstance(subject, Page):
+        output.partial = _encodable(subject.partial[:_REASON_CHARS])
         output.add_simhash(subject)
         if scope.canonical_only:
             output.defer_to(subject.canonical)
@@ -114,24 +119,23 @@ class HandlerOutput:
     def __init__(self, spider: Spider, task: ParseTask, scope: Scope, limits: ParseLimits) -> None:
         self.items: list[Item] = []
         self.rejected: list[Item] = []
-        self.links: dict[int, Link] = {}
+        self.requests: dict[tuple[str, str, bytes], bytes] = {}  # packed, by what identifies them
         self.urls: set[str] = set()  # canonical URLs of the links that are plain GET requests
         self.dropped: dict[FailureClass, int] = {}
         self.repeats = 0
         self.simhash: int | None = None
         self.withheld = 0
+        self.partial = ""
         self.watched = False  # for near-duplicates: its links may yet be dropped, so they are not seen
         self._seen_links = spider.seen_links
         self._seen_links.use(scope)
         self._scope = scope
         self._limits = limits
-        is_sitemap = task.request.route == SITEMAP
-        per_page = scope.limits.per_page
-        self._max_links = max(per_page, _SITEMAP_LINKS) if is_sitemap else per_page
+        self._max_links = max_links(scope.limits, task.request.route)
         self._fingerprint = task.fingerprint
-        # The items of a hook get other keys than those of the page, which a replay may fetch after all.
-        final = task.final_failure
-        self._key_prefix = f"{task.fingerprint:016x}" + (f"-{final.failure_class}" if final else "")
+        self._request = task.request
+        self._final = task.final_failure
+        self._key_prefix = ""
         self._url = task.url
         # Pages often link to themselves, mostly as canonical. This page needs no second request.
         self._own_url = task.url if task.request.method == "GET" and not task.request.body else ""
@@ -172,7 +176,7 @@ class HandlerOutput:
 
     def _admits(self, url: str, depth: int) -> bool:
         rule = self._scope.refuse(url, depth)
-        if rule is None and len(self.links) >= self._max_links:
+        if rule is None and len(self.requests) >= self._max_links:
             rule = FailureClass.TRAP
         if rule is not None:
             self.dropped[rule] = self.dropped.get(rule, 0) + 1
@@ -180,11 +184,13 @@ class HandlerOutput:
 
     def _add(self, request: Request) -> None:
         try:
-            link = Link.to(request)
-        except TypeError as error:
+            packed = pack(request)
+        except (TypeError, ValueError, RecursionError) as error:
             raise Rejected(f"request for {request.url}: it cannot be stored: {error}") from None
-        self.links.setdefault(link.fingerprint, link)
-        self._count(len(link.packed))
+        if len(request.pool.encode()) > MAX_NAME_BYTES:
+            raise Rejected(f"request for {request.url}: a pool has at most {MAX_NAME_BYTES} bytes")
+        self.requests.setdefault((request.method, identity(request.url), request.body), packed)
+        self._count(len(packed))
 
     def add_item(self, value: object, route: Route) -> None:
         """Check an item against its model, encode it and compute its key."""
@@ -195,16 +201,29 @@ class HandlerOutput:
             raise Rejected(
                 f"item {number + 1}: a handler yields items and requests, not a {type(value).__name__}"
             )
-        default_key = f"{self._key_prefix}-{number}"
+        default_key = f"{self._item_key_prefix()}-{number}"
         target = self.items
         try:
-            item = encode_item(value if route.check is None else route.check(value), route.key, default_key)
+            checked = value if route.check is None else route.check(value)
+            item = encode_item(checked, route.key, default_key, self._scope.item_keys)
         except Rejected as error:
             if route.check is None:
                 raise Rejected(f"item {number + 1}: {error}") from None
             item, target = rejected_item(self._url, str(error), value, default_key), self.rejected
         target.append(item)
         self._count(len(item.json))
+
+    def _item_key_prefix(self) -> str:
+        """Return what the keys of items without key fields start with.
+
+        It is unkeyed, unlike the fingerprint: the next crawl of the same page overwrites its items in a
+        database. The items of a hook get other keys than those of the page, which may yet be fetched.
+        """
+        if not self._key_prefix:
+            request, final = self._request, self._final
+            identified = fingerprint_of(request.method, request.url, request.body)
+            self._key_prefix = f"{identified:016x}" + (f"-{final.failure_class}" if final else "")
+        return self._key_prefix
 
     def defer_to(self, canonical: str | None) -> None:
         """Drop the items and follow the canonical URL instead, if that is another page in scope."""
@@ -249,7 +268,9 @@ def _fault(error: Exception) -> ParseFault:
     detail = "".join(traceback.format_list(frames))
     failure_class = FailureClass.BOMB if isinstance(error, Bomb) else FailureClass.PARSE_ERROR
     return ParseFault(
-        _encodable(" ".join(reason.split())[:500]), _encodable(detail[-_TRACEBACK_CHARS:]), failure_class
+        _encodable(" ".join(reason.split())[:_REASON_CHARS]),
+        _encodable(detail[-_TRACEBACK_CHARS:]),
+        failure_class,
     )
 
 

@@ -12,7 +12,10 @@ import msgspec
 from shoal.model.configure import TYPES, SettingValue, configure
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.failure import POLICY, Action, FailureClass
+from shoal.model.limits import LinkLimits
+from shoal.model.names import name_fault
 from shoal.model.request import FIRST, Request
+from shoal.model.settings import OPERATOR_OPTIONS
 from shoal.model.url import canonical
 from shoal.spider.html.link_resolver import LinkResolver
 from shoal.spider.html.seen_links import SeenLinks
@@ -27,10 +30,15 @@ ErrorHook = Callable[["FailedRequest"], object]
 _H = TypeVar("_H", bound=Handler)
 _E = TypeVar("_E", bound=ErrorHook)
 
-_OPTIONS = [key.removeprefix("crawl.") for key in TYPES if key.startswith("crawl.")]
+_OPTIONS = [
+    name
+    for key in TYPES
+    if key.startswith("crawl.") and (name := key.removeprefix("crawl.")) not in OPERATOR_OPTIONS
+]
 _PARAMETERS = ["name", "start", "sitemaps", "hosts", "key"]
 
 SITEMAP = "shoal.sitemap"
+SITEMAP_LINKS = 50_000  # of one sitemap: the protocol's own limit
 """The route of requests for sitemaps and feeds; every spider has the handler for it built in."""
 
 FAILURES = frozenset(
@@ -62,8 +70,9 @@ class Spider:
             the start URLs.
         key: the field, or fields, that identify an item. A sink that updates rows uses it. Default: an item
             is identified by its page and its position on it.
-        options: settings of `[crawl]`, such as `rate=1`, `per_host=2`, `depth=3`, `follow=r"/catalogue/"` or
-            `headers={...}`. A settings file, the environment and the command line override them.
+        options: most settings of `[crawl]`, such as `rate=1`, `per_host=2`, `depth=3`,
+            `follow=r"/catalogue/"` or `headers={...}`. A settings file, the environment and the command
+            line override them.
 
     Raises `Misconfigured` for an unknown option or a start URL that is not http(s).
 
@@ -90,8 +99,8 @@ class Spider:
         key: str | Sequence[str] = (),
         **options: object,
     ) -> None:
-        if not isinstance(name, str) or not name.strip():
-            raise Misconfigured(f"the name of a spider must be a non-empty string, not {name!r}")
+        if fault := name_fault(name):
+            raise Misconfigured(f"the name of a spider {fault}, not {str(name)[:60]!r}")
         self.name = name
         self.start = (
             *(self._seed(one) for one in ([start] if isinstance(start, str | Request) else start)),
@@ -284,6 +293,8 @@ class Spider:
     def _checked(self, options: dict[str, object]) -> dict[str, object]:
         origin = f"spider {self.name!r}"
         for option in options:
+            if option in OPERATOR_OPTIONS:
+                raise Misconfigured(operator_option(origin, option))
             if option not in _OPTIONS:
                 raise Misconfigured(
                     f"{origin}: unknown option {option!r}{_nearest(option, [*_OPTIONS, *_PARAMETERS])}"
@@ -298,9 +309,22 @@ class Spider:
         return f"<Spider {self.name!r}: {', '.join(self.routes) or 'no handlers'}>"
 
 
+def operator_option(origin: str, option: str) -> str:
+    """Return the message for a spider that sets what only the operator may set."""
+    return (
+        f"{origin}: {option} is not an option of a spider, because it opens this machine to the crawl:"
+        f" set crawl.{option} in shoal.toml or SHOAL_CRAWL_{option.upper()}"
+    )
+
+
 def listing_request(url: str) -> Request:
     """Return the request for a sitemap or a feed to start from."""
     return Request(url=url, route=SITEMAP, priority=FIRST)
+
+
+def max_links(limits: LinkLimits, route: str) -> int:
+    """Return how many links a page may bring."""
+    return max(limits.per_page, SITEMAP_LINKS) if route == SITEMAP else limits.per_page
 
 
 @cache

@@ -16,19 +16,20 @@ URL; a block without `match` takes the other pages.
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from shoal.model.configure import TYPES, SettingValue, configure
-from shoal.model.errors import Misconfigured
+from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.request import FIRST, LAST
+from shoal.model.settings import OPERATOR_OPTIONS
+from shoal.model.toml_text import parse_toml
 from shoal.spider.html.css import compile_query
 from shoal.spider.html.selector import Selector
 from shoal.spider.page import Page
-from shoal.spider.spider import Spider
+from shoal.spider.spider import Spider, operator_option
 
 _OPTIONS = {key.removeprefix("crawl.") for key in TYPES if key.startswith("crawl.")}
 _TOP = {"name", "start", "sitemaps", "hosts", "key", "page"} | _OPTIONS
@@ -42,9 +43,9 @@ def toml_spider(text: str, where: str) -> Spider:
     Raises `Misconfigured` with the file (`where`), the line and the key that is wrong.
     """
     try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise Misconfigured(f"{where}: not valid TOML: {error}") from None
+        tree = parse_toml(text)
+    except Rejected as error:
+        raise Misconfigured(f"{where}: {error}") from None
     return _Reader(text, where).spider(tree)
 
 
@@ -71,6 +72,8 @@ class _Reader:
             raise self._error("page", "there must be at least one [[page]]")
         options = {key: value for key, value in tree.items() if key in _OPTIONS}
         for key, value in options.items():
+            if key in OPERATOR_OPTIONS:
+                raise Misconfigured(operator_option(self._place(key), key))
             configure([SettingValue(f"crawl.{key}", value, f"{self._place(key)}: {key}")])
         start = self._texts(tree, "start")
         try:

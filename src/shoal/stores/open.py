@@ -28,17 +28,22 @@ _RAM_FOLDER = "/dev/shm"  # noqa: S108 - files are created in a private folder b
 
 
 @asynccontextmanager
-async def open_store(dsn: str, *, create: bool = False) -> AsyncIterator["Store"]:
+async def open_store(
+    dsn: str, *, create: bool = False, allow_outputs: tuple[str, ...] = ()
+) -> AsyncIterator["Store"]:
     """Open the store at an address.
 
     Raise `Misconfigured` if it does not exist, unless `create` says that the caller runs or submits crawls.
+    `allow_outputs`: what the operator of this machine allows of the outputs that a shared store names.
     """
     check_address(dsn)
     async with AsyncExitStack() as stack:
         if _is_redis(dsn):
+            from shoal.stores.contract.places import Places
             from shoal.stores.redis.store import RedisStore
 
-            yield await stack.enter_async_context(RedisStore.open(dsn, advise=create))
+            opened = RedisStore.open(dsn, advise=create, places=Places(allow_outputs))
+            yield await stack.enter_async_context(opened)
             return
         from shoal.stores.folder.directory import private_server_in
         from shoal.stores.folder.store import TEMPORARY, FolderStore
@@ -85,7 +90,7 @@ async def _open_private_server(
     With `start`, raise `StoreBusy` if it is running.
     """
     from shoal.stores.contract.store import StoreBusy
-    from shoal.stores.redis.private_server import run_private_server, socket_of
+    from shoal.stores.redis.private_server import dsn_of, run_private_server
     from shoal.stores.redis.store import RedisStore
 
     async with AsyncExitStack() as stack:
@@ -94,7 +99,7 @@ async def _open_private_server(
         except StoreBusy:
             if start:
                 raise
-            dsn = f"redis+unix://{socket_of(folder)}"
+            dsn = dsn_of(folder)
         yield await stack.enter_async_context(RedisStore.open(dsn, address=address, advise=advise))
 
 

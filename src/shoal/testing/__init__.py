@@ -99,7 +99,7 @@ def run(spider: Spider, subject: Page | FailedRequest) -> Yielded:
         raise HandlerFailed(f"{subject.url}: rejected item: {msgspec.json.decode(rejected.json)['reason']}")
     return Yielded(
         [msgspec.json.decode(item.json) for item in result.items],
-        [unpack(link.packed) for link in result.links],
+        [unpack(packed) for packed in result.requests],
     )
 
 

@@ -19,18 +19,22 @@ from shoal.engine.session import open_session
 from shoal.engine.shared import Shared
 from shoal.engine.snapshot import Ending, Snapshot, Summary, WorkStats
 from shoal.engine.stations import WorkShare
+from shoal.fetch.http.body_memory import BodyMemory
 from shoal.fetch.registry import HTTP
 from shoal.frontier.finished import is_finished
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.results import Counts
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.parse.pool import ParsePool
-from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord, settings_of
+from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import MAX_UNPARSED_PAGES, MAX_UNWRITTEN_PAGES, Fleet
 from shoal.stores.contract.heartbeat import CrawlActivity, OutputActivity, unserved_pools
+from shoal.stores.contract.record_reader import settings_of
 from shoal.worker.activity import CrawlWork
 from shoal.worker.deliveries import Deliveries
 from shoal.worker.output_tasks import OutputTasks, are_finished
+from shoal.worker.rules import WorkerRules
 from shoal.worker.session_steps import (
     GIVE_UP_AFTER,
     SessionFacts,
@@ -45,6 +49,7 @@ from shoal.worker.session_steps import (
 log = logging.getLogger(__name__)
 
 ROLES = ("fetch", "parse", "sink")
+REQUIRED = SandboxRules(SandboxMode.REQUIRE)
 REQUEST_SLACK_S = 5.0  # beyond the limit for one attempt: closing it, and a clock that is behind
 RECHECK_S = 600.0  # after which a crawl that had nothing to do is checked again without any news
 
@@ -60,6 +65,8 @@ class WorkerPlan:
     until_done: bool = False
     only: str = ""  # the one crawl to serve; empty: all
     folder: Path = Path(LOCAL_FOLDER)  # where this worker's files go
+    rules: WorkerRules = field(default_factory=WorkerRules)  # what crawls may do on this machine
+    sandbox: SandboxRules = REQUIRED  # of the spiders of every crawl
 
 
 class SharedConcurrency:
@@ -86,6 +93,7 @@ class WorkerContext:
     parser: ParsePool | None = None  # where only one crawl is served, and its spider is loaded already
     deliveries: Deliveries | None = None  # pages to parse, once the bus is joined
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # a session has something new to do
+    memory: BodyMemory = field(default_factory=BodyMemory)
 
 
 class CrawlSession:
@@ -99,7 +107,7 @@ class CrawlSession:
         self._retry_at = -math.inf  # monotonic: when a session that failed is tried again
         self.deleted = False
         self._context = context
-        self._outputs = OutputTasks(context.fleet, worker=context.worker)
+        self._outputs = OutputTasks(context.fleet, worker=context.worker, places=context.plan.rules.places)
         self._crawl: Crawl | None = None  # while it runs
         self._done_before = WorkStats()  # by its earlier runs
         self._checked_at = -math.inf  # monotonic
@@ -148,6 +156,8 @@ class CrawlSession:
                     )
                     self._checked_at = time.monotonic()
                     self.state = state_after_check(self.state, facts)
+                    if not facts.work_left:
+                        await self._remove_secrets()
                 case Step.RUN:
                     self._start(group, stop)
                 case Step.CHECK_OUTPUTS:
@@ -168,6 +178,16 @@ class CrawlSession:
                     return
                 case Step.WAIT:
                     return
+
+    async def _remove_secrets(self) -> None:
+        """Remove the secrets of a finished crawl from its record; not while there is something to replay."""
+        if self.record.without_secrets().revision == self.record.revision:
+            return
+        if (await self._frontier.reader.counts(self.record.name)).dead:
+            return
+        key = self._context.plan.rules.record_key
+        if await self._context.fleet.crawls.remove_secrets(self.record, key=key):
+            log.info("crawl.secrets_removed", extra={"crawl": self.record.name})
 
     def _facts(self, stop: Stop) -> SessionFacts:
         plan = self._context.plan
@@ -249,6 +269,9 @@ class CrawlSession:
 
     async def _serve(self) -> Ending:
         context, plan = self._context, self._context.plan
+        settings = settings_of(self.record)
+        if refusal := plan.rules.refusal(settings):
+            raise Misconfigured(refusal)
         share = WorkShare(
             fetches="fetch" in plan.roles,
             parses="parse" in plan.roles,
@@ -258,6 +281,7 @@ class CrawlSession:
                 elsewhere=plan.pools_elsewhere or (),
             ),
             capacity=self,
+            memory=context.memory,
         )
         strategy = Shared(
             self.record,
@@ -266,6 +290,8 @@ class CrawlSession:
             folder=plan.folder,
             concurrency=plan.concurrency,
             share=share,
+            settings=plan.rules.apply(settings),
+            sandbox=plan.sandbox,
             bus=context.deliveries,
         )
         async with open_session(strategy, context.parser) as stations:

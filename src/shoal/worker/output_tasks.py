@@ -10,9 +10,11 @@ from shoal.model.errors import Misconfigured, Unavailable
 from shoal.sinks.fleet.progress import unfinished
 from shoal.sinks.fleet.writer import OutputWriter, WriterOutput, WriterState
 from shoal.sinks.names import public_name
-from shoal.stores.contract.crawl_record import CrawlRecord, settings_of
+from shoal.stores.contract.crawl_record import CrawlRecord
 from shoal.stores.contract.fleet import Fleet
 from shoal.stores.contract.heartbeat import OutputActivity
+from shoal.stores.contract.places import Places
+from shoal.stores.contract.record_reader import settings_of
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +24,9 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0  # before an output that was refused 
 class OutputTasks:
     """The outputs of one crawl."""
 
-    def __init__(self, fleet: Fleet, *, worker: str) -> None:
+    def __init__(self, fleet: Fleet, *, worker: str, places: Places) -> None:
         self._fleet = fleet
+        self._places = places
         self._worker = worker
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -89,6 +92,7 @@ class OutputTasks:
         while True:
             began = time.monotonic()
             try:
+                self._places.check(output)
                 writer = OutputWriter(
                     self._fleet.client, described, holder=self._worker, node=os.uname().nodename
                 )
@@ -108,7 +112,8 @@ class OutputTasks:
             failures = 1 if time.monotonic() - began > LONGEST_PAUSE_S else failures + 1
             pause = pause_after(failures)
             if self._refusals.get(output) != why:
-                log.error(event, extra={"crawl": record.name, "why": why, "retry_in_s": pause})
+                about = {"crawl": record.name, "output": public_name(output), "why": why}
+                log.error(event, extra={**about, "retry_in_s": pause})
             self._refusals[output] = why
             if event == "output.failed":
                 await self._fleet.mend.check_all()

@@ -31,7 +31,7 @@ from shoal.engine.snapshot import Snapshot, Summary, WorkerStats, WorkStats
 from shoal.fetch.registry import check_pools
 from shoal.model.errors import Misconfigured, ShoalError
 from shoal.parse.pool import ParsePool
-from shoal.stores.contract.crawl_record import CrawlRecord
+from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.fleet import HEARTBEAT_EVERY_S, Fleet, Heartbeats
 from shoal.stores.contract.heartbeat import CrawlActivity, Heartbeat, OutputActivity, served_pools
 from shoal.worker.activity import CrawlWork, describe_activity
@@ -105,6 +105,7 @@ class Worker:
         watch: Callable[[Snapshot], None] | None = None,
         parser: ParsePool | None = None,
         *,
+        sandbox: str = "",
         open_session: Callable[[WorkerContext, CrawlRecord], WorkerSession] = CrawlSession,
     ) -> None:
         if "fetch" in plan.roles:
@@ -116,8 +117,11 @@ class Worker:
         self._stop = stop
         self._concurrency = SharedConcurrency(plan.concurrency)
         self._context = WorkerContext(self.id, fleet, plan, self._concurrency, watch, parser)
+        self._sandbox = sandbox  # its state, for heartbeats
         self._open_session = open_session
         self._sessions: dict[str, WorkerSession] = {}
+        self._refused: dict[str, str] = {}  # by crawl: why its record cannot be used
+        self._submitted_at: dict[str, float] = {}  # by crawl: when the newest record was submitted
         self._news = -1
         self._started_at = time.time()
         self._roles = tuple(role for role in ROLES if role in plan.roles)
@@ -144,7 +148,9 @@ class Worker:
                     "stop": partial(self._forward_stop, self._stop),
                     "measure": partial(self._measure, workers),
                     "reclaim": partial(self._reclaim_lost, workers),
-                    "retention": partial(delete_expired_pages, self._fleet.crawls, self._plan.folder),
+                    "retention": partial(
+                        delete_expired_pages, self._fleet.crawls, self._plan.rules, self._plan.folder
+                    ),
                 }
                 if deliveries is not None:
                     running["deliveries"] = deliveries.run
@@ -209,7 +215,7 @@ class Worker:
                 await session.advance(group, self._stop)
                 if session.state is SessionState.DELETED:
                     del self._sessions[name]
-            if self._stop.drain.is_set() or (self._plan.until_done and await self._is_done()):
+            if self._stop.drain.is_set() or (self._plan.until_done and self._is_done()):
                 return
             idle = self._plan.until_done and not self._concurrency.running
             await self._sleep(FINAL_ROUND_S if idle else ROUND_S)
@@ -217,10 +223,11 @@ class Worker:
     async def _look_for_news(self) -> None:
         crawls = self._fleet.crawls
         if (news := await crawls.news()) != self._news:
-            await self._update(await crawls.all())
+            await self._update(await crawls.read(key=self._plan.rules.record_key))
             self._news = news
 
-    async def _update(self, records: list[CrawlRecord]) -> None:
+    async def _update(self, found: StoredRecords) -> None:
+        records = self._accept(found)
         names = {record.name for record in records}
         for name, session in self._sessions.items():
             session.deleted = name not in names
@@ -236,17 +243,33 @@ class Worker:
             else:
                 self._sessions[record.name] = self._open_session(self._context, record)
 
-    async def _is_done(self) -> bool:
+    def _accept(self, found: StoredRecords) -> list[CrawlRecord]:
+        """Return the records to serve; log each of the others once."""
+        accepted, refused = [], dict(found.refused)
+        for record in found.records:
+            # A signature does not expire: without this, a record of last week could replace that of today.
+            newest = self._submitted_at.get(record.name, -math.inf)
+            if self._plan.rules.record_key and record.submitted_at < newest:
+                refused[record.name] = (
+                    "its record in the store is older than the one that was served before it"
+                )
+            else:
+                self._submitted_at[record.name] = record.submitted_at
+                accepted.append(record)
+        for name, why in refused.items():
+            if self._refused.get(name) != why:
+                log.error("crawl.refused", extra={"crawl": name, "why": why})
+        self._refused = refused
+        return accepted
+
+    def _is_done(self) -> bool:
         """Return whether nothing is left; raise `Misconfigured` if the rest cannot be served here."""
         blocked = {name: session.blocked_reason for name, session in self._sessions.items()}
         if not all(session.is_done or blocked[name] for name, session in self._sessions.items()):
             return False  # what can be served is served first
-        if reasons := [f"crawl {name!r}: {why}" for name, why in blocked.items() if why]:
+        refused = {name: why for name, why in self._refused.items() if self._plan.only in ("", name)}
+        if reasons := [f"crawl {name!r}: {why}" for name, why in (blocked | refused).items() if why]:
             raise Misconfigured("; ".join(reasons))
-        if not self._plan.only and (damaged := await self._fleet.crawls.damaged()):
-            raise Misconfigured(
-                f"the record of crawl {', '.join(map(repr, damaged))} could not be read: submit it again"
-            )
         return True
 
     async def _measure(self, workers: Heartbeats) -> None:
@@ -335,7 +358,9 @@ class Worker:
             why=why,
             crawls=tuple(activity for session in sessions if (activity := session.activity) is not None),
             outputs=tuple(outputs),
-            refused={name: session.refusal for name, session in self._sessions.items() if session.refusal},
+            sandbox=self._sandbox,
+            refused=self._refused
+            | {name: session.refusal for name, session in self._sessions.items() if session.refusal},
         )
 
 

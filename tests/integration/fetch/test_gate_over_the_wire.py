@@ -13,6 +13,7 @@ from shoal.fetch.gate import LocalTurn, SendGate
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import DnsResolver
 from shoal.fetch.http.guard import Guard
+from shoal.model.address_ranges import PRIVATE
 from shoal.model.page import Response
 
 
@@ -23,7 +24,7 @@ async def site_and_client(folder: Path) -> AsyncIterator[tuple[ServedSite, HttpC
         asyncio.timeout(60),
         serving("bench.web_server:FolderSite", str(folder), hosts=1) as site,
         DnsResolver() as resolver,
-        HttpClient(resolver, Guard(allow_private=True)) as client,
+        HttpClient(resolver, Guard(PRIVATE)) as client,
     ):
         yield site, client
 

@@ -1,7 +1,6 @@
 """Pages to archive, and a way to read them back."""
 
 import random
-from collections.abc import Sequence
 from pathlib import Path
 
 from isal import isal_zlib
@@ -15,8 +14,8 @@ DAY = 86_400.0
 SENT = (("Host", "books.example"), ("User-Agent", "Shoal/0"), ("Accept-Encoding", "gzip"))
 
 
-def decode(wire: bytes, encodings: Sequence[str]) -> bytes:
-    assert list(encodings) == ["gzip"]
+def decode(wire: bytes, content_encoding: str, decoded_bytes: int | None) -> bytes:
+    assert content_encoding == "gzip"
     body: bytes = isal_zlib.decompress(wire, 31)
     return body
 

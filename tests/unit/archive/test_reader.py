@@ -32,7 +32,6 @@ from shoal.archive.gzip_members import pack
 from shoal.archive.names import SegmentName
 from shoal.archive.request_metadata import parse_metadata
 from shoal.model.errors import Rejected
-from shoal.model.limits import FetchLimits
 from shoal.model.page import PageRef, Response
 from shoal.model.request import Request
 
@@ -73,20 +72,21 @@ def test_an_encoded_page_is_stored_as_sent_and_read_decoded(tmp_path: Path) -> N
     assert stored.header("content-encoding") == "gzip"
 
 
-def test_the_decoder_gets_encodings_in_the_order_of_application(tmp_path: Path) -> None:
-    asked: list[list[str]] = []
+def test_the_decoder_gets_the_whole_header_and_the_recorded_size(tmp_path: Path) -> None:
+    asked: list[tuple[str, int | None]] = []
     headers = (("content-encoding", "identity, Deflate"), ("content-encoding", "br"))
     writer = open_writer(tmp_path)
-    ref = append(writer, headers=headers)
+    refs = [append(writer, headers=headers), append(writer, encoded=True)]
     writer.flush()
 
-    def note(wire: bytes, encodings: list[str]) -> bytes:
-        asked.append(encodings)
+    def note(wire: bytes, content_encoding: str, decoded_bytes: int | None) -> bytes:
+        asked.append((content_encoding, decoded_bytes))
         return wire
 
-    ArchiveReader(SegmentFolder(tmp_path), note).read(ref)
+    for ref in refs:
+        ArchiveReader(SegmentFolder(tmp_path), note).read(ref)
 
-    assert asked == [["deflate", "br"]]
+    assert asked == [("identity, Deflate,br", None), ("gzip", 14)]
 
 
 @settings(max_examples=50, deadline=None)
@@ -231,7 +231,7 @@ def test_a_reference_cannot_lead_out_of_the_folder(tmp_path: Path, segment: str)
 def test_a_gzip_bomb_in_the_archive_is_not_unpacked(tmp_path: Path) -> None:
     bomb = pack(bytes(4_000_000))
     (tmp_path / FIRST).write_bytes(bomb)
-    reader = ArchiveReader(SegmentFolder(tmp_path), decode, limits=FetchLimits(wire_bytes=100_000))
+    reader = ArchiveReader(SegmentFolder(tmp_path), decode, record_bytes=100_000)
 
     with pytest.raises(PageDamaged, match="longer than"):
         reader.read(PageRef(FIRST, 0, len(bomb)))
@@ -468,7 +468,7 @@ def test_a_page_that_cannot_be_decoded_is_damage_in_a_scan(tmp_path: Path) -> No
     append(writer, encoded=True)
     writer.close()
 
-    def refuse(wire: bytes, encodings: list[str]) -> bytes:
+    def refuse(wire: bytes, content_encoding: str, decoded_bytes: int | None) -> bytes:
         raise Rejected("decoded body above the limit")
 
     [found] = ArchiveReader(SegmentFolder(tmp_path), refuse).pages()

@@ -1,6 +1,7 @@
 import pytest
 
-from shoal.archive.redaction import is_secret, redact_body, redact_cookie
+from shoal.archive.redaction import redact_body, redact_cookie
+from shoal.model.header_names import is_secret
 
 
 @pytest.mark.parametrize(
@@ -13,6 +14,9 @@ from shoal.archive.redaction import is_secret, redact_body, redact_cookie
         "X-Api-Key",
         "x-auth-token",
         "X-CSRF-Token",
+        "X-Shop-Pass",
+        "Ocp-Apim-Subscription-Key",
+        "Sec-WebSocket-Key",
     ],
 )
 def test_headers_that_carry_credentials_are_secret(name: str) -> None:

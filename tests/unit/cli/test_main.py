@@ -92,8 +92,14 @@ def test_ctrl_c_is_an_interruption(failing: object) -> None:
             "--class 'timeot': no such failure class; did you mean timeout?",
         ),
         (["status", "--config", "nowhere.toml"], "nowhere.toml: cannot be read: No such file or directory"),
-        (["crawl", "https://a.test/", "--rate", "-1"], "--rate: must be a number, 0 or more, not -1"),
-        (["crawl", "https://a.test/", "--rate", "fast"], "--rate: must be a number, 0 or more, not 'fast'"),
+        (
+            ["crawl", "https://a.test/", "--rate", "-1"],
+            "--rate: must be 0, or a number from 0.0001 to 100,000, not -1",
+        ),
+        (
+            ["crawl", "https://a.test/", "--rate", "fast"],
+            "--rate: must be 0, or a number from 0.0001 to 100,000, not 'fast'",
+        ),
         (["crawl", "https://a.test/", "--follow", "("], "--follow: not a regular expression"),
         (["crawl", "https://a.test/", "--item", "x"], "--item 'x': must be NAME=CSS, for example"),
     ],

@@ -137,7 +137,7 @@ class FakeStages:
     def settle(self, settlement: Settlement) -> None:
         self.settled.append(settlement)
 
-    def take(self, attempt: Attempt, earlier: object) -> None:
+    def take(self, attempt: Attempt, earlier: object, links: object) -> None:
         self.pages.append(attempt)
 
     def take_failed(self, settlement: Settlement) -> bool:
@@ -160,7 +160,7 @@ class Bench:
         self.frontier, self.fetcher = FakeFrontier(known), FakeFetcher(answer)
         self.stages, self.counters = stages or FakeStages(), Counters()
         stations: Any = SimpleNamespace(
-            crawl="c", frontier=self.frontier, fetcher=self.fetcher, pages=FakeArchive()
+            crawl="c", frontier=self.frontier, fetcher=self.fetcher, pages=FakeArchive(), scope=None
         )
         either: Any = self.stages
         self.attempts = Attempts(stations, either, either, self.counters)

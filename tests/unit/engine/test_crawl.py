@@ -26,7 +26,7 @@ from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Acknowledgement, Dead, Lease, Settlement
 from shoal.model.pace import Pace
 from shoal.model.page import PageRecord, PageRef, ParseResult, ParseTask, Response
-from shoal.model.request import Link, Request
+from shoal.model.request import Link, Request, pack
 from shoal.model.scope import Scope
 from shoal.model.settings import CrawlSettings, Settings
 from shoal.parse.pool import Poisoned
@@ -95,9 +95,10 @@ class FakeChildren:
     """Parse children that find the links of `links`; while `hang` is set, `answer` answers."""
 
     description = SpiderDescription(name="shop")
+    sandbox_warning = ""
 
     def __init__(self) -> None:
-        self.links: dict[str, tuple[Link, ...]] = {}
+        self.links: dict[str, tuple[str, ...]] = {}
         self.hang = False
         self.submitted = asyncio.Event()
         self.broken = asyncio.Event()
@@ -113,8 +114,12 @@ class FakeChildren:
 
     def submit(self, task: ParseTask, on_answer: Callable[[ParseResult | Poisoned], None]) -> None:
         self.submitted.set()
-        links = self.links.get(task.url.rpartition("/")[2], ())
-        self._unanswered.append(partial(on_answer, ParseResult(task.id, links=links)))
+        names = self.links.get(task.url.rpartition("/")[2], ())
+        found = [
+            Request(url=f"http://a.test/{name}", depth=task.request.depth + 1, found_on=task.fingerprint)
+            for name in names
+        ]
+        self._unanswered.append(partial(on_answer, ParseResult(task.id, requests=tuple(map(pack, found)))))
         if not self.hang:
             asyncio.get_running_loop().call_soon(self.answer)
 
@@ -244,7 +249,7 @@ class Bench:
 async def test_every_request_and_every_link_is_fetched_once() -> None:
     bench = Bench()
     await bench.add(1, 2)
-    bench.children.links = {"1": (link(2), link(3)), "3": (link(4), link(1))}
+    bench.children.links = {"1": ("2", "3"), "3": ("4", "1")}
 
     assert await bench.run() is Ending.FINISHED
     assert sorted(bench.site.requests) == ["1", "2", "3", "4"]
@@ -279,7 +284,7 @@ async def test_a_crawl_with_dead_letters_is_finished() -> None:
 async def test_a_crawl_that_has_reached_its_page_limit_ends_as_limited() -> None:
     bench = Bench(max_pages=1, concurrency=1)
     await bench.add(1)
-    bench.children.links = {"1": (link(2),)}
+    bench.children.links = {"1": ("2",)}
     bench.quota = OnePage(bench.frontier)
 
     assert await bench.run() is Ending.LIMITED

@@ -122,7 +122,9 @@ def lease_of(request: Request) -> Lease:
 
 
 async def test_a_crawl_with_one_pool_uses_its_fetcher_directly(installed: dict[str, str]) -> None:
-    async with open_fetchers(Settings(), Pools(), robots_cache=NoRobots(), jar=CookieJar()) as fetcher:
+    async with open_fetchers(
+        Settings(), Pools(), robots_cache=NoRobots(), jar=CookieJar(), home=()
+    ) as fetcher:
         assert isinstance(fetcher, HttpFetcher)
 
 
@@ -131,7 +133,7 @@ async def test_a_fetcher_that_does_not_load_takes_its_pool_out_of_an_embedded_cr
 ) -> None:
     installed["browser"] = "no_such_package:open_fetcher"
     pools = Pools(fetcher_factories(), exclusive=True)
-    async with open_fetchers(Settings(), pools, robots_cache=NoRobots(), jar=CookieJar()):
+    async with open_fetchers(Settings(), pools, robots_cache=NoRobots(), jar=CookieJar(), home=()):
         pass
 
     assert pools.names == ("http",)
@@ -143,5 +145,7 @@ async def test_a_fetcher_that_does_not_load_ends_a_worker_that_was_started_for_i
 ) -> None:
     installed["browser"] = "no_such_package:open_fetcher"
     with pytest.raises(Misconfigured, match="the fetcher of the pool 'browser' does not load"):
-        async with open_fetchers(Settings(), Pools(["browser"]), robots_cache=NoRobots(), jar=CookieJar()):
+        async with open_fetchers(
+            Settings(), Pools(["browser"]), robots_cache=NoRobots(), jar=CookieJar(), home=()
+        ):
             pass

@@ -28,7 +28,7 @@ from shoal.model.outcome import (
     Settlement,
 )
 from shoal.model.page import Item, PageRecord, PageRef, ParseFault, ParseResult, ParseTask, Response
-from shoal.model.request import Link, Request
+from shoal.model.request import Link, Request, unpack
 from shoal.parse.pool import Poisoned
 from shoal.parse.verdict import PoisonCause
 
@@ -103,8 +103,16 @@ class FakeLedger:
 
 
 class NoTraps:
-    def filter_links(self, result: ParseResult, url: str) -> ParseResult:
-        return result
+    def filter_links(self, links: tuple[Link, ...], result: ParseResult, url: str) -> tuple[Link, ...]:
+        return links
+
+
+class AnyScope:
+    def links_of(self, packed: Sequence[bytes], *, found_on: int, page: Request) -> tuple[Link, ...]:
+        return tuple(Link.to(unpack(one)) for one in packed)
+
+    def forget_sent_links(self) -> None:
+        pass
 
 
 class Bench:
@@ -122,6 +130,7 @@ class Bench:
             self.pages,
             self.ledger,
             self.counters,
+            scope=AnyScope(),
             traps=NoTraps(),
             pools=pools or Pools(),
             spider="shop",
@@ -132,7 +141,7 @@ class Bench:
 
     def take(self, *, parse: bool = True) -> None:
         response = Response("http://a.test/1", 200, (), b"body", b"body", fetched_at=0.0, elapsed=0.1)
-        self.parsing.take(Attempt(lease(1), response, links=(FOLLOWED,), parse=parse), None)
+        self.parsing.take(Attempt(lease(1), response, parse=parse), None, (FOLLOWED,))
 
     async def take_archived(self, *, strikes: int = 0) -> None:
         async def unparsed() -> AsyncIterator[Unparsed]:
@@ -142,7 +151,7 @@ class Bench:
 
 
 def parsed(id: int) -> ParseResult:
-    return ParseResult(id, items=(ITEM,), links=(FOUND,))
+    return ParseResult(id, items=(ITEM,), requests=(FOUND.packed,))
 
 
 def raised(id: int) -> ParseResult:
@@ -315,7 +324,7 @@ def test_a_link_of_a_pool_that_is_not_served_makes_its_page_a_parse_error() -> N
     bench = Bench(pools=Pools(exclusive=True))
     link = Link.to(Request(url="http://a.test/app", pool="browser"))
     bench.take()
-    bench.parser.answer(lambda id: ParseResult(id, items=(ITEM,), links=(FOUND, link)))
+    bench.parser.answer(lambda id: ParseResult(id, items=(ITEM,), requests=(FOUND.packed, link.packed)))
 
     reason = "spider 'shop': no fetcher on this machine serves the pool 'browser'; known pools: http"
     assert failures(bench.ledger.outcomes) == [("parse_error", reason)]
@@ -326,7 +335,7 @@ def test_in_a_fleet_a_link_of_another_pool_is_kept_for_other_workers() -> None:
     bench = Bench()
     link = Link.to(Request(url="http://a.test/app", pool="browser"))
     bench.take()
-    bench.parser.answer(lambda id: ParseResult(id, links=(link,)))
+    bench.parser.answer(lambda id: ParseResult(id, requests=(link.packed,)))
 
     assert bench.ledger.settled[0][0].links == (FOLLOWED, link)
 

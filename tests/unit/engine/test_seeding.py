@@ -48,12 +48,12 @@ async def test_what_is_new_and_what_is_known_is_counted_and_origins_are_gathered
     frontier = Known()
     listed = Listed(["https://a.test/1", "https://a.test/2"], ["http://b.test:81/", "https://a.test/1"])
 
-    origins = await add_listed(frontier, "crawl", listed, Stop(), gather=True)
+    origins = await add_listed(frontier, "crawl", listed, Stop(), fingerprint_key=b"", gather=True)
 
     assert origins == {"https://a.test", "http://b.test:81"}
     assert (listed.new, listed.known) == (3, 1)
     again = Listed(["https://a.test/1", "https://a.test/2", "http://b.test:81/"])
-    assert await add_listed(frontier, "crawl", again, Stop(), gather=False) == set()
+    assert await add_listed(frontier, "crawl", again, Stop(), fingerprint_key=b"", gather=False) == set()
     assert (again.new, again.known) == (0, 3)
 
 
@@ -72,7 +72,7 @@ async def test_a_request_to_stop_does_not_wait_for_a_silent_writer() -> None:
 
 async def _interrupted(frontier: Known, listed: Listed, stop: Stop) -> str:
     with pytest.raises(Interrupted) as caught:
-        await add_listed(frontier, "crawl", listed, stop, gather=True)
+        await add_listed(frontier, "crawl", listed, stop, fingerprint_key=b"", gather=True)
     return str(caught.value)
 
 
@@ -89,7 +89,7 @@ async def test_an_unavailable_store_keeps_the_seeds_that_it_has() -> None:
     listed = Listed(["https://a.test/1"], ["https://a.test/2"])
 
     with pytest.raises(Unavailable, match=r"no response; the start URLs that were added \(1\) are kept"):
-        await add_listed(Leaving(), "crawl", listed, Stop(), gather=True)
+        await add_listed(Leaving(), "crawl", listed, Stop(), fingerprint_key=b"", gather=True)
 
 
 CHILD = """
@@ -105,7 +105,7 @@ class Frontier:
 
 listed = SeedFile(sys.argv[1])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-asyncio.run(add_listed(Frontier(), "crawl", listed, Stop(), gather=False))
+asyncio.run(add_listed(Frontier(), "crawl", listed, Stop(), fingerprint_key=b"", gather=False))
 print(listed.new, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 

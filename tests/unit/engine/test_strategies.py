@@ -1,6 +1,7 @@
 """What differs between a crawl that one process owns and one that workers share."""
 
 import math
+from collections.abc import Callable
 
 from tests.unit.engine.leased import lease
 
@@ -9,7 +10,9 @@ from shoal.engine.scope_state import ScopeState
 from shoal.engine.shared import COUNT_EVERY_S, SharedOwnership
 from shoal.fetch.cookies import Cookie, CookieJar
 from shoal.model.crawl_totals import CrawlTotals
+from shoal.model.page import ParseResult, ParseTask
 from shoal.model.scope import Scope
+from shoal.parse.pool import Poisoned
 
 
 class Clock:
@@ -23,6 +26,9 @@ class Clock:
 class NoChildren:
     def configure(self, scope: Scope) -> None:
         pass
+
+    def submit(self, task: ParseTask, on_answer: Callable[[ParseResult | Poisoned], None]) -> None:
+        raise AssertionError("no page is parsed here")
 
 
 def scope(*hosts: str) -> ScopeState:

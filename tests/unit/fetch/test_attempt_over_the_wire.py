@@ -17,10 +17,11 @@ from shoal.fetch.http.dns import DnsResolver
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
 from shoal.fetch.robots import RobotsPolicy
+from shoal.model.address_ranges import PRIVATE
 from shoal.model.failure import FailureClass
 from shoal.model.limits import KIB, MIB, FetchLimits
 from shoal.model.outcome import Dead, Filtered, Lease, Retry
-from shoal.model.request import Request, unpack
+from shoal.model.request import Request
 from shoal.model.url import host_key
 
 LIMITS = FetchLimits(wire_bytes=1 * MIB, body_bytes=2 * MIB, first_byte=5, total=10)
@@ -32,7 +33,7 @@ def lease(request: Request, attempt: int = 1) -> Lease:
 
 @asynccontextmanager
 async def fetching(handler: Handler, *, robots: bool = False) -> AsyncIterator[tuple[HttpFetcher, RawServer]]:
-    guard = Guard(allow_private=True)
+    guard = Guard(PRIVATE)
     redirects = RedirectRules(guard)
     async with (
         asyncio.timeout(30),
@@ -65,8 +66,8 @@ async def test_H20_a_chain_of_redirects_ends_after_ten() -> None:
         request = Request(url=server.url("/0"))
         for _ in range(10):
             attempt = await fetcher.attempt(lease(request))
-            [link] = attempt.links
-            request = unpack(link.packed)
+            assert attempt.following is not None
+            request = attempt.following
         attempt = await fetcher.attempt(lease(request))
     assert isinstance(attempt.outcome, Dead)
     assert attempt.outcome.failure.failure_class is FailureClass.REDIRECT
@@ -140,8 +141,8 @@ async def test_H22_a_cookie_and_a_header_do_not_follow_to_another_port() -> None
         location = (("Location", elsewhere.url("/target")), ("Set-Cookie", "a=1; Secure"))
         async with fetching(routes({"/": answer(b"", status=302, headers=location)})) as (fetcher, server):
             first = await fetcher.attempt(lease(Request(url=server.url(), headers={"Authorization": "x"})))
-            [link] = first.links
-            second = await fetcher.attempt(lease(unpack(link.packed)))
+            assert first.following is not None
+            second = await fetcher.attempt(lease(first.following))
     assert second.parse
     assert b"Authorization" in server.requests[0]
     assert b"Authorization" not in elsewhere.requests[0]

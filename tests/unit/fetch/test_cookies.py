@@ -4,10 +4,12 @@ import pytest
 
 from shoal.fetch.cookies import (
     MAX_COOKIE_BYTES,
-    MAX_DOMAINS,
     MAX_HEADER_BYTES,
     MAX_JAR_BYTES,
     MAX_PER_DOMAIN,
+    MAX_PER_SITE,
+    MAX_SITES,
+    Cookie,
     CookieJar,
 )
 
@@ -168,9 +170,9 @@ def test_H17_a_header_never_gets_longer_than_its_limit() -> None:
 
 def test_the_number_of_domains_is_bounded() -> None:
     jar = CookieJar()
-    for n in range(MAX_DOMAINS + 10):
+    for n in range(MAX_SITES + 10):
         jar.store(f"http://h{n}/", ["a=1"], NOW)
-    assert len(jar) == MAX_DOMAINS
+    assert len(jar) == MAX_SITES
 
 
 def test_a_jar_survives_being_written_down() -> None:
@@ -206,3 +208,75 @@ def test_the_bytes_of_a_jar_are_bounded_and_what_is_deleted_or_replaced_makes_ro
         one.store("https://b.test/", [f"c={large}"], NOW)
         one.store("https://b.test/", ["c=; Max-Age=0"], NOW)
     assert len(CookieJar.load(one.dump())) == 1
+
+
+LOGIN = Cookie("login", "secret", "shop.example.com", "/", 443, secure=True)
+PLAIN_LOGIN = Cookie("login", "secret", "shop.example.com", "/", 80)
+
+
+@pytest.mark.parametrize("login", [LOGIN, PLAIN_LOGIN], ids=["secure", "plain"])
+def test_a_cookie_of_the_user_is_never_displaced_nor_crowded_out(login: Cookie) -> None:
+    jar = CookieJar()
+    jar.put([login], NOW)
+    shop = "https://shop.example.com/" if login.secure else "http://shop.example.com/"
+    for n in range(200):  # a plain-HTTP sibling fills the site
+        jar.store("http://evil.example.com/", [f"c{n}={'x' * 2000}; Domain=example.com; Path=/"], NOW)
+        jar.store(f"http://{n}.evil.example.com/", ["c=1", "d=1; Domain=evil.example.com"], NOW)
+    for n in range(MAX_SITES + 10):  # others fill the jar
+        jar.store(f"https://h{n}/", ["a=1; Secure"], NOW)
+    for n in range(60):
+        for number in range(MAX_PER_DOMAIN):
+            jar.store(f"https://{n}.test/", [f"c{number}={'v' * 4000}"], NOW)
+    assert jar.header(shop, NOW).startswith("login=secret")
+    assert len(jar.dump()) < 2 * MAX_JAR_BYTES
+
+
+def test_only_its_own_host_replaces_or_deletes_a_cookie_of_the_user() -> None:
+    for url, line, value in [
+        ("https://evil.example.com/", "login=tossed; Domain=example.com; Path=/", "secret"),
+        ("http://shop.example.com/", "login=plain; Path=/", "secret"),
+        ("https://evil.shop.example.com/", "login=; Domain=shop.example.com; Path=/; Max-Age=0", "secret"),
+        ("https://shop.example.com/", "login=renewed; Path=/; Secure", "renewed"),
+    ]:
+        jar = CookieJar()
+        jar.put([LOGIN], NOW)
+        jar.store(url, [line], NOW)
+        assert jar.header("https://shop.example.com/", NOW).split("; ")[0] == f"login={value}"
+        assert b"login" not in jar.dump() or value == "secret"
+
+
+@pytest.mark.parametrize("url", ["http://shop.example.com/", "https://shop.example.com:8443/"])
+def test_a_cookie_of_the_user_goes_to_its_own_origin_only(url: str) -> None:
+    jar = CookieJar()
+    jar.put([LOGIN], NOW)
+    assert jar.header(url, NOW) == ""
+    jar = CookieJar()
+    jar.put([PLAIN_LOGIN], NOW)
+    assert bool(jar.header(url, NOW)) is (url == "http://shop.example.com/")
+
+
+def test_a_jar_is_written_without_the_cookies_of_the_user_unless_asked() -> None:
+    jar = CookieJar()
+    jar.put([LOGIN], NOW)
+    jar.store(SITE, ["a=1"], NOW)
+    assert b"secret" not in jar.dump()
+    again = CookieJar.load(jar.dump(given=True))
+    for n in range(500):
+        again.store("https://shop.example.com/", [f"c{n}=1; Secure"], NOW)
+    assert again.header("https://shop.example.com/", NOW).startswith("login=secret")
+
+
+def test_a_site_displaces_only_its_own_cookies_insecure_and_unused_ones_first() -> None:
+    jar = CookieJar()
+    jar.store("https://other.test/", ["other=1"], NOW)
+    jar.store("https://www.site.test/", ["secure=1; Secure; Domain=site.test"], NOW)
+    jar.store("https://www.site.test/", ["old=1", "used=1"], NOW)
+    for n in range(MAX_PER_SITE - 1):
+        jar.store(f"http://{n}.site.test/", ["c=1"], NOW)
+        assert "used=1" in jar.header("https://www.site.test/", NOW + n)
+    assert jar.header("https://other.test/", NOW) == "other=1"
+    assert "secure=1" in jar.header("https://www.site.test/", NOW)
+    for n in range(MAX_PER_SITE):
+        jar.store(f"https://{n}.site.test/", ["c=1; Secure"], NOW)
+    assert len(jar) <= MAX_PER_SITE + 1
+    assert jar.header("https://other.test/", NOW) == "other=1"

@@ -17,7 +17,7 @@ from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
 from shoal.model.outcome import Dead, Filtered, Gone, Lease, Released, Retry
 from shoal.model.page import NotSent, Response
-from shoal.model.request import Request, unpack
+from shoal.model.request import Request
 from shoal.model.url import host_key
 
 PAGE = "http://a.test/page"
@@ -119,9 +119,8 @@ async def test_attempts_run_out() -> None:
 class TestRedirects:
     async def test_the_target_becomes_a_link_that_carries_the_chain(self) -> None:
         result = await attempt(Web({PAGE: (302, b"", {"location": "http://b.test/x"})}), lease(depth=2))
-        [link] = result.links
-        assert (link.host, result.outcome, result.parse) == ("b.test", None, False)
-        assert unpack(link.packed) == Request(url="http://b.test/x", depth=2, chain=(PAGE,))
+        assert (result.outcome, result.parse) == (None, False)
+        assert result.following == Request(url="http://b.test/x", depth=2, chain=(PAGE,))
         assert result.response is not None
 
     async def test_a_target_out_of_scope_is_filtered_by_its_rule(self) -> None:
@@ -136,7 +135,7 @@ class TestRedirects:
         assert isinstance(result.outcome, Filtered)
         assert result.outcome.rule is FailureClass.SCOPE
         assert asked == [("http://b.test/x", 2)]
-        assert not result.links
+        assert result.following is None
 
     async def test_a_loop_is_dead(self) -> None:
         result = await attempt(Web({PAGE: (302, b"", {"location": PAGE})}))
@@ -146,12 +145,12 @@ class TestRedirects:
     async def test_a_refresh_header_keeps_the_page_and_adds_a_link(self) -> None:
         result = await attempt(Web({PAGE: (200, b"x", {"refresh": "0; url=/next"})}))
         assert result.parse
-        assert [unpack(link.packed).url for link in result.links] == ["http://a.test/next"]
+        assert result.following == Request(url="http://a.test/next", chain=(PAGE,))
 
     async def test_a_refresh_out_of_scope_is_left_alone(self) -> None:
         web = Web({PAGE: (200, b"x", {"refresh": "0; url=/next"})})
         result = await attempt(web, refuse=lambda url, depth: FailureClass.SCOPE)
-        assert (result.parse, result.links, result.outcome) == (True, (), None)
+        assert (result.parse, result.following, result.outcome) == (True, None, None)
 
 
 class TestRobots:

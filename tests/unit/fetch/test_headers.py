@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.fetch.headers import CrawlHeaders, is_conditional
+from shoal.fetch.headers import CrawlHeaders, is_conditional, needs_home
 from shoal.fetch.http.decode import ACCEPT_ENCODING
 from shoal.model.request import Request
 
@@ -46,40 +46,63 @@ def test_cookies_and_validators_are_added_unless_the_request_has_its_own() -> No
     assert dict(crawl.of(own, cookie="a=1"))["Cookie"] == "mine=1"
 
 
-class TestCredentials:
-    SECRETS = {"Authorization": "Bearer x", "Cookie": "s=1", "X-Harmless": "1"}  # noqa: RUF012
+class TestSecrets:
+    SECRETS = {"Authorization": "Bearer x", "Cookie": "s=1", "X-Api-Key": "k", "X-Shop-Pass": "p"}  # noqa: RUF012
+    HOME = frozenset({"https://a.test", "http://plain.test"})
 
     @pytest.mark.parametrize(
         ("url", "trusted"),
-        [("https://a.test/", True), ("http://a.test/", False), ("https://a.test:8443/", False)],
+        [
+            ("https://a.test/", True),
+            ("https://a.test/any/page?x=1", True),
+            ("http://plain.test/", True),
+            ("http://a.test/", False),
+            ("https://plain.test/", False),
+            ("https://a.test:8443/", False),
+            ("https://www.a.test/", False),
+            ("https://a.test.evil.test/", False),
+            ("https://b.test/", False),
+        ],
     )
-    def test_they_go_to_the_origins_named_for_them(self, url: str, trusted: bool) -> None:
-        crawl = CrawlHeaders("Bot/1", self.SECRETS, home=["https://a.test"])
+    def test_they_go_to_the_origins_of_the_seeds_only(self, url: str, trusted: bool) -> None:
+        crawl = CrawlHeaders("Bot/1", {**self.SECRETS, "Accept-Language": "de"}, home=self.HOME)
         sent = names(crawl.of(Request(url=url)))
-        assert ("Authorization" in sent) is trusted
-        assert ("Cookie" in sent) is trusted
-        assert "X-Harmless" in sent
+        assert [name in sent for name in self.SECRETS] == [trusted] * 4
+        assert "Accept-Language" in sent
 
-    def test_without_a_home_they_do_not_follow_a_redirect_to_another_origin(self) -> None:
-        crawl = CrawlHeaders("Bot/1", self.SECRETS)
+    def test_an_origin_that_is_added_later_gets_them(self) -> None:
+        home: set[str] = set()
+        crawl = CrawlHeaders("Bot/1", self.SECRETS, home=home)
+        assert "Authorization" not in names(crawl.of(PAGE))
+        home.add("https://a.test")
         assert "Authorization" in names(crawl.of(PAGE))
-        same = Request(url=PAGE.url, chain=("https://a.test/old",))
-        other = Request(url=PAGE.url, chain=("https://a.test/old", "https://b.test/"))
-        assert "Authorization" in names(crawl.of(same))
-        assert "Authorization" not in names(crawl.of(other))
 
     def test_the_public_headers_have_none(self) -> None:
-        assert names(CrawlHeaders("Bot/1", self.SECRETS).public)[-1] == "X-Harmless"
-        assert "Authorization" not in names(CrawlHeaders("Bot/1", self.SECRETS).public)
+        crawl = CrawlHeaders("Bot/1", {**self.SECRETS, "DNT": "1"}, home=self.HOME)
+        assert names(crawl.public) == ["User-Agent", "Accept", "Accept-Language", "Accept-Encoding", "DNT"]
 
+    def test_those_of_a_host_go_there_over_https_and_nowhere_else(self) -> None:
+        crawl = CrawlHeaders(
+            "Bot/1",
+            {"X-Key": "common"},
+            home=["https://a.test", "https://home.test"],
+            hosts={"a.test": {"x-key": "own", "Accept": "text/plain"}, "b.test": {}},
+        )
 
-def test_headers_of_a_host_go_there_and_nowhere_else_over_those_of_the_crawl() -> None:
-    crawl = CrawlHeaders("Bot/1", {"X-Key": "common"}, hosts={"a.test": {"x-key": "own"}, "b.test": {}})
-    sent = {name.lower(): value for name, value in crawl.of(Request(url="https://a.test/"))}
-    assert sent["x-key"] == "own"
-    for other in ("https://www.a.test/", "https://a.test:8443/", "https://b.test/"):
-        assert dict(crawl.of(Request(url=other)))["X-Key"] == "common"
-    assert "own" not in dict(crawl.public).values()
+        def sent(url: str) -> dict[str, str]:
+            return {name.lower(): value for name, value in crawl.of(Request(url=url))}
+
+        assert sent("https://a.test/")["x-key"] == "own"
+        assert sent("https://home.test/")["x-key"] == "common"
+        for other in ("http://a.test/", "https://www.a.test/", "https://a.test:8443/", "https://b.test/"):
+            assert "x-key" not in sent(other)
+        assert sent("http://a.test/")["accept"] == "text/plain"  # public
+
+    def test_those_of_a_host_go_over_http_if_a_seed_does(self) -> None:
+        crawl = CrawlHeaders("Bot/1", {}, home=["http://a.test"], hosts={"a.test": {"X-Key": "own"}})
+        assert "X-Key" in names(crawl.of(Request(url="http://a.test/")))
+        assert needs_home({}, [{"X-Key": "own"}])
+        assert not needs_home({"Accept": "x"}, [{"DNT": "1"}])
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def redirect(answer: Response, request: Request | None = None) -> Request:
 
 
 @pytest.mark.parametrize(
-    ("status", "parse"), [(200, True), (201, True), (203, True), (204, False), (205, False), (206, False)]
+    ("status", "parse"), [(200, True), (201, True), (203, True), (204, False), (205, False), (206, True)]
 )
 def test_a_success_is_a_page(status: int, parse: bool) -> None:
     assert meaning(response(status)) == FetchedPage(parse)

@@ -92,11 +92,11 @@ def test_an_unknown_key_is_refused_with_the_file_and_the_nearest_known_one(
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("[crawl]\nrate = -1", ["crawl.rate", "0 or more", "-1"]),
+        ("[crawl]\nrate = -1", ["crawl.rate", "from 0.0001 to 100,000", "-1"]),
         ("[crawl]\nrate = nan", ["crawl.rate", "a number", "nan"]),
         ("[crawl]\nrate = inf", ["crawl.rate", "a number", "inf"]),
         ("[crawl]\nrate = 'fast'", ["crawl.rate", "a number", "'fast'"]),
-        ("[crawl]\nper_host = 0", ["crawl.per_host", "more than 0", "not 0"]),
+        ("[crawl]\nper_host = 0", ["crawl.per_host", "from 1 to 10,000", "not 0"]),
         ("[crawl]\nmax_pages = 1.5", ["crawl.max_pages", "whole number", "1.5"]),
         ("[crawl]\nmax_pages = true", ["crawl.max_pages", "whole number", "true"]),
         ("[crawl]\nmax_pages = 9223372036854775807", ["crawl.max_pages", "9223372036854775807"]),
@@ -138,8 +138,8 @@ def test_a_block_for_a_host_holds_what_is_different_there() -> None:
     ("text", "names"),
     [
         ('[hosts."a.test"]\nrat = 1', ["hosts.a.test", "unknown key rat", "did you mean rate?"]),
-        ('[hosts."a.test"]\nrate = -1', ["hosts.a.test.rate", "0 or more", "-1"]),
-        ('[hosts."a.test"]\nper_host = 0', ["hosts.a.test.per_host", "more than 0"]),
+        ('[hosts."a.test"]\nrate = -1', ["hosts.a.test.rate", "from 0.0001 to 100,000", "-1"]),
+        ('[hosts."a.test"]\nper_host = 0', ["hosts.a.test.per_host", "from 1 to 10,000"]),
         ('[hosts."https://a.test/"]\nrate = 1', ["'https://a.test/' is not a host", "shop.example"]),
         ('[hosts]\n"a.test" = 1', ["hosts.a.test must be a table"]),
         ("hosts = 1", ["hosts must be tables"]),
@@ -159,7 +159,9 @@ def test_a_cookie_that_cannot_be_sent_is_refused_without_showing_it(value: objec
 
 
 def test_a_wrong_variable_is_named_as_the_person_wrote_it() -> None:
-    with pytest.raises(Misconfigured, match=r"SHOAL_CRAWL_RATE: must be a number, 0 or more, not 'fast'"):
+    with pytest.raises(
+        Misconfigured, match=r"SHOAL_CRAWL_RATE: must be 0, or a number from 0.0001 to 100,000, not 'fast'"
+    ):
         configure(from_environment({"SHOAL_CRAWL_RATE": "fast"}))
     with pytest.raises(Misconfigured, match=r"SHOAL_CRAWL_RAT; did you mean SHOAL_CRAWL_RATE\?"):
         configure(from_environment({"SHOAL_CRAWL_RAT": "1"}))

@@ -50,7 +50,7 @@ def test_a_healthy_machine_has_nothing_to_mend(facts: MachineFacts) -> None:
             replace(FINE, confinement=frozenset({"files"})),
             "parsing",
             Grade.WARN,
-            "not kept from using the network",
+            "not kept from reading other files",
         ),
         (replace(FINE, unconfined="no process"), "parsing", Grade.FAIL, "no process"),
         (replace(FINE, nameservers=[]), "dns", Grade.WARN, "no nameserver"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.stores.fleets import FakeFleet
 
@@ -17,7 +18,7 @@ from shoal.redis_client import Full
 from shoal.services.backpressure import Backpressure
 from shoal.services.submit import Submission, Submitted, submitted_json
 from shoal.spider.source import PlainSpider, SpiderDescription, SpiderFile
-from shoal.stores.contract.crawl_record import settings_of
+from shoal.stores.contract.record_reader import settings_of
 
 SEEDS = (Request(url="http://a.test/1"), Request(url="http://a.test/2"))
 SPIDER = SpiderDescription(name="shop", start=SEEDS, version="v1")
@@ -87,6 +88,26 @@ async def test_the_record_has_what_a_worker_needs_and_no_password_of_the_store(t
     assert (record.version, record.hosts) == ("v1", ("a.test",))
     assert record.outputs == (ABSOLUTE,)
     assert settings_of(record) == replace(PLAN.settings, store="", crawl=CrawlSettings(depth=3))
+
+
+async def test_the_record_names_the_origins_of_the_seeds_if_a_header_is_secret() -> None:
+    bench = Bench()
+    await bench.submit()
+    assert bench.fleet.crawls.records["shop"].home == ()
+
+    plan = with_crawl_settings(
+        PLAN, headers={"X-Api-Key": "s3cret", "Accept": "*/*"}, cookies={"id": "s3cret"}
+    )
+    await bench.submit(plan)
+    other = SpiderDescription(name="shop", start=(Request(url="https://b.test:8443/"),), version="v1")
+    await bench.submit(plan, other)
+
+    record = bench.fleet.crawls.records["shop"]
+    assert record.home == ("http://a.test", "https://b.test:8443")
+    stripped = record.without_secrets()
+    assert b"s3cret" not in msgspec.msgpack.encode(stripped)
+    assert settings_of(stripped).crawl.headers == {"Accept": "*/*"}
+    assert stripped.without_secrets().revision == stripped.revision != record.revision
 
 
 @pytest.mark.parametrize(

@@ -78,4 +78,4 @@ def test_xml_has_fields_too() -> None:
 
 def test_every_link_is_followed() -> None:
     result = run(plain_spider("p", [], {"title": "h1"}), task(BOOK), scope=Scope())
-    assert len(result.links) == 3
+    assert len(result.requests) == 3

@@ -42,7 +42,7 @@ def crawl(example: str, serve: Callable[[str], Answer]) -> tuple[dict[str, Any],
         assert result.fault is None, result.fault
         items.update({item.key: json.loads(item.json) for item in result.items})
         new = [
-            found for found in map(unpack, (link.packed for link in result.links)) if found.url not in seen
+            found for found in map(unpack, (packed for packed in result.requests)) if found.url not in seen
         ]
         seen.update(found.url for found in new)
         waiting.extend(new)

@@ -35,7 +35,7 @@ def read(body: str | bytes, scope: Scope | None = None, **data: object) -> Parse
 
 def found(result: ParseResult) -> list[Request]:
     assert result.fault is None, result.fault
-    return [unpack(link.packed) for link in result.links]
+    return [unpack(packed) for packed in result.requests]
 
 
 def test_sitemaps_are_requests_to_start_from_before_everything_else() -> None:
@@ -82,7 +82,7 @@ def test_the_scope_judges_what_is_listed_but_a_sitemap_need_not_match_follow() -
 
 def test_a_sitemap_may_list_more_than_a_page_may_link_to() -> None:
     scope = Scope(limits=LinkLimits(per_page=10))
-    assert len(read(urlset(*(f"https://a.test/{n}" for n in range(100))), scope).links) == 100
+    assert len(read(urlset(*(f"https://a.test/{n}" for n in range(100))), scope).requests) == 100
 
 
 def test_a_document_that_is_not_a_sitemap_is_a_fault() -> None:

@@ -94,7 +94,7 @@ def test_an_item_that_does_not_fit_is_rejected_with_the_name_of_the_field(
     assert record["reason"].startswith(named)
     assert record["item"] == item
     assert [book["title"] for book in kept(result)] == ["Good"]
-    assert len(result.links) == 1
+    assert len(result.requests) == 1
 
 
 @pytest.mark.parametrize(

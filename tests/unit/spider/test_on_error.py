@@ -95,9 +95,9 @@ def test_a_hook_yields_like_a_handler_and_its_items_have_other_keys_than_a_pages
             ]
         )
     )
-    assert [item.key for item in result.items] == ["0000000000000abc-timeout-0"]
+    assert [item.key for item in result.items] == ["3f3eecc54351ffdc-timeout-0"]
     assert result.items[0].json.endswith(b'"class":"timeout","attempts":4}')
-    assert [unpack(link.packed).url for link in result.links][-1] == "https://mirror.example/"
+    assert [unpack(packed).url for packed in result.requests][-1] == "https://mirror.example/"
 
 
 def test_keys_and_models_are_those_of_the_hook() -> None:

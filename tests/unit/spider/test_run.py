@@ -62,19 +62,17 @@ def test_a_handler_may_yield_return_or_do_nothing() -> None:
     assert rows(outcome(lambda page: {"n": 1})) == [{"n": 1}]
     assert rows(outcome(lambda page: Book("t"))) == [{"title": "t"}]
     assert rows(outcome(lambda page: None)) == []
-    assert len(outcome(lambda page: page.follow("/x")).links) == 1
-    assert len(outcome(lambda page: page.links()).links) == 5
+    assert len(outcome(lambda page: page.follow("/x")).requests) == 1
+    assert len(outcome(lambda page: page.links()).requests) == 5
 
 
 def test_links_carry_where_they_were_found_and_how_deep() -> None:
-    [link] = outcome(
+    [packed] = outcome(
         lambda page: page.follow("/x?b=1&a=2", priority=2, route="r", data={"k": 1}, pool="browser"),
         request=Request(url="https://books.example/", depth=4),
         fingerprint=99,
-    ).links
-    assert (link.host, link.priority, link.pool) == ("books.example", 2, "browser")
-    assert link.fingerprint == fingerprint_of("GET", "https://books.example/x?a=2&b=1")
-    assert unpack(link.packed) == Request(
+    ).requests
+    assert unpack(packed) == Request(
         url="https://books.example/x?b=1&a=2",
         priority=2,
         route="r",
@@ -92,7 +90,7 @@ def test_links_yielded_one_by_one_or_as_a_whole_are_the_same() -> None:
     def as_a_whole(page: Page) -> Iterator[object]:
         yield page.links(priority=3)
 
-    assert outcome(one_by_one).links == outcome(as_a_whole).links != ()
+    assert outcome(one_by_one).requests == outcome(as_a_whole).requests != ()
 
 
 def test_a_link_that_is_twice_on_a_page_is_returned_once() -> None:
@@ -102,7 +100,7 @@ def test_a_link_that_is_twice_on_a_page_is_returned_once() -> None:
         yield Request(url="https://books.example/0?utm_source=x")
 
     result = outcome(twice)
-    assert len(result.links) == 5
+    assert len(result.requests) == 5
     assert result.repeats == 0
 
 
@@ -112,8 +110,8 @@ def test_requests_differ_by_method_and_body() -> None:
             yield page.follow("/search", method="post", body=body)
         yield page.follow("/search")
 
-    links = outcome(posts).links
-    assert [(r.method, r.body) for r in (unpack(link.packed) for link in links)] == [
+    links = outcome(posts).requests
+    assert [(r.method, r.body) for r in map(unpack, links)] == [
         ("POST", b"a"),
         ("POST", b"b"),
         ("GET", b""),
@@ -129,7 +127,7 @@ def test_links_out_of_scope_are_counted_by_rule() -> None:
 
     scope = Scope(hosts=frozenset({"books.example"}), limits=LinkLimits(per_page=3))
     result = outcome(everywhere, scope=scope)
-    assert len(result.links) == 3
+    assert len(result.requests) == 3
     assert result.dropped == {"trap": 3, "scope": 2}
     assert outcome(everywhere, scope=Scope(depth=0)).dropped == {"depth": 7, "scope": 1}
 
@@ -138,8 +136,8 @@ def test_a_link_that_was_returned_is_not_returned_again() -> None:
     spider = spider_of(lambda page: page.links())
     first = run(spider, task(LINKS), scope=ANYWHERE)
     again = run(spider, task(LINKS + '<a href="/new">', url="https://books.example/b/"), scope=ANYWHERE)
-    assert (len(first.links), first.repeats) == (5, 0)
-    assert (len(again.links), again.repeats) == (1, 5)
+    assert (len(first.requests), first.repeats) == (5, 0)
+    assert (len(again.requests), again.repeats) == (1, 5)
 
 
 def test_links_of_a_page_that_failed_do_not_count_as_seen() -> None:
@@ -149,14 +147,14 @@ def test_links_of_a_page_that_failed_do_not_count_as_seen() -> None:
             raise ValueError
 
     spider = spider_of(fails_once)
-    assert run(spider, task(LINKS, status=500), scope=ANYWHERE).links == ()
-    assert len(run(spider, task(LINKS), scope=ANYWHERE).links) == 5
+    assert run(spider, task(LINKS, status=500), scope=ANYWHERE).requests == ()
+    assert len(run(spider, task(LINKS), scope=ANYWHERE).requests) == 5
 
 
 def test_a_child_that_receives_its_scope_again_empties_its_seen_links() -> None:
     spider = spider_of(lambda page: page.links())
-    assert len(run(spider, task(LINKS), scope=Scope()).links) == 5
-    assert len(run(spider, task(LINKS), scope=Scope()).links) == 5
+    assert len(run(spider, task(LINKS), scope=Scope()).requests) == 5
+    assert len(run(spider, task(LINKS), scope=Scope()).requests) == 5
 
 
 def test_one_page_in_a_few_is_hashed_and_every_page_of_a_watched_pattern() -> None:
@@ -179,20 +177,23 @@ def test_links_of_a_watched_pattern_do_not_count_as_seen() -> None:
     spider = spider_of(lambda page: page.links())
     watching = Scope(watched_patterns=frozenset({"books.example/catalogue/0.html"}))
     first = task(LINKS, url="https://books.example/catalogue/1.html")
-    assert len(run(spider, first, scope=watching).links) == 5
-    assert len(run(spider, task(LINKS), scope=watching).links) == 5
-    assert len(run(spider, task(LINKS), scope=watching).links) == 0
+    assert len(run(spider, first, scope=watching).requests) == 5
+    assert len(run(spider, task(LINKS), scope=watching).requests) == 5
+    assert len(run(spider, task(LINKS), scope=watching).requests) == 0
 
 
 def test_nofollow_is_the_scopes_decision() -> None:
     body = '<a rel=nofollow href="/x">'
-    assert len(outcome(lambda page: page.links(), body).links) == 0
-    assert len(outcome(lambda page: page.links(), body, scope=Scope(obey_nofollow=False)).links) == 1
+    assert len(outcome(lambda page: page.links(), body).requests) == 0
+    assert len(outcome(lambda page: page.links(), body, scope=Scope(obey_nofollow=False)).requests) == 1
 
 
 def test_items_without_key_fields_are_keyed_by_page_and_ordinal() -> None:
     result = outcome(lambda page: [{"same": 1}, {"same": 1}], fingerprint=0xAB)
-    assert [item.key for item in result.items] == ["00000000000000ab-0", "00000000000000ab-1"]
+    page = fingerprint_of(
+        "GET", "https://books.example/catalogue/index.html"
+    )  # unkeyed: the same in every crawl
+    assert [item.key for item in result.items] == [f"{page:016x}-0", f"{page:016x}-1"]
 
 
 def test_items_with_key_fields_are_keyed_by_them() -> None:
@@ -208,7 +209,7 @@ def raising(page: Page) -> Iterator[object]:
 
 def test_a_page_whose_handler_raises_has_a_fault_and_nothing_else() -> None:
     result = outcome(raising)
-    assert (result.id, result.items, result.links) == (7, (), ())
+    assert (result.id, result.items, result.requests) == (7, (), ())
     assert result.fault is not None
     assert result.fault.reason.startswith("KeyError: 'price' (test_run.py:")
     assert 'raise KeyError("price")' in result.fault.detail
@@ -317,7 +318,7 @@ def test_a_page_that_no_handler_matches_yields_nothing() -> None:
     spider = Spider("s")
     spider.page(r"/elsewhere")(lambda page: {"n": 1})
     result = run(spider, task(""), scope=ANYWHERE)
-    assert (result.items, result.links, result.fault) == ((), (), None)
+    assert (result.items, result.requests, result.fault) == ((), (), None)
 
 
 def test_deep_markup_does_not_exhaust_the_stack() -> None:
@@ -331,7 +332,7 @@ def test_deep_markup_does_not_exhaust_the_stack() -> None:
     body = "<div>" * 5_000 + "x<a href=/y>" + "</div>" * 5_000
     result = outcome(handler, body)
     assert rows(result) == [{"css": 1, "xpath": "4999.0"}]
-    assert len(result.links) == 1
+    assert len(result.requests) == 1
 
 
 @given(
@@ -361,7 +362,7 @@ def test_links_are_not_searched_for_if_none_can_be_admitted() -> None:
     shut = Scope(hosts=frozenset())
     result = outcome(lambda page: [Links(refuse), page.links(), {"n": 1}], scope=shut)
     assert rows(result) == [{"n": 1}]
-    assert (result.links, result.dropped) == ((), {})
+    assert (result.requests, result.dropped) == ((), {})
 
 
 @pytest.mark.parametrize("wishes", [{"selector": "a["}, {"follow": "("}])

@@ -70,8 +70,8 @@ def test_a_spider_in_toml_does_what_its_twin_in_python_does(body: str, url: str)
         for spider in (toml_spider(BOOKS, "books.toml"), twin())
     )
     assert one.fault is other.fault is None
-    assert (one.items, one.links, one.dropped) == (other.items, other.links, other.dropped)
-    assert one.items or one.links
+    assert (one.items, one.requests, one.dropped) == (other.items, other.requests, other.dropped)
+    assert one.items or one.requests
 
 
 def test_it_is_described_like_its_twin(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_each_makes_an_item_of_every_match_by_selectors_below_it() -> None:
         True,
     ]
     assert len(result.items) == 2
-    assert len(result.links) == 1
+    assert len(result.requests) == 1
 
 
 def test_a_handler_with_a_name_is_not_the_fallback() -> None:
@@ -114,8 +114,8 @@ def test_links_can_name_the_page_that_takes_them() -> None:
         '[[page]]\nname = "detail"\nitem = {t = "h1"}\n'
     )
     spider = toml_spider(text, "a.toml")
-    [link] = run(spider, task("<a href=/x>x</a>"), scope=Scope()).links
-    assert b"detail" in link.packed
+    [packed] = run(spider, task("<a href=/x>x</a>"), scope=Scope()).requests
+    assert b"detail" in packed
     assert set(spider.routes) == {"page 1", "detail"}
 
 
@@ -127,7 +127,10 @@ def test_links_can_name_the_page_that_takes_them() -> None:
             'name = "a"\nrat = 1\n[[page]]\nlinks = true',
             r"a\.toml:2: rat: unknown key; did you mean rate",
         ),
-        ('name = "a"\nrate = -1\n[[page]]\nlinks = true', r"a\.toml:2: rate: must be a number, 0 or more"),
+        (
+            'name = "a"\nrate = -1\n[[page]]\nlinks = true',
+            r"a\.toml:2: rate: must be 0, or a number from 0.0001 to 100,000",
+        ),
         ('name = "a"\n\nstart = ["nope"]\n[[page]]\nlinks = true', r"a\.toml:3: .*not an http\(s\) URL"),
         (
             'start = "https://a.test"\n[[page]]\nlinks = true',

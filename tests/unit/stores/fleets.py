@@ -16,7 +16,7 @@ from shoal.model.pace import Pace
 from shoal.model.request import Link
 from shoal.redis_client import Full, ScriptFault
 from shoal.spider.source import PlainSpider
-from shoal.stores.contract.crawl_record import CrawlRecord
+from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.heartbeat import Heartbeat
 
 FULL = "redis://a.test is full (maxmemory)"
@@ -48,10 +48,11 @@ class WriteLog:
 class FakeSubmittedCrawls:
     def __init__(self, log: WriteLog | None = None) -> None:
         self.records: dict[str, CrawlRecord] = {}
+        self.refused: dict[str, str] = {}
         self.announcements = 0
         self._log = log or WriteLog()
 
-    async def submit(self, record: CrawlRecord) -> bool:
+    async def submit(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
         self._log.write(f"record {record.name}")
         before = self.records.get(record.name)
         self.records[record.name] = record
@@ -64,14 +65,18 @@ class FakeSubmittedCrawls:
     async def news(self) -> int:
         return self.announcements
 
+    async def remove_secrets(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
+        self.records[record.name] = record.without_secrets()
+        return True
+
     async def get(self, name: str) -> CrawlRecord | None:
         return self.records.get(name)
 
     async def all(self) -> list[CrawlRecord]:
         return list(self.records.values())
 
-    async def damaged(self) -> list[str]:
-        return []
+    async def read(self, *, key: bytes = b"") -> StoredRecords:
+        return StoredRecords(list(self.records.values()), self.refused)
 
 
 class NothingDamaged:

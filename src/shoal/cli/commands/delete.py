@@ -32,7 +32,7 @@ def command(
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.output import print_json, print_result
+    from shoal.cli.views.output import print_json, print_lines
     from shoal.services.control.delete import delete_json
     from shoal.services.store_address import public_address
 
@@ -41,7 +41,7 @@ def command(
     if json:
         print_json(delete_json(public_address(address), deleted))
     else:
-        print_result("\n".join(_lines(deleted)))
+        print_lines(_lines(deleted))
 
 
 async def _delete(address: str, crawl: str, *, yes: bool) -> "CrawlFootprint":

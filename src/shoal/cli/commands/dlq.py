@@ -1,5 +1,6 @@
 """`shoal dlq`: dead letters: list, show, replay, purge and export them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,7 +60,7 @@ def list_command(options: DeadLetterOptions) -> None:
     found = _find(replace(options, limit=options.limit or DEFAULT_LIMIT))
     _print(
         options.address(),
-        "\n".join(letter_lines(found)),
+        letter_lines(found),
         json=options.json,
         dead_letters=[dead_letter_json(letter) for letter in found],
     )
@@ -88,6 +89,7 @@ def show_command(
 
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.views.dead_letters import letter_details
+    from shoal.cli.views.output import separated
     from shoal.services.control.dead_letters import dead_letter_json, find_letters
     from shoal.services.store_address import public_address
 
@@ -99,7 +101,7 @@ def show_command(
         )
     _print(
         address,
-        "\n\n".join("\n".join(letter_details(letter)) for letter in found),
+        separated(letter_details(letter) for letter in found),
         json=json,
         dead_letters=[dead_letter_json(letter) for letter in found],
     )
@@ -130,7 +132,7 @@ def replay_command(options: ConfirmedOptions) -> None:
         require_yes(f"put all {all_of_them} back?", yes=options.yes)
     count = run(replay(address, chosen))
     text = f"{plural(count, 'request')} put back in the queue; run the crawl's command to resume"
-    _print(address, text, json=options.json, replayed=count)
+    _print(address, [text], json=options.json, replayed=count)
 
 
 add_command(app, "replay", ConfirmedOptions, replay_command, epilog=REPLAY_EXAMPLES)
@@ -152,7 +154,7 @@ def purge_command(options: ConfirmedOptions) -> None:
         these = f"{plural(len(found), 'dead letter')} of {public_address(address)}"
         require_yes(f"delete {these}?", yes=options.yes)
     count = run(purge(address, options.filter()))
-    _print(address, f"{plural(count, 'dead letter')} deleted", json=options.json, purged=count)
+    _print(address, [f"{plural(count, 'dead letter')} deleted"], json=options.json, purged=count)
 
 
 add_command(app, "purge", ConfirmedOptions, purge_command, epilog=PURGE_EXAMPLES)
@@ -170,14 +172,14 @@ def export_command(options: DeadLetterExportOptions) -> None:
 
     Safe while a crawl runs.
     """
-    from shoal.cli.views.output import json_text, print_result
+    from shoal.cli.views.output import json_text, print_json_lines
     from shoal.services.control.dead_letters import dead_letter_json
 
-    lines = [json_text(dead_letter_json(letter)) for letter in _find(options)]
+    found = [dead_letter_json(letter) for letter in _find(options)]
+    lines = list(map(json_text, found))
     out = options.out
     if out is None or out == "-":
-        for line in lines:
-            print_result(line)
+        print_json_lines(found)
         return
     try:
         with open(out, "w", encoding="utf-8") as file:
@@ -185,7 +187,7 @@ def export_command(options: DeadLetterExportOptions) -> None:
     except OSError as error:
         raise Misconfigured(f"--out {out}: cannot be written: {error.strerror}") from None
     text = f"{plural(len(lines), 'dead letter')} written to {out}"
-    _print(options.address(), text, json=options.json, exported=len(lines), out=out)
+    _print(options.address(), [text], json=options.json, exported=len(lines), out=out)
 
 
 add_command(app, "export", DeadLetterExportOptions, export_command, epilog=EXPORT_EXAMPLES)
@@ -199,11 +201,11 @@ def _find(options: DeadLetterOptions) -> "list[DeadLetter]":
     return run(dead_letters(options.address(), options.filter()))
 
 
-def _print(address: str, text: str, *, json: bool, **facts: object) -> None:
-    from shoal.cli.views.output import print_json, print_result
+def _print(address: str, lines: Iterable[str], *, json: bool, **facts: object) -> None:
+    from shoal.cli.views.output import print_json, print_lines
     from shoal.services.store_address import public_address
 
     if json:
         print_json({"store": public_address(address), **facts})
     else:
-        print_result(text)
+        print_lines(lines)

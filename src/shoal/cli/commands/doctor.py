@@ -25,7 +25,7 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> i
 
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.process.exit_codes import ExitCode
-    from shoal.cli.views.output import print_json, print_result
+    from shoal.cli.views.output import print_json, print_lines
     from shoal.services.doctor.checks import Grade, doctor_json, examine
     from shoal.services.store_address import public_address
 
@@ -35,7 +35,7 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> i
     if json:
         print_json(doctor_json(public_address(address), checks))
     else:
-        print_result("\n".join(doctor_lines(checks)))
+        print_lines(doctor_lines(checks))
     return ExitCode.USAGE if failed else ExitCode.FINISHED
 
 

@@ -44,14 +44,17 @@ def command(options: ExportOptions) -> None:
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.output import json_text, print_result
+    from shoal.cli.views.output import print_json, print_lines
     from shoal.services.reprocess.export import ExportPlan, export, export_json
 
     pages = options.filter()
     store = chosen_store(options.store, config=options.config)
     done = run(export(ExportPlan(store, options.out, options.crawl or "", pages)))
-    text = json_text(export_json(done)) if options.json else "\n".join(export_lines(done))
-    print_result(text, sys.stderr if options.out == "-" else None)
+    stream = sys.stderr if options.out == "-" else None
+    if options.json:
+        print_json(export_json(done), stream)
+    else:
+        print_lines(export_lines(done), stream)
 
 
 def export_lines(done: "Exported") -> Iterator[str]:

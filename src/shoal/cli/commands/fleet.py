@@ -29,7 +29,9 @@ LOG_EVERY_S = 5.0  # between two log lines where there is no terminal
 class FleetOptions(CrawlOptions):
     """The options of `shoal crawl`, and the number of workers."""
 
-    workers: Annotated[int, typer.Option("--workers", "-n", metavar="N", min=1, help="Worker processes.")] = 2
+    workers: Annotated[
+        int, typer.Option("--workers", "-n", metavar="N", min=1, max=1_024, help="Worker processes.")
+    ] = 2
 
 
 def command(options: FleetOptions) -> int:
@@ -46,7 +48,7 @@ def command(options: FleetOptions) -> int:
 
     from shoal.cli.process.run_crawl import crawl_exit_code
     from shoal.cli.process.signals import resume_command
-    from shoal.cli.views.output import print_json, print_message, print_result
+    from shoal.cli.views.output import print_json, print_lines, print_message
     from shoal.cli.views.summary import failure_reason, summary_lines
     from shoal.services.crawl import summary_json
 
@@ -56,7 +58,7 @@ def command(options: FleetOptions) -> int:
     if options.json:
         print_json({**summary_json(summary, code=code), "bytes": None, "workers": options.workers})
     elif not options.quiet:
-        print_result("\n".join(summary_lines(summary, resume=resume)))
+        print_lines(summary_lines(summary, resume=resume))
     if code and (reason := failure_reason(summary, ())):
         print_message(reason)
     return code

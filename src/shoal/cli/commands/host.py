@@ -9,6 +9,7 @@ import typer
 from shoal.cli.input.options import Config, Json, Store, examples, option
 from shoal.cli.views.format import duration, plural
 from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.setting_ranges import RANGES
 
 if TYPE_CHECKING:
     from shoal.services.control.hosts import ClearHost, HostView, SetHost
@@ -46,7 +47,7 @@ def show_command(host: Host, *, store: Store = None, config: Config = None, json
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.output import print_json, print_result
+    from shoal.cli.views.output import print_json, print_lines
     from shoal.services.control.hosts import host_json, show_host
     from shoal.services.store_address import public_address
 
@@ -58,7 +59,7 @@ def show_command(host: Host, *, store: Store = None, config: Config = None, json
     if json:
         print_json({"store": public_address(address), "host": host_json(found)})
     else:
-        print_result("\n".join(host_lines(found, time.time())))
+        print_lines(host_lines(found, time.time()))
 
 
 @app.command("set-rate", epilog=RATE_EXAMPLES)
@@ -72,7 +73,7 @@ def rate_command(
     ],
     *,
     at_once: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Requests at once.", show_default=False)
+        int | None, typer.Option(metavar="N", min=1, max=10_000, help="Requests at once.", show_default=False)
     ] = None,
     store: Store = None,
     config: Config = None,
@@ -155,7 +156,7 @@ def _change(
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.output import print_json, print_result
+    from shoal.cli.views.output import print_json, print_line
     from shoal.services.control.hosts import host_json, set_host
     from shoal.services.store_address import public_address
 
@@ -164,7 +165,7 @@ def _change(
     if json:
         print_json({"store": public_address(address), "host": host_json(found)})
     else:
-        print_result(f"{text}{plural(found.waiting, 'request')} waiting")
+        print_line(f"{text}{plural(found.waiting, 'request')} waiting")
 
 
 def parse_rate(text: str) -> float | None:
@@ -175,7 +176,7 @@ def parse_rate(text: str) -> float | None:
         rate = float(text)
     except ValueError:
         rate = math.nan
-    if not 0 <= rate < math.inf:
+    if rate not in RANGES["crawl.rate"]:
         raise Misconfigured(f"{text!r} is not a rate: use requests per second, as in 0.5, or 0, or default")
     return rate
 

@@ -31,15 +31,15 @@ def command(folder: Folder = ".", json: Json = False) -> None:
 
     Never overwrites a file.
     """
-    from shoal.cli.views.output import print_json, print_result
+    from shoal.cli.views.output import print_json, print_lines
 
     created = create_project(Path(folder))
     if json:
         print_json({"folder": folder, "files": created})
         return
     step = "" if Path(folder) == Path() else f"cd {folder} && "
-    print_result("\n".join([f"created {name}" for name in created]))
-    print_result(f"\nNext: {step}pytest\n      {step}shoal crawl spider.py --max-pages 20")
+    print_lines([f"created {name}" for name in created])
+    print_lines(["", f"Next: {step}pytest", f"      {step}shoal crawl spider.py --max-pages 20"])
 
 
 def create_project(folder: Path) -> list[str]:

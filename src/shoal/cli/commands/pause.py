@@ -44,7 +44,7 @@ def _set_paused(
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.output import print_json, print_result
+    from shoal.cli.views.output import print_json, print_lines
     from shoal.services.control.pause import pause_crawls
     from shoal.services.store_address import public_address
 
@@ -55,4 +55,4 @@ def _set_paused(
         return
     state = "paused: no new requests until shoal resume" if paused else "no longer paused"
     lines = [f"{name} is {state}" for name in names]
-    print_result("\n".join(lines) or f"{public_address(address)} has no crawls")
+    print_lines(lines or [f"{public_address(address)} has no crawls"])

@@ -87,7 +87,7 @@ def command(options: ReparseOptions) -> None:
 
     from shoal.cli.input.settings_loader import load_settings
     from shoal.cli.input.target import read_target
-    from shoal.cli.views.output import json_text, print_result
+    from shoal.cli.views.output import print_json, print_lines
     from shoal.services.reprocess.reparse import ReparsePlan, reparse, reparse_json
 
     flags = {"store": options.store, "crawl.procs": options.procs}
@@ -113,11 +113,11 @@ def command(options: ReparseOptions) -> None:
     began = time.monotonic()
     report = uvloop.run(reparse(plan))
     elapsed = time.monotonic() - began
+    stream = sys.stderr if options.out == "-" else None
     if options.json:
-        text = json_text(reparse_json(report, elapsed))
+        print_json(reparse_json(report, elapsed), stream)
     else:
-        text = "\n".join(reparse_lines(report, elapsed))
-    print_result(text, sys.stderr if options.out == "-" else None)
+        print_lines(reparse_lines(report, elapsed), stream)
 
 
 def reparse_lines(report: "Reparsed", elapsed: float) -> Iterator[str]:

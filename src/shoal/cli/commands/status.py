@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from shoal.cli.input.options import Config, Json, Store, examples
 from shoal.cli.views.format import by_count, count, plural, table
 from shoal.cli.views.traps import pattern_lines
-from shoal.cli.views.workers import mixed_versions, worker_lines
+from shoal.cli.views.workers import mixed_versions, sandbox_lines, worker_lines
 
 if TYPE_CHECKING:
     from shoal.model.quarantine import QuarantinedEntry
@@ -29,7 +29,7 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> N
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.output import print_json, print_result
+    from shoal.cli.views.output import print_json, print_lines
     from shoal.services.inspect.status import status
     from shoal.services.inspect.status_json import status_json
 
@@ -37,7 +37,7 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> N
     if json:
         print_json(status_json(found, time.time()))
     else:
-        print_result("\n".join(status_lines(found, time.time())))
+        print_lines(status_lines(found, time.time()))
 
 
 def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
@@ -85,6 +85,8 @@ def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
             yield f"rejected in {crawl.name}: {plural(crawl.rejected, 'item')}"
         if crawl.withheld:
             yield f"skipped in {crawl.name} for a canonical page: {plural(crawl.withheld, 'item')}"
+        if crawl.partial:
+            yield f"read in part in {crawl.name}: {plural(crawl.partial, 'page')}; see the log"
         if crawl.hook_faults:
             yield f"on_error hooks that failed in {crawl.name}: {count(crawl.hook_faults)}; see the log"
     if status.unreadable:
@@ -92,6 +94,7 @@ def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
     if status.fleet and status.fleet.workers:
         for name, versions in mixed_versions(status.fleet.workers).items():
             yield f"workers currently run {versions} versions of {name}"
+        yield from sandbox_lines(status.fleet.workers)
         yield from worker_lines(status.fleet.workers)
 
 

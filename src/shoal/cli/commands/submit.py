@@ -36,7 +36,7 @@ def command(options: CrawlOptions) -> int:
     from shoal.cli.process.exit_codes import ExitCode
     from shoal.cli.process.log_format import start_logging
     from shoal.cli.process.signals import resume_command
-    from shoal.cli.views.output import print_json, print_result
+    from shoal.cli.views.output import print_json, print_lines
     from shoal.services.submit import submitted_json
 
     start_logging(verbose=options.verbose, quiet=options.silent)
@@ -44,7 +44,7 @@ def command(options: CrawlOptions) -> int:
     if options.json:
         print_json(submitted_json(submitted))
     elif not options.quiet:
-        print_result(_text(submitted))
+        print_lines(_lines(submitted))
     return ExitCode.BAD_LINES if plan.listed is not None and plan.listed.bad else ExitCode.FINISHED
 
 
@@ -62,13 +62,11 @@ async def _submit(plan: "CrawlPlan", *, resume: str) -> "Submitted":
     return await submit_plan(plan, stop, full=print_message, during=signals)
 
 
-def _text(submitted: "Submitted") -> str:
+def _lines(submitted: "Submitted") -> list[str]:
     state = "resumed" if submitted.resumed else "created"
     known = f", {count(submitted.known)} already known" if submitted.known else ""
-    return "\n".join(
-        [
-            f"crawl {submitted.crawl} {state}: {plural(submitted.added, 'start URL')} added{known}",
-            f"items go to {', '.join(submitted.outputs)}",
-            "Next: shoal worker   (on any machine, with the same --store)",
-        ]
-    )
+    return [
+        f"crawl {submitted.crawl} {state}: {plural(submitted.added, 'start URL')} added{known}",
+        f"items go to {', '.join(submitted.outputs)}",
+        "Next: shoal worker   (on any machine, with the same --store)",
+    ]

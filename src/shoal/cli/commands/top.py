@@ -28,7 +28,11 @@ def command(
     every: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS", min=0.1, help="Refresh interval. [dim]Default: 1.[/dim]", show_default=False
+            metavar="SECONDS",
+            min=0.1,
+            max=86_400,
+            help="Refresh interval. [dim]Default: 1.[/dim]",
+            show_default=False,
         ),
     ] = 1.0,
     config: Config = None,
@@ -53,7 +57,7 @@ def command(
 
 
 async def _print_once(address: str, *, json: bool) -> None:
-    from shoal.cli.views.output import print_json, print_result
+    from shoal.cli.views.output import print_json, print_lines
     from shoal.cli.views.top_screen import TopScreen
     from shoal.services.inspect.monitor import watch_store
     from shoal.services.inspect.status_json import overview_json
@@ -66,16 +70,16 @@ async def _print_once(address: str, *, json: bool) -> None:
     screen = TopScreen()
     screen.show(overview)
     lines = screen.lines(WIDTH, height=1000)
-    print_result("\n".join("".join(text for text, _ in line).rstrip() for line in lines))
+    print_lines("".join(text for text, _ in line).rstrip() for line in lines)
 
 
 async def _watch(address: str, every: float) -> None:
     import asyncio
     import logging
 
-    from rich.console import Console
     from rich.live import Live
 
+    from shoal.cli.process.streams import open_console
     from shoal.cli.views.top_screen import TopScreen
     from shoal.services.inspect.monitor import watch_store
 
@@ -83,7 +87,7 @@ async def _watch(address: str, every: float) -> None:
     screen = TopScreen()
     async with watch_store(address) as monitor:
         screen.show(await monitor.look())
-        with Live(screen, console=Console(highlight=False), auto_refresh=False, screen=True) as live:
+        with Live(screen, console=open_console(), auto_refresh=False, screen=True) as live:
             async with asyncio.TaskGroup() as group:
                 group.create_task(_refresh(monitor, screen, every), name="top.look")
                 while True:

@@ -28,15 +28,15 @@ def command(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show the history of one URL.
+    """Show the history of one URL; in a fleet, its state.
 
-    Where it was found, every attempt, where its page is archived, its items and links. Safe while a crawl
-    runs.
+    Where it was found, every attempt, where its page is archived, its items and links. A fleet keeps none of
+    that for requests that have ended. Safe while a crawl runs.
     """
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
-    from shoal.cli.views.output import print_json, print_result
+    from shoal.cli.views.output import print_json, print_lines, separated
     from shoal.services.inspect.trace import trace, trace_json
     from shoal.services.store_address import public_address
 
@@ -51,7 +51,7 @@ def command(
     if json:
         print_json({"store": public_address(address), "traces": [trace_json(one) for one in found]})
     else:
-        print_result("\n\n".join("\n".join(trace_lines(one, time.time())) for one in found))
+        print_lines(separated(trace_lines(one, time.time()) for one in found))
 
 
 def trace_lines(trace: "Trace", now: float) -> Iterator[str]:

@@ -35,16 +35,18 @@ def command(
     """
     from asyncio import run
 
-    from shoal.cli.input.settings_loader import chosen_store
+    from shoal.cli.input.settings_loader import load_settings
     from shoal.cli.process.exit_codes import ExitCode
-    from shoal.cli.views.output import print_json, print_result
+    from shoal.cli.views.output import print_json, print_lines
     from shoal.services.inspect.verify import verify, verify_json
 
-    report = run(verify(chosen_store(store, config=config), crawl, deep=deep, repair=repair))
+    settings = load_settings({} if store is None else {"store": store}, config=config).settings
+    allowed = settings.worker.allow_outputs
+    report = run(verify(settings.store, crawl, deep=deep, repair=repair, allow_outputs=allowed))
     if json:
         print_json(verify_json(report))
     else:
-        print_result("\n".join(verify_lines(report)))
+        print_lines(verify_lines(report))
     return ExitCode.NOT_VERIFIED if report.problems else ExitCode.FINISHED
 
 

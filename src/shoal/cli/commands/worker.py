@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.input.options import Config, Json, Quiet, Verbose, examples, option
+from shoal.cli.input.options import Config, Json, Quiet, Verbose, examples, option, setting
 
 if TYPE_CHECKING:
     from shoal.services.worker import WorkerPlan
@@ -14,6 +14,10 @@ EXAMPLES = examples(
     ("Serve every crawl of the store, until Ctrl-C", "shoal worker --store redis://queue.example"),
     ("Until no crawl has work left", "shoal worker --store redis://queue.example --until-done"),
     ("With metrics for Prometheus", "shoal worker --store redis://queue.example --metrics 127.0.0.1:9464"),
+    (
+        "Crawls may write to this database, and nowhere else",
+        "shoal worker --store redis://queue.example --allow-output postgresql://shoal@db/shop",
+    ),
     ("Without the password on the command line", "SHOAL_STORE=redis://:secret@queue.example shoal worker"),
 )
 
@@ -27,6 +31,7 @@ Concurrency = Annotated[
     typer.Option(
         metavar="N",
         min=1,
+        max=10_000,
         help="Requests at once, over all crawls. [dim]Default: 64.[/dim]",
         show_default=False,
     ),
@@ -39,6 +44,16 @@ Pools = Annotated[
     str | None,
     option("--pools", "LIST", "Pools whose requests to take, comma-separated.", default="http"),
 ]
+AllowOutput = Annotated[
+    list[str] | None,
+    option(
+        "--allow-output",
+        "FOLDER|DSN",
+        "Where crawls may write items and pages; repeatable.",
+        default="the current folder, and no database",
+    ),
+]
+AllowPrivate = Annotated[bool | None, setting("--allow-private", "", "crawl.allow_private")]
 UntilDone = Annotated[bool, option("--until-done", "", "Exit when no crawl has work left.")]
 
 
@@ -49,6 +64,8 @@ def command(
     pools: Pools = None,
     concurrency: Concurrency = 64,
     until_done: UntilDone = False,
+    allow_output: AllowOutput = None,
+    allow_private: AllowPrivate = None,
     metrics: Metrics = None,
     config: Config = None,
     json: Json = False,
@@ -62,13 +79,19 @@ def command(
     """
     from shoal.cli.input.settings_loader import load_settings
 
-    settings = load_settings({} if store is None else {"store": store}, config=config).settings
+    flags = {
+        "store": store,
+        "worker.allow_outputs": allow_output or None,
+        "crawl.allow_private": allow_private,
+    }
+    given = {key: value for key, value in flags.items() if value is not None}
+    settings = load_settings(given, config=config).settings
     chosen = _parse_roles(roles)
 
     import uvloop
 
     from shoal.cli.process.log_format import start_logging
-    from shoal.services.worker import WorkerPlan
+    from shoal.services.worker import WorkerPlan, WorkerRules, worker_sandbox
 
     silent = quiet or json
     start_logging(verbose=verbose if silent else verbose + 1, quiet=silent)
@@ -80,6 +103,8 @@ def command(
         concurrency=concurrency,
         deadline=deadline,
         until_done=until_done,
+        rules=WorkerRules.of(settings),
+        sandbox=worker_sandbox(settings),
     )
     return uvloop.run(_work(settings.store, plan, metrics, json=json))
 

@@ -8,7 +8,7 @@ from shoal.cli.demo.server import open_shop
 from shoal.cli.demo.shop import Shop
 from shoal.cli.process.exit_codes import ExitCode
 from shoal.cli.process.run_crawl import DisplayOptions, run_plan
-from shoal.cli.views.output import print_message, print_result
+from shoal.cli.views.output import print_line, print_message
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import CrawlSettings, Settings
 from shoal.services.crawl import CrawlPlan
@@ -38,7 +38,7 @@ def crawl_shop(*, quiet: bool, json: bool) -> ExitCode:
         )
         code = run_plan(plan, display, resume="shoal demo")
     if not display.silent and code is ExitCode.FINISHED:
-        print_result(f"Then: cp {spider} mine.py   (make it yours, then shoal crawl mine.py)")
+        print_line(f"Then: cp {spider} mine.py   (make it yours, then shoal crawl mine.py)")
     return code
 
 

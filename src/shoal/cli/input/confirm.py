@@ -2,6 +2,7 @@
 
 import sys
 
+from shoal.cli.views.output import one_line
 from shoal.model.errors import Misconfigured
 
 
@@ -11,6 +12,6 @@ def require_yes(question: str, *, yes: bool) -> None:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Misconfigured(f"{question} Not a terminal: pass --yes to confirm")
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{one_line(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Misconfigured("not confirmed: nothing was changed")

@@ -10,6 +10,8 @@ from shoal.model.configure import DESCRIPTIONS
 
 Options = TypeVar("Options")
 
+MAX_COUNT = 10**12  # of pages or requests: more than any store holds
+
 
 def option(names: str, metavar: str, text: str, *, default: str = "", panel: str | None = None) -> Any:
     """Describe an option; `default` is only printed: values that are not set come from the settings."""

@@ -1,14 +1,15 @@
 """Settings in layers: defaults, then `shoal.toml`, then `SHOAL_*` variables, then flags."""
 
 import os
-import tomllib
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.model.configure import configure, from_environment, from_tree, parse_setting
-from shoal.model.errors import Misconfigured
+from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.settings import Settings
+from shoal.model.toml_text import parse_toml
 from shoal.services.store_address import check_address
 
 FILE = "shoal.toml"
@@ -49,6 +50,8 @@ def merge_layers(
 
 def flag_of(key: str) -> str:
     """Return the flag that sets a key: `crawl.max_pages` is `--max-pages`."""
+    if key == "worker.allow_outputs":
+        return "--allow-output"  # repeatable: each names one
     return "--" + key.rpartition(".")[2].replace("_", "-")
 
 
@@ -60,10 +63,17 @@ def _find(config: str | None) -> Path | None:
 
 def _read(file: Path) -> dict[str, object]:
     try:
-        if file.stat().st_size > _MAX_FILE_BYTES:
+        found = file.stat()
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            raise Misconfigured(f"{file}: cannot be read: not a file")
+        if found.st_size > _MAX_FILE_BYTES:
             raise Misconfigured(f"{file}: larger than {_MAX_FILE_BYTES >> 20} MiB: not a settings file")
-        return tomllib.loads(file.read_text("utf-8"))
+        return parse_toml(file.read_text("utf-8"))
     except OSError as error:
         raise Misconfigured(f"{file}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Misconfigured(f"{file}: not valid TOML: {error}") from None
+    except UnicodeDecodeError:
+        raise Misconfigured(f"{file}: not valid TOML: it is not UTF-8") from None
+    except ValueError:  # a NUL in the name
+        raise Misconfigured("--config: not the name of a file") from None
+    except Rejected as error:
+        raise Misconfigured(f"{file}: {error}") from None

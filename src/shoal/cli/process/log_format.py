@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from shoal.cli.views.format import quote_value
+from shoal.model.printable import printable, printable_block
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -18,8 +19,11 @@ class LogFormatter(logging.Formatter):
         fields = [
             f"{name}={quote_value(value)}" for name, value in vars(record).items() if name not in _STANDARD
         ]
-        line = " ".join([when, record.levelname.lower(), record.getMessage(), *fields])
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        message = record.getMessage()
+        line = " ".join([when, record.levelname.lower(), printable(message), *fields])
+        if not record.exc_info:
+            return line
+        return f"{line}\n{printable_block(self.formatException(record.exc_info))}"
 
 
 class _StandardError(logging.StreamHandler):  # type: ignore[type-arg]

@@ -9,7 +9,7 @@ from shoal.cli.process.exit_codes import ExitCode
 from shoal.cli.process.log_format import start_logging
 from shoal.cli.process.signals import stop_on_signals
 from shoal.cli.views.display import Display, choose_display
-from shoal.cli.views.output import json_text, print_message, print_result
+from shoal.cli.views.output import print_json, print_lines, print_message
 from shoal.cli.views.summary import failure_reason, opening_lines, summary_lines
 from shoal.services.control.dead_letters import DeadLetter
 from shoal.services.crawl import CrawlPlan, Ending, Opening, SeedList, Stop, Summary, run_crawl, summary_json
@@ -66,13 +66,11 @@ def _print_summary(
     summary: Summary, display: DisplayOptions, code: ExitCode, resume: str, *, to_stderr: bool
 ) -> None:
     """Print the summary; on standard error if standard output carries the items."""
+    stream = sys.stderr if to_stderr else sys.stdout
     if display.json:
-        text = json_text(summary_json(summary, code=code))
-    elif display.quiet:
-        return
-    else:
-        text = "\n".join(summary_lines(summary, resume=resume))
-    print_result(text, sys.stderr if to_stderr else sys.stdout)
+        print_json(summary_json(summary, code=code), stream)
+    elif not display.quiet:
+        print_lines(summary_lines(summary, resume=resume), stream)
 
 
 async def _run(plan: CrawlPlan, options: DisplayOptions, resume: str) -> tuple[Summary, list[DeadLetter]]:

@@ -12,6 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 
 from shoal.cli.views.format import count, duration, size, sparkline
+from shoal.model.printable import printable
 from shoal.services.crawl import HostSnapshot, Snapshot
 
 Part = tuple[str, str]  # text, style
@@ -57,7 +58,8 @@ def to_segments(lines: Iterable[Line], console: Console, options: ConsoleOptions
     """Yield terminal segments for lines, each cut at the edge of the window."""
     for line in lines:
         room = options.max_width
-        for text, style in line:
+        for raw, style in line:
+            text = printable(raw[:room])  # the console does this as well, but after the line has its width
             yield Segment(text[:room], console.get_style(style) if style else None)
             room -= min(len(text), room)
         yield Segment.line()

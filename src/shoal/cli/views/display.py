@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from shoal.cli.views.output import one_line
 from shoal.services.crawl import Snapshot
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class LogLines(NoDisplay):
 
     def message(self, text: str) -> None:
         try:
-            print(f"shoal: {text}", file=sys.stderr, flush=True)
+            print(f"shoal: {one_line(text)}", file=sys.stderr, flush=True)
         except OSError:
             self._lost()
 
@@ -74,10 +75,11 @@ class LiveScreen:
     """Keeps the screen of a crawl at the bottom of the terminal; messages scroll above it."""
 
     def __init__(self, lost: Callable[[], None], screen: "Screen | TopScreen") -> None:
-        from rich.console import Console
         from rich.live import Live
 
-        self._console = Console(stderr=True, highlight=False)
+        from shoal.cli.process.streams import open_console
+
+        self._console = open_console(stderr=True)
         self._screen = screen
         # Transient: the summary replaces it at the end.
         self._live = Live(self._screen, console=self._console, auto_refresh=False, transient=True)
@@ -109,7 +111,7 @@ class LiveScreen:
 
     def message(self, text: str) -> None:
         try:
-            self._console.print(f"shoal: {text}", markup=False, soft_wrap=True)
+            self._console.print(f"shoal: {one_line(text)}", markup=False, soft_wrap=True)
         except OSError:
             self._lost()
 

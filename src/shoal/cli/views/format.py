@@ -20,6 +20,7 @@ __all__ = [
 ]
 
 _BARS = "▁▂▃▄▅▆▇█"
+MAX_VALUE_CHARS = 8_000
 _UNQUOTED = re.compile(r'[^\s"=]+')
 
 
@@ -60,6 +61,8 @@ def utc_time(seconds: float) -> str:
 def quote_value(value: object) -> str:
     """Return a value as text that cannot end the line, start a new field or control a terminal."""
     text = str(value)
+    if len(text) > MAX_VALUE_CHARS:
+        text = f"{text[:MAX_VALUE_CHARS]}... ({len(text) - MAX_VALUE_CHARS:,} more characters)"
     if _UNQUOTED.fullmatch(text) and text.isprintable():
         return text
     return json.dumps(text, ensure_ascii=not text.isprintable())

@@ -2,17 +2,50 @@
 
 import json
 import sys
+from collections.abc import Iterable, Iterator
 from typing import TextIO
 
 from shoal.model.errors import Misconfigured, ShoalError
+from shoal.model.printable import printable
+
+MAX_MESSAGE_CHARS = 8_000
 
 
 class ClosedPipe(ShoalError):
     """The reader of standard output closed it."""
 
 
-def print_result(text: str, stream: TextIO | None = None) -> None:
-    """Write a result to `stream`, or standard output; raise if any of it cannot be written."""
+def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
+    """Write the lines of a result. None of them can become two, whatever text it shows."""
+    _write("\n".join(map(printable, lines)), stream)
+
+
+def print_line(text: str, stream: TextIO | None = None) -> None:
+    """Write a result of one line."""
+    print_lines([text], stream)
+
+
+def print_json(value: object, stream: TextIO | None = None) -> None:
+    """Write a result as JSON."""
+    _write(json_text(value), stream)
+
+
+def print_json_lines(values: Iterable[object]) -> None:
+    """Write results as JSON, one per line."""
+    for value in values:
+        print_json(value)
+
+
+def separated(blocks: Iterable[Iterable[str]]) -> Iterator[str]:
+    """Yield the lines of blocks, with an empty line between two of them."""
+    for number, block in enumerate(blocks):
+        if number:
+            yield ""
+        yield from block
+
+
+def _write(text: str, stream: TextIO | None) -> None:
+    """Write to `stream`, or standard output; raise if any of it cannot be written."""
     try:
         print(text, file=stream, flush=True)
     except OSError as error:
@@ -23,19 +56,19 @@ def print_result(text: str, stream: TextIO | None = None) -> None:
         raise Misconfigured(f"cannot write the result: {error.strerror}") from None
 
 
-def print_json(value: object) -> None:
-    """Write a result as JSON."""
-    print_result(json_text(value))
-
-
 def json_text(value: object) -> str:
     """Encode as one line of ASCII, the same bytes in every locale."""
     return json.dumps(value)
 
 
+def one_line(text: str) -> str:
+    """Return a message on one line, in printable form and not too long to be read."""
+    return printable(" ".join(text[: 4 * MAX_MESSAGE_CHARS].split()), limit=MAX_MESSAGE_CHARS)
+
+
 def print_message(text: str) -> None:
     """Write one line to standard error; ignore that it is closed."""
     try:
-        print(f"shoal: {' '.join(text.split())}", file=sys.stderr, flush=True)
+        print(f"shoal: {one_line(text)}", file=sys.stderr, flush=True)
     except OSError:
         return

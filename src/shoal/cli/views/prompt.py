@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from shoal.cli.views.format import size
-from shoal.cli.views.output import print_message, print_result
+from shoal.cli.views.output import print_json, print_lines, print_message
 from shoal.model.request import Request
 from shoal.spider.html.links import Links
 from shoal.spider.html.selector import Selector, SelectorList
@@ -60,9 +60,11 @@ class Prompt:
             return
         value = plain(value)
         if self._as_json:
-            print_result(json.dumps(value, default=str))
+            print_json(json.loads(json.dumps(value, default=str)))
         else:
-            print_result("\n".join(map(_text, value)) if isinstance(value, list) else _text(value))
+            print_lines(
+                line for one in (value if isinstance(value, list) else [value]) for line in _text(one)
+            )
 
 
 class _Lines(InteractiveConsole):
@@ -94,10 +96,9 @@ def plain(value: object) -> object:
     return value
 
 
-def _text(value: object) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    # A page must not control the terminal; line breaks are harmless.
-    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
+def _text(value: object) -> list[str]:
+    """Return a value as lines: the line breaks of a page are part of what the user asked for."""
+    return (value if isinstance(value, str) else repr(value)).split("\n")
 
 
 @contextmanager

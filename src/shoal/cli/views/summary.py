@@ -27,6 +27,8 @@ def opening_lines(opening: Opening, listed: SeedList | None = None) -> Iterator[
         yield f"{plural(listed.new, 'start URL')} added, {count(listed.known)} already known"
     yield f"items go to {', '.join(map(_place, opening.outputs))}"
     yield f"pages go to {opening.archive}"
+    if opening.sandbox_warning:
+        yield f"WARNING: {opening.sandbox_warning}: shoal doctor names the remedy"
 
 
 def _place(output: str) -> str:
@@ -69,8 +71,14 @@ def summary_lines(summary: Summary, *, resume: str) -> Iterator[str]:
         yield f"  {'rejected':<10} {plural(now.rejected, 'item')}, reasons in {summary.rejects}"
     if now.withheld:
         yield f"  {'canonical':<10} {plural(now.withheld, 'item')} of pages with another canonical page"
+    if now.lenient:
+        yield f"  {'sloppy':<10} {plural(now.lenient, 'response')} with faults in HTTP, read all the same"
+    if now.partial:
+        yield f"  {'partial':<10} {plural(now.partial, 'page')} read in part; the log says why"
     if now.hook_faults:
         yield f"  {'hooks':<10} on_error failed {plural(now.hook_faults, 'time')}; see the log"
+    if summary.sandbox_warning:
+        yield f"  {'sandbox':<10} WARNING: {summary.sandbox_warning}"
     for output in summary.outputs:
         yield f"  {'items':<10} {_place(output)}"
     if summary.archive:

@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 
 from shoal.cli.views.crawl_screen import STATES, Line, figure_line, progress_bar, state_figures, to_segments
 from shoal.cli.views.format import by_count, count, duration, plural, sparkline, table
-from shoal.cli.views.workers import crawls_of, doing_of, mixed_versions, roles_of
+from shoal.cli.views.workers import crawls_of, doing_of, mixed_versions, roles_of, sandbox_lines
 from shoal.services.inspect.bottlenecks import find_bottlenecks, host_remark
 from shoal.services.inspect.monitor import HostQueue, Overview, seconds_left
 from shoal.services.inspect.status import CrawlStatus, FleetStatus
@@ -206,7 +206,8 @@ def _workers(fleet: FleetStatus, now: float, width: int) -> Section:
     doing = max(len(doing_of(worker)) for worker in workers)
     heading = f"{'workers':<{room}} {'roles':<{roles}} {'out':>5} {'pages/s':>8} {'last seen':>9}  doing"
     lines = [_worker(worker, now, (room, roles, doing), versions, mixed=mixed) for worker in workers]
-    return Section([[], [(heading, "dim")]], lines, "worker")
+    weak: list[Line] = [[(line, "red")] for line in sandbox_lines(workers)]
+    return Section([[], *weak, [(heading, "dim")]], lines, "worker")
 
 
 def _worker(

@@ -20,6 +20,23 @@ def doing_of(worker: "Heartbeat") -> str:
     return f"{worker.doing} {worker.why}".rstrip()
 
 
+def weak_sandboxes(workers: Sequence["Heartbeat"]) -> dict[str, list[str]]:
+    """Return the workers whose spiders run without a complete sandbox, by the state of the sandbox."""
+    weak: dict[str, list[str]] = {}
+    for worker in workers:
+        if worker.sandbox not in ("", "complete"):
+            weak.setdefault(worker.sandbox, []).append(worker.worker)
+    return weak
+
+
+def sandbox_lines(workers: Sequence["Heartbeat"]) -> Iterator[str]:
+    """Name the workers whose spiders run without a complete sandbox."""
+    for state, names in weak_sandboxes(workers).items():
+        more = len(names) - MOST_NAMED
+        named = ", ".join(names[:MOST_NAMED]) + (f" and {count(more)} more" if more > 0 else "")
+        yield f"sandbox of spiders {state}: {named}; run shoal doctor there"
+
+
 def mixed_versions(workers: Sequence["Heartbeat"]) -> dict[str, int]:
     """Return the crawls of which workers run several spider versions, with the number of versions."""
     versions: dict[str, set[str]] = {}

@@ -1,16 +1,13 @@
 """Crawler traps: URL spaces without end, which no single page shows and a parse child cannot see."""
 
-from collections import Counter
 from typing import Protocol
-
-import msgspec
 
 from shoal.engine.traps.near_duplicates import NearDuplicateTrap
 from shoal.engine.traps.url_patterns import PatternQuarantine
 from shoal.model.crawl_totals import CrawlTotals
-from shoal.model.failure import FailureClass
 from shoal.model.limits import LinkLimits
 from shoal.model.page import ParseResult
+from shoal.model.request import Link
 
 
 class PatternWatch(Protocol):
@@ -28,12 +25,8 @@ class Traps:
         allowed, watched = limits.near_duplicates, totals.near_duplicates
         self._near_duplicates = NearDuplicateTrap(allowed, watched, scope.watch_pattern)
 
-    def filter_links(self, result: ParseResult, url: str) -> ParseResult:
-        """Drop the links that lead into a trap, counted by rule like those that a parse child drops."""
-        links = self._quarantine.admitted(result.links)
+    def filter_links(self, links: tuple[Link, ...], result: ParseResult, url: str) -> tuple[Link, ...]:
+        """Return the links of a page that do not lead into a trap."""
         if result.simhash is not None and self._near_duplicates.is_trap(url, result.simhash):
             links = ()
-        if len(links) == len(result.links):
-            return result
-        dropped = Counter(result.dropped) + Counter({FailureClass.TRAP.value: len(result.links) - len(links)})
-        return msgspec.structs.replace(result, links=tuple(links), dropped=dict(dropped))
+        return tuple(self._quarantine.admitted(links))

@@ -13,9 +13,10 @@ from time import monotonic, time
 from types import TracebackType
 from typing import Self
 
+from shoal.fetch.http.body_memory import UNCOUNTED_BYTES, BodyMemory
 from shoal.fetch.http.budget import BodyBudget
 from shoal.fetch.http.connection import Connection
-from shoal.fetch.http.decode import Decoder
+from shoal.fetch.http.decode import Decoder, is_known
 from shoal.fetch.http.dial import AddressResolver, Dialer
 from shoal.fetch.http.guard import Guard, Origin, refused
 from shoal.fetch.http.message import EncodedRequest, Headers, compose
@@ -44,6 +45,7 @@ class HttpClient:
         idle_connections: int = 256,
         keep_idle: float = 15.0,
         in_flight_bytes: int = 64 * MIB,
+        memory: BodyMemory | None = None,
         ca_file: str | None = None,
         sweep: float = SWEEP_S,
     ) -> None:
@@ -52,7 +54,8 @@ class HttpClient:
         self._budget = BodyBudget(in_flight_bytes)
         self._dialer = Dialer(resolver, guard, self._budget, ca_file=ca_file)
         self._pool = ConnectionPool(size=idle_connections, keep=keep_idle)
-        self._decoder = Decoder()
+        self._memory = memory or BodyMemory()
+        self._decoder = Decoder(self._memory)
         self._busy: set[Connection] = set()
         self._origins: dict[str, Origin] = {}
         self._sweeper: asyncio.TimerHandle
@@ -143,7 +146,11 @@ class HttpClient:
             if exchange.failure is not None:
                 return exchange.failure
             wire = body = exchange.body
+            lenient = exchange.lenient
+            if self._memory.full and (exchange.encoding or len(wire) > UNCOUNTED_BYTES):
+                self._memory.release(await self._memory.reserve(len(wire)))
             if exchange.encoding:
+                lenient = lenient or not is_known(exchange.encoding)
                 decoded = await self._decoder.decode(wire, exchange.encoding, limits)
                 if isinstance(decoded, Failure):
                     connection.abort()
@@ -160,7 +167,11 @@ class HttpClient:
                 elapsed,
                 connection.address,
                 unsealed,
+                lenient,
             )
+            size = len(wire) if body is wire else len(wire) + len(body)
+            if size > UNCOUNTED_BYTES:
+                self._memory.hold(response, size)
             self._pool.put(connection)
             return response
         except BaseException:

@@ -3,6 +3,10 @@
 A body is decoded after it has been received, because its wire bytes are kept anyway and are limited
 themselves. A typical page is decoded in one call. A larger one is decoded again in bounded pieces, one body
 at a time, and the event loop runs between two pieces: a hundred bombs at once take the memory of one.
+
+The client and the reader of the archive use the same rules: a body is decoded to its end or it is a failure,
+an empty body is an empty page, and names that are not content codings (`none`, `utf-8`) are ignored, as
+browsers do.
 """
 
 import asyncio
@@ -13,6 +17,7 @@ import brotli
 from backports import zstd
 from isal import igzip_lib
 
+from shoal.fetch.http.body_memory import BodyMemory
 from shoal.model.errors import Rejected
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, MIB, FetchLimits
@@ -23,12 +28,17 @@ SMALL_BYTES = 1 * MIB  # decoded in one call
 PIECE_BYTES = 256 * KIB  # under 1 ms of decoding
 MAX_MEMBERS = 64  # concatenated gzip members or zstd frames; ordinary bodies have one
 
+# For archived pages whose decoded size is not recorded: they may have been fetched under any limits.
+UNRECORDED_BYTES = 256 * MIB
+_UNLIMITED = 1 << 62
+
 
 class Decoder:
-    """Decodes the bodies of one client; large ones one at a time."""
+    """Decodes the bodies of one client; large ones one at a time, within the memory for bodies."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: BodyMemory | None = None) -> None:
         self._large = asyncio.Lock()
+        self._memory = memory or BodyMemory()
 
     async def decode(self, wire: bytes, content_encoding: str, limits: FetchLimits) -> bytes | Failure:
         """Decode a body by `content_encoding`: the header's value, several lines joined by commas."""
@@ -40,24 +50,42 @@ class Decoder:
         body = _at_once(wire, encodings, limits)
         if body is not None:
             return body
+        largest = min(limits.body_bytes, max(limits.ratio_from, limits.ratio * len(wire)))
         async with self._large:
-            for state in _in_pieces(wire, encodings, limits):
-                if state is not None:
-                    return state
-                await asyncio.sleep(0)
+            reserved = await self._memory.reserve(largest)
+            try:
+                for state in _in_pieces(wire, encodings, limits):
+                    if state is not None:
+                        return state
+                    await asyncio.sleep(0)
+            finally:
+                self._memory.release(reserved)
         raise AssertionError("decoding ended without a result")
 
 
-def decode_archived(wire: bytes, encodings: list[str]) -> bytes:
-    """Decode a body from the archive by `encodings`, in the order they were applied. Raises `Rejected`."""
-    limits = FetchLimits()
-    names = _encodings(",".join(encodings), limits)
-    if isinstance(names, Failure):
-        raise Rejected(names.reason)
+def decode_archived(wire: bytes, content_encoding: str, decoded_bytes: int | None) -> bytes:
+    """Decode a body from the archive, of `decoded_bytes` as recorded with the page. Raises `Rejected`."""
+    limits = FetchLimits(
+        body_bytes=UNRECORDED_BYTES if decoded_bytes is None else decoded_bytes,
+        ratio=_UNLIMITED,
+        encodings=_UNLIMITED,
+    )
+    names = _encodings(content_encoding, limits)
+    assert not isinstance(names, Failure)
+    if not names or not wire:
+        return wire
     body = next(state for state in _in_pieces(wire, names, limits) if state is not None)
     if isinstance(body, Failure):
         raise Rejected(body.reason)
+    if decoded_bytes is not None and len(body) != decoded_bytes:
+        raise Rejected(f"decoded to {len(body)} bytes, {decoded_bytes} are recorded")
     return body
+
+
+def is_known(content_encoding: str) -> bool:
+    """Return whether every name in a Content-Encoding header is a content coding that is decoded here."""
+    names = map(str.strip, content_encoding.lower().split(","))
+    return all(name in _STREAMS or name in ("", "identity") for name in names)
 
 
 def _encodings(header: str, limits: FetchLimits) -> list[str] | Failure:
@@ -65,10 +93,7 @@ def _encodings(header: str, limits: FetchLimits) -> list[str] | Failure:
     names = [name for part in header.lower().split(",") if (name := part.strip()) and name != "identity"]
     if len(names) > limits.encodings:
         return Failure(FailureClass.BOMB, f"{len(names)} content encodings, limit {limits.encodings}")
-    for name in names:
-        if name not in _STREAMS:
-            return Failure(FailureClass.DECODE, f"content encoding {name[:32]!r} is unknown")
-    return names[::-1]
+    return [name for name in reversed(names) if name in _STREAMS]
 
 
 def _at_once(wire: bytes, encodings: list[str], limits: FetchLimits) -> bytes | Failure | None:
@@ -138,7 +163,7 @@ _ERRORS: tuple[type[Exception], ...] = (igzip_lib.error, brotli.error, zstd.Zstd
 
 def _pieces(name: str, data: bytes, step: int) -> Iterator[bytes]:
     """Yield the decoded `data` in pieces of about `step` bytes. Data after the last member is ignored."""
-    make, magic = _STREAMS[name]
+    make, magics = _STREAMS[name]
     for _ in range(MAX_MEMBERS):
         try:
             stream = make(data)
@@ -155,7 +180,9 @@ def _pieces(name: str, data: bytes, step: int) -> Iterator[bytes]:
             failure_class = FailureClass.BOMB if too_much else FailureClass.DECODE
             raise _Fault(failure_class, f"the {name} body cannot be decoded: {error}") from None
         data = stream.unused_data
-        if not magic or not data.startswith(magic):
+        if not data.startswith(magics):
+            if data and any(magic.startswith(data) for magic in magics):
+                raise _Fault(FailureClass.TRUNCATED, f"the {name} body ends early")
             return
     raise _Fault(FailureClass.DECODE, f"more than {MAX_MEMBERS} {name} members")
 
@@ -198,11 +225,13 @@ def _zstd(data: bytes) -> _Stream:
     return zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
 
 
-_GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_STREAMS: dict[str, tuple[Callable[[bytes], _Stream], bytes]] = {
-    "gzip": (_gzip, _GZIP_MAGIC),
-    "x-gzip": (_gzip, _GZIP_MAGIC),
-    "deflate": (_deflate, b""),
-    "br": (_brotli, b""),
-    "zstd": (_zstd, _ZSTD_MAGIC),
+_GZIP_MAGICS = (b"\x1f\x8b",)
+# A frame with data, or one of the sixteen kinds to skip, which decompress to nothing.
+_ZSTD_MAGICS = (b"\x28\xb5\x2f\xfd", *(bytes([kind]) + b"\x2a\x4d\x18" for kind in range(0x50, 0x60)))
+_STREAMS: dict[str, tuple[Callable[[bytes], _Stream], tuple[bytes, ...]]] = {
+    "gzip": (_gzip, _GZIP_MAGICS),
+    "x-gzip": (_gzip, _GZIP_MAGICS),
+    "deflate": (_deflate, ()),
+    "br": (_brotli, ()),
+    "zstd": (_zstd, _ZSTD_MAGICS),
 }

@@ -1,25 +1,33 @@
 """Receive one response: parsed by llhttp, with limits applied as bytes arrive. No socket.
 
 llhttp refuses most broken framing: a duplicate, signed or overflowing Content-Length, one together with
-Transfer-Encoding, bad chunk sizes, bare line feeds. This module also refuses transfer encodings other than
-chunked, too many or too large headers, trailers and chunk framing, bodies where none is allowed, and data
-after the end of a response. In all these cases the connection is closed, never drained.
+Transfer-Encoding, bad chunk sizes, bare line feeds. What it refuses near the start of a response is read
+again by `lenient.py`, and then the connection is closed. This module also refuses transfer encodings other
+than chunked, too many or too large headers, trailers and chunk framing, bodies where none is allowed, and
+data after the end of a response. In all these cases the connection is closed, never drained.
 """
+
+import re
 
 import httptools
 
+from shoal.fetch.http.lenient import LenientReader, Unreadable
 from shoal.model.failure import Failure, FailureClass
-from shoal.model.limits import FetchLimits
+from shoal.model.limits import KIB, FetchLimits
 
-TINY_CHUNKS = 10_000  # chunks after which their average size must have reached TINY_CHUNK bytes
-TINY_CHUNK_BYTES = 16
-FRAMING_BYTES = 16  # bytes of framing per chunk that are not counted
+FRAMING_BYTES = 16  # bytes of framing per chunk that are not counted as extension
+# A response is read leniently if its first fault is in these bytes, which are kept until then. Servers that
+# write chunks wrongly do so from the first one.
+REREAD_BYTES = 64 * KIB
 
+_START = b"HTTP/1."
+_VERSIONS = ("1.1", "1.0")
 _NAMES: dict[
     bytes, str
 ] = {}  # header names as sent -> in lower case: the same few, thousands of times a second
 _NAMES_KEPT = 2_000
 _FRAMING = frozenset({"content-length", "transfer-encoding", "content-encoding"})
+_WHOLE_RANGE = re.compile(r"\s*bytes\s+0-(\d+)/(\d+)\s*", re.ASCII | re.IGNORECASE)
 
 
 class _Stop(Exception):
@@ -39,11 +47,14 @@ class Exchange:
         "_chunks",
         "_head",
         "_in_headers",
+        "_lenient",
         "_limits",
         "_moved_at",
+        "_other_start",
         "_parser",
         "_progress",
         "_ranged",
+        "_seen",
         "_spill",
         "_trailers",
         "complete",
@@ -90,12 +101,21 @@ class Exchange:
         self._body = b""
         self._spill: bytearray | None = None
         self._progress = 0
+        self._seen: list[bytes] | None = None  # received so far, while it may have to be read again
+        self._lenient: LenientReader | None = None
+        self._other_start = False  # not in one piece, after empty lines, or of another version
+
+    @property
+    def lenient(self) -> bool:
+        """Whether the response breaks the rules of HTTP and was read all the same."""
+        return self._lenient is not None
 
     def forget(self) -> None:
         """Drop the response: an idle connection must not keep its last body in memory."""
         self.headers = []
         self._body = b""
         self._spill = None
+        self._seen = self._lenient = None
 
     def close(self) -> None:
         """Drop the parser, which has a reference to this object."""
@@ -107,7 +127,15 @@ class Exchange:
 
     def feed(self, data: bytes) -> bool:
         """Parse received bytes; return True if the exchange is over."""
+        if self._lenient is not None:
+            self.received += len(data)
+            return self._feed_lenient(self._lenient, data)
         room = self._limits.header_bytes - self.received
+        if not self.received and data[:7] != _START:
+            if data[0] in b"RI":  # llhttp also accepts RTSP and ICE
+                self._fail(FailureClass.PROTOCOL, "not valid HTTP: no status line")
+                return True
+            self._other_start = True
         self.received += len(data)
         try:
             if self._in_headers and room < len(data):
@@ -116,15 +144,26 @@ class Exchange:
                 self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if self.failure is None and not self.complete:
-                self._fail(FailureClass.PROTOCOL, f"not valid HTTP: {error}")
+                return self._read_again(data, error)
             self.reusable = False  # if complete: unrequested data follows
-        if self._chunked and self.failure is None and not self.complete:
-            self._check_framing()
-        return self.complete or self.failure is not None
+        if self.complete or self.failure is not None:
+            return True
+        if self._in_headers or self._chunked:
+            if self.received > REREAD_BYTES:
+                self._seen = None
+            elif self._seen is None:
+                self._seen = [data]
+            else:
+                self._seen.append(data)
+            if self._chunked:
+                self._check_framing()
+        return self.failure is not None
 
     def end(self, *, reset: bool) -> None:
         """Record the end of the connection."""
         how = "reset" if reset else "closed"
+        if self._lenient is not None:
+            self._copy(self._lenient)
         if self.until_close and not reset:
             self.complete = True
         elif not self.received:
@@ -184,6 +223,8 @@ class Exchange:
                 self._stop(FailureClass.PROTOCOL, f"status {status}")
             return  # interim: the final response follows, within the same header limits
         self._in_headers = False
+        if self._other_start and self._parser.get_http_version() not in _VERSIONS:
+            self._stop(FailureClass.PROTOCOL, f"HTTP version {self._parser.get_http_version()}")
         if len(self.headers) > self._limits.header_lines:
             self._stop(FailureClass.TOO_LARGE, f"more than {self._limits.header_lines} header lines")
         length = transfer = None
@@ -201,10 +242,10 @@ class Exchange:
             self.complete = True
             raise _Stop
         if status == 206 and not self._ranged:
-            self._stop(FailureClass.PROTOCOL, "206 for a request without a Range header")
+            self._check_whole()
         if status in (204, 304):
             return
-        if transfer is not None:
+        if transfer is not None and transfer.strip().lower() != "identity":
             if transfer.strip().lower() != "chunked":
                 self._stop(FailureClass.PROTOCOL, f"transfer encoding {transfer[:32]!r}")
             self._chunked = True
@@ -250,16 +291,60 @@ class Exchange:
             self._parser.feed_data(view[room:])
 
     def _check_framing(self) -> None:
-        """Limit what chunked coding adds to a body: tiny chunks, extensions, trailers."""
-        if self._chunks > TINY_CHUNKS and self.size < self._chunks * TINY_CHUNK_BYTES:
-            self._fail(FailureClass.PROTOCOL, "the chunks are tiny")
+        """Limit what chunked coding adds to a body: chunk sizes, extensions, trailers."""
+        limits = self._limits
+        if self.received > limits.wire_bytes + 2 * limits.header_bytes:
+            self._fail(FailureClass.TOO_LARGE, f"body and chunk sizes above {limits.wire_bytes} bytes")
         # Twice the limit: once for the headers, once for extensions and trailers. Trailers come after the
         # header of the last chunk, extensions before the end of a chunk header.
-        elif self.received - self.size > 2 * self._limits.header_bytes + self._chunks * FRAMING_BYTES:
+        elif self.received - self.size > 2 * limits.header_bytes + self._chunks * FRAMING_BYTES:
             if self._chunk_open:
-                self._fail(FailureClass.TOO_LARGE, f"trailers above {self._limits.header_bytes} bytes")
+                self._fail(FailureClass.TOO_LARGE, f"trailers above {limits.header_bytes} bytes")
             else:
                 self._fail(FailureClass.PROTOCOL, "endless chunk extension")
+
+    def _check_whole(self) -> None:
+        """Fail if a 206 that was not asked for has only a part of the page."""
+        value = next((value for name, value in self.headers if name == "content-range"), "")
+        found = _WHOLE_RANGE.fullmatch(value)
+        if value and (found is None or int(found[1][:18]) + 1 != int(found[2][:18])):
+            self._fail(FailureClass.TRUNCATED, "206 with a part of the page, which was not asked for")
+
+    # -- lenient reading ----------------------------------------------------------------------------------
+
+    def _read_again(self, data: bytes, error: Exception) -> bool:
+        """Read the response leniently from its first byte, after the strict parser has rejected it."""
+        seen = b"".join([*(self._seen or ()), data])
+        self._seen = None
+        if len(seen) < self.received:
+            self._fail(FailureClass.PROTOCOL, f"not valid HTTP: {error}")
+            return True
+        self._lenient = LenientReader(self._limits, head=self._head)
+        return self._feed_lenient(self._lenient, seen)
+
+    def _feed_lenient(self, reader: LenientReader, data: bytes) -> bool:
+        try:
+            reader.feed(data)
+        except Unreadable as error:
+            self.status = reader.status
+            self._fail(error.failure_class, error.reason)
+            return True
+        self.size = len(reader.body)
+        if reader.complete:
+            self._copy(reader)
+        elif self.received > self._limits.wire_bytes + 2 * self._limits.header_bytes:
+            self._fail(FailureClass.TOO_LARGE, f"response above {self._limits.wire_bytes} bytes")
+        return self.complete or self.failure is not None
+
+    def _copy(self, reader: LenientReader) -> None:
+        """Take over what the lenient reader has read."""
+        self.status, self.headers, self.until_close = reader.status, reader.headers, reader.until_close
+        self._in_headers = not reader.status
+        self._body, self._spill, self.size = b"", reader.body, len(reader.body)
+        self.encoding = ",".join(value for name, value in reader.headers if name == "content-encoding")
+        self.complete, self.reusable = reader.complete, False
+        if self.status == 206 and not self._ranged:
+            self._check_whole()
 
     def _stop(self, failure_class: FailureClass, reason: str) -> None:
         self._fail(failure_class, reason)

@@ -5,9 +5,10 @@ once, every address it resolves to is checked, and the connection goes to a chec
 name, so a second lookup with another result (DNS rebinding) has no effect. One forbidden address among
 several refuses the name, because a client may pick any of them.
 
-Global unicast addresses are allowed. `allow_private` also allows loopback and the private ranges, to crawl an
-internal network; link-local addresses (cloud metadata among them), multicast and reserved ranges stay
-forbidden. An IPv4 address embedded in IPv6 is judged by the IPv4 address, and is never allowed as private.
+Global unicast addresses are allowed. `ranges` also allows loopback and private addresses, to crawl an
+internal network; link-local addresses, multicast, reserved ranges and the addresses where clouds serve the
+credentials of a machine stay forbidden. An IPv4 address embedded in IPv6 is judged by the IPv4 address, and
+is never allowed as private.
 """
 
 import re
@@ -17,6 +18,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 import ada_url
 
+from shoal.model.address_ranges import PRIVATE, Network
 from shoal.model.failure import Failure, FailureClass
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -114,9 +116,6 @@ BAD_PORTS = frozenset(
 )
 # fmt: on
 
-_PRIVATE_4 = [IPv4Network(n) for n in ("10.0.0.0/8", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
-_PRIVATE_6 = [IPv6Network(n) for n in ("::1/128", "fc00::/7")]
-
 # IANA's special-purpose registry, less the private ranges above.
 _NEVER_4 = [
     IPv4Network(n)
@@ -135,9 +134,21 @@ _NEVER_4 = [
         "240.0.0.0/4",
     )
 ]
-_METADATA_6 = IPv6Network("fd00:ec2::/32")  # EC2's metadata, inside the private range
+_PRIVATE_4 = [net for net in PRIVATE if isinstance(net, IPv4Network)]
+# Where clouds serve the credentials of a machine, inside of private ranges.
+_METADATA: list[Network] = [
+    IPv4Network("100.100.100.200/32"),  # Alibaba Cloud
+    IPv6Network("fd00:ec2::/32"),  # Amazon EC2, ECS and EKS
+    IPv6Network("fd20:ce::/32"),  # Google Compute Engine
+    IPv6Network("fd00:c1::/32"),  # Oracle Cloud
+    IPv6Network("fd00:42::/32"),  # Scaleway
+]
+# Some clouds put their IPv4 address into the last 32 bits of a private IPv6 address.
+_METADATA_TAILS = frozenset(int(IPv4Address(text)) for text in ("169.254.169.254", "100.100.100.200"))
+_ISATAP = frozenset({0x0000_5EFE, 0x0200_5EFE})  # bits 64 to 95; the last 32 are an IPv4 address
 _GLOBAL_6 = IPv6Network("2000::/3")
 _NEVER_6 = [IPv6Network(n) for n in ("2001::/23", "2001:db8::/32", "3fff::/20")]
+_LOOPBACK_6 = IPv6Address("::1")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _COMPATIBLE = IPv6Network("::/96")
 _NAME = re.compile(r"[^.]{1,63}(?:\.[^.]{1,63})*")  # valid in DNS; URLs allow more
@@ -156,7 +167,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    allow_private: bool = False
+    ranges: tuple[Network, ...] = ()  # loopback and private addresses that are allowed
 
     def origin(self, url: str) -> Origin | Failure:
         """Return the origin of `url`, or a failure if its scheme, port, user info or address is forbidden."""
@@ -192,15 +203,18 @@ class Guard:
             ip = ip_address(address)
         except ValueError:
             return False
+        if any(ip in net for net in _METADATA):
+            return False
         if isinstance(ip, IPv4Address):
-            return _is_global_4(ip) or (self.allow_private and any(ip in net for net in _PRIVATE_4))
+            return _is_global_4(ip) or any(ip in net for net in self.ranges)
         if ip.scope_id is not None:
             return False
-        if self.allow_private and ip not in _METADATA_6 and any(ip in net for net in _PRIVATE_6):
-            return True
-        hidden = _hidden(ip)
-        if hidden:
+        if hidden := _hidden(ip):
             return all(_is_global_4(inner) for inner in hidden)
+        if (int(ip) >> 32) & 0xFFFFFFFF in _ISATAP and not _is_global_4(_last(ip)):
+            return False
+        if any(ip in net for net in self.ranges):
+            return int(_last(ip)) not in _METADATA_TAILS
         return ip in _GLOBAL_6 and not any(ip in net for net in _NEVER_6)
 
 
@@ -217,12 +231,19 @@ def _is_global_4(ip: IPv4Address) -> bool:
     return not any(ip in net for net in _NEVER_4) and not any(ip in net for net in _PRIVATE_4)
 
 
+def _last(ip: IPv6Address) -> IPv4Address:
+    """Return the last 32 bits as an IPv4 address."""
+    return IPv4Address(int(ip) & 0xFFFFFFFF)
+
+
 def _hidden(ip: IPv6Address) -> list[IPv4Address]:
     """Return the IPv4 addresses embedded in a mapped, compatible, NAT64, 6to4 or Teredo address."""
     if ip.ipv4_mapped is not None:
         return [ip.ipv4_mapped]
+    if ip == _LOOPBACK_6:
+        return []  # not the compatible form of 0.0.0.1
     if ip in _NAT64 or ip in _COMPATIBLE:
-        return [IPv4Address(int(ip) & 0xFFFFFFFF)]
+        return [_last(ip)]
     if ip.sixtofour is not None:
         return [ip.sixtofour]
     return list(ip.teredo or ())

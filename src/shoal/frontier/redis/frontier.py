@@ -29,7 +29,7 @@ from shoal.frontier.redis.spill import LaneName, Spilling
 from shoal.frontier.results import Added, Committed, Unparsed, Validator
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
-from shoal.model.request import Link, unpack
+from shoal.model.request import UNREADABLE, Link, unpack_stored
 from shoal.redis_client import EPOCH, Full, RedisClient, Script, ScriptArgument
 from shoal.redis_client.fan_out import fan_out
 
@@ -137,6 +137,8 @@ class RedisFrontier:
                 damage = found
             else:
                 leases.append(found)
+                if found.request is UNREADABLE:
+                    damage = f"the request of a lease under {token!r} cannot be read"
         for lease in leases:
             self._held.take(self._id(lease), deadline)
             if lease.crashes:
@@ -269,7 +271,7 @@ class RedisFrontier:
                     held = await self._store.do(tag, "HGET", keys.parsing(tag, number), values[b"fp"])
                     if values[b"crawl"].decode() == crawl and held is not None:
                         page, _, record = records.unpack_parsing(held)
-                        yield Unparsed(record.entry.fingerprint, unpack(record.entry.packed), page, 0)
+                        yield Unparsed(record.entry.fingerprint, unpack_stored(record.entry.packed), page, 0)
                 after = entries[-1][0]
 
     async def _last_delivered(self, tag: str) -> bytes:

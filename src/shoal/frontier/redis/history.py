@@ -21,7 +21,7 @@ from shoal.frontier.redis.scan import BATCH, ShardScan
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.seen import seen_hash
 from shoal.frontier.results import RequestHistory
-from shoal.model.request import unpack
+from shoal.model.request import unpack_stored
 from shoal.redis_client import RedisClient, ScriptArgument
 
 FP_AT = 12  # bytes of an ENTRY before the fingerprint
@@ -55,7 +55,7 @@ class HistorySearch:
         if packed is None:
             return None
         page, holder, record = unpack_parsing(packed)
-        request = unpack(record.entry.packed)
+        request = unpack_stored(record.entry.packed)
         return RequestHistory(
             self._crawl, self._fp, "parsing", (), request, page, request.found_on, holder=holder
         )
@@ -129,7 +129,7 @@ class HistorySearch:
     def _queued(
         self, state: str, record: StoredRecord, *, due: float | None = None, holder: str = ""
     ) -> RequestHistory:
-        request = unpack(record.entry.packed)
+        request = unpack_stored(record.entry.packed)
         return RequestHistory(
             self._crawl, self._fp, state, (), request, found_on=request.found_on, due=due, holder=holder
         )

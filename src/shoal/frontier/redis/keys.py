@@ -46,6 +46,7 @@ deleted in batches. `P` is a pool. Keys marked * are shared with other packages 
     T:dz:C         zset    >d ordinal and fp -> when it died
 
     T:s:C:<n>      set     fingerprints that a crawl has seen, in buckets (seen.lua)
+    T:so:C         set     names of buckets of the seen-set that were too large to be split
     T:sm:C         hash    size of the seen-set
     T:sb:C         string  the seen-set as a Bloom filter, if the crawl uses one
     T:r:<origin>   string  robots.txt: >dI expires, status; text. Expires
@@ -138,8 +139,13 @@ def dead_letter_dates(tag: str, crawl: int) -> str:
     return f"{tag}:dz:{crawl}"
 
 
-def seen(tag: str, crawl: int, bucket: int) -> str:
+def seen(tag: str, crawl: int, bucket: int | str) -> str:
     return f"{tag}:s:{crawl}:{bucket}"
+
+
+def seen_large(tag: str, crawl: int) -> str:
+    """Return the key of the names of buckets that were too large to be split."""
+    return f"{tag}:so:{crawl}"
 
 
 def seen_size(tag: str, crawl: int) -> str:

@@ -11,7 +11,7 @@ from shoal.frontier.rules import LOWEST_BAND, band
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Lease
 from shoal.model.page import PageRecord
-from shoal.model.request import unpack
+from shoal.model.request import unpack_stored
 
 RANK = 1 << 42
 EMPTY = 255  # instead of the band of a lane's head
@@ -118,7 +118,7 @@ def unpack_grants(
                 entry.fingerprint,
                 token,
                 record.host,
-                unpack(entry.packed),
+                unpack_stored(entry.packed),
                 entry.attempts + 1,
                 entry.crashes,
                 entry.rests,
@@ -145,7 +145,7 @@ def unpack_letter(crawl: str, packed: bytes) -> tuple[int, DeadLetter]:
         crawl=crawl,
         fingerprint=entry.fingerprint,
         host=record.host,
-        request=unpack(entry.packed),
+        request=unpack_stored(entry.packed),
         kind=FailureClass(kind),
         reason=reason,
         status=status,

@@ -64,6 +64,7 @@ _REPARSE = """
 _PURGE = """
     INSERT INTO ended(crawl, fp, state, ended_at, status, rule)
     SELECT ?, fp, 'dead', died_at, status, kind FROM dead WHERE id = ?"""
+_DELETE_REQUEST = "DELETE FROM request WHERE id = ?"
 _DELETE_DEAD = "DELETE FROM dead WHERE id = ?"
 _TAKE_UP = "UPDATE parsing SET taken = 1 WHERE id = ?"
 _SEEN = "INSERT INTO seen(crawl, fps) VALUES (?, ?)"
@@ -122,6 +123,7 @@ class Changes:
     put_back: list[Params] = field(default_factory=list)
     removed: list[int] = field(default_factory=list)
     sweep: bool = False  # whether removed rows have to be deleted now
+    erased: list[tuple[int]] = field(default_factory=list)  # of them, those that may hold secrets: always now
     lanes: list[Params] = field(default_factory=list)
     fetched: list[Params] = field(default_factory=list)
     died_parsing: list[Params] = field(default_factory=list)
@@ -145,10 +147,16 @@ class Changes:
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__slots__)
 
+    def erase_removed(self, id: int) -> None:
+        """Have a request with headers or a body deleted with this transaction, if it has just ended."""
+        if self.removed and self.removed[-1] == id:
+            self.erased.append((id,))
+
     def write(self, database: sqlite3.Connection, spent: DeferredDeletes) -> None:
         """Write everything inside the caller's transaction."""
         spent.write(database, self.removed, sweep=self.sweep)
         many: Sequence[tuple[str, Sequence[Params]]] = (
+            (_DELETE_REQUEST, self.erased),
             (_LANE, self.lanes),
             (_ADD, self.added),
             (_PUT_BACK, self.put_back),

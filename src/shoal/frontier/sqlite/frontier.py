@@ -22,7 +22,7 @@ from shoal.frontier.sqlite.reader import SqliteReader
 from shoal.frontier.sqlite.settle import acknowledge, find_held, give_up_unreadable_page, settle
 from shoal.frontier.sqlite.state import FrontierState, ParsingPage
 from shoal.frontier.sqlite.wal import Checkpointer
-from shoal.model.errors import Misconfigured
+from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
 from shoal.model.page import PageRef
 from shoal.model.request import Link, unpack
@@ -220,7 +220,7 @@ class SqliteFrontier:
         ).fetchone()
         try:
             return Unparsed(fp, unpack(request), unpack_page(record), page.strikes)
-        except (msgspec.DecodeError, TypeError, ValueError) as error:
+        except (Rejected, msgspec.DecodeError, TypeError, ValueError) as error:
             now, crawl = self._owner.now(), self._state.crawl(name)
             with self._owner.changing() as changes:
                 give_up_unreadable_page(crawl, fp, changes, now, error=error, body=record)

@@ -10,7 +10,7 @@ from shoal.frontier.sqlite.load import id_range
 from shoal.frontier.sqlite.packing import unpack_ints, unpack_page
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord, PageRef
-from shoal.model.request import unpack
+from shoal.model.request import unpack_stored
 
 
 def find_history(
@@ -51,7 +51,7 @@ class _Search:
                 continue
             holder, leased_at = leases.get(id, ("", None))
             state = "leased" if holder else "delayed" if due is not None and due > now else "waiting"
-            request = unpack(blob)
+            request = unpack_stored(blob)
             yield RequestHistory(
                 self.crawl,
                 self.fp,
@@ -69,7 +69,7 @@ class _Search:
             "SELECT holder, request, page FROM parsing WHERE id BETWEEN ? AND ? AND fp = ?",
             (*id_range(self.crawl_id), self.fp),
         ):
-            request = unpack(blob)
+            request = unpack_stored(blob)
             yield RequestHistory(
                 self.crawl,
                 self.fp,
@@ -87,7 +87,7 @@ class _Search:
             " FROM dead WHERE id BETWEEN ? AND ? AND fp = ?",
             (*id_range(self.crawl_id), self.fp),
         ):
-            request = unpack(blob)
+            request = unpack_stored(blob)
             yield RequestHistory(
                 self.crawl,
                 self.fp,

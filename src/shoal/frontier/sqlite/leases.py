@@ -15,7 +15,7 @@ from shoal.frontier.sqlite.changes import Changes
 from shoal.frontier.sqlite.lane import Lane
 from shoal.frontier.sqlite.settle import die, end_lease, first_leased, log_attempt, put_back
 from shoal.frontier.sqlite.state import Batch, CrawlState, FrontierState, HeldLease, RequestRow
-from shoal.model.errors import Misconfigured
+from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Grant, Lease
 from shoal.model.request import unpack
@@ -96,7 +96,7 @@ def _lease(state: FrontierState, held: HeldLease, changes: Changes, now: float) 
     row, batch, crawl, host = held.row, held.batch, held.lane.crawl, held.lane.host
     try:
         request = unpack(row.request)
-    except (msgspec.DecodeError, TypeError, ValueError) as error:
+    except (Rejected, msgspec.DecodeError, TypeError, ValueError) as error:
         _give_up_unreadable(state, held, changes, now, error)
         return None
     return Lease(

@@ -20,7 +20,7 @@ from shoal.frontier.sqlite.load import decode_counts, id_range
 from shoal.frontier.sqlite.owner import Owner
 from shoal.frontier.sqlite.packing import unpack_page
 from shoal.frontier.sqlite.stats import crawl_stats, stored_host, waiting_by_pool
-from shoal.model.errors import Misconfigured
+from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.quarantine import QuarantinedEntry
@@ -158,7 +158,7 @@ class SqliteReader:
                 for row_id, fp, page in rows:
                     try:
                         yield fp, unpack_page(page)
-                    except (msgspec.DecodeError, TypeError, ValueError) as error:
+                    except (Rejected, msgspec.DecodeError, TypeError, ValueError) as error:
                         place = {"place": table, "entry": row_id}
                         log.error("page.unreadable", extra={**place, "why": str(error)})
                 last = rows[-1][0]
@@ -227,7 +227,7 @@ def _letter(crawl: str, died_at: float, id: int, *row: Any) -> DeadLetter | None
             holder=holder,
             page=None if page is None else unpack_page(page),
         )
-    except (msgspec.DecodeError, TypeError, ValueError) as error:
+    except (Rejected, msgspec.DecodeError, TypeError, ValueError) as error:
         log.error("dead_letter.unreadable", extra={"crawl": crawl, "entry": id, "why": str(error)})
         return None
 

@@ -50,6 +50,8 @@ def settle(
         host.update_pace()
         changes.hosts.add(host)
     _apply(state, settlement, held, changes, now)
+    if settlement.lease.request.headers or settlement.lease.request.body:
+        changes.erase_removed(held.row.id)
     if host.open and (not was_open or host.ready < ready):
         state.scheduler.place_all(host, now)
 

@@ -5,7 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from shoal.model.limits import MIB
-from shoal.services.doctor.facts import PRECAUTIONS, MachineFacts, gather
+from shoal.model.sandbox import SandboxMode
+from shoal.parse.sandbox import guarantees
+from shoal.parse.sandbox.guarantees import Guarantee
+from shoal.services.doctor.facts import MachineFacts, gather
 from shoal.stores.contract.checks import Check, Grade, at_least, check
 from shoal.stores.open import examine_store
 
@@ -17,6 +20,7 @@ MEMORY = (256 * MIB, 1 * GIB)  # one parse child may use 512 MiB on a bad page
 DISK = (100 * MIB, 2 * GIB)
 INODES = (100, 10_000)
 RELEASED_AT = 1_763_000_000.0  # a correct clock is later than this
+FURTHER = (Guarantee.NAMESPACES, Guarantee.USER, Guarantee.CAPABILITIES)  # measures of the sandbox
 MAX_SKEW_S = 120.0  # by which a file may be newer than the clock
 
 
@@ -93,11 +97,13 @@ def _clock(facts: MachineFacts) -> Check:
 def _parsing(facts: MachineFacts) -> Check:
     if facts.unconfined:
         return Check("parsing", Grade.FAIL, facts.unconfined, "allow this user to start processes")
-    lacking = [what for measure, what in PRECAUTIONS.items() if measure not in facts.confinement]
-    if lacking:
-        fix = "use a kernel with Landlock (6.12 or newer) and user namespaces, or run trusted spiders only"
-        return Check("parsing", Grade.WARN, f"user code is not kept from {', '.join(lacking)}", fix)
-    return Check("parsing", Grade.OK, "user code can neither write files nor reach network or processes")
+    if why := guarantees.warning(facts.confinement, SandboxMode.PREFER):
+        fix = guarantees.remedy(facts.confinement, SandboxMode.PREFER)
+        accept = "shoal worker refuses to run spiders like this unless parse.sandbox allows it"
+        return Check("parsing", Grade.WARN, why, f"{fix}; {accept}")
+    further = ", ".join(one.value for one in FURTHER if one in facts.confinement)
+    text = "the sandbox is complete: spiders read only what they need, and change or reach nothing"
+    return Check("parsing", Grade.OK, f"{text} (also in force: {further})" if further else text)
 
 
 def doctor_json(store: str, checks: Sequence[Check]) -> dict[str, object]:

@@ -14,18 +14,10 @@ from pathlib import Path
 from shoal.model.errors import ShoalError
 from shoal.model.limits import ParseLimits
 from shoal.parse.pool import ParsePool
+from shoal.parse.sandbox.guarantees import Guarantee
 from shoal.spider.source import PlainSpider
 from shoal.stores.contract.checks import StoreHealth
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER
-
-PRECAUTIONS = {
-    "files": "writing files",
-    "network": "using the network",
-    "tcp": "connecting to servers",
-    "processes": "seeing other processes",
-    "signals": "sending signals",
-}
-"""What parse children cannot do, by the measure that prevents it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +32,7 @@ class MachineFacts:
     inodes: int | None = None  # None: the file system has no limit
     now: float = 0.0
     store: StoreHealth = field(default_factory=lambda: StoreHealth(LOCAL_FOLDER))
-    confinement: frozenset[str] = frozenset(PRECAUTIONS)
+    confinement: frozenset[str] = frozenset(Guarantee)  # what the sandbox of spiders guarantees
     unconfined: str = ""  # why no parse process could be started
     nameservers: Sequence[str] = ()
 

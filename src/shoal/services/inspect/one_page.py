@@ -11,9 +11,9 @@ from shoal.model.errors import Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Dead, Filtered, Gone, Lease, Released, Retry
 from shoal.model.page import ParseTask
-from shoal.model.request import Request, unpack
+from shoal.model.request import Request
 from shoal.model.settings import Settings
-from shoal.model.url import canonical, fingerprint_of, host_key
+from shoal.model.url import canonical, fingerprint_of, host_key, origin_of
 
 _ADVICE = {
     FailureClass.ROBOTS: "; --no-robots fetches it all the same",
@@ -28,7 +28,7 @@ async def look_at(url: str, settings: Settings) -> ParseTask:
     """
     pace = pace_of(settings.crawl)
     request = Request(url=canonical(url))
-    async with open_fetcher(settings, jar=CookieJar()) as fetcher:
+    async with open_fetcher(settings, jar=CookieJar(), home=[origin_of(request.url)]) as fetcher:
         while True:  # ends: the fetcher counts redirects, and a host's turn comes
             fingerprint = fingerprint_of(request.method, request.url)
             host = host_key(request.url)
@@ -36,8 +36,8 @@ async def look_at(url: str, settings: Settings) -> ParseTask:
             attempt = await fetcher.attempt(lease)
             if isinstance(attempt.outcome, Released):
                 await asyncio.sleep(attempt.outcome.delay)
-            elif attempt.outcome is None and attempt.links and not attempt.parse:
-                request = unpack(attempt.links[0].packed)
+            elif attempt.outcome is None and attempt.following is not None and not attempt.parse:
+                request = attempt.following
             else:
                 return _page(attempt)
 

@@ -30,6 +30,7 @@ class CrawlStatus:
     links_filtered_by_rule: Mapping[str, int] = field(default_factory=dict)  # they never became requests
     rejected: int = 0  # items that did not fit their model
     withheld: int = 0  # items of pages that name another address as canonical
+    partial: int = 0  # pages of which a part could not be read
     hook_faults: int = 0  # `on_error` hooks that raised or hung
     quarantined: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by pattern: too many URLs
     near_duplicates: Mapping[str, ClosedPattern] = field(default_factory=dict)
@@ -112,6 +113,7 @@ async def read_crawl(store: Store, name: str) -> CrawlStatus:
         links_filtered_by_rule=_with_budget(totals.links, counts.over_budget),
         rejected=totals.rejected,
         withheld=totals.withheld,
+        partial=totals.partial,
         hook_faults=totals.hook_faults,
         quarantined=totals.quarantined,
         near_duplicates=totals.near_duplicates,

@@ -23,6 +23,7 @@ def status_json(status: StoreStatus, now: float) -> dict[str, object]:
                 "links_filtered_by_rule": dict(crawl.links_filtered_by_rule),
                 "rejected": crawl.rejected,
                 "withheld": crawl.withheld,
+                "partial": crawl.partial,
                 "hook_faults": crawl.hook_faults,
                 "quarantined": patterns_json(crawl.quarantined),
                 "near_duplicates": patterns_json(crawl.near_duplicates),
@@ -91,6 +92,7 @@ def workers_json(fleet: FleetStatus) -> list[dict[str, object]]:
             "shoal": worker.shoal,
             "doing": worker.doing,
             "why": worker.why,
+            "sandbox": worker.sandbox,
             "started_at": worker.started_at,
             "beaten_at": worker.beaten_at,
             "crawls": [

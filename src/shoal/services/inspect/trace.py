@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from shoal.archive.errors import PageUnreadable
 from shoal.frontier.results import HostView, RequestHistory
 from shoal.model.page import PageRecord
-from shoal.model.request import Link, Request
+from shoal.model.request import FINGERPRINT_KEY, Link, Request
 from shoal.model.spider_versions import KEY, Reparse, SpiderVersion, SpiderVersions
-from shoal.model.url import host_key
+from shoal.model.url import canonical, host_key
 from shoal.stores.contract.pages import PageFilter, is_parsed
 from shoal.stores.contract.store import Store, select_crawls
 from shoal.stores.open import open_store
@@ -67,10 +67,14 @@ class Trace:
 async def trace(dsn: str, crawl: str | None, asked: str) -> list[Trace]:
     """Return the history of a URL, or of a trace id, in one crawl or in each that has it."""
     url = "" if re.fullmatch(r"[0-9a-f]{16}", asked) else asked
-    fingerprint = Link.to(Request(url=url)).fingerprint if url else int(asked, 16)
+    request = Request(url=url and canonical(url))
     async with open_store(dsn) as store:
         names = await select_crawls(store, crawl)
-        stories = [await store.frontier.history(name, fingerprint) for name in names]
+        stories = []
+        for name in names:
+            key = await store.frontier.value(name, FINGERPRINT_KEY) or b""
+            fingerprint = Link.to(request, key).fingerprint if url else int(asked, 16)
+            stories.append(await store.frontier.history(name, fingerprint))
         return [await _trace(store, story, url) for story in stories if story is not None]
 
 

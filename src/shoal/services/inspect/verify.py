@@ -44,13 +44,20 @@ class VerifyReport:
         return [f"{crawl.name}: {problem}" for crawl in self.crawls for problem in crawl.problems]
 
 
-async def verify(dsn: str, crawl: str | None, *, deep: bool, repair: bool = False) -> VerifyReport:
+async def verify(
+    dsn: str,
+    crawl: str | None,
+    *,
+    deep: bool,
+    repair: bool = False,
+    allow_outputs: tuple[str, ...] = (),
+) -> VerifyReport:
     """Check one crawl of a store, or all.
 
     `deep` reads every archived page again. `repair` first repairs what an interrupted change left
-    inconsistent.
+    inconsistent. `allow_outputs`: databases of a fleet's crawls that this machine may connect to.
     """
-    async with open_store(dsn) as store:
+    async with open_store(dsn, allow_outputs=allow_outputs) as store:
         names = await select_crawls(store, crawl)
         repaired = await store.repair(names) if repair else None
         crawls = [await _verify_crawl(store, name, deep=deep) for name in names]

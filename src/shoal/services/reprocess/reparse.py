@@ -22,7 +22,7 @@ from pathlib import Path
 
 from shoal.archive.errors import PageUnreadable
 from shoal.archive.reader import StoredPage
-from shoal.engine.crawl_options import with_spider_options
+from shoal.engine.crawl_options import sandbox_rules, with_spider_options
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item, ParseResult, ParseTask
 from shoal.model.request import Request
@@ -183,7 +183,9 @@ async def _open_comparison(
 
 async def _open_pool(stack: AsyncExitStack, plan: ReparsePlan, source: SpiderSource) -> ParsePool:
     procs = plan.settings.crawl.procs or max(1, os.cpu_count() or 1)
-    return await stack.enter_async_context(ParsePool.open(source, procs=procs, limits=plan.settings.parse))
+    return await stack.enter_async_context(
+        ParsePool.open(source, procs=procs, limits=plan.settings.parse, sandbox=sandbox_rules(plan.settings))
+    )
 
 
 async def _scope(pages: CrawlPages, plan: ReparsePlan, spider: SpiderDescription) -> Scope:

@@ -51,13 +51,20 @@ async def unfinished(store: RedisClient, crawl: int, outputs: Sequence[str], *, 
     return False
 
 
-async def output_progress(store: RedisClient, crawl: int, output: str, *, node: str) -> OutputProgress:
-    """Count the items of an output again; this machine need not be the one that writes it."""
+async def output_progress(
+    store: RedisClient, crawl: int, output: str, *, node: str, refusal: str = ""
+) -> OutputProgress:
+    """Count the items of an output again; this machine need not be the one that writes it.
+
+    `refusal`: why the output must not be opened here; empty: it may.
+    """
     name = public_name(output)
     home, owner = await _writer(store, crawl, name)
     if not owner:
         return OutputProgress(await _waiting(store, crawl, {}), held=0)
     marks = await _marks(store, crawl, name)
+    if refusal:
+        return OutputProgress(await _waiting(store, crawl, marks), why=refusal)
     if home and home != node:
         return OutputProgress(await _waiting(store, crawl, marks), why=f"a file of {home}")
     try:

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import asyncpg
 
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+from shoal.sinks.postgres.password_guard import guarded_login
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"  # a class without parameters at run time
 T = TypeVar("T")
@@ -98,12 +99,18 @@ class Session:
             raise Unavailable(f"output {self._name}: {_describe(error)}") from error
 
     async def _connect(self) -> Connection:
-        connection = await asyncpg.connect(
-            self._dsn,
-            timeout=_CONNECT_TIMEOUT_S,
-            command_timeout=_COMMAND_TIMEOUT_S,
-            server_settings=_SETTINGS,
-        )
+        with guarded_login(self._dsn) as login:
+            try:
+                connection = await asyncpg.connect(
+                    self._dsn,
+                    timeout=_CONNECT_TIMEOUT_S,
+                    command_timeout=_COMMAND_TIMEOUT_S,
+                    server_settings=_SETTINGS,
+                )
+            except BaseException:
+                if login.refusal:
+                    raise Misconfigured(f"output {self._name}: {login.refusal}") from None
+                raise
         try:
             await connection.execute(self._first_statement)
         except BaseException:

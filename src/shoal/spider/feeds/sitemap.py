@@ -85,6 +85,20 @@ class Sitemap:
         except MaliciousXml as error:
             self.failure = Failure(FailureClass.BOMB, f"malicious sitemap: {error}")
 
+    @property
+    def partial(self) -> str:
+        """Why entries are missing, after the iteration; empty if none are."""
+        if self.failure is not None:
+            return self.failure.reason
+        missing = []
+        if self.truncated:
+            missing.append("the sitemap ends early")
+        if self.beyond:
+            missing.append(f"{self.beyond} entries beyond the first {self.limits.urls}")
+        if self.skipped:
+            missing.append(f"{self.skipped} entries without a usable URL")
+        return "; ".join(missing)
+
     def _entries(self) -> Iterator[SitemapEntry]:
         texts = self._texts()
         first = next(texts, "").lstrip()

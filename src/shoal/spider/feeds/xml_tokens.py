@@ -31,7 +31,7 @@ Token = tuple[str, str, str, str]
 # Constructs with their own end mark and no tags inside.
 _ENDINGS = {"<!--": "-->", "<![CDATA[": "]]>", "<?": "?>"}
 _special = re.compile(r"<!--|<!\[CDATA\[|<\?")
-_text = re.compile(r"[^<]++")
+_text = re.compile(r"[^<]++|(?:<(?=<))++")  # of a run of `<`, only the last can begin a tag
 _NAME = r"""[^\s<>/!?"'=][^\s<>/"'=]*+"""
 _tag = re.compile(rf"""<(/?)({_NAME})((?:[^<>"']++|"[^"]*+"|'[^']*+')*+)>([^<]*+)""")
 _broken_tag = re.compile(rf"<(/?)({_NAME})([^<>]*+)>([^<]*+)")

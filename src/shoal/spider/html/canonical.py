@@ -8,8 +8,8 @@ from selectolax.lexbor import LexborHTMLParser
 from shoal.model.url import join
 
 _WEB = ("http://", "https://")
-_TARGETS = re.compile(r"<([^<>]*)>([^<]*)").findall
-_REL = re.compile(r""";\s*rel\s*=\s*(?:"([^"]*)"|([^\s;,"]+))""", re.IGNORECASE).search
+_TARGETS = re.compile(r"<([^<>]*+)>([^<]*+)").findall
+_REL = re.compile(r""";\s*+rel\s*+=\s*+(?:"([^"]*+)"|([^\s;,"]++))""", re.IGNORECASE).search
 
 
 def canonical_link(tree: LexborHTMLParser, resolve: Callable[[str], str | None]) -> str | None:
@@ -35,7 +35,7 @@ def _canonical_targets(headers: Iterable[tuple[str, str]]) -> Iterator[str]:
         if name == "link":
             for target, parameters in _TARGETS(value):
                 rel = _REL(parameters)
-                if rel and "canonical" in (rel[1] or rel[2]).lower().split():
+                if rel and "canonical" in (rel[1] or rel[2] or "").lower().split():
                     yield target.strip()
 
 

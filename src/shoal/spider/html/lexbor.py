@@ -60,6 +60,11 @@ class LexborDocument(Selector):
     def attrib(self) -> dict[str, str]:
         return _attributes(self._root) if self._root else {}
 
+    @property
+    def partial(self) -> str:
+        """Why elements are missing from the tree that XPath sees; empty if none are known to be."""
+        return self._element.partial if "_element" in vars(self) else ""
+
     @cached_property
     def _element(self) -> "LxmlElement":
         from shoal.spider.html.lxml_element import LxmlElement
@@ -93,6 +98,13 @@ class LexborElement(Selector):
         self, query: str, namespaces: Mapping[str, str] | None = None, **variables: Any
     ) -> SelectorList:
         return self._copy.xpath(query, namespaces, **variables)
+
+    def ancestry(self) -> Iterator[int]:
+        """Yield keys of this element and of those around it, from the inside out."""
+        node: LexborNode | None = self._node
+        while node is not None:
+            yield node.mem_id
+            node = node.parent
 
     def get(self) -> str:
         return self._node.html or ""

@@ -1,7 +1,7 @@
 """The links of an HTML page: its hrefs, its base URL, and whether it forbids following them."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +10,12 @@ from selectolax.lexbor import LexborHTMLParser
 from shoal.model.request import Request
 from shoal.model.url import join
 from shoal.spider.html.link_priority import link_priority
-from shoal.spider.html.selector import SelectorList, TextSelector
+from shoal.spider.html.selector import Selector, SelectorList, TextSelector
 
 AGENT = "shoal"  # our name in robots meta tags and X-Robots-Tag headers
 _WITH_VALUE = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")
 _WEB = ("http://", "https://")
-_refresh = re.compile(r"""^\s*[\d.]+\s*[;,]\s*(?:url\s*=\s*)?["']?([^"']+)""", re.IGNORECASE).findall
+_refresh = re.compile(r"""^\s*+[\d.]++\s*+[;,]\s*+(?:url\s*+=\s*+)?+["']?+([^"']++)""", re.IGNORECASE).findall
 
 
 class Links(Iterable[Request]):
@@ -97,14 +97,47 @@ def all_hrefs(tree: LexborHTMLParser, metas: MetaTags, *, obey_nofollow: bool) -
 
 def hrefs_in_selection(found: SelectorList, *, obey_nofollow: bool) -> Iterator[str]:
     """Yield the hrefs in a selection: a string itself, an element's `href`, or those of links inside it."""
+    inside = _Inside()
     for one in found:
         if isinstance(one, TextSelector):
             yield one.get()
             continue
-        linking = [one] if "href" in one.attrib else one.css("a[href], area[href]")
+        if "href" in one.attrib:
+            linking: Iterable[Selector] = [one]
+        elif inside.add(one):
+            continue  # its links were found with those of the element around it
+        else:
+            linking = one.css("a[href], area[href]")
         for element in linking:
             if not (obey_nofollow and _has(element.attrib, "nofollow")):
                 yield element.attrib["href"]
+
+
+class _Inside:
+    """The elements that were searched, and which of those around them were looked at."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, bool] = {}  # whether it was searched, or is inside an element that was
+
+    def add(self, element: Selector) -> bool:
+        """Return whether the element is inside a searched one; if not, it counts as searched from now on.
+
+        Selections are in document order: an element comes after those around it. Each ancestor is looked at
+        once, or deeply nested markup would take quadratic time.
+        """
+        ancestry = getattr(element, "ancestry", None)
+        if ancestry is None:  # a whole document
+            return False
+        keys = list[Hashable]()
+        inside = False
+        for key in ancestry():
+            keys.append(key)
+            if key in self._known:
+                inside = self._known[key]
+                break
+        self._known.update(dict.fromkeys(keys, inside))
+        self._known[keys[0]] = True
+        return inside
 
 
 def _has(attributes: "dict[str, str] | dict[str, str | None]", word: str) -> bool:

@@ -35,14 +35,17 @@ class Article:
     image: str
 
 
+class ExtractionFailed(Exception):
+    """The extractor raised an error; the message names it."""
+
+
 def extract_article(html: str, url: str) -> Article | None:
-    """Return the article of the page at `url`, or None. Needs the extra packages `shoal[content]`."""
-    extractor = _extractor()
-    if not html.strip() or len(html) > _MAX_HTML_CHARS:
-        return None
-    found = extractor.bare_extraction(
-        html, url=url, with_metadata=True, include_comments=False, include_tables=True, fast=True
-    )
+    """Return the article of the page at `url`, or None. Needs the extra packages `shoal[content]`.
+
+    Raises `ExtractionFailed`.
+    """
+    options = {"with_metadata": True, "include_comments": False, "include_tables": True}
+    found = _extract("bare_extraction", html, url=url, **options)
     if found is None or not found.text:
         return None
     metadata = read_metadata(LexborHTMLParser(html), url)
@@ -59,14 +62,24 @@ def extract_article(html: str, url: str) -> Article | None:
 
 
 def extract_markdown(html: str, url: str) -> str:
-    """Return the article as Markdown, or an empty string. Needs the extra packages `shoal[content]`."""
+    """Return the article as Markdown, or an empty string. Needs the extra packages `shoal[content]`.
+
+    Raises `ExtractionFailed`.
+    """
+    options = {"output_format": "markdown", "include_comments": False, "include_links": True}
+    return _extract("extract", html, url=url, **options) or ""
+
+
+def _extract(function: str, html: str, **options: Any) -> Any:
     extractor = _extractor()
-    if not html.strip() or len(html) > _MAX_HTML_CHARS:
-        return ""
-    found = extractor.extract(
-        html, url=url, output_format="markdown", include_comments=False, include_links=True, fast=True
-    )
-    return found or ""
+    if not html.strip():
+        return None
+    if len(html) > _MAX_HTML_CHARS:
+        raise ExtractionFailed(f"the page has more than {_MAX_HTML_CHARS} characters")
+    try:
+        return getattr(extractor, function)(html, fast=True, **options)
+    except Exception as error:  # it asserts and indexes; markup that breaks it is not the spider's fault
+        raise ExtractionFailed(f"the extractor raised {type(error).__name__}") from error
 
 
 @cache

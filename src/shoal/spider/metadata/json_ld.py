@@ -12,14 +12,18 @@ from typing import Any
 import msgspec
 
 from shoal.model.limits import MIB
+from shoal.spider.text.encodings import without_surrogates
 
 _MAX_SCRIPT_CHARS = 1 * MIB
 _MAX_OBJECTS = 200  # of one page
 _MAX_DEPTH = 64
 
 _opening = re.compile(r"(?:\s|<!--|<!\[CDATA\[|//(?=\s*+<)|/\*(?=\s*+<)|\*/)++")
-_CLOSINGS = ("-->", "]]>", "*/", "//", "/*", ";")
-_string_or_comma = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\Z)|,(?=\s*+[}\]])', re.DOTALL)
+# Of the reversed script: one match, in linear time.
+_closing_reversed = re.compile(r"(?:[\s;]++|>--|>\]\]|/\*|//|\*/)++")
+# A string without an end reaches to the end of the script: otherwise each of its quotes would be tried as a
+# start, in quadratic time.
+_string_or_comma = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|,(?=\s*+[}\]])', re.DOTALL)
 
 
 def read_json_ld(scripts: Iterable[str]) -> tuple[list[dict[str, Any]], int]:
@@ -53,6 +57,8 @@ def _objects(script: str) -> list[dict[str, Any]]:
     except msgspec.MsgspecError:
         value = json.loads(_repair(script), strict=False, parse_constant=_refuse)
     _check_depth(value)
+    if "\\u" in script:
+        value = without_surrogates(value)
     values = value if isinstance(value, list) else [value]
     return [one for one in values if isinstance(one, dict)]
 
@@ -60,9 +66,8 @@ def _objects(script: str) -> list[dict[str, Any]]:
 def _repair(script: str) -> str:
     if opening := _opening.match(script):
         script = script[opening.end() :]
-    script = script.rstrip()
-    while script.endswith(_CLOSINGS):
-        script = script.removesuffix(next(filter(script.endswith, _CLOSINGS))).rstrip()
+    if closing := _closing_reversed.match(script[::-1]):
+        script = script[: len(script) - closing.end()]
     return _string_or_comma.sub(_without_comma, script)
 
 

@@ -1,19 +1,20 @@
 """Read microdata (`itemscope`, `itemprop`) into the JSON form that the HTML standard defines.
 
 Nodes are found once, in document order. Each property belongs to the nearest `itemscope` above it, or to the
-item that names it in `itemref`. Nodes, ancestors and text are bounded, and no item is put inside itself.
+item that names it in `itemref`. Nodes and text are bounded, each element around a property is looked at once,
+and no item is put inside itself.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from shoal.model.limits import MIB
 
 _MAX_NODES = 10_000
-_MAX_ANCESTORS = 512  # from a property up to its scope
-_MAX_NESTING = 32  # items inside items
+_MAX_NESTING = 32  # items inside items, and properties inside properties
+_MAX_NAMES = 64  # of one property
 _MAX_TEXT_CHARS = 4 * MIB  # of all values together
 
 _ADDRESS = {
@@ -33,6 +34,11 @@ def read_microdata(tree: LexborHTMLParser, resolve: Callable[[str], str | None])
     return _Reader(nodes.values(), resolve).items() if nodes else []
 
 
+class _Surroundings(NamedTuple):
+    item: int | None = None  # the nearest one around
+    properties: int = 0  # number of properties around
+
+
 class _Reader:
     def __init__(self, nodes: Iterable[LexborNode], resolve: Callable[[str], str | None]) -> None:
         self._nodes = [(node, node.attributes) for node in nodes]
@@ -45,14 +51,16 @@ class _Reader:
             for name in (has.get("itemref") or "").split()
         }
         self._owners: dict[int, int] = {}  # item -> the item that contains it
+        self._properties = {node.mem_id for node, has in self._nodes if "itemprop" in has}
+        self._surroundings: dict[int, _Surroundings] = {}  # of the elements that were looked at
         self._text_left = _MAX_TEXT_CHARS
 
     def items(self) -> list[MicrodataItem]:
         top = []
         for node, has in self._nodes:
-            names = (has.get("itemprop") or "").split()
+            names = (has.get("itemprop") or "").split(None, _MAX_NAMES)[:_MAX_NAMES]
             item = self._items.get(node.mem_id)
-            owner = self._owner_of(node) if names else None
+            owner = self._owner_of(node, has) if names else None
             if item is not None and "itemprop" not in has:
                 top.append(item)
             elif owner is not None and (item is None or self._fits(node.mem_id, owner)):
@@ -61,19 +69,24 @@ class _Reader:
                     self._items[owner]["properties"].setdefault(name, []).append(value)
         return top
 
-    def _owner_of(self, node: LexborNode) -> int | None:
+    def _owner_of(self, node: LexborNode, has: dict[str, str | None]) -> int | None:
         """Return the item that a property belongs to."""
-        ancestor: LexborNode | None = node
-        for step in range(_MAX_ANCESTORS):
-            if ancestor is None:
-                return None
-            if step and ancestor.mem_id in self._items:
-                return ancestor.mem_id
-            identity = ancestor.attributes.get("id") if self._referenced else None
-            if identity and (owner := self._referenced.get(identity)):
-                return owner
-            ancestor = ancestor.parent
-        return None
+        return self._referenced.get(has.get("id") or "") or self._around(node.parent).item
+
+    def _around(self, node: LexborNode | None) -> "_Surroundings":
+        """Return what the content of an element is in."""
+        path: list[LexborNode] = []
+        while node is not None and node.mem_id not in self._surroundings:
+            path.append(node)
+            node = node.parent
+        found = _Surroundings() if node is None else self._surroundings[node.mem_id]
+        for one in reversed(path):
+            key = one.mem_id
+            named = self._referenced.get(one.attributes.get("id") or "") if self._referenced else None
+            item = key if key in self._items else named or found.item
+            found = _Surroundings(item, found.properties + (key in self._properties))
+            self._surroundings[key] = found
+        return found
 
     def _fits(self, item: int, owner: int) -> bool:
         """Record `owner` as the container of an item; False if that would be a cycle, or nested too deep."""
@@ -96,7 +109,7 @@ class _Reader:
             return has.get(_VALUE[tag]) or ""
         if tag == "time" and has.get("datetime"):
             return has["datetime"] or ""
-        if self._text_left <= 0:
+        if self._text_left <= 0 or self._around(node.parent).properties >= _MAX_NESTING:
             return ""
         text = node.text()
         self._text_left -= len(text)

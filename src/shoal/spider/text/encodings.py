@@ -10,6 +10,7 @@ Known differences from the standard: EUC-JP lacks 457 vendor characters, Big5 19
 import codecs
 from collections.abc import Iterable, Iterator
 from functools import cache
+from typing import Any
 
 UTF_8, UTF_16LE, UTF_16BE, WINDOWS_1252 = "utf-8", "utf-16le", "utf-16be", "windows-1252"
 
@@ -145,3 +146,15 @@ def decode_pieces(pieces: Iterable[bytes], encoding: str) -> Iterator[str]:
     for piece in pieces:
         yield decoder.decode(piece)
     yield decoder.decode(b"", final=True)
+
+
+def without_surrogates(value: Any) -> Any:
+    """Return a JSON value in which `?` replaces lone surrogates, which cannot be encoded."""
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode() if not value.isascii() else value
+        case dict():
+            return {without_surrogates(name): without_surrogates(one) for name, one in value.items()}
+        case list():
+            return [without_surrogates(one) for one in value]
+    return value

@@ -1,11 +1,12 @@
 """A crawl as it was submitted: everything that a worker needs to run it.
 
 The record includes the text of the spider's file, so workers need no copy of it. Only a spider in a module
-has to be installed where the workers run.
+has to be installed where the workers run. Records that come from a store are read by `record_reader`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from shoal.model.header_names import is_secret
 from shoal.model.settings import Settings
 from shoal.spider.source import SpiderFile, SpiderSource
 
@@ -30,6 +32,7 @@ class CrawlRecord(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""  # of the spider's code
     settings: dict[str, Any]  # the whole tree, with the spider's options applied
     hosts: tuple[str, ...] | None = None  # that are in scope; None: every host
+    home: tuple[str, ...] = ()  # the origins of the seeds, to which alone secret headers go
     cookies: bytes = b"[]"  # given by the user
     outputs: tuple[str, ...] = ()
     overwrite: bool = False  # outputs that another crawl or program wrote may be replaced
@@ -41,15 +44,38 @@ class CrawlRecord(msgspec.Struct, frozen=True, kw_only=True):
         packed = msgspec.msgpack.encode(msgspec.structs.replace(self, submitted_at=0.0), order="sorted")
         return sha256(packed).hexdigest()[:12]
 
+    def without_secrets(self) -> "CrawlRecord":
+        """Return the record without cookies, and without headers that may be secret."""
+        settings = dict(self.settings)
+        if "crawl" in settings:
+            settings["crawl"] = _without_secrets(settings["crawl"])
+        if isinstance(hosts := settings.get("hosts"), Mapping):
+            settings["hosts"] = {host: _without_secrets(block) for host, block in hosts.items()}
+        return msgspec.structs.replace(self, settings=settings, cookies=b"[]")
+
     @property
     def archive_location(self) -> str:
         """Return where all workers write the crawl's pages; empty: each worker into its local folder."""
         return str(self.settings.get("archive", {}).get("location", ""))
 
 
-def settings_of(record: CrawlRecord) -> Settings:
-    """Return the settings that a crawl was submitted with."""
-    return msgspec.convert(record.settings, Settings)
+def _without_secrets(table: Any) -> Any:
+    if not isinstance(table, Mapping):
+        return table
+    kept = dict(table)
+    if isinstance(headers := kept.get("headers"), Mapping):
+        kept["headers"] = {name: value for name, value in headers.items() if not is_secret(name)}
+    if "cookies" in kept:
+        kept["cookies"] = {}
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecords:
+    """The records of a store: those that can be used, and by crawl why others cannot."""
+
+    records: Sequence[CrawlRecord]
+    refused: Mapping[str, str]
 
 
 @contextmanager
@@ -59,6 +85,7 @@ def spider_on_disk(record: CrawlRecord) -> Iterator[SpiderSource]:
         yield record.source
         return
     with TemporaryDirectory(prefix="shoal-spider-") as folder:
-        path = Path(folder, record.source.path)
+        # The reader of the record has checked that it is a file name; nothing else may ever leave the folder.
+        path = Path(folder, Path(record.source.path).name)
         path.write_bytes(record.text)
         yield msgspec.structs.replace(record.source, path=str(path))

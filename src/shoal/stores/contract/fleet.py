@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from shoal.stores.contract.crawl_record import CrawlRecord
+from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
@@ -20,8 +20,11 @@ HEARTBEAT_TTL_S = 15.0  # a worker without a heartbeat for this long counts as g
 
 
 class SubmittedCrawls(Protocol):
-    async def submit(self, record: CrawlRecord) -> bool:
-        """Store a record and announce it; return False if that very record was stored already."""
+    async def submit(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
+        """Store a record and announce it; return False if that very record was stored already.
+
+        `key`: sign it.
+        """
 
     async def announce(self) -> None:
         """Make workers look again at crawls that had nothing to do."""
@@ -29,11 +32,17 @@ class SubmittedCrawls(Protocol):
     async def news(self) -> int:
         """Return a number that changes with every announcement."""
 
-    async def get(self, name: str) -> CrawlRecord | None: ...
-    async def all(self) -> list[CrawlRecord]: ...
+    async def remove_secrets(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
+        """Remove headers and cookies that may be secret from a record; False: it has been submitted again."""
 
-    async def damaged(self) -> list[str]:
-        """Return the names of crawls whose record could not be read, and was not submitted again."""
+    async def get(self, name: str) -> CrawlRecord | None:
+        """Return the record of a crawl; raise `Misconfigured` for one that cannot be used."""
+
+    async def all(self) -> list[CrawlRecord]:
+        """Return the records that can be used."""
+
+    async def read(self, *, key: bytes = b"") -> StoredRecords:
+        """Return the records, and those that cannot be used with the reason; `key`: they must be signed."""
 
 
 class Heartbeats(Protocol):

@@ -42,6 +42,7 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     crawls: tuple[CrawlActivity, ...] = ()
     outputs: tuple[OutputActivity, ...] = ()
     refused: dict[str, str] = {}  # by crawl: why this worker cannot serve it
+    sandbox: str = ""  # of its spiders: "complete", "incomplete: ...", "off"; empty: older, or it runs none
     pools: tuple[str, ...] = ("http",)  # whose requests it takes; older workers take these and report none
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from shoal.archive.names import file_name
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.stores.contract.store import StoreBusy
+from shoal.stores.folder.permissions import PRIVATE_FILE, secure_file, secure_folder
 
 PRIVATE_SERVER = "valkey"  # subfolder with the data of a private server
 SERVER_LOG = "server.log"  # in it, from the first start of the server
@@ -60,8 +61,9 @@ class StoreFolder:
     def owned(self) -> Iterator["StoreFolder"]:
         """Own the store, creating it if need be; raise `StoreBusy` if another process owns it."""
         with _explain_errors(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            secure_folder(self.path)
+            # Not through a link: it could lead to any file of this user.
+            handle = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_FILE)
         try:
             if not _lock(handle):
                 raise StoreBusy(f"{self.path} is in use by {_owner(handle)}")
@@ -69,6 +71,9 @@ class StoreFolder:
                 since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
                 os.ftruncate(handle, 0)
                 os.pwrite(handle, f"{os.getpid()} {since}\n".encode(), 0)
+                for name in ("store.db-wal", "store.db-shm"):  # the database itself: when it is opened
+                    if (file := self.path / name).exists():
+                        secure_file(file)
                 for folder in (self.archive, self.items):
                     folder.mkdir(exist_ok=True)
             yield self
@@ -79,7 +84,7 @@ class StoreFolder:
     def owner(self) -> str | None:
         """Describe the process that owns the store; None: no process does."""
         try:
-            handle = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
+            handle = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
             return None
         try:
@@ -131,6 +136,8 @@ def explain(error: OSError, path: Path) -> Misconfigured | Unavailable:
             return Unavailable(f"disk full: {path}")
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return Misconfigured(f"{path} cannot be written: {os.strerror(error.errno)}")
+        case errno.ELOOP:
+            return Misconfigured(f"{path}: its lock is a symbolic link: remove it, or name another folder")
         case errno.ENOTDIR | errno.EEXIST | errno.EISDIR:
             return Misconfigured(f"{path} is not a folder")
         case _:

@@ -27,6 +27,7 @@ from shoal.stores.contract.store import Capabilities, OutputState, StoreBusy, re
 from shoal.stores.folder.control_socket import OwnerChanges, ShowHost, accept_commands, send_command
 from shoal.stores.folder.directory import StoreFolder
 from shoal.stores.folder.pages import FolderPages
+from shoal.stores.folder.permissions import secure_file
 
 DURABLE = Capabilities(shared=False, durable=True, page_records=True)
 TEMPORARY = Capabilities(shared=False, durable=False, page_records=True)
@@ -116,6 +117,7 @@ class FolderStore:
     @asynccontextmanager
     async def own(self, *, fsync: bool = False) -> AsyncIterator["OwnedFolder"]:
         with self._folder.owned():
+            secure_file(self._folder.database)
             async with SqliteFrontier.open(self._folder.database, fsync=fsync) as frontier:
                 self._reader = self._reader or frontier.reader
                 try:

@@ -1,13 +1,23 @@
 """The crawls of a shared store, as they were submitted.
 
 A record is written when the seeds are in the frontier, so a worker that finds a crawl also finds its work.
+Its signature, if it has one, is in a separate hash: workers of older versions read the records alone.
 """
+
+import asyncio
+from contextlib import suppress
 
 import msgspec
 
+from shoal.model.errors import Misconfigured, Rejected
 from shoal.redis_client import RedisClient, key_names
 from shoal.redis_client.quarantine import NO_CRAWL, Quarantine, Unreadable
-from shoal.stores.contract.crawl_record import CrawlRecord
+from shoal.redis_client.script import load_script
+from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
+from shoal.stores.contract.record_reader import check_record, check_signature, read_record, sign_record
+
+_BETWEEN_WRITES_S = 0.1
+_REMOVE_SECRETS = load_script("shoal.stores.redis", "remove_secrets")
 
 
 class Crawls:
@@ -15,16 +25,30 @@ class Crawls:
         self._store = store
         self._tag = store.fleet_tag
         self._key = key_names.crawl_records(self._tag)
+        self._signatures = key_names.record_signatures(self._tag)
         self._news = key_names.news(self._tag)
 
-    async def submit(self, record: CrawlRecord) -> bool:
-        """Store a record and announce it; return False if that very record was stored already."""
-        known = await self.get(record.name)
+    async def submit(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
+        """Store a record and announce it; return False if that very record was stored already.
+
+        `key`: sign it. Raise `Misconfigured` for a record that workers would refuse to read.
+        """
+        try:
+            check_record(record.name, record)
+        except Rejected as error:
+            raise Misconfigured(f"the crawl cannot be submitted: {error}") from None
+        known = None
+        with suppress(Misconfigured):  # what cannot be used is replaced
+            known = await self.get(record.name, key=key)
         if same := known is not None and known.revision == record.revision:
             await self.announce()
         else:
             packed = msgspec.msgpack.encode(record)
-            commands = [("HSET", self._key, record.name, packed), ("INCR", self._news)]
+            signed: tuple[str | bytes, ...] = ("HDEL", self._signatures, record.name)
+            if key:
+                signed = ("HSET", self._signatures, record.name, sign_record(key, record.name, packed))
+            stored = ("HSET", self._key, record.name, packed)
+            commands = [signed, stored, ("INCR", self._news)]
             await self._store.pipeline(self._tag, commands, replicated=True)
         return not same
 
@@ -38,42 +62,78 @@ class Crawls:
         try:
             return int(found)
         except ValueError as error:
-            await self._set_aside(Unreadable(self._news, "string", b"", str(error)))
+            entry = Unreadable(self._news, "string", b"", str(error))
+            await Quarantine(self._store).move(self._tag, NO_CRAWL, [entry])
             return 0
 
-    async def get(self, name: str) -> CrawlRecord | None:
-        packed = await self._store.do(self._tag, "HGET", self._key, name)
-        return None if packed is None else await self._decode(name.encode(), packed)
+    async def get(self, name: str, *, key: bytes = b"") -> CrawlRecord | None:
+        """Return the record of a crawl; raise `Misconfigured` for one that cannot be used.
+
+        `key`: it has to be signed with it.
+        """
+        commands = [("HGET", self._key, name), ("HGET", self._signatures, name)]
+        packed, signature = await self._store.pipeline(self._tag, commands)
+        if packed is None:
+            return None
+        try:
+            return _read(name.encode(), packed, signature, key)
+        except Rejected as error:
+            raise Misconfigured(f"crawl {name!r}: its record in the store cannot be used: {error}") from None
 
     async def all(self) -> list[CrawlRecord]:
-        """Return the records, sorted by name; those that cannot be read go to the quarantine."""
-        flat: list[bytes] = await self._store.do(self._tag, "HGETALL", self._key)
-        found = [await self._decode(*pair) for pair in zip(flat[::2], flat[1::2], strict=True)]
-        return sorted((one for one in found if one is not None), key=lambda record: record.name)
+        """Return the records that can be used, sorted by name."""
+        return list((await self.read()).records)
 
-    async def damaged(self) -> list[str]:
-        """Return the names of crawls whose record could not be read, and was not submitted again."""
-        entries = await Quarantine(self._store).entries(NO_CRAWL)
-        lost = {entry.entry_id for entry in entries if entry.place == self._key and entry.entry_id}
-        names: list[bytes] = await self._store.do(self._tag, "HKEYS", self._key)
-        return sorted(lost - {name.decode(errors="replace") for name in names})
+    async def read(self, *, key: bytes = b"") -> StoredRecords:
+        """Return the records, sorted by name, and those that cannot be used with the reason.
 
-    async def _decode(self, name: bytes, packed: bytes) -> CrawlRecord | None:
-        try:
-            record = _decode(packed)
-            if record.name != name.decode():
-                raise ValueError(f"it is the record of {record.name!r}")
-        except (msgspec.DecodeError, ValueError) as error:
-            await self._set_aside(Unreadable(self._key, "hash", name, str(error)))
-            return None
-        return record
+        `key`: records have to be signed with it.
+        """
+        found = await self._read(key)
+        if key and found.refused:
+            # A record and its signature are two writes, and this may have read them in between.
+            await asyncio.sleep(_BETWEEN_WRITES_S)
+            found = await self._read(key)
+        return found
 
-    async def _set_aside(self, entry: Unreadable) -> None:
-        await Quarantine(self._store).move(self._tag, NO_CRAWL, [entry])
+    async def _read(self, key: bytes) -> StoredRecords:
+        commands = [("HGETALL", self._key), ("HGETALL", self._signatures)]
+        stored, signed = await self._store.pipeline(self._tag, commands)
+        signatures = dict(zip(signed[::2], signed[1::2], strict=True))
+        records, refused = [], {}
+        for name, packed in zip(stored[::2], stored[1::2], strict=True):
+            try:
+                records.append(_read(name, packed, signatures.get(name), key))
+            except Rejected as error:
+                refused[name.decode("utf-8", "replace")[:200]] = (
+                    f"its record in the store cannot be used: {error}"
+                )
+        return StoredRecords(sorted(records, key=lambda record: record.name), refused)
+
+    async def remove_secrets(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
+        """Remove headers and cookies that may be secret from a record; False: it has been submitted again.
+
+        `key`: sign the new record.
+        """
+        packed = await self._store.do(self._tag, "HGET", self._key, record.name)
+        if packed is None or read_record(record.name, packed).revision != record.revision:
+            return False
+        stripped = msgspec.msgpack.encode(record.without_secrets())
+        signature = sign_record(key, record.name, stripped) if key else b""
+        arguments = (self._key, self._signatures, record.name, packed, stripped, signature)
+        return bool(await self._store.run(_REMOVE_SECRETS, self._tag, arguments, replicated=True))
 
     async def delete(self, name: str) -> None:
         """Delete the record of a crawl; its data stays in the frontier."""
-        await self._store.do(self._tag, "HDEL", self._key, name, replicated=True)
+        commands = [("HDEL", self._key, name), ("HDEL", self._signatures, name)]
+        await self._store.pipeline(self._tag, commands, replicated=True)
 
 
-_decode = msgspec.msgpack.Decoder(CrawlRecord).decode
+def _read(name: bytes, packed: bytes, signature: bytes | None, key: bytes) -> CrawlRecord:
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        raise Rejected("name: it is not UTF-8") from None
+    if key:
+        check_signature(key, text, packed, signature)
+    return read_record(text, packed)

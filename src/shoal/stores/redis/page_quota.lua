@@ -42,8 +42,8 @@ else
   redis.call('HDEL', parts, worker)
 end
 redis.call('HSET', parts, 'let go', string.format('%.0f', let_go + math.max(0, mine - held)))
-if #gone > 0 then
-  redis.call('HDEL', parts, unpack(gone))
+for first = 1, #gone, 2000 do  -- Lua's stack holds about 8,000
+  redis.call('HDEL', parts, unpack(gone, first, math.min(first + 1999, #gone)))
 end
 redis.call('PEXPIRE', parts, 2 * ttl)
 return granted

@@ -28,13 +28,16 @@ from shoal.fetch.http.decode import decode_archived
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured
 from shoal.model.page import PageRecord, PageRef
+from shoal.model.request import FINGERPRINT_KEY
 from shoal.model.settings import Settings
 from shoal.model.url import fingerprint_of
 from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.progress import ever_written, output_progress
 from shoal.sinks.names import canonical_name
-from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord, settings_of
+from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.pages import JSON_LINES, ItemLines, PageCheck, PageEntry, PageFilter
+from shoal.stores.contract.places import NO_SERVERS
+from shoal.stores.contract.record_reader import settings_of
 
 YIELD_EVERY = 64  # records between two turns of the event loop
 NOT_COUNTED = "pages in the archive: a fleet keeps no record of those that are done; --deep goes through them"
@@ -126,7 +129,13 @@ class RedisPages:
         items = await self._reader.items(self.crawl)
         why = []
         for output in self._record.outputs:
-            progress = await output_progress(self._client, number, output, node=os.uname().nodename)
+            progress = await output_progress(
+                self._client,
+                number,
+                output,
+                node=os.uname().nodename,
+                refusal=NO_SERVERS.read_refusal(output),
+            )
             if not output.endswith(JSON_LINES):
                 why.append(f"{canonical_name(output)} is not JSONL")
             elif progress.held is None or progress.problem:
@@ -162,7 +171,8 @@ class RedisPages:
         done = (await self._reader.counts(self.crawl)).done  # first: pages are archived before they settle
         damaged = 0
         pages.execute(_SCHEMA)
-        for number, entry in enumerate(_entries(self.archive)):
+        key = await self._reader.value(self.crawl, FINGERPRINT_KEY) or b""
+        for number, entry in enumerate(_entries(self.archive, key)):
             if isinstance(entry, Damage):
                 damaged += not entry.torn  # a torn record is one that a worker is writing right now
             else:
@@ -186,7 +196,7 @@ class RedisPages:
         )
 
 
-def _entries(archive: ArchiveReader) -> Iterator[tuple[int, PageRecord] | Damage]:
+def _entries(archive: ArchiveReader, key: bytes) -> Iterator[tuple[int, PageRecord] | Damage]:
     """Yield each page with its fingerprint; the request record behind a response identifies it."""
     answered: tuple[PageRef, ArchivedResponse] | None = None
     for found in archive.records():
@@ -199,11 +209,11 @@ def _entries(archive: ArchiveReader) -> Iterator[tuple[int, PageRecord] | Damage
                 answered = ref, parse_response(record)
             elif record.kind == "request" and answered is not None:
                 (at, answer), answered = answered, None
-                yield _fingerprint(answer, record), PageRecord(at, answer.status, answer.fetched_at)
+                yield _fingerprint(answer, record, key), PageRecord(at, answer.status, answer.fetched_at)
         except PageDamaged as error:
             yield Damage(ref, str(error))
 
 
-def _fingerprint(answer: ArchivedResponse, request: WarcRecord) -> int:
+def _fingerprint(answer: ArchivedResponse, request: WarcRecord, key: bytes) -> int:
     method = parse_metadata(answer.url, answer.request_metadata).method
-    return fingerprint_of(method, answer.url, request.block.partition(b"\r\n\r\n")[2])
+    return fingerprint_of(method, answer.url, request.block.partition(b"\r\n\r\n")[2], key)

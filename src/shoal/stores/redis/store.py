@@ -33,6 +33,7 @@ from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import Fleet
 from shoal.stores.contract.footprint import CrawlFootprint
 from shoal.stores.contract.heartbeat import Heartbeat
+from shoal.stores.contract.places import NO_SERVERS, Places
 from shoal.stores.contract.store import Capabilities, OutputState, OwnedStore, require_crawl
 from shoal.stores.redis.crawls import Crawls
 from shoal.stores.redis.lost_holders import LostHolders
@@ -52,13 +53,15 @@ class RedisStore:
 
     capabilities = CAPABILITIES
 
-    def __init__(self, client: RedisClient, dsn: str, *, address: str = "") -> None:
+    def __init__(
+        self, client: RedisClient, dsn: str, *, address: str = "", places: Places = NO_SERVERS
+    ) -> None:
         self.address = address or str(client.dsn)
         frontier = RedisFrontier(client)
         self.frontier = frontier.reader
         self.crawls = RedisCrawlRecords(client)
         self.workers = RedisWorkers(client)
-        self.outputs = RedisOutputs(client)
+        self.outputs = RedisOutputs(client, places)
         self.fleet = Fleet(
             dsn,
             client,
@@ -74,10 +77,12 @@ class RedisStore:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, dsn: str, *, address: str = "", advise: bool = False) -> AsyncIterator["RedisStore"]:
+    async def open(
+        cls, dsn: str, *, address: str = "", advise: bool = False, places: Places = NO_SERVERS
+    ) -> AsyncIterator["RedisStore"]:
         """Connect; `advise` logs settings of the server that put data at risk."""
         async with RedisClient.open(dsn, advise=advise) as client:
-            yield cls(client, dsn, address=address)
+            yield cls(client, dsn, address=address, places=places)
 
     async def host(self, name: str) -> HostView | None:
         return await self.frontier.host(name)
@@ -130,8 +135,9 @@ class RedisWorkers:
 class RedisOutputs:
     """See `StoredOutputs`."""
 
-    def __init__(self, client: RedisClient) -> None:
+    def __init__(self, client: RedisClient, places: Places = NO_SERVERS) -> None:
         self._client = client
+        self._places = places
         self._crawls = Crawls(client)
         self._reader = RedisFrontier(client).reader
 
@@ -147,7 +153,8 @@ class RedisOutputs:
 
     async def _progress(self, number: int, output: str) -> OutputState:
         node = os.uname().nodename
-        found = await sink_progress.output_progress(self._client, number, output, node=node)
+        refusal = self._places.read_refusal(output)
+        found = await sink_progress.output_progress(self._client, number, output, node=node, refusal=refusal)
         return OutputState(found.waiting, found.held, found.why, found.problem)
 
     async def rejects(self, crawl: str) -> Mapping[str, OutputState]:
@@ -193,7 +200,9 @@ class RedisCrawlRecords:
         return Audit(again.counts, [line for line in again.problems if line in found.problems])
 
     async def footprint(self, crawl: str) -> CrawlFootprint:
-        record = await self.record(crawl)
+        record = None
+        with suppress(Misconfigured):  # what cannot be used can still be deleted
+            record = await self.record(crawl)
         if record is None:
             require_crawl(crawl, await self.names())
         written = [] if record is None else list(map(public_name, record.outputs))

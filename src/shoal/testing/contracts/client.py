@@ -30,6 +30,7 @@ from shoal.fetch.contract import Client
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.http.message import Headers
 from shoal.fetch.http.send_turn import SendTurn
+from shoal.model.address_ranges import PRIVATE
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, FetchLimits
 from shoal.model.page import NotSent, Response
@@ -40,7 +41,7 @@ OpenClient = Callable[[Guard], AbstractAsyncContextManager[Client]]
 
 LIMITS = FetchLimits(connect=2.0, tls=2.0, first_byte=2.0, idle=2.0, total=10.0, wire_bytes=256 * KIB)
 SHORT = replace(LIMITS, first_byte=0.3, idle=0.3)
-LOOPBACK_ALLOWED = Guard(allow_private=True)
+LOOPBACK_ALLOWED = Guard(PRIVATE)
 
 Reply = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
@@ -67,7 +68,8 @@ async def site(reply: Reply) -> AsyncIterator[Site]:
                 served.requests.append(await reader.readuntil(b"\r\n\r\n"))
                 await reply(writer)
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, RuntimeError):
+            # uvloop raises RuntimeError where a transport has been closed between two writes.
             served.closed.set()
         finally:
             writer.close()
@@ -258,8 +260,8 @@ class ClientContract:
         async with site(response(bomb, headers=(("Content-Encoding", "gzip"),))) as served:
             assert await fetch_failure(client, served.url()) is FailureClass.BOMB
 
-    async def test_a_body_in_an_unknown_encoding_is_a_decode_failure(self, client: Client) -> None:
-        async with site(response(b"?", headers=(("Content-Encoding", "secret"),))) as served:
+    async def test_a_body_that_cannot_be_decoded_is_a_decode_failure(self, client: Client) -> None:
+        async with site(response(b"?" * 99, headers=(("Content-Encoding", "gzip"),))) as served:
             assert await fetch_failure(client, served.url()) is FailureClass.DECODE
 
     # --- cancellation --------------------------------------------------------------------------------

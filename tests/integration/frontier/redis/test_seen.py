@@ -41,7 +41,9 @@ local TAG = sub(KEYS[1], 1, -3)
 ADD = Script("add", HEAD + FRAGMENT + ADDING)
 # Buckets so small that a handful of fingerprints makes them split.
 ADD_SMALL = Script("add_small", ADD.source.replace("SEEN_MEAN = 200", "SEEN_MEAN = 2"))
-assert ADD_SMALL.source != ADD.source
+# And so small that a bucket is often too large to be split.
+ADD_SKEWED = Script("add_skewed", ADD_SMALL.source.replace("SEEN_MAX = 2000", "SEEN_MAX = 4"))
+assert len({ADD_SKEWED.source, ADD_SMALL.source, ADD.source}) == 3
 HAS = Script("has", HEAD + FRAGMENT + KNOWN)
 DROP = Script("drop", HEAD + FRAGMENT + "return seen_drop(TAG, ARGV[1], tonumber(ARGV[2]))")
 
@@ -70,12 +72,15 @@ async def meta(store: RedisClient, crawl: str, field: str) -> int:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-@given(batches=st.lists(st.lists(fingerprints, max_size=60), max_size=6))
-async def test_it_answers_like_a_set(store: RedisClient, batches: list[list[int]]) -> None:
+@given(
+    batches=st.lists(st.lists(fingerprints, max_size=60), max_size=6),
+    add=st.sampled_from([ADD_SMALL, ADD_SKEWED]),
+)
+async def test_it_answers_like_a_set(store: RedisClient, batches: list[list[int]], add: Script) -> None:
     crawl, model = next(crawls), set[int]()
     for batch in batches:
         expected = [fp for number, fp in enumerate(batch) if fp not in model and fp not in batch[:number]]
-        assert await ask(store, ADD_SMALL, crawl, batch) == expected
+        assert await ask(store, add, crawl, batch) == expected
         model.update(batch)
     probes = [*model, *range(30)]
     assert await ask(store, HAS, crawl, probes) == [fp for fp in probes if fp in model]

@@ -31,7 +31,7 @@ def test_a_set_value_is_an_override_even_if_it_equals_the_default(file: Path) ->
 
 
 def test_a_bad_flag_is_refused_by_its_name() -> None:
-    with pytest.raises(Misconfigured, match="--per-host: must be a whole number, more than 0, not 0"):
+    with pytest.raises(Misconfigured, match="--per-host: must be a whole number from 1 to 10,000, not 0"):
         merge_layers({"crawl.per_host": 0}, environ={}, file=None)
 
 

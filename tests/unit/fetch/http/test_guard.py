@@ -3,6 +3,7 @@
 import pytest
 
 from shoal.fetch.http.guard import BAD_PORTS, Guard, Origin, is_ip_literal
+from shoal.model.address_ranges import PRIVATE as PRIVATE_RANGES
 from shoal.model.failure import Failure, FailureClass
 
 PUBLIC = ["93.184.216.34", "8.8.8.8", "2606:2800:220:1:248:1893:25c8:1946", "2a00:1450:4001:80b::200e"]
@@ -63,25 +64,25 @@ DISGUISED = [
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public_addresses_are_allowed(address: str) -> None:
     assert Guard().allows(address)
-    assert Guard(allow_private=True).allows(address)
+    assert Guard(PRIVATE_RANGES).allows(address)
 
 
 @pytest.mark.parametrize("address", PRIVATE)
 def test_private_addresses_are_allowed_only_on_request(address: str) -> None:
     assert not Guard().allows(address)
-    assert Guard(allow_private=True).allows(address)
+    assert Guard(PRIVATE_RANGES).allows(address)
 
 
 @pytest.mark.parametrize("address", NEVER)
 def test_reserved_addresses_are_never_allowed(address: str) -> None:
     assert not Guard().allows(address)
-    assert not Guard(allow_private=True).allows(address)
+    assert not Guard(PRIVATE_RANGES).allows(address)
 
 
 @pytest.mark.parametrize("address", DISGUISED)
 def test_U09_a_private_ipv4_address_embedded_in_ipv6_is_never_allowed(address: str) -> None:
     assert not Guard().allows(address)
-    assert not Guard(allow_private=True).allows(address)
+    assert not Guard(PRIVATE_RANGES).allows(address)
 
 
 @pytest.mark.parametrize("address", ["::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1"])

@@ -29,6 +29,8 @@ HERE = frozenset({"books.example"})
         ("<base href=/x/>", '<c>; rel="canonical"', "https://books.example/catalogue/c"),
         ("", '</a>; rel="next", </c>; title="a, b"; REL="start canonical"', "https://books.example/c"),
         ("", "</c>; rel=canonical-ish", None),
+        ("", '</c>; rel=""', None),
+        ("", '</b>; rel="", </c>; rel=canonical', "https://books.example/c"),
         ("", "<ftp://books.example/c>; rel=canonical", None),
         ("", "</c; rel=canonical", None),
         ("<link rel=canonical href=/markup>", "</header>; rel=canonical", "https://books.example/markup"),
@@ -74,13 +76,13 @@ def outcome(markup: str, scope: Scope, request: Request | None = None) -> ParseR
 
 def test_by_default_every_page_yields_its_items() -> None:
     result = outcome("<link rel=canonical href=/c>", Scope(hosts=HERE))
-    assert (len(result.items), result.withheld, result.links) == (2, 0, ())
+    assert (len(result.items), result.withheld, result.requests) == (2, 0, ())
 
 
 def test_with_canonical_only_items_are_dropped_and_the_canonical_page_is_followed() -> None:
     result = outcome("<link rel=canonical href=/c>", Scope(hosts=HERE, canonical_only=True))
     assert (len(result.items), result.withheld) == (0, 2)
-    assert [unpack(link.packed).url for link in result.links] == ["https://books.example/c"]
+    assert [unpack(packed).url for packed in result.requests] == ["https://books.example/c"]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,7 @@ def test_with_canonical_only_items_are_dropped_and_the_canonical_page_is_followe
 )
 def test_a_page_whose_canonical_version_is_itself_or_out_of_scope_keeps_its_items(markup: str) -> None:
     result = outcome(markup, Scope(hosts=HERE, canonical_only=True))
-    assert (len(result.items), result.withheld, result.links) == (2, 0, ())
+    assert (len(result.items), result.withheld, result.requests) == (2, 0, ())
 
 
 def test_a_link_to_the_page_itself_is_dropped_unless_its_request_was_different() -> None:
@@ -98,5 +100,5 @@ def test_a_link_to_the_page_itself_is_dropped_unless_its_request_was_different()
     markup = f"<link rel=canonical href={URL}>"
     by_get = run(spider, task(markup), scope=Scope())
     by_post = run(spider, task(markup, request=Request(url=URL, method="POST")), scope=Scope())
-    assert (len(by_get.links), by_get.repeats) == (0, 1)
-    assert len(by_post.links) == 1
+    assert (len(by_get.requests), by_get.repeats) == (0, 1)
+    assert len(by_post.requests) == 1

@@ -4,6 +4,7 @@ import pytest
 
 from shoal.spider.html.css import SCOPE
 from shoal.spider.html.lexbor import LexborDocument
+from shoal.spider.html.lxml_element import LxmlElement
 from shoal.spider.html.selector import SelectorList
 
 PAGE = LexborDocument(
@@ -32,6 +33,18 @@ def test_xpath_takes_variables_and_namespaces() -> None:
     assert PAGE.xpath("//li[text() = $n]/text()", n="2").getall() == ["2"]
     assert PAGE.css("ul").xpath("li[text() = $n]/text()", n="2").getall() == ["2"]
     assert PAGE.xpath("//x:li", namespaces={"x": "urn:x"}).getall() == []
+
+
+@pytest.mark.parametrize("reference", ["&#xD800;", "&#55296;", "&#x0dFFf;", "&#xd800"])
+def test_a_reference_to_a_surrogate_is_replaced(reference: str) -> None:
+    assert LxmlElement.of_xml(f"<a>x{reference}</a>").text == "x\ufffd"
+    assert LexborDocument(f"<p>x{reference}</p>").xpath("//p").css("::text").get() == "x\ufffd"
+
+
+def test_namespaces_that_are_not_declared_are_removed_too() -> None:
+    root = LxmlElement.of_xml("<r xmlns:y='urn:y'><x:a x:b='1' y:c='2'/></r>")
+    root.remove_namespaces()
+    assert root.css("a").attrib == {"b": "1", "c": "2"}
 
 
 def test_css_that_only_lexbor_knows_works_too() -> None:

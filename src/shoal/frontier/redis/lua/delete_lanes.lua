@@ -26,10 +26,10 @@ end
 save()
 local names, left = {}, {}
 for i = 1, #found, 2 do names[#names + 1] = found[i] end
-if #names > 0 then
-  for i, packed in ipairs(call('HMGET', tag .. ':h', unpack(names))) do
-    if packed then left[#left + 1], left[#left + 2] = names[i], packed end
+for first = 1, #names, 2000 do  -- HSCAN may return more than it was asked for
+  for i, packed in ipairs(call('HMGET', tag .. ':h', unpack(names, first, math.min(first + 1999, #names)))) do
+    if packed then left[#left + 1], left[#left + 2] = names[first + i - 1], packed end
   end
-  delete_idle(left)
 end
+if #left > 0 then delete_idle(left) end
 return cursor

@@ -5,6 +5,7 @@
 -- returns  1
 
 if ARGV[3] ~= '' then call('HSET', tag .. ':sm:' .. ARGV[2], 'size', ARGV[3]) end
-local values = {unpack(ARGV, 4)}
+local values = {}
+for i = 4, #ARGV do values[i - 3] = ARGV[i] end
 call_with('HSET', tag .. ':n:' .. ARGV[2], values)
 return 1

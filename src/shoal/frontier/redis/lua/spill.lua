@@ -10,7 +10,8 @@
 local crawl, pool, id, best, band = tonumber(ARGV[1]), ARGV[2], ARGV[4], ARGV[6], tonumber(ARGV[7])
 local lane = find_lane(host_of(ARGV[3]), crawl, pool, false)
 if not lane then return 0 end
-local members = {unpack(ARGV, 8)}
+local members = {}
+for i = 8, #ARGV do members[i - 7] = ARGV[i] end
 if call('ZSCORE', chunks_of(lane), id) then return #members end
 if count_before(lane, best) < REFILL_BELOW then return 0 end
 
@@ -24,8 +25,11 @@ local function are_there()
       if tail[i] ~= members[i] then return false end
     end
   else
-    for _, score in ipairs(call('ZMSCORE', returned_of(lane), unpack(members))) do
-      if not score then return false end
+    for first = 1, #members, 2000 do
+      local some = call('ZMSCORE', returned_of(lane), unpack(members, first, math.min(first + 1999, #members)))
+      for _, score in ipairs(some) do
+        if not score then return false end
+      end
     end
   end
   return true

@@ -169,6 +169,9 @@ async def _count_buckets(shard: Shard, crawl: int, number: int) -> int:
         some = range(first, min(first + BATCH, number))
         seen += sum(await shard.pipeline([("SCARD", keys.seen(shard.tag, crawl, one)) for one in some]))
         await shard.renew_freeze()
+    large = await shard.do("SMEMBERS", keys.seen_large(shard.tag, crawl))
+    for name in large:
+        seen += int(await shard.do("SCARD", keys.seen(shard.tag, crawl, name.decode())))
     return seen
 
 

@@ -105,13 +105,16 @@ local function save_counts()
   for crawl, changes in pairs(counter_changes) do
     local counters, values = {}, {}
     for counter in pairs(changes) do counters[#counters + 1] = counter end
-    local before = call('HMGET', tag .. ':n:' .. crawl, unpack(counters))
-    for i = 1, #counters do
-      local counter, known = counters[i], tonumber(before[i] or 0)
-      if not known then error('the counter ' .. counter .. ' is not a number') end
-      values[2 * i - 1], values[2 * i] = counter, known + changes[counter]
+    for first = 1, #counters, 2000 do  -- one slice, unless the links of one call are in thousands of pools
+      local last = math.min(first + 1999, #counters)
+      local before = call('HMGET', tag .. ':n:' .. crawl, unpack(counters, first, last))
+      for i = first, last do
+        local counter, known = counters[i], tonumber(before[i - first + 1] or 0)
+        if not known then error('the counter ' .. counter .. ' is not a number') end
+        values[2 * i - 1], values[2 * i] = counter, known + changes[counter]
+      end
     end
-    call('HSET', tag .. ':n:' .. crawl, unpack(values))
+    call_with('HSET', tag .. ':n:' .. crawl, values)
   end
   counter_changes = {}
 end
