@@ -132,6 +132,9 @@ class WorkerSettings:
         "Where crawls may write items and pages: folders, and addresses such as postgresql://user@db/shop;"
         " in the environment one per line; empty: the folder that the worker was started in.",
     ] = field(default=(), repr=False)
+    max_crawls: Annotated[int, "Crawls that a worker runs at once; if more have work, they take turns."] = (
+        8  # each takes about 45 MB and its parse processes
+    )
     record_key_file: Annotated[
         str | None,
         "A file with a secret that submit signs crawls with; a worker that has it serves no other crawls.",

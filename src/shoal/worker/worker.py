@@ -45,6 +45,7 @@ from shoal.worker.crawl_session import (
 from shoal.worker.deliveries import Deliveries
 from shoal.worker.retention import delete_expired_pages
 from shoal.worker.session_steps import LONGEST_PAUSE_S, SessionState, pause_after
+from shoal.worker.turns import Turn, make_room
 
 __all__ = ["ROLES", "Worker", "WorkerPlan"]
 
@@ -82,6 +83,10 @@ class WorkerSession(Protocol):
     @property
     def longest_request_s(self) -> float: ...
     @property
+    def ran_at(self) -> float: ...
+    @property
+    def turn(self) -> Turn: ...
+    @property
     def work(self) -> CrawlWork | None: ...
     @property
     def activity(self) -> CrawlActivity | None: ...
@@ -115,7 +120,7 @@ class Worker:
         self._store = fleet.client
         self._plan = plan
         self._stop = stop
-        self._concurrency = SharedConcurrency(plan.concurrency)
+        self._concurrency = SharedConcurrency(plan.concurrency, plan.max_crawls)
         self._context = WorkerContext(self.id, fleet, plan, self._concurrency, watch, parser)
         self._sandbox = sandbox  # its state, for heartbeats
         self._open_session = open_session
@@ -211,10 +216,13 @@ class Worker:
     async def _serve(self, group: asyncio.TaskGroup) -> None:
         while True:
             await self._keep_running("crawls", self._look_for_news)
-            for name, session in list(self._sessions.items()):
+            # The one that has not run for longest first: it gets the next place.
+            for name, session in sorted(self._sessions.items(), key=lambda pair: pair[1].ran_at):
                 await session.advance(group, self._stop)
                 if session.state is SessionState.DELETED:
                     del self._sessions[name]
+            for name in make_room({name: session.turn for name, session in self._sessions.items()}):
+                self._sessions[name].stop.drain.set()
             if self._stop.drain.is_set() or (self._plan.until_done and self._is_done()):
                 return
             idle = self._plan.until_done and not self._concurrency.running

@@ -148,6 +148,11 @@ def _letter(fp: bytes, packed: bytes) -> None:
     records.unpack_letter("", packed)
 
 
+def _bucket_name(member: bytes, value: bytes) -> None:
+    if re.fullmatch(rb"\d+/\d+", member) is None:
+        raise Unfit("not the name of a bucket")
+
+
 def _dated(member: bytes, value: bytes) -> None:
     if len(member) != 16:
         raise Unfit("not a date of a dead letter")
@@ -283,7 +288,8 @@ FAMILIES = (
     _family("quarantine", "stream", r"quarantine:C", _any),
     _family("d", "hash", r"d:C", _letter),
     _family("dz", "zset", r"dz:C", _dated),
-    _family("s", "set", r"s:C:\d+", _integer_member),
+    _family("s", "set", r"s:C:\d+(?:/\d+)?", _integer_member),
+    _family("so", "set", r"so:C", _bucket_name),
     _family("sm", "hash", r"sm:C", _integer),
     _family("sb", "string", r"sb:C", _any),
     _family("r", "string", r"r:.*", _robots),
