@@ -51,6 +51,7 @@ from shoal.worker.crawl_session import (
 from shoal.worker.deliveries import Deliveries
 from shoal.worker.retention import delete_expired_pages
 from shoal.worker.session_steps import LONGEST_PAUSE_S, SessionState, pause_after
+from shoal.worker.turns import Turn, make_room
 
 __all__ = ["ROLES", "Worker", "WorkerPlan"]
 
@@ -103,6 +104,10 @@ class WorkerSession(Protocol):
     @property
     def longest_request_s(self) -> float: ...
     @property
+    def ran_at(self) -> float: ...
+    @property
+    def turn(self) -> Turn: ...
+    @property
     def work(self) -> CrawlWork | None: ...
     @property
     def activity(self) -> CrawlActivity | None: ...
@@ -134,12 +139,11 @@ class Worker:
         self.id = f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(2)}"
         self._fleet = fleet
         self._store = fleet.client
-        self._plan = plan
         self._stop = stop
         if "fetch" in plan.roles:
             plan = replace(plan, concurrency=fit_open_files(plan.concurrency, os.cpu_count() or 1))
         self._plan = plan
-        self._concurrency = SharedConcurrency(plan.concurrency)
+        self._concurrency = SharedConcurrency(plan.concurrency, plan.max_crawls)
         self._context = WorkerContext(self.id, fleet, plan, self._concurrency, watch, parser)
         self._sandbox = sandbox  # its state, for heartbeats
         self._open_session = open_session
@@ -173,7 +177,9 @@ class Worker:
                     "stop": partial(self._forward_stop, self._stop),
                     "measure": partial(self._measure, workers),
                     "reclaim": partial(self._reclaim_lost, workers),
-                    "retention": partial(delete_expired_pages, self._fleet.crawls, self._plan.folder),
+                    "retention": partial(
+                        delete_expired_pages, self._fleet.crawls, self._plan.rules, self._plan.folder
+                    ),
                 }
                 if deliveries is not None:
                     running["deliveries"] = deliveries.run
@@ -236,12 +242,15 @@ class Worker:
     async def _serve(self, group: asyncio.TaskGroup) -> None:
         while True:
             await self._keep_running("crawls", self._look_for_news)
-            for name, session in list(self._sessions.items()):
+            # The one that has not run for longest first: it gets the next place.
+            for name, session in sorted(self._sessions.items(), key=lambda pair: pair[1].ran_at):
                 await session.advance(group, self._stop)
                 if session.state is SessionState.DELETED:
                     del self._sessions[name]
                 elif await self._is_missing(name, session):
                     self._lose(name, session)
+            for name in make_room({name: session.turn for name, session in self._sessions.items()}):
+                self._sessions[name].stop.drain.set()
             if self._stop.drain.is_set() or (self._plan.until_done and self._is_done()):
                 return
             idle = self._plan.until_done and not self._concurrency.running
@@ -314,8 +323,8 @@ class Worker:
         blocked = {name: session.blocked_reason for name, session in self._sessions.items()}
         if not all(session.is_done or blocked[name] for name, session in self._sessions.items()):
             return False  # what can be served is served first
-        blocked |= {name: why for name, why in self._refused.items() if self._plan.only in ("", name)}
-        if reasons := [f"crawl {name!r}: {why}" for name, why in blocked.items() if why]:
+        refused = {name: why for name, why in self._refused.items() if self._plan.only in ("", name)}
+        if reasons := [f"crawl {name!r}: {why}" for name, why in (blocked | refused).items() if why]:
             raise Misconfigured("; ".join(reasons))
         return True
 

@@ -71,7 +71,8 @@ class Crawls:
         try:
             return int(found)
         except ValueError as error:
-            await self._set_aside(Unreadable(self._news, "string", b"", str(error)))
+            entry = Unreadable(self._news, "string", b"", str(error))
+            await Quarantine(self._store).move(self._tag, NO_CRAWL, [entry])
             return 0
 
     async def get(self, name: str, *, key: bytes = b"") -> CrawlRecord | None:
@@ -130,9 +131,6 @@ class Crawls:
         signature = sign_record(key, record.name, stripped) if key else b""
         arguments = (self._key, self._signatures, record.name, packed, stripped, signature)
         return bool(await self._store.run(_REMOVE_SECRETS, self._tag, arguments, replicated=True))
-
-    async def _set_aside(self, entry: Unreadable) -> None:
-        await Quarantine(self._store).move(self._tag, NO_CRAWL, [entry])
 
     async def delete(self, name: str) -> None:
         """Delete the record of a crawl, and store that it was deleted; its data stays in the frontier."""
