@@ -17,6 +17,9 @@ from shoal.engine.stations import Stations
 from shoal.engine.traps.counts import share_traps
 from shoal.engine.traps.traps import Traps
 from shoal.frontier.finished import is_finished
+from shoal.model.errors import Interrupted
+
+CLOSE_S = 5.0  # to write what is left, after the second request to stop
 
 
 class Crawl:
@@ -77,7 +80,7 @@ class Crawl:
                 await self._work(stop)
                 for chore in chores:
                     chore.cancel()
-        await self._close()
+        await self._close_in_time(stop)
         return await self._ending()
 
     async def _work(self, stop: Stop) -> None:
@@ -104,6 +107,19 @@ class Crawl:
         await stop.now.wait()
         deadline.reschedule(loop.time())
 
+    async def _close_in_time(self, stop: Stop) -> None:
+        """Close; after the second request to stop, give up after `CLOSE_S` seconds."""
+        try:
+            async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as group:
+                hurry = group.create_task(_expire_after(stop, deadline), name="close.deadline")
+                await self._close()
+                hurry.cancel()
+        except TimeoutError:
+            raise Interrupted(
+                "an output or the archive did not respond: stopped without its last pages, which are"
+                " fetched again; run the same command to resume"
+            ) from None
+
     async def _close(self) -> None:
         """Settle or release what the deadline cut off, so that it counts as no attempt and no crash."""
         stations = self._stations
@@ -112,7 +128,7 @@ class Crawl:
             self._leases.give_back(lease)
         await self._committer.flush()
         await self._maintenance.save()
-        await stations.frontier.commit(checkpoints=stations.outputs.finish().checkpoints)
+        await stations.frontier.commit(checkpoints=(await stations.outputs.finish()).checkpoints)
         if stations.quota is not None:
             await stations.quota.leave()
 
@@ -173,6 +189,11 @@ class Crawl:
     def rate(self) -> float:
         """Pages per second over the last seconds."""
         return self._counters.rate()
+
+
+async def _expire_after(stop: Stop, deadline: asyncio.Timeout) -> None:
+    await stop.now.wait()
+    deadline.reschedule(asyncio.get_running_loop().time() + CLOSE_S)
 
 
 class Maintenance:

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -21,9 +22,16 @@ from shoal.archive.names import file_name
 from shoal.archive.registry import choose_location
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.crawl import Crawl
-from shoal.engine.crawl_options import frontier_options, new_crawl_state, sandbox_rules, with_spider_options
+from shoal.engine.crawl_options import (
+    frontier_options,
+    new_crawl_state,
+    parse_processes,
+    sandbox_rules,
+    with_spider_options,
+)
 from shoal.engine.fetchers import Pools, check_seed_pools, check_waiting_pools
-from shoal.engine.outputs import EmbeddedOutputs, OutputCommit
+from shoal.engine.open_files import fit_open_files
+from shoal.engine.outputs import EmbeddedOutputs, OutputCommit, Run
 from shoal.engine.plan import CrawlPlan, Stop, crawl_name
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.seeding import (
@@ -109,6 +117,8 @@ class Embedded:
 
     def prepare(self, spider: SpiderDescription) -> Settings:
         settings = with_spider_options(self._plan.settings, spider, self._plan.overrides)
+        concurrency = fit_open_files(settings.crawl.concurrency, parse_processes(settings.crawl))
+        settings = replace(settings, crawl=replace(settings.crawl, concurrency=concurrency))
         self._seeds = start_requests(self._plan, spider)
         warn_without_contact(crawl_name(self._plan, spider), settings.crawl, self._seeds, self._plan.listed)
         check_seed_pools(self.share.pools, spider.name, self._seeds)
@@ -211,19 +221,19 @@ class Embedded:
         )
 
     async def open_outputs(
-        self, crawl: OpenCrawl, sinks: MultiSink, rejects: MultiSink, archive: ArchiveWriter
+        self, crawl: OpenCrawl, sinks: MultiSink, rejects: MultiSink, archive: ArchiveWriter, run: Run
     ) -> OutputCommit:
         # From here on the outputs belong to this crawl: after a kill before the first page, the next run must
         # not take them for those of another crawl.
         await crawl.frontier.commit(
             checkpoints={
-                sinks_key(crawl.name): sinks.flush(),
-                rejects_key(crawl.name): rejects.flush(),
+                sinks_key(crawl.name): await run(sinks.flush),
+                rejects_key(crawl.name): await run(rejects.flush),
                 archive_key(crawl.name): archive.checkpoint(),
             },
             crawl_state={crawl.name: crawl.initial_state},
         )
-        return EmbeddedOutputs(crawl.name, archive, sinks, rejects, crawl.totals)
+        return EmbeddedOutputs(crawl.name, archive, sinks, rejects, crawl.totals, run=run)
 
     def ownership(self, crawl: OpenCrawl, scope: ScopeState) -> "EmbeddedOwnership":
         return EmbeddedOwnership(crawl.jar, scope)

@@ -19,7 +19,7 @@ from shoal.model.request import Link, Request, unpack
 from shoal.model.scope import Scope
 from shoal.model.url import host_key
 from shoal.parse.pool import Poisoned
-from shoal.spider.spider import SITEMAP, max_links
+from shoal.spider.spider import SITEMAP, max_link_bytes, max_links
 
 
 class Children(Protocol):
@@ -81,6 +81,8 @@ class ScopeState:
         """
         if len(packed) > max_links(self._scope.limits, page.route):
             raise Rejected(f"{len(packed)} links")
+        if sum(map(len, packed[:-1])) >= max_link_bytes(self._scope.limits, page.route):
+            raise Rejected(f"{sum(map(len, packed))} bytes of links")
         return tuple([self._link_of(one, found_on, page.depth + 1) for one in packed])
 
     def _link_of(self, packed: bytes, found_on: int, depth: int) -> Link:

@@ -26,7 +26,7 @@ from shoal.archive.registry import open_segments
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.commit import PageBus
 from shoal.engine.crawl_options import frontier_options, new_crawl_state
-from shoal.engine.outputs import OutputCommit, StreamedOutputs
+from shoal.engine.outputs import OutputCommit, Run, StreamedOutputs
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.session import OpenCrawl, SinkFiles
 from shoal.engine.stations import WorkShare
@@ -185,7 +185,7 @@ class Shared:
         )
 
     async def open_outputs(
-        self, crawl: OpenCrawl, sinks: MultiSink, rejects: MultiSink, archive: ArchiveWriter
+        self, crawl: OpenCrawl, sinks: MultiSink, rejects: MultiSink, archive: ArchiveWriter, run: Run
     ) -> OutputCommit:
         return StreamedOutputs(archive, rejects, crawl.totals, patience=lambda: self._store.patience)
 

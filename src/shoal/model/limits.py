@@ -42,6 +42,7 @@ class LinkLimits:
     segments: Annotated[int, "Segments of a path."] = 32
     repeated_segments: Annotated[int, "Equal segments of a path in a row."] = 2
     per_page: Annotated[int, "Links taken from one page."] = 10_000
+    bytes_per_page: Annotated[int, "Bytes of the links taken from one page, as they are stored."] = 4 * MIB
     per_pattern: Annotated[
         int, "New URLs per host and hour that differ only in their numbers; 0: no limit."
     ] = 100_000

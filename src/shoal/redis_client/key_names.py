@@ -24,6 +24,8 @@ them are in one slot of a cluster. Keys of the fleet that belong to no shard sta
     F:crawls        hash    name -> CrawlRecord (stores)
     F:signatures    hash    name -> HMAC of its record in F:crawls, for records that were signed (stores)
     F:news          string  a counter that changes when workers should look at the crawls again (stores)
+    F:deleted       zset    names of crawls that `delete` removed -> when: a crawl that is neither here nor in
+                            F:crawls was lost (stores)
     F:workers       set     names of workers (stores)
     F:worker:NAME   string  the worker's last Heartbeat; expires (stores)
     F:id            string  random id of the store, which names its queue at NATS (bus)
@@ -113,6 +115,10 @@ def keys_with(tag: str) -> str:
 
 def crawl_records(fleet: str) -> str:
     return f"{fleet}:crawls"
+
+
+def deleted_crawls(fleet: str) -> str:
+    return f"{fleet}:deleted"
 
 
 def record_signatures(fleet: str) -> str:

@@ -157,7 +157,7 @@ class LoggedOutputs:
         self._log.append("outputs.flush")
         return Durable()
 
-    def finish(self) -> Durable:
+    async def finish(self) -> Durable:
         self._log.append("outputs.finish")
         return Durable({"sinks": b"end"})
 

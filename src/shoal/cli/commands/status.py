@@ -77,6 +77,8 @@ def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
             yield f"filtered in {crawl.name}: {by_count(dropped)}"
         closed = (crawl.quarantined, crawl.near_duplicates, crawl.identical)
         yield from pattern_lines(*closed, of=f" in {crawl.name}")
+        if crawl.lost:
+            yield f"lost in {crawl.name}: {plural(crawl.lost, 'request')}; see shoal verify"
         if crawl.unreadable:
             yield unreadable_line(crawl.unreadable, of=f" of {crawl.name}")
         if crawl.mistaken:

@@ -11,9 +11,9 @@ from collections.abc import MutableMapping
 
 from shoal.engine.traps.counts import TrapCounters
 from shoal.model.crawl_totals import ClosedPattern
-from shoal.model.text_digest import SAMPLE
+from shoal.model.traps.text_digest import SAMPLE
+from shoal.model.traps.url_pattern import shape_of
 from shoal.model.url import host_key, site_of
-from shoal.model.url_pattern import shape_of
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, MutableMapping
 
 from shoal.engine.traps.counts import SharedCounts
 from shoal.model.crawl_totals import ClosedPattern
-from shoal.model.simhash import SAMPLE, NearDuplicates
-from shoal.model.url_pattern import pattern_of
+from shoal.model.traps.simhash import SAMPLE, NearDuplicates
+from shoal.model.traps.url_pattern import pattern_of
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from shoal.engine.traps.counts import URL_SAMPLE as SAMPLE
 from shoal.engine.traps.counts import TrapCounters
 from shoal.model.crawl_totals import ClosedPattern
 from shoal.model.request import Link, unpack
-from shoal.model.url_pattern import pattern_of
+from shoal.model.traps.url_pattern import pattern_of
 
 log = logging.getLogger(__name__)
 

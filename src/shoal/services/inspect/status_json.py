@@ -17,6 +17,7 @@ def status_json(status: StoreStatus, now: float) -> dict[str, object]:
             {
                 "crawl": crawl.name,
                 "accepted": crawl.accepted,
+                "lost": crawl.lost,
                 "counts": dict(crawl.counts),
                 "dead_by_class": dict(crawl.dead_by_class),
                 "filtered_by_rule": dict(crawl.filtered_by_rule),

@@ -44,6 +44,9 @@ class SubmittedCrawls(Protocol):
     async def read(self, *, key: bytes = b"") -> StoredRecords:
         """Return the records, and those that cannot be used with the reason; `key`: they must be signed."""
 
+    async def was_deleted(self, name: str) -> bool:
+        """Return whether a command deleted the crawl; if not, a crawl without a record is lost."""
+
 
 class Heartbeats(Protocol):
     async def beat(self, heartbeat: Heartbeat) -> None: ...
