@@ -318,7 +318,7 @@ class EmbeddedSiteBudget:
 
     def __init__(self, limit: int, stored: Mapping[str, bytes]) -> None:
         self._limit = limit
-        self._sent = {key.removeprefix(SITE): int(value) for key, value in stored.items()}
+        self._sent = {key.removeprefix(SITE): int(value) for key, value in stored.items() if value.isdigit()}
         self._changed: set[str] = set()
 
     async def take(self, site: str) -> bool:
