@@ -1,4 +1,4 @@
-"""The seccomp filters, run by an interpreter of BPF: for both architectures, whichever this machine has."""
+"""The seccomp filters, run by an interpreter of BPF: for both architectures, on any machine."""
 
 import errno
 import struct
