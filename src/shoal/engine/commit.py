@@ -80,6 +80,7 @@ class Committer:
         self._link_bytes = 0  # of what was handed in and is not durable yet
         self._first = asyncio.Event()
         self._full = asyncio.Event()
+        self._flushing = asyncio.Lock()  # an output that is slow must not be flushed twice at once
 
     def settle(self, settlement: Settlement, result: ParseResult | None = None) -> None:
         self._settlements.append((settlement, result))
@@ -112,7 +113,12 @@ class Committer:
         return [*self._committing, *(settlement.lease for settlement, _ in self._settlements)]
 
     def has_expired(self, now: float) -> bool:
-        """Return whether a lease that was handed in has expired: then this process was suspended."""
+        """Return whether a lease that was handed in has expired: then this process was suspended.
+
+        While a flush is in progress the answer is no: it is the reason, and waiting for it would not help.
+        """
+        if self._flushing.locked():
+            return False
         return any(settlement.lease.leased_until <= now for settlement, _ in self._settlements)
 
     async def run(self) -> None:
@@ -128,6 +134,10 @@ class Committer:
 
     async def flush(self) -> None:
         """Make everything durable that was handed in so far."""
+        async with self._flushing:
+            await self._flush()
+
+    async def _flush(self) -> None:
         self._first.clear()
         self._full.clear()
         settlements, acknowledgements = len(self._settlements), len(self._acknowledgements)

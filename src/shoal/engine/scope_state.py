@@ -7,7 +7,7 @@ the target of a redirect is sent to a child, if there is such an expression.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -107,8 +107,12 @@ class ScopeState:
 
     def watch_pattern(self, pattern: str) -> None:
         """Have the parse children hash every page of a URL pattern, to find near-duplicates."""
-        watched = self._scope.watched_patterns | {pattern}
-        self._set(msgspec.structs.replace(self._scope, watched_patterns=watched))
+        self.watch_patterns((pattern,))
+
+    def watch_patterns(self, patterns: Iterable[str]) -> None:
+        watched = self._scope.watched_patterns.union(patterns)
+        if watched != self._scope.watched_patterns:
+            self._set(msgspec.structs.replace(self._scope, watched_patterns=watched))
 
     def forget_sent_links(self) -> None:
         """Make the parse children send links again that they have sent before: some of them were dropped."""

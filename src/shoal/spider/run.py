@@ -20,9 +20,11 @@ from shoal.model.limits import ParseLimits
 from shoal.model.page import Item, ParseFault, ParseResult, ParseTask
 from shoal.model.request import MAX_NAME_BYTES, Request, pack
 from shoal.model.scope import Scope
-from shoal.model.simhash import SAMPLE
+from shoal.model.traps.simhash import SAMPLE
+from shoal.model.traps.text_digest import SAMPLE as TEXT_SAMPLE
+from shoal.model.traps.text_digest import text_digest
+from shoal.model.traps.url_pattern import pattern_of
 from shoal.model.url import canonical, fingerprint_of, identity
-from shoal.model.url_pattern import pattern_of
 from shoal.spider.failed import FailedRequest
 from shoal.spider.html.link_priority import link_priority
 from shoal.spider.html.links import Links
@@ -66,6 +68,7 @@ def run(spider: Spider, task: ParseTask, *, scope: Scope, limits: ParseLimits | 
         cpu=time.process_time() - began,
         rejected=tuple(output.rejected),
         simhash=output.simhash,
+        text_digest=output.text_digest,
         withheld=output.withheld,
         partial=output.partial,
     )
@@ -94,6 +97,7 @@ def _run_handler(spider: Spider, task: ParseTask, scope: Scope, limits: ParseLim
     if isinstance(subject, Page):
         output.partial = _encodable(subject.partial[:_REASON_CHARS])
         output.add_simhash(subject)
+        output.add_text_digest(subject)
         if scope.canonical_only:
             output.defer_to(subject.canonical)
     return output
@@ -124,6 +128,7 @@ class HandlerOutput:
         self.dropped: dict[FailureClass, int] = {}
         self.repeats = 0
         self.simhash: int | None = None
+        self.text_digest: int | None = None
         self.withheld = 0
         self.partial = ""
         self.watched = False  # for near-duplicates: its links may yet be dropped, so they are not seen
@@ -248,6 +253,11 @@ class HandlerOutput:
         limit = scope.limits.near_duplicates
         if self.watched or (limit and not self._fingerprint % SAMPLE):
             self.simhash = page.simhash()
+
+    def add_text_digest(self, page: Page) -> None:
+        """Digest the text of one page in a few, of those that bring new links."""
+        if self.requests and self._scope.limits.identical_pages and not self._fingerprint % TEXT_SAMPLE:
+            self.text_digest = text_digest(page.body)
 
     def _count(self, size: int) -> None:
         self._bytes += size

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
-from shoal.model.configure import TYPES, SettingValue, configure
+from shoal.model.configuration.configure import TYPES, SettingValue, configure
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.failure import POLICY, Action, FailureClass
 from shoal.model.limits import LinkLimits
-from shoal.model.names import name_fault
+from shoal.model.printable import name_fault
 from shoal.model.request import FIRST, Request
 from shoal.model.settings import OPERATOR_OPTIONS
 from shoal.model.url import canonical
