@@ -105,8 +105,8 @@ class ParseSettings(ParseLimits):
 
     sandbox: Annotated[
         str | None,
-        "Run a spider only in a complete sandbox (require), with a warning in an incomplete one (prefer), or"
-        " without one (off). Not set: require in shoal worker, prefer elsewhere.",
+        "How strict the sandbox of spiders is: require, prefer or off; by default require in shoal worker, else"
+        " prefer.",
     ] = None
     readable: Annotated[
         tuple[str, ...],
