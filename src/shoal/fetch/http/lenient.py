@@ -78,7 +78,9 @@ class LenientReader:
         found = _END_OF_HEADERS.search(pending, max(0, self._searched - 2))
         end = found.end() if found else len(pending)
         if end > self._limits.header_bytes:
-            raise UnreadableResponse(FailureClass.TOO_LARGE, f"headers above {self._limits.header_bytes} bytes")
+            raise UnreadableResponse(
+                FailureClass.TOO_LARGE, f"headers above {self._limits.header_bytes} bytes"
+            )
         if not _START.startswith(pending[: len(_START)]):
             raise UnreadableResponse(FailureClass.PROTOCOL, "not valid HTTP: no status line")
         if found is None:
@@ -182,7 +184,9 @@ class LenientReader:
             raise UnreadableResponse(FailureClass.PROTOCOL, f"endless {what}")
         if self._framing + line_bytes > self._limits.header_bytes:
             what = "trailers" if self._in_trailers else "chunk extensions"
-            raise UnreadableResponse(FailureClass.TOO_LARGE, f"{what} above {self._limits.header_bytes} bytes")
+            raise UnreadableResponse(
+                FailureClass.TOO_LARGE, f"{what} above {self._limits.header_bytes} bytes"
+            )
 
 
 def _line_end(data: bytes, position: int) -> int | None:
@@ -220,7 +224,9 @@ def read_fields(lines: list[bytes]) -> tuple[list[tuple[str, str]], dict[str, li
         headers.append((name, value))
         if name in _FRAMING:
             if plain != line:
-                raise UnreadableResponse(FailureClass.PROTOCOL, f"not valid HTTP: a control character in {name}")
+                raise UnreadableResponse(
+                    FailureClass.PROTOCOL, f"not valid HTTP: a control character in {name}"
+                )
             framing[name] += [piece.strip(" \t") for piece in value.lower().split(",")]
     return headers, framing
 
@@ -232,5 +238,7 @@ def agreed_length(values: list[str]) -> int | None:
     if len(set(values)) > 1:
         raise UnreadableResponse(FailureClass.PROTOCOL, "not valid HTTP: different Content-Lengths")
     if _LENGTH.fullmatch(values[0]) is None:
-        raise UnreadableResponse(FailureClass.PROTOCOL, "not valid HTTP: a Content-Length that is not a number")
+        raise UnreadableResponse(
+            FailureClass.PROTOCOL, "not valid HTTP: a Content-Length that is not a number"
+        )
     return int(values[0])
