@@ -19,9 +19,8 @@ import msgspec
 from shoal.frontier.redis import keys, packing, records
 from shoal.frontier.redis.crawls import RedisCrawls
 from shoal.frontier.redis.dead_letters import RedisDeadLetters
-from shoal.frontier.redis.hosts import RedisHosts
+from shoal.frontier.redis.hosts import RedisHosts, RedisPauses
 from shoal.frontier.redis.packing import Held
-from shoal.frontier.redis.pauses import RedisPauses
 from shoal.frontier.redis.rate_tickets import RateTickets
 from shoal.frontier.redis.reader import RedisReader
 from shoal.frontier.redis.scripts import SCRIPTS, Scripts
@@ -32,7 +31,7 @@ from shoal.frontier.results import Added, Committed, Unparsed, Validator
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
 from shoal.model.pace import DelayEstimate, TurnAnswer, TurnRequest
-from shoal.model.request import Link, unpack_stored
+from shoal.model.request import UNREADABLE, Link, unpack_stored
 from shoal.redis_client import EPOCH, Full, RedisClient, Script, ScriptArgument
 from shoal.redis_client.fan_out import fan_out
 
@@ -168,6 +167,8 @@ class RedisFrontier:
                 damage = found
             else:
                 leases.append(found)
+                if found.request is UNREADABLE:
+                    damage = f"the request of a lease under {token!r} cannot be read"
         for lease in leases:
             self._held.take(self._id(lease), deadline)
             if lease.crashes:

@@ -51,7 +51,8 @@ deleted in batches. `P` is a pool. Keys marked * are shared with other packages 
 
     T:s:C:<n>      set     fingerprints that a crawl has seen, in buckets (seen.lua)
     T:so:C         set     names of buckets of the seen-set that were too large to be split
-    T:sm:C         hash    size of the seen-set
+    T:sm:C         hash    size of the seen-set (seen.lua); lost: requests that a repair found in no state;
+                           forgotten: requests that a repair found to be missing in the seen-set
     T:sb:C         string  the seen-set as a Bloom filter, if the crawl uses one
     T:r:<origin>   string  robots.txt: >dI expires, status; text. Expires
 
@@ -155,6 +156,10 @@ def seen_large(tag: str, crawl: int) -> str:
 
 def seen_size(tag: str, crawl: int) -> str:
     return f"{tag}:sm:{crawl}"
+
+
+def bloom_filter(tag: str, crawl: int) -> str:
+    return f"{tag}:sb:{crawl}"
 
 
 def values(tag: str, crawl: int) -> str:

@@ -90,6 +90,9 @@ _LINKS = {
     "segments": Range(1, 65_536),
     "repeated_segments": Range(1, 65_536),
     "per_page": Range(1, 10_000_000),
+    "identical_pages": Range(0, _MANY),
+    "per_site": Range(0, _MANY),
+    "bytes_per_page": Range(1, _GIB),
     "per_pattern": Range(0, _MANY),
     "near_duplicates": Range(0, _MANY),
     "per_host": Range(0, _MANY),
@@ -102,6 +105,7 @@ _PARSE = {
     "items": Range(1, 100_000_000),
     "crashes": Range(1, 1_000),
 }
+_WORKER = {"max_crawls": Range(1, 10_000)}
 _ARCHIVE = {"segment_bytes": Range(1, 1 << 42), "keep_days": Range(0, 36_500)}
 
 
@@ -114,6 +118,7 @@ def _all() -> Iterator[tuple[str, Range]]:
         "links": _LINKS,
         "parse": _PARSE,
         "archive": _ARCHIVE,
+        "worker": _WORKER,
     }
     for table, ranges in tables.items():
         for name, allowed in ranges.items():
