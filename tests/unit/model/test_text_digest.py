@@ -3,7 +3,6 @@
 import time
 
 import pytest
-
 from shoal.model.text_digest import text_digest
 from shoal.model.url_pattern import shape_of
 

@@ -37,6 +37,7 @@ def _plain(number: float) -> str:
 
 _CRAWL = {
     "rate": Range(0.0001, 100_000, or_zero=True),
+    "address_rate": Range(0.0001, 100_000, or_zero=True),
     "burst": Range(1, 10_000),
     "per_host": Range(1, 10_000),
     "concurrency": Range(1, 10_000),  # each has a task, and mostly a socket
