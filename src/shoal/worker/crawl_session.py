@@ -280,7 +280,7 @@ class CrawlSession:
         if self._context.deliveries is not None:
             await self._context.deliveries.give_back(self.record.name)
         if self._failures <= GIVE_UP_AFTER:  # an entry that cannot be read may be the cause
-            await self._context.fleet.mend.check_all()
+            await self._context.fleet.damage.check_all()
         return SessionState.FAILED
 
     async def _serve(self) -> Ending:

@@ -135,7 +135,7 @@ class Worker:
     async def run(self) -> None:
         """Serve until asked to stop, or, with `until_done`, until no crawl has work left."""
         workers = self._fleet.workers
-        self._store.mend_with(self._fleet.mend)
+        self._store.on_damage(self._fleet.damage)
         if not self._plan.until_done:
             self._store.patience = math.inf
         async with self._deliveries() as deliveries:
@@ -208,7 +208,7 @@ class Worker:
                 pause = pause_after(failures, refused=False)
                 why = f"{type(leaves[0]).__name__}: {leaves[0]}"
                 log.error("worker.chore_failed", extra={"chore": name, "why": why}, exc_info=leaves[0])
-                await self._fleet.mend.check_all()
+                await self._fleet.damage.check_all()
                 await asyncio.sleep(pause)
 
     # --- crawls ----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 from shoal.worker.turns import Turn, make_room
 
 
-def test_nobody_makes_room_while_nobody_waits() -> None:
+def test_no_crawl_makes_room_while_none_waits() -> None:
     assert make_room({"a": Turn(running_s=900.0), "b": Turn()}) == []
 
 

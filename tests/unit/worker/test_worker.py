@@ -11,7 +11,7 @@ import pytest
 from tests.unit.stores.fleets import (
     FakeHeartbeats,
     FakeSubmittedCrawls,
-    NobodyLost,
+    NoneLost,
     NothingDamaged,
     heartbeat,
     record,
@@ -131,7 +131,7 @@ class Bench:
             _no_quota,
             _nothing_unwritten,
             NothingDamaged(),
-            NobodyLost(),
+            NoneLost(),
         )
         planned = WorkerPlan(**{"roles": FETCHING, **plan})
         self.worker = Worker(fleet, planned, self.stop, open_session=self._open)

@@ -70,7 +70,7 @@ class OpenPageQuota(Protocol):
     ) -> SharedQuota: ...
 
 
-class Mending(Protocol):
+class ChecksDamage(Protocol):
     """Moves entries of the store that cannot be read to the quarantine."""
 
     async def __call__(self, tag: str, fault: "ScriptFault", /) -> bool:
@@ -98,5 +98,5 @@ class Fleet:
     workers: Heartbeats
     page_quota: OpenPageQuota
     unwritten_pages: Callable[[str], Awaitable[int]]
-    mend: Mending
+    damage: ChecksDamage
     lost_holders: ReclaimingLeases

@@ -1,4 +1,4 @@
-"""Mending a shared store: what cannot be read is moved to the quarantine, and the rest goes on.
+"""Damage in a shared store: what cannot be read is moved to the quarantine, and the rest goes on.
 
 Scripts and commands do not check what they read: that would cost every call something, for a fault that is
 rare. Instead, a call that fails on its data, or a reader that cannot decode an entry, has the whole shard
@@ -36,10 +36,10 @@ _UNCHECKED = frozenset(  # any bytes will do
 
 HOLDS_REQUESTS = frozenset({"q", "w", "x", "dl", "l", "pg", "spb", "sp"})
 
-_mending: ContextVar[bool] = ContextVar("mending", default=False)
+_checking: ContextVar[bool] = ContextVar("checking", default=False)
 
 
-class Mender:
+class DamageCheck:
     """Called by the client of `frontier` when a call finds data that it cannot read."""
 
     def __init__(self, frontier: RedisFrontier) -> None:
@@ -54,7 +54,7 @@ class Mender:
 
     async def __call__(self, tag: str, fault: ScriptFault) -> bool:
         """Check the shard, and then all others if nothing is wrong there; return whether anything was."""
-        if _mending.get() or any(known in str(fault) for known in _NO_DAMAGE):
+        if _checking.get() or any(known in str(fault) for known in _NO_DAMAGE):
             return False
         log.warning("store.checked", extra={"shard": tag, "why": str(fault)})
         # One command may read the streams of all shards.
@@ -74,11 +74,11 @@ class Mender:
         async with self._locks[tag]:
             if self._clean_at.get((tag, why), -math.inf) > asked_at - CHECK_AGAIN_S:
                 return 0
-            token = _mending.set(True)
+            token = _checking.set(True)
             try:
                 moved = await self._check_repeatedly(tag)
             finally:
-                _mending.reset(token)
+                _checking.reset(token)
             if not moved and tag not in self._lost:
                 if len(self._clean_at) > MAX_REASONS:
                     self._clean_at.clear()
