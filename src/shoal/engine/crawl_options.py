@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from shoal.archive.writer import WriteRules
 from shoal.model.adaptive_delay import SlowdownRules
-from shoal.model.configure import TYPES, SettingValue, configure
+from shoal.model.configuration.configure import TYPES, SettingValue, configure
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
 from shoal.model.request import FINGERPRINT_KEY, new_fingerprint_key

@@ -33,6 +33,12 @@ class CrawlSettings:
         bool, "Drop the items of pages whose canonical URL is another page of the crawl."
     ] = False
     robots: Annotated[bool, "Obey robots.txt."] = True
+    robots_min_ttl: Annotated[
+        float, "Seconds that a robots.txt is kept at least, even if its Cache-Control header says less."
+    ] = 60.0
+    max_crawl_delay: Annotated[
+        float, "Longest Crawl-delay of a robots.txt that is kept, in seconds; a longer one counts as this."
+    ] = 60.0
     allow_private: Annotated[
         bool, "Allow loopback and private addresses; fetch.allow_ranges allows some of them."
     ] = False
@@ -129,8 +135,8 @@ class WorkerSettings:
 
     allow_outputs: Annotated[
         tuple[str, ...],
-        "Where crawls may write items and pages: folders, and addresses such as postgresql://user@db/shop;"
-        " in the environment one per line; empty: the folder that the worker was started in.",
+        "Folders and addresses (postgresql://user@db/shop) that crawls may write to; in the environment one"
+        " per line; empty: the folder where the worker started.",
     ] = field(default=(), repr=False)
     max_crawls: Annotated[int, "Crawls that a worker runs at once; if more have work, they take turns."] = (
         8  # each takes about 45 MB and its parse processes

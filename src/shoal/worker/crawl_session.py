@@ -114,6 +114,7 @@ class CrawlSession:
         self._failures = 0  # in a row
         self._retry_at = -math.inf  # monotonic: when a session that failed is tried again
         self.deleted = False
+        self.missing_since: float | None = None  # monotonic: when the frontier was first found without it
         self.waits_for_place = False  # it has work, and as many others run as may
         self.ran_at = -math.inf  # monotonic: when its latest run began or ended
         self._context = context
@@ -149,12 +150,19 @@ class CrawlSession:
         """Take the steps that are due; `stop` is how the worker is asked to end."""
         try:
             await self._advance(group, stop)
-        except Misconfigured:  # the crawl was deleted; if it is created again, that is a new submission
-            self.state, self._checked_at = SessionState.COMPLETE, time.monotonic()
+        except Misconfigured as error:
+            if self.record.name in await self._frontier.reader.crawls():
+                self._refuse(str(error))
+                return
+            # Its record will follow if it was deleted, or another number if `--fresh` starts it again.
+            self.missing_since = self.missing_since or time.monotonic()
         except ShoalError:
             raise
         except Exception as error:  # of this crawl: it must not end the others
             self.state = await self._fail(error)
+        else:
+            if self.state is not SessionState.RUNNING:
+                self.missing_since = None
 
     async def _advance(self, group: asyncio.TaskGroup, stop: Stop) -> None:
         facts = self._facts(stop)
@@ -246,12 +254,12 @@ class CrawlSession:
             log.info("crawl.stopped", extra={**about, "ending": ending.value})
         except* Misconfigured as several:
             if self.record.name not in await self._frontier.reader.crawls():
-                log.info("crawl.stopped", extra={**about, "ending": "deleted"})
+                self.missing_since = self.missing_since or time.monotonic()
+                log.info("crawl.stopped", extra={**about, "ending": "not in the store"})
             else:
                 # Other workers may have what this one lacks, and other crawls may lack nothing.
-                after, self.refusal = SessionState.REFUSED, str(_first(several))
-                self._retry_at = time.monotonic() + pause_after(0, refused=True)
-                log.error("crawl.refused", extra={**about, "why": self.refusal})
+                after = SessionState.REFUSED
+                self._refuse(str(_first(several)))
         except* Unavailable as several:
             # A worker that waits for its store without limit waits for an archive, too; the next round
             # retries.
@@ -267,6 +275,12 @@ class CrawlSession:
             self._context.concurrency.running -= 1
             self.ran_at = time.monotonic()
             self._context.wake.set()
+
+    def _refuse(self, why: str) -> None:
+        self.state, self.refusal = SessionState.REFUSED, why
+        self._retry_at = time.monotonic() + pause_after(0, refused=True)
+        about = {"crawl": self.record.name, "version": self.record.version}
+        log.error("crawl.refused", extra={**about, "why": why})
 
     async def _fail(self, error: BaseException) -> SessionState:
         """Log an error that ended the session, and say when it is tried again."""
@@ -412,7 +426,14 @@ class CrawlSession:
         if (crawl := self._crawl) is None:
             return None
         return CrawlActivity(
-            self.record.name, self.record.version, crawl.in_flight, crawl.pages, crawl.rate, crawl.parsing
+            self.record.name,
+            self.record.version,
+            crawl.in_flight,
+            crawl.pages,
+            crawl.rate,
+            crawl.parsing,
+            crawl.done.lost_turns,
+            round(crawl.store_delay, 4),
         )
 
     @property

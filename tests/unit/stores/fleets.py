@@ -50,6 +50,7 @@ class FakeSubmittedCrawls:
         self.records: dict[str, CrawlRecord] = {}
         self.refused: dict[str, str] = {}
         self.announcements = 0
+        self.lost: set[str] = set()  # crawls that are gone although no command deleted them
         self._log = log or WriteLog()
 
     async def submit(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
@@ -74,6 +75,9 @@ class FakeSubmittedCrawls:
 
     async def all(self) -> list[CrawlRecord]:
         return list(self.records.values())
+
+    async def was_deleted(self, name: str) -> bool:
+        return name not in self.lost
 
     async def read(self, *, key: bytes = b"") -> StoredRecords:
         return StoredRecords(list(self.records.values()), self.refused)

@@ -61,6 +61,7 @@ class Scripts:
     add_always = _Assembled("seen", file="add")
     lease = _Assembled("epoch", "leases", "spilled", "repairing", "idle_hosts")
     rate_ticket = _Assembled("epoch")
+    pauses = _Assembled()
     settle = _Assembled("leases", "pages")
     acknowledge = _Assembled("leases", "pages")
     reannounce = _Assembled("leases", "pages")

@@ -1,6 +1,6 @@
 """What the workers of a shared store need besides its `Store` interface."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -44,6 +44,9 @@ class SubmittedCrawls(Protocol):
     async def read(self, *, key: bytes = b"") -> StoredRecords:
         """Return the records, and those that cannot be used with the reason; `key`: they must be signed."""
 
+    async def was_deleted(self, name: str) -> bool:
+        """Return whether a command deleted the crawl; if not, a crawl without a record is lost."""
+
 
 class Heartbeats(Protocol):
     async def beat(self, heartbeat: Heartbeat) -> None: ...
@@ -62,6 +65,19 @@ class SharedQuota(Protocol):
 
     async def leave(self) -> None:
         """Release the worker's share at once."""
+
+
+class SiteBudget(Protocol):
+    """How many requests a crawl may send to a site."""
+
+    async def take(self, site: str) -> bool:
+        """Take one request of a site; return False if none is left."""
+
+    async def give_back(self, site: str) -> None:
+        """Return a request that was not sent."""
+
+    def changes(self) -> Mapping[str, bytes]:
+        """Return what has to be stored with the crawl since the last call."""
 
 
 class OpenPageQuota(Protocol):
@@ -97,6 +113,7 @@ class Fleet:
     crawls: SubmittedCrawls
     workers: Heartbeats
     page_quota: OpenPageQuota
+    site_budget: Callable[[int, int], SiteBudget]  # by number of the crawl, and limit
     unwritten_pages: Callable[[str], Awaitable[int]]
     damage: ChecksDamage
     lost_holders: ReclaimingLeases
