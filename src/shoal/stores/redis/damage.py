@@ -1,4 +1,4 @@
-"""Damage in a shared store: what cannot be read is moved to the quarantine, and the rest goes on.
+"""Damage in a shared store: what cannot be read is moved to the quarantine, and the rest continues.
 
 Scripts and commands do not check what they read: that would cost every call something, for a fault that is
 rare. Instead, a call that fails on its data, or a reader that cannot decode an entry, has the whole shard
