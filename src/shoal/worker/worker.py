@@ -51,7 +51,7 @@ from shoal.worker.crawl_session import (
 from shoal.worker.deliveries import Deliveries
 from shoal.worker.retention import delete_expired_pages
 from shoal.worker.session_steps import LONGEST_PAUSE_S, SessionState, pause_after
-from shoal.worker.turns import Turn, make_room
+from shoal.worker.turns import CrawlTurn, make_room
 
 __all__ = ["ROLES", "Worker", "WorkerPlan"]
 
@@ -106,7 +106,7 @@ class WorkerSession(Protocol):
     @property
     def ran_at(self) -> float: ...
     @property
-    def turn(self) -> Turn: ...
+    def turn(self) -> CrawlTurn: ...
     @property
     def work(self) -> CrawlWork | None: ...
     @property
