@@ -134,7 +134,7 @@ class Shared:
             frontier=frontier,
             store=str(store.dsn),
             resumed=opened.resumed,
-            totals=crawl_totals.CrawlTotals(),
+            totals=await self._totals(frontier, settings),
             jar=CookieJar.load(record.cookies),
             scope=msgspec.structs.replace(scope, hosts=hosts),
             fingerprint_key=await frontier.reader.value(record.name, FINGERPRINT_KEY) or b"",
@@ -148,6 +148,13 @@ class Shared:
             quota=await self._quota(frontier, settings.crawl),
             unparsed=None if self._bus is None else self._bus.pages_of(record.name),
         )
+
+    async def _totals(self, frontier: RedisFrontier, settings: Settings) -> crawl_totals.CrawlTotals:
+        """Return the patterns that this worker has closed when it served the crawl before."""
+        part = await frontier.reader.value(self._record.name, f"{crawl_totals.PART}{self.holder}")
+        totals = crawl_totals.CrawlTotals.load(part).patterns()
+        totals.reopen(per_pattern=settings.links.per_pattern, near_duplicates=settings.links.near_duplicates)
+        return totals
 
     async def _quota(self, frontier: RedisFrontier, settings: CrawlSettings) -> SharedQuota | None:
         name = self._record.name
@@ -219,7 +226,7 @@ class SharedOwnership:
         return True
 
     def state(self) -> Mapping[str, bytes]:
-        return {f"{crawl_totals.PART}{self._worker}": self._totals.dump()}
+        return {f"{crawl_totals.PART}{self._worker}": self._totals.patterns().dump()}
 
 
 async def open_shared_crawl(

@@ -183,7 +183,10 @@ class RedisCrawlRecords:
     async def totals(self, crawl: str) -> sums.CrawlTotals:
         values = await self._reader.values(crawl)
         parts = [value for key, value in values.items() if key.startswith(sums.PART)]
-        return sums.total([sums.CrawlTotals.load(part) for part in parts])
+        # Earlier versions counted in the part of each worker; now parts have closed patterns alone.
+        totals = sums.total([sums.CrawlTotals.load(part) for part in parts])
+        totals.add(await self._reader.totals(crawl))
+        return totals
 
     async def check(self) -> list[str]:
         names = await self.names()

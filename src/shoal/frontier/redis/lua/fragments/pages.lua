@@ -13,6 +13,26 @@ local function append_items(crawl, fp, items)
   count(crawl, 'items', item_count(items))
 end
 
+local total_changes = {}  -- crawl -> total -> change
+
+-- Add to the totals of a crawl: s1 name, >I number, repeated.
+local function add_totals(crawl, tally)
+  local changes, position = total_changes[crawl] or {}, 1
+  total_changes[crawl] = changes
+  while position <= #tally do
+    local name, by
+    name, by, position = parse('>Bc0I', tally, position)
+    changes[name] = (changes[name] or 0) + by
+  end
+end
+
+local function save_totals()
+  for crawl, changes in pairs(total_changes) do
+    for name, by in pairs(changes) do call('HINCRBY', tag .. ':tot:' .. crawl, name, format_int(by)) end
+  end
+  total_changes = {}
+end
+
 local function add_page(crawl, entry, record, page, holder)
   local name = sub(holder, 1, 255)
   local id = call('XADD', tag .. PAGES_KEY, '*', 'crawl', options_of(crawl).name, 'fp', entry.fp,
