@@ -100,7 +100,9 @@ def measure(pages: Sequence[tuple[Request, Response]], folder: Path) -> str:
     writing = cpu_per_page(lambda: write(folder / f"write-{next(rounds)}", pages), len(pages))
     refs = write(folder / "read", pages)
     stored = sum(path.stat().st_size for path in (folder / "read").iterdir()) / len(pages)
-    reader = ArchiveReader(SegmentFolder(folder / "read"), lambda wire, encoding, size: isal_zlib.decompress(wire, 31))
+    reader = ArchiveReader(
+        SegmentFolder(folder / "read"), lambda wire, encoding, size: isal_zlib.decompress(wire, 31)
+    )
     reading = cpu_per_page(lambda: [reader.read(ref) for ref in refs], len(pages))
     going = cpu_per_page(lambda: sum(1 for _ in reader.pages()), len(pages))
     peer = cpu_per_page(lambda: write_with_warcio(pages), len(pages), rounds=2)

@@ -15,7 +15,8 @@ from typer.core import TyperGroup
 from shoal.cli.app import command
 from shoal.cli.input.settings_loader import flag_of
 from shoal.cli.process.exit_codes import MEANING
-from shoal.model.configure import DESCRIPTIONS, TYPES, VARIABLES
+from shoal.model.configuration.configure import DESCRIPTIONS, TYPES, VARIABLES
+from shoal.model.configuration.setting_ranges import RANGES
 from shoal.model.failure import CONSEQUENCE, POLICY, Action, FailurePolicy
 from shoal.model.settings import HostSettings, Settings
 from shoal.redis_client.errors import (
@@ -140,7 +141,7 @@ def _settings_table(keys: Iterable[str]) -> str:
             (
                 f"`{key}`",
                 DESCRIPTIONS[key],
-                kind_of(TYPES[key]),
+                f"{kind_of(TYPES[key])}{f', {RANGES[key]}' if key in RANGES else ''}",
                 default_of(key),
                 f"`{known[key]}`" if key in known else "",
                 f"`{VARIABLES[key]}`" if key in VARIABLES else "",

@@ -56,6 +56,7 @@ PAGES = [
     REDIS,
     ROOT / "docs" / "cookbook.md",
     ROOT / "docs" / "from-scrapy.md",
+    ROOT / "docs" / "security.md",
 ]
 """The pages that show sessions."""
 

@@ -63,6 +63,7 @@ def open_database(
     with translated(path):
         connection = sqlite3.connect(path, isolation_level=None, timeout=30.0, check_same_thread=False)
         try:
+            connection.text_factory = decode_text
             # First: what follows would change the file, and it may belong to another program.
             check(connection, path, newest=len(scripts))
             connection.execute("PRAGMA journal_mode = WAL")
@@ -85,13 +86,20 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
             f"there is no store at {path.parent}; shoal crawl makes one, --store names another"
         )
     with translated(path):
-        return sqlite3.connect(
+        connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro",
             uri=True,
             isolation_level=None,
             timeout=30.0,
             check_same_thread=False,
         )
+    connection.text_factory = decode_text
+    return connection
+
+
+def decode_text(raw: bytes) -> str:
+    """Decode a text column; a damaged one must not end the query."""
+    return raw.decode(errors="backslashreplace")
 
 
 @contextmanager

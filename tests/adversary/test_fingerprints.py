@@ -73,7 +73,7 @@ async def test_a_crawl_without_a_key_takes_them_in_in_a_folder(tmp_path: Path) -
 
 @pytest.mark.parametrize("kind", ["folder", "fleet"])
 async def test_a_site_cannot_choose_fingerprints_of_a_new_crawl(kind: str, tmp_path: Path) -> None:
-    """The crawl goes on after the pages that list them, its fingerprints are spread, and it has its own key."""
+    """The crawl continues after the pages that list them, its fingerprints are spread, and it has its own key."""
     async with valkey(tmp_path) as server, serving("tests.site.chosen:build", str(LINKS), hosts=1) as site:
         dsn = server.dsn if kind == "fleet" else str(tmp_path / "store")
         pages = 1 + -(-LINKS // PER_PAGE)

@@ -1,4 +1,4 @@
-"""Records of crawls that somebody with access to the store has written: what they say is checked before it is done."""
+"""Records of crawls that an attacker with access to the store has written: what they say is checked before it is done."""
 
 import asyncio
 import os
@@ -72,14 +72,14 @@ HOSTILE: dict[str, dict[str, Any]] = {
     "a negative number": changed(number=-1),
     "a text that is too long": changed(text=b"x" * (9 << 20)),
     "a version with a newline": changed(version="a\nb"),
-    "settings that are no table": changed(settings=[]),
-    "a table that is no table": changed(settings={"archive": 5}),
+    "settings as a list": changed(settings=[]),
+    "a number as a table": changed(settings={"archive": 5}),
     "too much concurrency": setting("crawl", concurrency=10**9),
-    "a rate that is no number": setting("crawl", rate="fast"),
+    "a rate in words": setting("crawl", rate="fast"),
     "a header with a line break": setting("crawl", headers={"X": "a\r\nHost: b"}),
     "a header with a number as its name": setting("crawl", headers={"X": 5}),
-    "a host that is none": changed(hosts=["a b"]),
-    "hosts that are no list": changed(hosts=5),
+    "a host with a space": changed(hosts=["a b"]),
+    "hosts as a number": changed(hosts=5),
     "a relative output": changed(outputs=["items.jsonl"]),
     "an output upwards": changed(outputs=["/data/../etc/x.jsonl"]),
     "an output with NUL": changed(outputs=["/data/a\0.jsonl"]),
@@ -87,17 +87,17 @@ HOSTILE: dict[str, dict[str, Any]] = {
     "an output that is too long": changed(outputs=["/" + "a" * 5000]),
     "a file name that is too long": changed(outputs=["/data/" + "a" * 250 + ".jsonl"]),
     "too many outputs": changed(outputs=[f"/data/{number}.jsonl" for number in range(100)]),
-    "an address that is none": changed(outputs=["postgresql://[::1/x"]),
+    "an address with half a bracket": changed(outputs=["postgresql://[::1/x"]),
     "an archive upwards": setting("archive", location="../archive"),
     "an archive with NUL": setting("archive", location="s3://a\0/b"),
-    "cookies that are no JSON": changed(cookies=b"{"),
+    "cookies cut short": changed(cookies=b"{"),
     "a cookie with a line break": changed(
         cookies=msgspec.json.encode(
             [{"name": "a", "value": "b\r\nX: c", "domain": "d", "path": "/", "port": 80}]
         )
     ),
     "cookies that are nested too deep": changed(cookies=b"[" * 100_000),
-    "private ranges that are none": setting("fetch", allow_ranges=["0.0.0.0/0"]),
+    "every address as a private range": setting("fetch", allow_ranges=["0.0.0.0/0"]),
     "the address of cloud metadata": setting("fetch", allow_ranges=["169.254.169.254/32"]),
 }
 
@@ -177,7 +177,7 @@ class HostileStore:
     async def change(
         self, crawl: str, change: Callable[[dict[str, Any]], None], *, key: bytes = b""
     ) -> bytes:
-        """Change the record of a crawl as somebody does who can write to the store; return it as it was."""
+        """Change the record of a crawl as an attacker does who can write to the store; return it as it was."""
         async with RedisClient.open(self.server.dsn) as client:
             tag = client.fleet_tag
             before: bytes = await client.do(tag, "HGET", key_names.crawl_records(tag), crawl)
@@ -286,7 +286,7 @@ async def test_a_worker_does_for_a_record_only_what_its_operator_allows(tmp_path
                     worker, lambda: store.items("good") == PAGES and asked.keys() <= store.refusals().keys()
                 )
                 refusals = store.refusals()
-                # Somebody asks for more while the crawl is served.
+                # The record asks for more while the crawl is served.
                 await store.change("good", lambda record: record.update(outputs=["/../x.jsonl"], number=-1))
                 store.until(worker, lambda: "good" in store.refusals())
             finally:

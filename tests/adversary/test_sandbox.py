@@ -412,7 +412,9 @@ async def test_a_crawl_record_cannot_weaken_the_sandbox_of_a_worker(tmp_path: Pa
                 "SHOAL_STORE": server.dsn,
             }
             submitted = run("submit", str(spider), shop, *QUICK, lacking="", cwd=tmp_path, **weak)
-            worked = run("worker", "--until-done", lacking="", cwd=tmp_path, SHOAL_STORE=server.dsn)
+            worked = run(
+                "worker", "--until-done", "--allow-private", lacking="", cwd=tmp_path, SHOAL_STORE=server.dsn
+            )
             letters = run("dlq", "list", "--json", lacking="", cwd=tmp_path, SHOAL_STORE=server.dsn)
 
     assert submitted.code == 0, submitted.err

@@ -1,4 +1,4 @@
-"""Regular expressions of the user that take for ever on what a site sends."""
+"""Regular expressions of the user that never end on what a site sends."""
 
 import asyncio
 import signal

@@ -13,18 +13,29 @@ import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from time import monotonic
 
 import brotli
 import pytest
 from backports import zstd
 from tests.site.certificates import Authority, make_authority
-from tests.site.raw import OK, Peer, RawServer, answer, bare_closing_server, once, raw_server, replies
+from tests.site.raw import (
+    OK,
+    Peer,
+    RawServer,
+    answer,
+    bare_closing_server,
+    once,
+    raw_server,
+    replies,
+    swallowing_server,
+)
 
 from shoal.fetch.contract import Client
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import Answer, DnsResolver
 from shoal.fetch.http.guard import Guard
-from shoal.model.address_ranges import PRIVATE
+from shoal.model.configuration.address_ranges import PRIVATE
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, MIB, FetchLimits
 from shoal.model.page import NotSent, Response
@@ -823,8 +834,15 @@ async def test_T09_a_bare_close_truncates_what_has_a_length_and_is_noted_where_t
             assert (await failure(client, server)).failure_class is FailureClass.TRUNCATED
         with bare_closing_server(context, answer(b"whole?", length=False)) as server:
             fetched = await page(client, server.url())
+        for body in (b"5\r\nwhole\r\n0\r\n", b"5\r\nwhole\r\n", b"5\r\nwho", b"5 \r\nwhole\r\n0\r\n"):
+            with bare_closing_server(context, CHUNKED + body) as server:
+                assert (await failure(client, server)).failure_class is FailureClass.TRUNCATED
+        with bare_closing_server(context, CHUNKED + b"5\r\nwhole\r\n0\r\n\r\n") as server:
+            ended = await page(client, server.url())
     assert fetched.body == b"whole?"
     assert fetched.unsealed
+    # Chunks say where they end, so a close without close_notify cannot cut them unnoticed.
+    assert (ended.body, ended.unsealed) == (b"whole", False)
 
 
 async def test_HTTP_2_is_not_offered(open_client: Open, authority: Authority) -> None:
@@ -885,3 +903,37 @@ async def eventually(condition: Callable[[], bool]) -> None:
 async def gone(server: RawServer) -> None:
     """Wait until no client is left."""
     await eventually(lambda: server.open == 0)
+
+
+# -- several addresses --------------------------------------------------------------------------------------
+
+
+async def test_an_address_that_swallows_packets_costs_a_moment_and_is_then_tried_last() -> None:
+    with swallowing_server() as dead:  # on 127.0.0.1
+        server = await asyncio.start_server(_respond, "127.0.0.2", dead.port)
+        resolver = Names(both=("127.0.0.1", "127.0.0.2"))
+        try:
+            async with own_client(resolver) as client:
+                url = f"http://both.test:{dead.port}/"
+                for _ in range(5):
+                    began = monotonic()
+                    assert (await page(client, url, method="POST")).address == "127.0.0.2"
+                    took = monotonic() - began
+        finally:
+            server.close()
+    assert took < 2.0  # connecting may take 10 s
+
+
+async def test_a_forbidden_ninth_address_refuses_the_name() -> None:
+    resolver = Names(nine=(*(f"93.184.215.{n}" for n in range(8)), "169.254.169.254"))
+    async with HttpClient(resolver, Guard()) as client:
+        result = await client.fetch("http://nine.test/", limits=LIMITS)
+    assert isinstance(result, Failure)
+    assert result.failure_class is FailureClass.REFUSED
+
+
+async def _respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(OK)
+    await writer.drain()
+    writer.close()

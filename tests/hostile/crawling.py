@@ -25,6 +25,7 @@ from tests.site.certificates import Authority, make_authority
 from tests.site.name_server import name_server
 from tests.site.raw import Peer, RawServer, answer, raw_server
 
+from shoal.model.request import FINGERPRINT_KEY
 from shoal.model.url import canonical, fingerprint_of
 from shoal.services.inspect.status import status
 
@@ -115,7 +116,13 @@ class Crawled:
     canary: RawServer
     good: list[str]  # URLs of the well-behaved hosts
     evidence: dict[str, Evidence] = field(default_factory=dict)  # by case id
-    ended: dict[int, Ended] = field(default_factory=dict)
+    fingerprint_key: bytes = b""
+    ended: dict[int, Ended] = field(default_factory=dict)  # by fingerprint
+
+    def end_of(self, request: str) -> Ended | None:
+        """Return how "URL", "METHOD URL" or "METHOD URL BODY" has ended."""
+        method, url, body = ("GET", request, "") if " " not in request else (*request.split(" "), "")[:3]
+        return self.ended.get(fingerprint_of(method, canonical(url), body.encode(), self.fingerprint_key))
 
 
 def sample(process: psutil.Process) -> Sample:
@@ -194,14 +201,14 @@ async def run(cases: Sequence[Case], folder: Path, terms: Terms = USUAL) -> Craw
         )
         crawled = await _crawl(folder, leader.url("/"), conductor, hostile, canary, good)
         crawled.concurrency = terms.concurrency
-        crawled.ended = read_ends(crawled.store)
+        crawled.fingerprint_key, crawled.ended = read_ends(crawled.store)
         items = [json.loads(line) for line in (folder / "items.jsonl").read_text("utf-8").splitlines()]
         elsewhere = {f"{server.host}:{server.port}" for server in (*servers.values(), leader)}
         elsewhere |= {url.split("/", 3)[2] for url in good}
         for case in cases:
             server = servers[case.id]
             ended = {
-                key: crawled.ended.get(fingerprint(filled_url(key, server, case, canary)), Ended("nowhere"))
+                key: crawled.end_of(filled_url(key, server, case, canary)) or Ended("nowhere")
                 for key in ends_of(case)
             }
             # By port, because some cases have separate names; but another server, at another address, may
@@ -253,12 +260,6 @@ def ends_of(case: Case) -> Mapping[str, str]:
 def filled_url(url: str, server: RawServer, case: Case, canary: RawServer) -> str:
     at = f"{'127.0.0.1' if case.bind == '0.0.0.0' else server.host}:{server.port}"
     return url.replace("{at}", at).replace("{port}", str(server.port)).replace("{canary}", str(canary.port))
-
-
-def fingerprint(url: str) -> int:
-    """Work out the identity of "URL", "METHOD URL" or "METHOD URL BODY"."""
-    method, url, body = ("GET", url, "") if " " not in url else (*url.split(" "), "")[:3]
-    return fingerprint_of(method, canonical(url), body.encode())
 
 
 async def _crawl(
@@ -356,7 +357,7 @@ async def until_at_rest(process: psutil.Process, before: Sample) -> Sample:
         await asyncio.sleep(0.25)
 
 
-def read_ends(store: Path) -> dict[int, Ended]:
+def read_ends(store: Path) -> tuple[bytes, dict[int, Ended]]:
     """Read the end of every request. A request that has two, or none, is an error."""
     database = sqlite3.connect(f"file:{store / 'store.db'}?mode=ro", uri=True)
     ends: dict[int, Ended] = {}
@@ -369,6 +370,7 @@ def read_ends(store: Path) -> dict[int, Ended]:
         for fp, kind, reason, attempts in database.execute("SELECT fp, kind, reason, attempts FROM dead"):
             assert fp not in ends, "a request has ended twice"
             ends[fp] = Ended(f"dead {kind}", reason, attempts)
+        [[key]] = database.execute("SELECT value FROM crawl_state WHERE key = ?", (FINGERPRINT_KEY,))
     finally:
         database.close()
-    return ends
+    return bytes(key), ends

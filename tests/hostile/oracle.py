@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.e2e.command import shoal
 from tests.hostile.case import ATTEMPTS, Case
-from tests.hostile.crawling import SECRET, Crawled, ends_of, fingerprint
+from tests.hostile.crawling import SECRET, Crawled, ends_of
 
 from shoal.model.failure import POLICY, Action, FailureClass
 
@@ -32,7 +32,7 @@ def _crawl_complaints(crawled: Crawled) -> Iterator[str]:
     if crawled.code != 0:
         yield f"exit code {crawled.code}: {crawled.err[-2000:]}"
     for url in crawled.good:
-        ended = crawled.ended.get(fingerprint(url))
+        ended = crawled.end_of(url)
         if ended is None or ended.state != "done":
             yield f"a well-behaved page is not done: {url}: {ended}"
     if crawled.most_files > crawled.before.files + crawled.concurrency + SPARE_FILES:

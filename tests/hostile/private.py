@@ -51,7 +51,7 @@ def contacted(folder: Path) -> list[str]:
         urls = [f"http://{host}:{port}/{number}" for number, host in enumerate(SPELLINGS)]
         shoal("crawl", *urls, "--store", "store", "--quiet", cwd=folder)
     found = [f"private addresses: {address} was contacted" for address in visits]
-    states = [ended.state for ended in read_ends(folder / "store").values()]
+    states = [ended.state for ended in read_ends(folder / "store")[1].values()]
     if states != ["dead refused"] * len(SPELLINGS):
         found.append(f"private addresses: {states}")
     return found

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from typer.exceptions import TyperException
 
+from shoal.cli.input.encoding import require_utf8
 from shoal.cli.input.secret_files import load_secret_files
 from shoal.cli.process.exit_codes import ExitCode, exit_code_for
-from shoal.cli.process.streams import safe_streams
 from shoal.cli.views.output import print_message
+from shoal.cli.views.streams import safe_streams
 from shoal.model.disk import disk_error
-from shoal.model.errors import ShoalError
+from shoal.model.errors import DataFault, ShoalError
 
 _CTRL_C = 130  # what Typer returns for Ctrl-C while no handler of Shoal is installed
 
@@ -36,6 +37,7 @@ def _run(arguments: Sequence[str]) -> int:
 
     start_logging()  # for commands that only read a store; the others set their level
     try:
+        require_utf8(arguments, os.environ)
         load_secret_files(os.environ)
         code = command().main(list(arguments), prog_name="shoal", standalone_mode=False)
     except SystemExit:
@@ -70,6 +72,11 @@ def _report_error(error: BaseException) -> ExitCode:
         return code
     if any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
         return ExitCode.INTERRUPTED
+    if damage := next((leaf for leaf in leaves if isinstance(leaf, DataFault)), None):
+        print_message(
+            f"store: data that cannot be read: {damage}; a running worker sets it aside when it meets it"
+        )
+        return ExitCode.UNAVAILABLE
     return _report_bug(error)
 
 

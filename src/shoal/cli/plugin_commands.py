@@ -14,8 +14,8 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from shoal.cli.process.streams import own_text
 from shoal.cli.views.output import print_message
+from shoal.cli.views.streams import own_text
 from shoal.model.errors import Misconfigured, ShoalError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def load_command(entry: "EntryPoint") -> TyperCommand | TyperGroup:
 
 
 def style_help(command: TyperCommand | TyperGroup) -> None:
-    """Let the help of a command keep its colours: it is text of installed packages."""
+    """Keep the colours of a command's help: it is text of installed packages."""
     format_help = command.format_help
 
     def styled(ctx: Any, formatter: Any) -> None:

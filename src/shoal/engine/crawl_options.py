@@ -7,10 +7,12 @@ from typing import TypedDict
 
 from shoal.archive.writer import WriteRules
 from shoal.model.adaptive_delay import SlowdownRules
-from shoal.model.configure import TYPES, SettingValue, configure
+from shoal.model.configuration.configure import TYPES, SettingValue, configure
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
+from shoal.model.request import FINGERPRINT_KEY, new_fingerprint_key
 from shoal.model.sandbox import SandboxMode, SandboxRules
+from shoal.model.scope import ITEM_KEYS, KeyScheme
 from shoal.model.settings import OPERATOR_OPTIONS, CrawlSettings, Settings
 from shoal.spider.source import SpiderDescription
 from shoal.spider.spider import operator_option
@@ -34,6 +36,11 @@ def frontier_options(settings: Settings) -> FrontierOptions:
         host_budget=settings.links.per_host,
         hosts=host_paces(settings),
     )
+
+
+def new_crawl_state() -> dict[str, bytes]:
+    """Return the state that only a new crawl gets: crawls that exist keep what they have."""
+    return {FINGERPRINT_KEY: new_fingerprint_key(), ITEM_KEYS: KeyScheme.INJECTIVE.value.encode()}
 
 
 def pace_of(settings: CrawlSettings) -> Pace:
@@ -83,7 +90,13 @@ def parse_processes(settings: CrawlSettings) -> int:
 def sandbox_rules(settings: Settings, *, otherwise: SandboxMode = SandboxMode.PREFER) -> SandboxRules:
     """Return how this process sandboxes spiders; `otherwise` is the mode if the settings name none."""
     parse = settings.parse
-    private = (Settings().store, settings.store, settings.archive.location, settings.crawl.cookie_file)
+    private = (
+        Settings().store,
+        settings.store,
+        settings.archive.location,
+        settings.crawl.cookie_file,
+        settings.worker.record_key_file,
+    )
     return SandboxRules(
         SandboxMode(parse.sandbox or otherwise),
         readable=parse.readable,

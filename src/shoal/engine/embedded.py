@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -23,6 +24,7 @@ from shoal.archive.writer import ArchiveWriter
 from shoal.engine.crawl import Crawl
 from shoal.engine.crawl_options import (
     frontier_options,
+    new_crawl_state,
     parse_processes,
     sandbox_rules,
     with_spider_options,
@@ -43,15 +45,17 @@ from shoal.engine.seeding import (
 from shoal.engine.session import OpenCrawl, SinkFiles, open_session
 from shoal.engine.snapshot import Opening, Snapshot, Summary
 from shoal.engine.stations import WorkShare
+from shoal.engine.traps.counts import PART, TrapCounters
 from shoal.fetch.cookies import CookieJar
+from shoal.fetch.gate import SendGate
 from shoal.fetch.given_cookies import cookies_for_seeds
 from shoal.fetch.registry import fetcher_factories
 from shoal.frontier import Counts
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model import crawl_totals
 from shoal.model.outcome import Lease
-from shoal.model.request import FINGERPRINT_KEY, Request, new_fingerprint_key
-from shoal.model.scope import Scope
+from shoal.model.request import FINGERPRINT_KEY, Request
+from shoal.model.scope import ITEM_KEYS, KeyScheme, Scope
 from shoal.model.settings import Settings
 from shoal.model.spider_versions import KEY as VERSIONS
 from shoal.model.spider_versions import SpiderVersions
@@ -62,6 +66,9 @@ from shoal.stores.contract.checkpoints import archive_key, rejects_key, sinks_ke
 from shoal.stores.contract.store import OwnedStore, Store
 
 log = logging.getLogger(__name__)
+
+SITE = "site/"  # prefix of the keys among a crawl's values that hold the requests per site
+TRAPS = f"{PART}local"  # among a crawl's values: what this process and those before it have counted
 
 SETTLE_AFTER_S = 2.0  # a page is settled then although its parse has not ended
 EXPIRY_MARGIN_S = 1.0  # a lease counts as expired that much before its deadline: nothing reclaims it sooner
@@ -129,7 +136,9 @@ class Embedded:
                 await frontier.crawls.delete(name, checkpoints=[sinks_key(name), rejects_key(name)])
                 owned.rejects_file(name).unlink(missing_ok=True)  # this run may reject nothing
             opened = await frontier.crawls.open(
-                name, **frontier_options(settings), state={FINGERPRINT_KEY: key or new_fingerprint_key()}
+                name,
+                **frontier_options(settings),
+                state={**new_crawl_state(), **({FINGERPRINT_KEY: key} if key else {})},
             )
             versions = SpiderVersions.load(await frontier.reader.value(name, VERSIONS))
             version = versions.number(spider.version, time.time())
@@ -137,7 +146,11 @@ class Embedded:
             totals.reopen(
                 per_pattern=settings.links.per_pattern,
                 near_duplicates=settings.links.near_duplicates,
+                identical_pages=settings.links.identical_pages,
             )
+            counters = TrapCounters(TRAPS)
+            counters.restore(await frontier.reader.value(name, TRAPS))
+            budget = await self._site_budget(frontier, name, settings.links.per_site)
             jar = CookieJar.load(await frontier.reader.value(name, "cookies") or b"[]")
             jar.put(cookies, time.time())
             limit = settings.crawl.max_pages
@@ -150,6 +163,8 @@ class Embedded:
                 resumed=opened.resumed,
                 version=version,
                 totals=totals,
+                trap_counters=counters,
+                site_budget=budget,
                 jar=jar,
                 scope=await self._scope(frontier, name, spider, settings, totals),
                 fingerprint_key=await frontier.reader.value(name, FINGERPRINT_KEY) or b"",
@@ -165,6 +180,7 @@ class Embedded:
                 segments=choose_location(owned.archive / file_name(name), settings.archive.location, name),
                 archived=await frontier.reader.checkpoint(archive_key(name)),
                 quota=EmbeddedPageQuota(frontier.reader, name, limit) if limit else None,
+                gate=SendGate(hold=partial(frontier.held_for, name)),
                 unparsed=frontier.parsing(name),
                 initial_state={crawl_totals.KEY: totals.dump(), VERSIONS: versions.dump()},
                 keep_days=settings.archive.keep_days,
@@ -179,6 +195,13 @@ class Embedded:
             return None
         return await frontier.reader.value(name, FINGERPRINT_KEY)
 
+    async def _site_budget(
+        self, frontier: SqliteFrontier, name: str, limit: int
+    ) -> "EmbeddedSiteBudget | None":
+        if not limit:
+            return None
+        return EmbeddedSiteBudget(limit, await frontier.reader.values(name, SITE))
+
     async def _scope(
         self,
         frontier: SqliteFrontier,
@@ -192,6 +215,7 @@ class Embedded:
         scope = Scope.of(settings.crawl, urls, hosts=spider.hosts, limits=settings.links)
         return msgspec.structs.replace(
             scope,
+            item_keys=KeyScheme.load(await frontier.reader.value(name, ITEM_KEYS)),
             hosts=None if scope.hosts is None else scope.hosts.union(saved),
             watched_patterns=frozenset(totals.near_duplicates),
         )
@@ -287,3 +311,31 @@ class EmbeddedPageQuota:
 
     async def leave(self) -> None:
         pass  # no other process
+
+
+class EmbeddedSiteBudget:
+    """The budget of a crawl that one process runs; workers share theirs (`stores.redis.site_budget`)."""
+
+    def __init__(self, limit: int, stored: Mapping[str, bytes]) -> None:
+        self._limit = limit
+        self._sent = {key.removeprefix(SITE): int(value) for key, value in stored.items()}
+        self._changed: set[str] = set()
+
+    async def take(self, site: str) -> bool:
+        if self._sent.get(site, 0) >= self._limit:
+            return False
+        self._add(site, 1)
+        return True
+
+    async def give_back(self, site: str) -> None:
+        self._add(site, -1)
+
+    def _add(self, site: str, number: int) -> None:
+        self._sent[site] = self._sent.get(site, 0) + number
+        self._changed.add(site)
+
+    def changes(self) -> dict[str, bytes]:
+        """Return what has to be stored with the crawl since the last call."""
+        changed = {f"{SITE}{site}": b"%d" % self._sent[site] for site in self._changed}
+        self._changed = set()
+        return changed

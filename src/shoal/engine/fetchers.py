@@ -3,7 +3,6 @@ fetcher per pool on top of them (`shoal.fetch.registry`)."""
 
 import logging
 import ssl
-import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
@@ -13,14 +12,15 @@ from shoal.fetch.cookies import CookieJar
 from shoal.fetch.fetcher import HttpFetcher, Refuse
 from shoal.fetch.gate import SendGate
 from shoal.fetch.headers import CrawlHeaders
+from shoal.fetch.http.body_memory import BodyMemory
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import DnsResolver, is_nameserver
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
 from shoal.fetch.registry import HTTP, FetcherContext, FetcherFactory, fetcher_factories, find_factory
-from shoal.fetch.robots import LIFETIME_S, RobotsPolicy
+from shoal.fetch.robots import RobotsPolicy
 from shoal.frontier import StoredRobots
-from shoal.model.address_ranges import address_ranges
+from shoal.model.configuration.address_ranges import address_ranges
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Lease
 from shoal.model.request import Link, Request
@@ -125,6 +125,7 @@ async def open_fetchers(
     home: Collection[str],
     refuse: Refuse | None = None,
     gate: Gate | None = None,
+    memory: BodyMemory | None = None,
 ) -> AsyncIterator[Fetcher]:
     """Open a fetcher for every pool; robots.txt files are stored in the frontier. No gate: a new one.
 
@@ -133,7 +134,7 @@ async def open_fetchers(
     """
     async with (
         open_fetcher_context(
-            settings, jar=jar, home=home, gate=gate, refuse=refuse, robots_cache=robots_cache
+            settings, jar=jar, home=home, gate=gate, memory=memory, refuse=refuse, robots_cache=robots_cache
         ) as context,
         AsyncExitStack() as opened,
     ):
@@ -177,6 +178,7 @@ async def open_fetcher_context(
     jar: CookieJar,
     home: Collection[str],
     gate: Gate | None = None,
+    memory: BodyMemory | None = None,
     refuse: Refuse | None = None,
     robots_cache: RobotsCache | None = None,
 ) -> AsyncIterator[FetcherContext]:
@@ -185,7 +187,7 @@ async def open_fetcher_context(
     servers = nameservers_of(settings.crawl)
     async with (
         DnsResolver(nameservers=servers, timeout=settings.fetch.connect) as resolver,
-        HttpClient(resolver, guard, ca_file=ca_file_of(settings.crawl)) as client,
+        HttpClient(resolver, guard, memory=memory, ca_file=ca_file_of(settings.crawl)) as client,
     ):
         redirects = RedirectRules(guard, settings.fetch.redirects, settings.links.url_bytes)
         headers = CrawlHeaders(
@@ -213,9 +215,9 @@ def _robots(
         known = await cache.get_robots(origin) if cache is not None else None
         return known.body if known else None
 
-    async def save(origin: str, record: bytes) -> None:
+    async def save(origin: str, record: bytes, expires: float) -> None:
         if cache is not None:
-            await cache.set_robots(origin, expires=time.time() + LIFETIME_S, status=0, body=record)
+            await cache.set_robots(origin, expires=expires, status=0, body=record)
 
     return RobotsPolicy(
         client,
@@ -223,6 +225,8 @@ def _robots(
         token=settings.crawl.sent_user_agent.partition("/")[0] or USER_AGENT_TOKEN,
         headers=headers.public,
         limits=settings.fetch,
+        max_delay=settings.crawl.max_crawl_delay,
+        min_ttl=settings.crawl.robots_min_ttl,
         load=load if cache is not None else None,
         save=save if cache is not None else None,
     )

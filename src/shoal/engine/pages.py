@@ -8,7 +8,6 @@ import msgspec
 
 from shoal.archive.errors import PageMissing, PageUnreadable
 from shoal.archive.reader import ArchiveReader, StoredPage
-from shoal.archive.warc import sha1
 from shoal.archive.writer import ArchiveWriter
 from shoal.model.errors import Unavailable
 from shoal.model.page import PageRecord, PageRef, Response
@@ -78,7 +77,7 @@ class Pages:
         if earlier is not None:
             before = _record_of(earlier)
             not_modified = response.status == _NOT_MODIFIED
-            if not_modified or before.digest.encode() == sha1(response.wire):
+            if not_modified or _repeats(response, earlier):
                 self._writer.append_revisit(request, sent, response, before)
                 return msgspec.structs.replace(
                     before,
@@ -100,6 +99,17 @@ class Pages:
             elapsed=response.elapsed,
             wire_bytes=len(response.wire),
         )
+
+
+def _repeats(response: Response, earlier: StoredPage) -> bool:
+    """Return whether a response has the body of the earlier one.
+
+    Compares the bytes and not the digests, because two bodies can be made to have the same SHA-1.
+    """
+    encodings = [
+        [value for name, value in page.headers if name == "content-encoding"] for page in (response, earlier)
+    ]
+    return response.wire == earlier.wire and encodings[0] == encodings[1]
 
 
 def validator(page: Response | StoredPage, name: str) -> str:

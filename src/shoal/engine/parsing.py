@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 MAX_READS = 16  # pages read at once: each read of an object store has its latency
 MAX_BACKLOG = 512  # pages in the parse stage at which reading archived ones pauses
+MAX_REASON_CHARS = 500  # of what a parse child says about a page
 
 
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -182,7 +183,7 @@ class Parsing:
             self._fail(entry, FailureClass.POISON, f"{delivered.strikes} workers died with it")
             return
         if not delivered.request.url:
-            self._fail(entry, FailureClass.POISON, "the stored request cannot be read")
+            self._fail(entry, FailureClass.UNREADABLE, "the stored request cannot be read")
             return
         try:
             page = await self._pages.read(delivered.page.ref)
@@ -236,7 +237,7 @@ class Parsing:
             result, links = self._outside_traps(entry, answer, links)
             self._counters.page(result)
             if result.partial:
-                about = {"trace": trace_id(entry.fingerprint), "reason": result.partial}
+                about = {"trace": trace_id(entry.fingerprint), "reason": result.partial[:MAX_REASON_CHARS]}
                 log.warning("page.partial", extra=about)
             self._end(entry, result, links)
 
@@ -246,7 +247,7 @@ class Parsing:
         """Return a result and its links; or what it is instead if a parse child must not return that.
 
         A request that would wait without limit for its pool is a fault of the spider. Items and requests that
-        no handler can yield are a lie of the child, and cost the page.
+        no handler can yield come from a child that user code has changed, and cost the page.
         """
         answer: ParseResult | Poisoned
         try:

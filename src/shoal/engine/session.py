@@ -11,7 +11,7 @@ what differs is in the strategy. User code is loaded first and in a child, so th
 it touches nothing. Then the store is opened, and only then is anything written.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -30,10 +30,12 @@ from shoal.engine.outputs import OutputCommit, Run
 from shoal.engine.pages import Pages
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.stations import CrawlFrontier, Locations, PageQuota, Stations, WorkShare
+from shoal.engine.traps.counts import TrapCounters
 from shoal.engine.writer_thread import WriterThread
-from shoal.fetch.contract import Gate
 from shoal.fetch.cookies import CookieJar
+from shoal.fetch.gate import SendGate
 from shoal.fetch.http.decode import decode_archived
+from shoal.fetch.shared_gate import SharedGate
 from shoal.frontier import Unparsed
 from shoal.model.crawl_totals import CrawlTotals
 from shoal.model.sandbox import SandboxRules
@@ -43,6 +45,7 @@ from shoal.parse.pool import ParsePool
 from shoal.sinks import MultiSink
 from shoal.sinks.names import public_name
 from shoal.spider.source import SpiderDescription, SpiderSource
+from shoal.stores.contract.fleet import SiteBudget
 
 CLOSE_S = 2.0  # for the last call of the thread that writes outputs and archive
 
@@ -66,6 +69,9 @@ class OpenCrawl:
     resumed: bool
     version: int = 0  # of the spider
     totals: CrawlTotals
+    trap_counters: TrapCounters
+    site_budget: SiteBudget | None = None  # None: no limit
+    other_workers: Callable[[], Awaitable[Mapping[str, bytes]]] | None = None  # reads what they store
     jar: CookieJar
     scope: Scope
     home: set[str]  # the origins of the seeds, to which alone secret headers go
@@ -78,7 +84,7 @@ class OpenCrawl:
     archived: bytes | None = None  # checkpoint of the archive
     keep_days: int = 0  # older segments are deleted; 0: none
     segment_writer: str = ""  # keeps the segments of several processes apart
-    gate: Gate | None = None  # None: one for this process
+    gate: SharedGate | SendGate | None = None  # None: one for this process
     quota: PageQuota | None = None
     unparsed: AsyncIterator[Unparsed] | None = None
     initial_state: Mapping[str, bytes] = field(default_factory=dict)  # to be saved before the first page
@@ -141,6 +147,7 @@ async def open_session(strategy: Strategy, parser: ParsePool | None = None) -> A
                     home=crawl.home,
                     refuse=scope.refuse,
                     gate=crawl.gate,
+                    memory=strategy.share.memory,
                 ) as fetcher,
                 strategy.start(crawl, spider, settings, scope),
             ):
@@ -165,8 +172,12 @@ async def open_session(strategy: Strategy, parser: ParsePool | None = None) -> A
                     ownership=strategy.ownership(crawl, scope),
                     scope=scope,
                     totals=crawl.totals,
+                    trap_counters=crawl.trap_counters,
+                    site_budget=crawl.site_budget,
+                    other_workers=crawl.other_workers,
                     quota=crawl.quota,
                     share=strategy.share,
+                    gate=crawl.gate if isinstance(crawl.gate, SharedGate) else None,
                 )
 
 

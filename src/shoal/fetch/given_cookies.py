@@ -39,9 +39,12 @@ def read_cookie_file(path: str) -> list[Cookie]:
             log.warning("cookies.world_readable", extra={"file": path, "fix": f"chmod 600 {path}"})
         text = Path(path).read_text("utf-8")
     except OSError as error:
-        raise Misconfigured(f"crawl.cookie_file: {path}: {error.strerror}") from None
+        # Without its name: by mistake it may be a cookie.
+        raise Misconfigured(f"crawl.cookie_file: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise Misconfigured(f"crawl.cookie_file: {path}: not a text file") from None
+    except ValueError:
+        raise Misconfigured("crawl.cookie_file: not the name of a file") from None
     cookies = []
     for number, line in enumerate(text.splitlines(), 1):
         line = line.removeprefix(_HTTP_ONLY)

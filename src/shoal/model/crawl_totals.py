@@ -38,6 +38,7 @@ class CrawlTotals(msgspec.Struct):
         default_factory=dict,
         name="lookalikes",  # vocabulary: ok
     )
+    identical: dict[str, ClosedPattern] = {}  # shapes with too many identical pages
 
     @classmethod
     def load(cls, stored: bytes | None) -> "CrawlTotals":
@@ -46,10 +47,17 @@ class CrawlTotals(msgspec.Struct):
     def dump(self) -> bytes:
         return msgspec.json.encode(self)
 
-    def reopen(self, *, per_pattern: int, near_duplicates: int) -> None:
+    def reopen(self, *, per_pattern: int, near_duplicates: int, identical_pages: int = 0) -> None:
         """Reopen the patterns that exceeded limits lower than these; 0: no limit."""
         self.quarantined = _beyond(self.quarantined, per_pattern)
         self.near_duplicates = _beyond(self.near_duplicates, near_duplicates)
+        self.identical = _beyond(self.identical, identical_pages)
+
+    def close(self, others: "CrawlTotals") -> None:
+        """Close the patterns, too, that other workers have closed."""
+        self.quarantined |= others.quarantined
+        self.near_duplicates |= others.near_duplicates
+        self.identical |= others.identical
 
     def add(self, tally: Mapping[str, int]) -> bool:
         """Add what a page or a hook brought (`tally_of`); return whether any total changed."""
@@ -96,6 +104,7 @@ def total(parts: Iterable[CrawlTotals]) -> CrawlTotals:
         whole.hook_faults += part.hook_faults
         whole.quarantined |= part.quarantined
         whole.near_duplicates |= part.near_duplicates
+        whole.identical |= part.identical
         for rule, count in part.links.items():
             whole.links[rule] = whole.links.get(rule, 0) + count
     return whole

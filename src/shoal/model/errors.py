@@ -30,3 +30,7 @@ class Bomb(Rejected):
 
 class Misconfigured(ShoalError):
     """A person has to change something: stop at once, and say what and where."""
+
+
+class DataFault(Exception):
+    """The data of a store is not as it should be: it is damaged, or this is a bug."""

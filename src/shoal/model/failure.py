@@ -30,6 +30,7 @@ class FailureClass(StrEnum):
     BUDGET = "budget"
     PARSE_ERROR = "parse_error"
     POISON = "poison"
+    HOLDER_LOST = "holder_lost"
     UNREADABLE = "unreadable"
     INTERNAL = "internal"
 
@@ -73,7 +74,7 @@ POLICY: dict[FailureClass, FailurePolicy] = {
     ),
     FailureClass.TRUNCATED: FailurePolicy(_RETRY, "the body is shorter than announced"),
     FailureClass.DECODE: FailurePolicy(_RETRY, "the body does not decode by its content encoding"),
-    FailureClass.PROXY_ERROR: FailurePolicy(_RETRY, "the proxy failed, not the target"),
+    FailureClass.PROXY_ERROR: FailurePolicy(_RETRY, "not in use: Shoal has no proxies yet"),
     FailureClass.RATE_LIMITED: FailurePolicy(Action.REST_HOST, "429, or 503 with Retry-After", blocks=True),
     FailureClass.IP_BLOCKED: FailurePolicy(_RETRY, "403", blocks=True),
     FailureClass.ANTI_BOT: FailurePolicy(_RETRY, "a challenge page instead of the page", blocks=True),
@@ -95,6 +96,9 @@ POLICY: dict[FailureClass, FailurePolicy] = {
         _DEAD, "the spider raised, or an item is invalid; the page is kept"
     ),
     FailureClass.POISON: FailurePolicy(_DEAD, "a worker or parse process died or hung on it"),
+    FailureClass.HOLDER_LOST: FailurePolicy(
+        _RETRY, "its worker died or overran; after the second time it is tried alone, and then `poison`"
+    ),
     FailureClass.UNREADABLE: FailurePolicy(
         _DEAD, "its entry in the store is damaged; `shoal status` counts what was quarantined"
     ),

@@ -87,18 +87,18 @@ def pack(request: Request) -> bytes:
 
 
 def unpack(packed: bytes) -> Request:
-    """Return the request in `Link.packed`. Raises `Rejected` if it is not one."""
+    """Return the request in `Link.packed`. Raises `msgspec.DecodeError` if it is not one."""
     try:
         return _unpack(packed)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise Rejected(f"not a request: {error}") from None
+    except RecursionError:
+        raise msgspec.DecodeError("nested too deeply") from None
 
 
 def unpack_stored(packed: bytes) -> Request:
     """Return a request that a store holds; `UNREADABLE` if the store is damaged or was given junk."""
     try:
         return unpack(packed)
-    except Rejected:
+    except msgspec.DecodeError:
         return UNREADABLE
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
 
@@ -16,8 +17,24 @@ from shoal.model.url import host_key
 _SCHEMES = frozenset({"http:", "https:"})
 
 
+ITEM_KEYS = "item_keys"
+"""Name of the value in a crawl's state: the scheme of its item keys. Crawls without it have plain ones."""
+
+
+class KeyScheme(StrEnum):
+    """How the key of an item is made of its key fields. A crawl keeps the scheme that it was started with."""
+
+    PLAIN = "plain"  # different values can have the same key
+    INJECTIVE = "injective"
+
+    @classmethod
+    def load(cls, stored: bytes | None) -> "KeyScheme":
+        """Return the scheme in the state of a crawl."""
+        return cls.PLAIN if stored is None else cls(stored.decode())
+
+
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """The admission rules of one crawl. Parse children receive them and check most links."""
+    """The rules of a crawl that parse children receive: which links to admit, how to make item keys."""
 
     hosts: frozenset[str] | None = None  # host keys; None: any host
     domains: tuple[str, ...] = ()  # ".example.org": its subdomains too, if `hosts` is set
@@ -26,6 +43,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     obey_nofollow: bool = True  # rel=nofollow, <meta name=robots>, X-Robots-Tag
     canonical_only: bool = False  # drop items of pages whose canonical URL is another one in scope
     limits: LinkLimits = LinkLimits()
+    item_keys: KeyScheme = KeyScheme.INJECTIVE
     watched_patterns: frozenset[str] = frozenset()  # patterns whose pages are all hashed and compared
 
     @classmethod

@@ -10,8 +10,9 @@ Options after `?`: `namespace` (prefix of all keys), `tls=1`, `ca_file` (a certi
 `cert_file` and `key_file` (client certificate, and its key if that is in another file), `password_file` (a
 file with the password, as containers receive secrets), `patience_s` (how long a call retries an unavailable
 store), `replicas` (how many have to confirm a replicated write), `sentinel_user` and `sentinel_password`,
-`bus` (what carries pages to the workers that parse them, such as `nats://host:4222`; a fleet has one store
-and one bus, so they share one DSN).
+`servers` (hosts and address ranges, comma-separated, that sentinels may name as the master), `bus` (what
+carries pages to the workers that parse them, such as `nats://host:4222`; a fleet has one store and one bus,
+so they share one DSN).
 
 A DSN may hold a password, so it is never printed: the text of a `Dsn` has no secrets, and errors name the
 part that is wrong, not its value.
@@ -19,6 +20,7 @@ part that is wrong, not its value.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -37,6 +39,7 @@ OPTIONS = (
     "replicas",
     "sentinel_user",
     "sentinel_password",
+    "servers",
     "bus",
 )
 PORT = 6379
@@ -68,9 +71,10 @@ class Login:
             return self.password
         try:
             return Path(self.password_file).read_text().rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "it is not text"
-            raise Misconfigured(f"store: password_file {self.password_file} cannot be read: {why}") from None
+            # Without its name: by mistake it may be the password itself.
+            raise Misconfigured(f"store: the password_file cannot be read: {why}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,7 @@ class Dsn:
     namespace: str = "shoal"
     patience: float = 30.0
     replicas: int = 1
+    servers: tuple[str, ...] = ()  # hosts or ranges that sentinels may name as the master; empty: any
     bus: str = field(default="", repr=False)  # DSN of the bus; empty: Redis Streams of the store
 
     def __str__(self) -> str:
@@ -130,6 +135,7 @@ def parse(text: str) -> Dsn:
         namespace=_namespace(options.get("namespace", "shoal")),
         patience=_number(options, "patience_s", 30.0),
         replicas=int(_number(options, "replicas", 1)),
+        servers=_servers(scheme, options.get("servers", "")),
         bus=options.get("bus", ""),
     )
 
@@ -185,6 +191,23 @@ def _service(path: str) -> str:
     if not (service := path.strip("/")):
         raise Misconfigured("store: redis+sentinel:// must end with the name of the master, as in /mymaster")
     return service
+
+
+def _servers(scheme: str, text: str) -> tuple[str, ...]:
+    if text and scheme != "redis+sentinel":
+        raise Misconfigured(
+            "store: servers is for redis+sentinel://: it lists what sentinels may name as the master"
+        )
+    servers = tuple(part.strip() for part in text.split(",") if part.strip())
+    for server in servers:
+        try:
+            if "/" in server:
+                ip_network(server)
+        except ValueError:
+            raise Misconfigured(
+                "store: option servers has a range that is not one, such as 10.0.1.0/24"
+            ) from None
+    return servers
 
 
 def _namespace(text: str) -> str:

@@ -3,8 +3,11 @@
 Results are cached until `clear`, which is called when the error table asks to rediscover the master.
 """
 
+import asyncio
 import binascii
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import ip_address, ip_network
 from typing import Protocol
 
 from shoal.model.errors import Misconfigured
@@ -26,7 +29,7 @@ class Topology(Protocol):
 def open_topology(dsn: Dsn, *, dial: Dial, dial_sentinel: Dial) -> Topology:
     match dsn.scheme:
         case "redis+sentinel":
-            return Sentinels(dsn.addresses, dsn.service, dial_sentinel)
+            return Sentinels(dsn.addresses, dsn.service, dial_sentinel, dsn.servers)
         case "redis+cluster":
             return Cluster(dsn.addresses, dial)
         case _:
@@ -53,10 +56,20 @@ class OneServer:
 
 
 class Sentinels:
-    def __init__(self, addresses: Sequence[Address], service: str, dial: Dial) -> None:
-        self._addresses = list(addresses)
+    """The master that most of the sentinels name.
+
+    The password of the store is sent to the server that they name, and most sentinels need no password: so
+    one of them alone does not decide, as long as others answer. `servers` (from the DSN) names the servers
+    that it may be.
+    """
+
+    def __init__(
+        self, addresses: Sequence[Address], service: str, dial: Dial, servers: Sequence[str] = ()
+    ) -> None:
+        self._addresses = tuple(addresses)
         self._service = service
         self._dial = dial
+        self._servers = tuple(servers)
         self._master: Address | None = None
 
     async def master(self, tag: str) -> Address:
@@ -71,27 +84,65 @@ class Sentinels:
         self._master = None
 
     async def _query(self) -> Address:
-        failure = CallFailed(LOST, "every sentinel")
-        for address in list(self._addresses):
-            try:
-                connection = await self._dial(address)
-            except CallFailed as error:
-                failure = _sentinel_failure(error)
-                continue
+        named, failures = await self._ask_all()
+        if not named:
+            raise next((one for one in failures if one.kind == "ERR"), failures[-1])
+        [(master, votes)] = named.most_common(1)
+        if 2 * votes <= named.total():  # during a failover, or some answers are false
+            raise CallFailed(LOST, f"the sentinels, which disagree about the master of {self._service}")
+        if self._servers and not is_listed(master.host, self._servers):
+            raise Misconfigured(
+                f"store: the sentinels name {master} as the master, which is not among ?servers=:"
+                " add it there, or find out who answers for the sentinels"
+            )
+        return master
+
+    async def _ask_all(self) -> tuple[Counter[Address], list[CallFailed]]:
+        """Return how many sentinels name which master; do not wait for the rest once most of all agree."""
+        named, failures = Counter[Address](), list[CallFailed]()
+        asked = [asyncio.create_task(self._ask(address)) for address in self._addresses]
+        try:
+            for answer in asyncio.as_completed(asked):
+                match await answer:
+                    case Address() as master:
+                        named[master] += 1
+                    case CallFailed() as failure:
+                        failures.append(failure)
+                if named and 2 * max(named.values()) > len(asked):
+                    break
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+        return named, failures
+
+    async def _ask(self, sentinel: Address) -> Address | CallFailed:
+        try:
+            connection = await self._dial(sentinel)
             try:
                 answer = await connection.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
-            except CallFailed as error:
-                failure = _sentinel_failure(error)
-                continue
             finally:
                 connection.close()
-            if answer is None:
-                raise CallFailed("ERR", str(address), "ERR No such master with that name")
-            # Ask the sentinel that answered first the next time: the others may be down.
-            self._addresses.remove(address)
-            self._addresses.insert(0, address)
+        except CallFailed as error:
+            return _sentinel_failure(error)
+        if answer is None:
+            return CallFailed("ERR", str(sentinel), "ERR No such master with that name")
+        try:
             return Address(answer[0].decode(), int(answer[1]))
-        raise failure
+        except (ValueError, TypeError, IndexError, AttributeError):
+            return CallFailed(LOST, str(sentinel), "its answer is not an address")
+
+
+def is_listed(host: str, servers: Sequence[str]) -> bool:
+    """Return whether a host is one of the names, addresses or address ranges."""
+    if host in servers:
+        return True
+    try:
+        address = ip_address(host)
+        networks = [ip_network(server) for server in servers if "/" in server]
+    except ValueError:
+        return False
+    return any(address in network for network in networks if network.version == address.version)
 
 
 def _sentinel_failure(failure: CallFailed) -> CallFailed:

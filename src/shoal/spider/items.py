@@ -19,7 +19,9 @@ import msgspec
 
 from shoal.model.errors import Rejected
 from shoal.model.page import Item
+from shoal.model.scope import KeyScheme
 from shoal.spider.html.selector import Selector, SelectorList
+from shoal.spider.item_keys import item_key
 from shoal.spider.text.encodings import without_surrogates
 
 MAX_FIELDS = 1000  # of one item: no table has more columns
@@ -40,7 +42,9 @@ def is_item(value: object) -> bool:
     )
 
 
-def encode_item(value: object, key: Sequence[str], default_key: str) -> Item:
+def encode_item(
+    value: object, key: Sequence[str], default_key: str, scheme: KeyScheme = KeyScheme.INJECTIVE
+) -> Item:
     """Return an item as JSON, with a key made of the fields `key`, or `default_key` if `key` is empty.
 
     Raises `Rejected` if the item cannot be written without loss, or lacks a key field.
@@ -52,12 +56,15 @@ def encode_item(value: object, key: Sequence[str], default_key: str) -> Item:
         raise Rejected(f"the item has {len(record)} fields, more than {MAX_FIELDS}")
     if "" in record:
         raise Rejected("a field of the item has no name")
+    original = record
     try:
         line = _encode(record)
     except UnicodeEncodeError:
         record = without_surrogates(record)
         line = _encode(record)
-    return Item(_key(record, key) if key else default_key, line)
+    if not key:
+        return Item(default_key, line)
+    return Item(item_key(original if scheme is KeyScheme.INJECTIVE else record, key, scheme), line)
 
 
 def _record(value: object) -> dict[str, Any]:
@@ -151,16 +158,6 @@ def _name(field: object, path: str) -> str:
         where = f"in field {path}: " if path else ""
         raise Rejected(f"{where}{_short(field)} is not a field name: it must be a string")
     return str(field)
-
-
-def _key(record: Mapping[str, Any], key: Sequence[str]) -> str:
-    values = [record.get(field) for field in key]
-    for field, value in zip(key, values, strict=True):
-        if value is None or value == "":
-            raise Rejected(f"key field {field} is {'empty' if value == '' else 'missing'}")
-    if len(values) == 1 and isinstance(values[0], str):
-        return values[0]
-    return _encode(values[0] if len(values) == 1 else values).decode()
 
 
 def _short(value: object) -> str:

@@ -12,7 +12,7 @@ from tests.unit.engine.leased import SentLinksCounter
 
 from shoal.archive.writer import Part
 from shoal.engine import outputs as output_module
-from shoal.engine.commit import COMMIT_BATCH, Committer
+from shoal.engine.commit import COMMIT_BATCH, COMMIT_LINK_BYTES, Committer, count_within
 from shoal.engine.outputs import EmbeddedOutputs, StreamedOutputs
 from shoal.model.crawl_totals import KEY, CrawlTotals
 from shoal.model.errors import Unavailable
@@ -377,3 +377,29 @@ async def test_a_failing_archive_stops_the_commit_before_the_store() -> None:
         await work.flush()
 
     assert "commit" not in witness.calls
+
+
+def test_a_commit_has_a_budget_of_link_bytes_and_at_least_one_page() -> None:
+    page, huge = (
+        (None, ParseResult(0, requests=(bytes(3), bytes(2)))),
+        (None, ParseResult(0, requests=(bytes(20),))),
+    )
+
+    assert count_within([page, page, page], 10) == (2, 10)
+    assert count_within([huge, page], 10) == (1, 20)
+    assert count_within([(None, None), page, huge], 10) == (2, 5)
+    assert count_within([], 10) == (0, 0)
+
+
+async def test_pages_with_many_links_are_committed_one_after_the_other() -> None:
+    witness = Witness()
+    work = committer(witness)
+    for number in range(3):
+        work.settle(settlement(number), ParseResult(number, requests=(bytes(COMMIT_LINK_BYTES - 1),)))
+    assert work.link_bytes == 3 * (COMMIT_LINK_BYTES - 1)
+
+    await work.flush()
+
+    assert witness.calls.count("commit") == 3
+    assert witness.settled == [0, 1, 2]
+    assert (work.pending, work.link_bytes) == (0, 0)

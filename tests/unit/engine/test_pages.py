@@ -1,8 +1,12 @@
 """Pages on their way into the archive and back."""
 
+from hashlib import sha1
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.archive.pages import NOON, SENT, open_reader, open_writer
+from tests.unit.archive.pages import page as archived_page
 
 from shoal.archive.errors import PageMissing
 from shoal.engine.pages import VALIDATOR_BYTES, Pages
@@ -61,3 +65,46 @@ async def test_a_missing_segment_is_logged_once(caplog: pytest.LogCaptureFixture
     logged = [record for record in caplog.records if record.message == "archive.missing"]
     assert [vars(record)["segment"] for record in logged] == ["one", "other"]
     assert vars(logged[0])["place"] == "/elsewhere"
+
+
+# The two prefixes of SHAttered: different bytes, the same SHA-1.
+COLLISION = tuple(
+    bytes.fromhex(
+        "255044462d312e330a25e2e3cfd30a0a0a312030206f626a0a3c3c2f57696474682032203020522f4865696768742033203020522f"
+        "547970652034203020522f537562747970652035203020522f46696c7465722036203020522f436f6c6f7253706163652037203020"
+        "522f4c656e6774682038203020522f42697473506572436f6d706f6e656e7420383e3e0a73747265616d0affd8fffe00245348412d"
+        "3120697320646561642121212121852fec092339759c39b1a1c63c4c97e1fffe01" + block
+    )
+    for block in (
+        "7f46dc93a6b67e013b029aaa1db2560b45ca67d688c7f84b8c4c791fe02b3df614f86db1690901c56b45c1530afedfb76038e97272"
+        "2fe7ad728f0e4904e046c230570fe9d41398abe12ef5bc942be33542a4802d98b5d70f2a332ec37fac3514e74ddc0f2cc1a874cd0c"
+        "78305a21566461309789606bd0bf3f98cda8044629a1",
+        "7346dc9166b67e118f029ab621b2560ff9ca67cca8c7f85ba84c79030c2b3de218f86db3a90901d5df45c14f26fedfb3dc38e96ac2"
+        "2fe7bd728f0e45bce046d23c570feb141398bb552ef5a0a82be331fea48037b8b5d71f0e332edf93ac3500eb4ddc0decc1a864790c"
+        "782c76215660dd309791d06bd0af3f98cda4bc4629b1",
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("again", "encoding", "is_revisit"),
+    [(COLLISION[0], "", True), (COLLISION[1], "", False), (COLLISION[0], "identity", False)],
+)
+def test_only_a_page_with_the_same_bytes_is_a_revisit(
+    tmp_path: Path, again: bytes, encoding: str, is_revisit: bool
+) -> None:
+    assert sha1(COLLISION[0]).digest() == sha1(COLLISION[1]).digest()
+    writer, reader = open_writer(tmp_path), open_reader(tmp_path)
+    pages = Pages(writer, reader)
+    request, response = archived_page(COLLISION[0], headers=(("etag", '"1"'),))
+    first = pages.keep(request, SENT, response, None)
+    writer.flush()
+
+    headers = (("etag", '"2"'), *((("content-encoding", encoding),) if encoding else ()))
+    _, later = archived_page(again, headers=headers, at=NOON + 60)
+    second = pages.keep(request, SENT, later, reader.read(first.ref))
+    writer.close()
+
+    assert (second.ref == first.ref) == is_revisit
+    if not encoding:
+        assert reader.read(second.ref).wire == again

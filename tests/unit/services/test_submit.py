@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.stores.fleets import FakeFleet
 
@@ -89,6 +90,26 @@ async def test_the_record_has_what_a_worker_needs_and_no_password_of_the_store(t
     assert settings_of(record) == replace(PLAN.settings, store="", crawl=CrawlSettings(depth=3))
 
 
+async def test_the_record_names_the_origins_of_the_seeds_if_a_header_is_secret() -> None:
+    bench = Bench()
+    await bench.submit()
+    assert bench.fleet.crawls.records["shop"].home == ()
+
+    plan = with_crawl_settings(
+        PLAN, headers={"X-Api-Key": "s3cret", "Accept": "*/*"}, cookies={"id": "s3cret"}
+    )
+    await bench.submit(plan)
+    other = SpiderDescription(name="shop", start=(Request(url="https://b.test:8443/"),), version="v1")
+    await bench.submit(plan, other)
+
+    record = bench.fleet.crawls.records["shop"]
+    assert record.home == ("http://a.test", "https://b.test:8443")
+    stripped = record.without_secrets()
+    assert b"s3cret" not in msgspec.msgpack.encode(stripped)
+    assert settings_of(stripped).crawl.headers == {"Accept": "*/*"}
+    assert stripped.without_secrets().revision == stripped.revision != record.revision
+
+
 @pytest.mark.parametrize(
     ("plan", "spider", "reason"),
     [
@@ -98,7 +119,11 @@ async def test_the_record_has_what_a_worker_needs_and_no_password_of_the_store(t
         (replace(PLAN, outputs=("-",)), SPIDER, "a fleet has no standard output"),
         (replace(PLAN, outputs=("items.unknown",)), SPIDER, "items.unknown"),
         (replace(PLAN, outputs=("items.csv", "-"), fresh=True), SPIDER, "a fleet has no standard output"),
-        (with_crawl_settings(PLAN, cookie_file="/missing/cookies.txt"), SPIDER, "cookies.txt"),
+        (
+            with_crawl_settings(PLAN, cookie_file="/missing/cookies.txt"),
+            SPIDER,
+            "crawl.cookie_file: cannot be read",
+        ),
     ],
 )
 async def test_a_plan_that_cannot_work_writes_nothing(

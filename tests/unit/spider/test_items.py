@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.model.errors import Rejected
+from shoal.model.scope import KeyScheme
 from shoal.spider.html.lexbor import LexborDocument
 from shoal.spider.items import encode_item
 
@@ -136,11 +137,75 @@ def test_an_item_without_key_fields_takes_the_key_it_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "key"),
-    [(("sku",), "B-7"), (("sku", "size"), '["B-7",2]'), (("size",), "2"), (("shop", "sku"), '["a","B-7"]')],
+    ("fields", "key", "plain"),
+    [
+        (("sku",), "B-7", "B-7"),
+        (("sku", "size"), '=["B-7",2]', '["B-7",2]'),
+        (("size",), "=[2]", "2"),
+        (("shop", "sku"), '=["a","B-7"]', '["a","B-7"]'),
+    ],
 )
-def test_key_fields_identify_an_item(fields: tuple[str, ...], key: str) -> None:
-    assert encode_item({"sku": "B-7", "size": 2, "shop": "a"}, fields, "unused").key == key
+def test_key_fields_identify_an_item(fields: tuple[str, ...], key: str, plain: str) -> None:
+    item = {"sku": "B-7", "size": 2, "shop": "a"}
+    assert encode_item(item, fields, "unused").key == key
+    assert encode_item(item, fields, "unused", KeyScheme.PLAIN).key == plain
+
+
+# In the scheme of older crawls, some of these have one key.
+DISTINCT = [
+    *(
+        1,
+        "1",
+        "=1",
+        "=[1]",
+        '=["1"]',
+        [1],
+        "[1]",
+        ["1"],
+        '["1"]',
+        1.0,
+        "1.0",
+        True,
+        "true",
+        {"a": 1},
+        '{"a":1}',
+    ),
+    *(
+        "\ud800",
+        "\ud801",
+        "?",
+        "\udfff\ud800",
+        "a\0",
+        "a\\0",
+        "\\ud800",
+        '=["\\ud800"]',
+        [["\ud800"]],
+        "=",
+        "==",
+    ),
+    *("0123456789abcdef-0", "0123456789ABCDEF-0", '=["0123456789abcdef-0"]', "é", "e\u0301"),
+]
+
+
+def test_different_values_have_different_keys() -> None:
+    keys = [encode_item({"k": value}, ("k",), "unused").key for value in DISTINCT]
+    keys += [encode_item({"k": value, "l": 1}, ("k", "l"), "unused").key for value in DISTINCT]
+    keys.append("0123456789abcdef-0")  # of an item without key fields
+    assert len(set(keys)) == len(keys)
+    for key in keys:
+        assert "\0" not in key.encode().decode()
+
+
+def test_the_order_of_an_objects_fields_does_not_change_its_key() -> None:
+    one, other = ({"k": {"a": 1, "b": 2}}, {"k": {"b": 2, "a": 1}})
+    assert encode_item(one, ("k",), "").key == encode_item(other, ("k",), "").key == '=[{"a":1,"b":2}]'
+
+
+@given(st.lists(values.filter(lambda value: value not in (None, "")), min_size=2, max_size=2))
+def test_keys_are_equal_only_for_equal_values(pair: list[Any]) -> None:
+    one, other = (encode_item({"k": value}, ("k",), "") for value in pair)
+    same_value = msgspec.json.encode(pair[0], order="sorted") == msgspec.json.encode(pair[1], order="sorted")
+    assert (one.key == other.key) == same_value
 
 
 @pytest.mark.parametrize("item", [{"title": "x"}, {"sku": None}, {"sku": ""}])

@@ -1,6 +1,6 @@
 """The parts of a fleet's store, in memory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tests.model.frontier import MemoryFrontier
 from tests.model.parts import ModelCrawls
@@ -14,7 +14,7 @@ from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Gone, Settlement
 from shoal.model.pace import Pace
 from shoal.model.request import Link
-from shoal.redis_client import Full
+from shoal.redis_client import Full, ScriptFault
 from shoal.spider.source import PlainSpider
 from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.heartbeat import Heartbeat
@@ -66,6 +66,10 @@ class FakeSubmittedCrawls:
     async def news(self) -> int:
         return self.announcements
 
+    async def remove_secrets(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
+        self.records[record.name] = record.without_secrets()
+        return True
+
     async def get(self, name: str) -> CrawlRecord | None:
         return self.records.get(name)
 
@@ -77,6 +81,23 @@ class FakeSubmittedCrawls:
 
     async def read(self, *, key: bytes = b"") -> StoredRecords:
         return StoredRecords(list(self.records.values()), self.refused)
+
+
+class NothingDamaged:
+    """A store in which every entry can be read."""
+
+    async def __call__(self, tag: str, fault: ScriptFault) -> bool:
+        return False
+
+    async def check_all(self) -> int:
+        return 0
+
+
+class NobodyLost:
+    """All holders are live."""
+
+    async def reclaim(self, worker: str, live: Collection[str], *, longest_s: float) -> int:
+        return 0
 
 
 class FakeHeartbeats:

@@ -8,7 +8,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.unit.stores.fleets import FakeHeartbeats, FakeSubmittedCrawls, heartbeat, record
+from tests.unit.stores.fleets import (
+    FakeHeartbeats,
+    FakeSubmittedCrawls,
+    NobodyLost,
+    NothingDamaged,
+    heartbeat,
+    record,
+)
 
 from shoal import __version__
 from shoal.engine.plan import Stop
@@ -18,11 +25,12 @@ from shoal.model.errors import Lost, Misconfigured
 from shoal.redis_client import RedisClient
 from shoal.redis_client.dsn import parse
 from shoal.stores.contract.crawl_record import CrawlRecord
-from shoal.stores.contract.fleet import Fleet, SharedQuota
+from shoal.stores.contract.fleet import Fleet
 from shoal.stores.contract.heartbeat import CrawlActivity, OutputActivity
 from shoal.worker.activity import PACE, CrawlWork
 from shoal.worker.crawl_session import WorkerContext
 from shoal.worker.session_steps import SessionState
+from shoal.worker.turns import Turn
 from shoal.worker.worker import Worker, WorkerPlan
 
 FETCHING = frozenset({"fetch", "sink"})  # without the role that joins the bus of a server
@@ -44,6 +52,9 @@ class FakeSession:
         self.refusal = self.blocked_reason = ""
         self.done = WorkStats()
         self.in_flight = 0
+        self.longest_request_s = 65.0
+        self.ran_at = 0.0
+        self.turn = Turn()
         self.work: CrawlWork | None = None
         self.activity: CrawlActivity | None = None
         self.output_activity: list[OutputActivity] = []
@@ -119,7 +130,10 @@ class Bench:
             self.crawls,
             self.workers,
             _no_quota,
+            _no_quota,
             _nothing_unwritten,
+            NothingDamaged(),
+            NobodyLost(),
         )
         planned = WorkerPlan(**{"roles": FETCHING, **plan})
         self.worker = Worker(fleet, planned, self.stop, open_session=self._open)
@@ -160,7 +174,7 @@ async def _nothing_unwritten(crawl: str) -> int:
     return 0
 
 
-def _no_quota(*arguments: object, **options: object) -> SharedQuota:
+def _no_quota(*arguments: object, **options: object) -> Any:
     raise AssertionError("no crawl runs here")
 
 

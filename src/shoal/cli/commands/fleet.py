@@ -29,7 +29,9 @@ LOG_EVERY_S = 5.0  # between two log lines where there is no terminal
 class FleetOptions(CrawlOptions):
     """The options of `shoal crawl`, and the number of workers."""
 
-    workers: Annotated[int, typer.Option("--workers", "-n", metavar="N", min=1, help="Worker processes.")] = 2
+    workers: Annotated[
+        int, typer.Option("--workers", "-n", metavar="N", min=1, max=1_024, help="Worker processes.")
+    ] = 2
 
 
 def command(options: FleetOptions) -> int:

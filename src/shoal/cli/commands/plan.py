@@ -14,7 +14,7 @@ EXAMPLES = examples(
     ("How long will the crawl in this folder take?", "shoal plan"),
     ("A site of 50,000 pages, before the first request", "shoal plan --pages 50000 --rate 2"),
     (
-        "A million pages on 200 hosts within a week, through a proxy",
+        "A million pages on 200 hosts within a week, where traffic has a price",
         "shoal plan --pages 1e6 --hosts 200 --within 7d --gb-price 0.8",
     ),
 )
@@ -25,7 +25,7 @@ DEFAULT_PAGE_BYTES = 60_000.0
 
 def _number(names: str, metavar: str, text: str, *, default: str = "") -> object:
     described = f"{text} [dim]Default: {default}.[/dim]" if default else text
-    return typer.Option(*names.split(), metavar=metavar, help=described, show_default=False, min=0)
+    return typer.Option(*names.split(), metavar=metavar, help=described, show_default=False, min=0, max=1e15)
 
 
 def command(
@@ -34,7 +34,10 @@ def command(
     crawl: Crawl = None,
     pages: Annotated[float | None, _number("--pages", "N", "Pages to fetch.", default="the queue")] = None,
     hosts: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Number of hosts that have the pages, with --pages.")
+        int,
+        typer.Option(
+            metavar="N", min=1, max=1_000_000, help="Number of hosts that have the pages, with --pages."
+        ),
     ] = 1,
     rate: Annotated[
         float | None,
@@ -45,17 +48,21 @@ def command(
     ] = None,
     concurrency: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Requests at once, in all.", show_default=False),
+        typer.Option(
+            metavar="N", min=1, max=100_000_000, help="Requests at once, in all.", show_default=False
+        ),
     ] = None,
     page_kb: Annotated[
         float | None, _number("--page-kb", "KB", "Size of a page.", default="as measured, or 60")
     ] = None,
     inflow: Annotated[
-        float, typer.Option(metavar="N", min=0, help="New URLs per second while it runs.")
+        float, typer.Option(metavar="N", min=0, max=1e15, help="New URLs per second while it runs.")
     ] = 0.0,
     within: Annotated[str | None, option("--within", "AGE", "Deadline: 12h, 7d.")] = None,
-    gb_price: Annotated[float | None, _number("--gb-price", "PRICE", "Price per GB through a proxy.")] = None,
-    ips: Annotated[int, typer.Option(metavar="N", min=0, help="Number of rented IP addresses.")] = 0,
+    gb_price: Annotated[float | None, _number("--gb-price", "PRICE", "Price per GB of traffic.")] = None,
+    ips: Annotated[
+        int, typer.Option(metavar="N", min=0, max=1_000_000_000, help="Number of rented IP addresses.")
+    ] = 0,
     ip_price: Annotated[float | None, _number("--ip-price", "PRICE", "Price per address and month.")] = None,
     config: Config = None,
     json: Json = False,

@@ -28,7 +28,11 @@ def command(
     every: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS", min=0.1, help="Refresh interval. [dim]Default: 1.[/dim]", show_default=False
+            metavar="SECONDS",
+            min=0.1,
+            max=86_400,
+            help="Refresh interval. [dim]Default: 1.[/dim]",
+            show_default=False,
         ),
     ] = 1.0,
     config: Config = None,
@@ -75,7 +79,7 @@ async def _watch(address: str, every: float) -> None:
 
     from rich.live import Live
 
-    from shoal.cli.process.streams import open_console
+    from shoal.cli.views.streams import open_console
     from shoal.cli.views.top_screen import TopScreen
     from shoal.services.inspect.monitor import watch_store
 

@@ -28,10 +28,10 @@ def command(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show the history of one URL.
+    """Show the history of one URL; in a fleet, its state.
 
-    Where it was found, every attempt, where its page is archived, its items and links. Safe while a crawl
-    runs.
+    Where it was found, every attempt, where its page is archived, its items and links. A fleet keeps none of
+    that for requests that have ended. Safe while a crawl runs.
     """
     from asyncio import run
 

@@ -31,6 +31,7 @@ Concurrency = Annotated[
     typer.Option(
         metavar="N",
         min=1,
+        max=10_000,
         help="Requests at once, over all crawls. [dim]Default: 64.[/dim]",
         show_default=False,
     ),
@@ -100,6 +101,7 @@ def command(
         roles=chosen,
         pools=_parse_pools(pools),
         concurrency=concurrency,
+        max_crawls=settings.worker.max_crawls,
         deadline=deadline,
         until_done=until_done,
         rules=WorkerRules.of(settings),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.input.options import Config, Crawl, Json, Store, option
+from shoal.cli.input.options import MAX_COUNT, Config, Crawl, Json, Store, option
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
 
@@ -20,8 +20,11 @@ Older = Annotated[
 ]
 Newer = Annotated[str | None, option("--newer", "AGE", "Only requests given up at most this long ago.")]
 Match = Annotated[str | None, option("--match", "REGEX", "Only URLs that match.")]
-Limit = Annotated[int | None, typer.Option(metavar="N", min=1, help="At most N.", show_default=False)]
+Limit = Annotated[
+    int | None, typer.Option(metavar="N", min=1, max=MAX_COUNT, help="At most N.", show_default=False)
+]
 
+MAX_AGE_S = 100 * 366 * 86_400.0
 _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
@@ -83,7 +86,10 @@ def age(flag: str, text: str | None) -> float | None:
     match = _AGE.fullmatch(text.strip().lower())
     if match is None:
         raise Misconfigured(f"{flag} {text!r}: must be an age such as 90s, 15m, 2h, 7d or 1w")
-    return float(match[1]) * _SECONDS[match[2]]
+    seconds = float(match[1]) * _SECONDS[match[2]]
+    if seconds > MAX_AGE_S:
+        raise Misconfigured(f"{flag}: longer than 100 years")
+    return seconds
 
 
 def pattern(text: str | None) -> re.Pattern[str] | None:

@@ -6,9 +6,11 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from shoal.model.configure import DESCRIPTIONS
+from shoal.model.configuration.configure import DESCRIPTIONS
 
 Options = TypeVar("Options")
+
+MAX_COUNT = 10**12  # of pages or requests: more than any store holds
 
 
 def option(names: str, metavar: str, text: str, *, default: str = "", panel: str | None = None) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.input.options import option
+from shoal.cli.input.options import MAX_COUNT, option
 from shoal.model.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ Since = Annotated[
 Until = Annotated[str | None, option("--until", "DATE", "Only pages fetched before this time.", panel=_PANEL)]
 Limit = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, help="At most N pages.", show_default=False, rich_help_panel=_PANEL),
+    typer.Option(
+        metavar="N", min=1, max=MAX_COUNT, help="At most N pages.", show_default=False, rich_help_panel=_PANEL
+    ),
 ]
 
 

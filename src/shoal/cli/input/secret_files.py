@@ -4,11 +4,13 @@ Each variable that holds a credential has a second one that names a file: `PGPAS
 Anyone who may inspect a container or a unit can read its variables; a file has an owner.
 """
 
+import stat
 from collections.abc import MutableMapping
 from pathlib import Path
 
 from shoal.model.errors import Misconfigured
 
+_MAX_FILE_BYTES = 1 << 16
 VARIABLES = (
     "SHOAL_STORE",
     "PGPASSWORD",
@@ -29,11 +31,17 @@ def load_secret_files(environ: MutableMapping[str, str]) -> None:
 
 
 def _read(variable: str, path: str) -> str:
+    """Return the credential in a file. No error shows the path: by mistake it may be the credential."""
     try:
+        found = Path(path).stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_FILE_BYTES:
+            raise Misconfigured(f"environment: {variable}: it does not name a file with a credential")
         text = Path(path).read_text("utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a NUL in the path
         why = getattr(error, "strerror", None) or "it is not text"
-        raise Misconfigured(f"environment: {variable}: {path} cannot be read: {why}") from None
+        raise Misconfigured(
+            f"environment: {variable}: the file that it names cannot be read: {why}"
+        ) from None
     if not text or "\0" in text:
-        raise Misconfigured(f"environment: {variable}: {path} contains no credential")
+        raise Misconfigured(f"environment: {variable}: the file that it names contains no credential")
     return text

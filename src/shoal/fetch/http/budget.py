@@ -3,14 +3,10 @@
 Each body has its own limit, but a thousand of them at once would still fill the memory. A body counts when it
 is larger than `UNCOUNTED_BYTES`. While the total is above the limit, the connections of large bodies stop
 reading, and TCP flow control stops their servers. The oldest of them always continues, so that the total
-decreases again.
+decreases again. What happens to complete bodies is counted in `body_memory.py`.
 """
 
 from typing import Protocol
-
-from shoal.model.limits import KIB
-
-UNCOUNTED_BYTES = 64 * KIB  # most pages are smaller and cost no bookkeeping
 
 
 class PausableTransfer(Protocol):

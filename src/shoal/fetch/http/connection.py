@@ -8,7 +8,8 @@ import ssl
 from collections.abc import Callable
 from time import monotonic
 
-from shoal.fetch.http.budget import UNCOUNTED_BYTES, BodyBudget
+from shoal.fetch.http.body_memory import UNCOUNTED_BYTES
+from shoal.fetch.http.budget import BodyBudget
 from shoal.fetch.http.exchange import Exchange
 from shoal.fetch.http.guard import Origin
 

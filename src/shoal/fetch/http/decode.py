@@ -17,6 +17,7 @@ import brotli
 from backports import zstd
 from isal import igzip_lib
 
+from shoal.fetch.http.body_memory import BodyMemory
 from shoal.model.errors import Rejected
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, MIB, FetchLimits
@@ -33,10 +34,11 @@ _UNLIMITED = 1 << 62
 
 
 class Decoder:
-    """Decodes the bodies of one client; large ones one at a time."""
+    """Decodes the bodies of one client; large ones one at a time, within the memory for bodies."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: BodyMemory | None = None) -> None:
         self._large = asyncio.Lock()
+        self._memory = memory or BodyMemory()
 
     async def decode(self, wire: bytes, content_encoding: str, limits: FetchLimits) -> bytes | Failure:
         """Decode a body by `content_encoding`: the header's value, several lines joined by commas."""
@@ -48,12 +50,37 @@ class Decoder:
         body = _at_once(wire, encodings, limits)
         if body is not None:
             return body
+        largest = min(limits.body_bytes, max(limits.ratio_from, limits.ratio * len(wire)))
         async with self._large:
-            for state in _in_pieces(wire, encodings, limits):
-                if state is not None:
-                    return state
-                await asyncio.sleep(0)
+            reserved = await self._memory.reserve(largest)
+            try:
+                for state in _in_pieces(wire, encodings, limits):
+                    if state is not None:
+                        return state
+                    await asyncio.sleep(0)
+            finally:
+                self._memory.release(reserved)
         raise AssertionError("decoding ended without a result")
+
+
+def decode_first(wire: bytes, content_encoding: str, limits: FetchLimits, size: int) -> bytes | Failure:
+    """Decode about `size` bytes of a body that may end early. Bounded by `size`, so it is done at once."""
+    encodings = _encodings(content_encoding, limits)
+    if isinstance(encodings, Failure):
+        return encodings
+    body = wire
+    for name in encodings:
+        out = bytearray()
+        try:
+            for part in _pieces(name, body, min(size, PIECE_BYTES)):
+                out += part
+                if len(out) >= size:
+                    break
+        except _Fault as fault:
+            if not out:
+                return fault.failure
+        body = bytes(out)
+    return body
 
 
 def decode_archived(wire: bytes, content_encoding: str, decoded_bytes: int | None) -> bytes:

@@ -2,13 +2,14 @@
 
 import asyncio
 import ssl
-from time import monotonic
+from collections.abc import Sequence
 from typing import Protocol
 
 from shoal.fetch.http.budget import BodyBudget
 from shoal.fetch.http.connection import Connection
 from shoal.fetch.http.dns import Answer
 from shoal.fetch.http.guard import Guard, Origin
+from shoal.fetch.http.race import DeadAddresses, order_addresses, race
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
 
@@ -27,38 +28,46 @@ class Dialer:
         self._guard = guard
         self._budget = budget
         self._ca_file = ca_file
+        self._dead = DeadAddresses()
         self._tls: ssl.SSLContext | None = None
 
     async def open(self, origin: Origin, limits: FetchLimits) -> Connection | Failure:
-        """Connect to the first address of `origin` that accepts the connection."""
+        """Connect to the address of `origin` that accepts the connection first."""
         addresses = await self._resolver.resolve(origin.host)
         if isinstance(addresses, Failure):
             return addresses
         if failure := self._guard.check(addresses):
             return failure
-        deadline = monotonic() + limits.connect
-        last = Failure(FailureClass.CONNECT, "the name has no address")
-        for position, address in enumerate(addresses):
-            # A dead address must not use up the time of the following ones.
-            within = (deadline - monotonic()) / (len(addresses) - position)
-            connection = await self._connect(origin, address, within)
-            if isinstance(connection, Connection):
-                return await self._secure(connection, limits) if origin.secure else connection
-            last = connection
-        return last
+        connection = await self._connect(origin, addresses, limits.connect)
+        if isinstance(connection, Failure) or not origin.secure:
+            return connection
+        return await self._secure(connection, limits)
 
-    async def _connect(self, origin: Origin, address: str, within: float) -> Connection | Failure:
+    async def _connect(self, origin: Origin, addresses: Sequence[str], within: float) -> Connection | Failure:
         loop = asyncio.get_running_loop()
-        connection = Connection(origin, address, budget=self._budget, loop=loop)
-        try:
+
+        async def connect(address: str) -> Connection:
+            connection = Connection(origin, address, budget=self._budget, loop=loop)
             # An address, not the name: nothing is resolved here.
-            async with asyncio.timeout(within):
-                await loop.create_connection(lambda: connection, address, origin.port)
-        except TimeoutError:
-            return Failure(FailureClass.TIMEOUT, f"connect: no connection within {within:g} s")
-        except OSError as error:
-            return Failure(FailureClass.CONNECT, f"no connection: {error.strerror or error}")
-        return connection
+            await loop.create_connection(lambda: connection, address, origin.port)
+            return connection
+
+        if len(addresses) == 1:
+            try:
+                async with asyncio.timeout(within):
+                    return await connect(addresses[0])
+            except OSError as error:  # TimeoutError is one
+                return _no_connection(error, within)
+        ordered = order_addresses(addresses, origin.port, self._dead)
+        made, lost = await race(ordered, connect, timeout=within)
+        for address in lost:
+            self._dead.add((address, origin.port))
+        if isinstance(made, Connection):
+            self._dead.remove((made.address, origin.port))
+            return made
+        if not isinstance(made, OSError):
+            raise made
+        return _no_connection(made, within)
 
     async def _secure(self, connection: Connection, limits: FetchLimits) -> Connection | Failure:
         """Do the TLS handshake for the name in the URL."""
@@ -86,6 +95,12 @@ class Dialer:
             if self._ca_file is not None:
                 self._tls.load_verify_locations(self._ca_file)
         return self._tls
+
+
+def _no_connection(error: OSError, within: float) -> Failure:
+    if isinstance(error, TimeoutError) and error.errno is None:
+        return Failure(FailureClass.TIMEOUT, f"connect: no connection within {within:g} s")
+    return Failure(FailureClass.CONNECT, f"no connection: {error.strerror or error}")
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -1,7 +1,12 @@
 """Resolve names to addresses: one query per name at a time, results cached for their TTL.
 
-The cache is bounded by count, and so is each result: of a name with a thousand addresses only the first few
-are used.
+All addresses of a name are returned, because the guard judges all of them; a name with very many is a
+failure. The cache is bounded by names and by addresses.
+
+An answer that c-ares cannot parse makes it fail or drop every query that is under way on the same channel,
+whatever its name. So there are several channels, and all names of one domain use the same one. A look-up that
+fails for such a reason is repeated on a separate channel, where no other name can disturb it, and a name
+that fails there, too, is asked there from then on. One that times out is repeated on another shared channel.
 """
 
 import asyncio
@@ -18,11 +23,28 @@ from shoal.fetch.http.guard import is_ip_literal
 from shoal.model.failure import Failure, FailureClass
 
 Answer = tuple[str, ...] | Failure
+Result = pycares.AddrInfoResult | aiodns.error.DNSError  # of c-ares
 
-MAX_NAMES = 25_000  # 28 MB, if all of them are long and have MAX_ADDRESSES
-MAX_ADDRESSES = 8
+MAX_NAMES = 25_000
+MAX_CACHED_ADDRESSES = 200_000  # with MAX_NAMES: 28 MB
+MAX_ADDRESSES = 256  # of one name
 MIN_TTL_S, MAX_TTL_S = 5.0, 3600.0  # neither one query per page nor stale for days
 NEGATIVE_TTL_S = 5.0
+CHANNELS = 4  # shared ones; each has a thread of c-ares
+ALONE_AT_ONCE = 16  # look-ups on separate channels
+MAX_DISTURBING = 1_000  # names that are known to fail there
+
+# The name itself is the reason: asking again alone would not help.
+_FINAL_ERRORS = frozenset(
+    {
+        aiodns.error.ARES_ENOTFOUND,
+        aiodns.error.ARES_ENODATA,
+        aiodns.error.ARES_EBADNAME,
+        aiodns.error.ARES_ETIMEOUT,
+        aiodns.error.ARES_ECANCELLED,
+        aiodns.error.ARES_EDESTRUCTION,
+    }
+)
 
 LOOPBACK = ("127.0.0.1", "::1")
 
@@ -47,23 +69,33 @@ class DnsResolver:
         self._timeout = timeout
         self._names = names
         self._cache: OrderedDict[str, tuple[float, Answer]] = OrderedDict()
-        self._asked: dict[str, asyncio.Future[Answer]] = {}
+        self._cached_addresses = 0
+        self._asked: dict[str, asyncio.Task[Answer]] = {}
+        self._alone = asyncio.Semaphore(ALONE_AT_ONCE)
+        self._disturbing: OrderedDict[str, None] = OrderedDict()  # names that fail alone, too
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         # Without search domains: a name that does not exist must not resolve to one inside the local network.
-        self._dns = aiodns.DNSResolver(
+        self._shared = [self._channel() for _ in range(CHANNELS)]
+        return self
+
+    def _channel(self) -> aiodns.DNSResolver:
+        return aiodns.DNSResolver(
             nameservers=self._nameservers or None,
-            timeout=self._timeout / 4,
+            timeout=self._timeout / 5,  # so that there is time for a second channel
             tries=2,
             flags=pycares.ARES_FLAG_NOSEARCH,
         )
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._dns.close()
+        for task in list(self._asked.values()):
+            task.cancel()
+        await asyncio.gather(*self._asked.values(), return_exceptions=True)
+        for channel in self._shared:
+            await channel.close()
 
     async def resolve(self, host: str) -> Answer:
         """Return the addresses of `host` in the order to try them, or a failure."""
@@ -82,34 +114,80 @@ class DnsResolver:
         except TimeoutError:
             return Failure(FailureClass.DNS, f"no answer from DNS within {self._timeout:g} s")
 
-    def _ask(self, host: str) -> asyncio.Future[Answer]:
-        question = self._dns.getaddrinfo(host)
-        answer: asyncio.Future[Answer] = self._loop.create_future()
-        self._asked[host] = answer
-        question.add_done_callback(lambda done: self._keep(host, done, answer))
+    def _ask(self, host: str) -> asyncio.Task[Answer]:
+        task = self._asked[host] = self._loop.create_task(self._look_up(host))
+        task.add_done_callback(lambda _: self._asked.pop(host, None))
+        return task
+
+    async def _look_up(self, host: str) -> Answer:
+        result: Result = aiodns.error.DNSError(aiodns.error.ARES_EBADRESP, "")
+        if host not in self._disturbing:
+            # Randomised for each process: a site cannot choose names that share a channel with others.
+            number = hash(".".join(host.split(".")[-2:]))
+            result = await _query(self._shared[number % CHANNELS], host)
+            if _timed_out(result):
+                result = await _query(self._shared[(number + 1) % CHANNELS], host)
+        if _is_disturbed(result):
+            result = await self._look_up_alone(host)
+        answer, lifetime = _read(result)
+        self._keep(host, answer, lifetime)
         return answer
 
-    def _keep(
-        self, host: str, question: asyncio.Future[pycares.AddrInfoResult], answer: asyncio.Future[Answer]
-    ) -> None:
-        del self._asked[host]
-        result, lifetime = _read(question)
-        self._cache[host] = (self._loop.time() + lifetime, result)
-        self._cache.move_to_end(host)
-        if len(self._cache) > self._names:
-            self._cache.popitem(last=False)
-        answer.set_result(result)
+    async def _look_up_alone(self, host: str) -> Result:
+        async with self._alone:
+            channel = self._channel()
+            try:
+                result = await _query(channel, host)
+            finally:
+                await channel.close()
+        if _is_disturbed(result):
+            self._disturbing[host] = None
+            if len(self._disturbing) > MAX_DISTURBING:
+                self._disturbing.popitem(last=False)
+        return result
+
+    def _keep(self, host: str, answer: Answer, lifetime: float) -> None:
+        self._drop(host)
+        self._cache[host] = (self._loop.time() + lifetime, answer)
+        self._cached_addresses += _weight(answer)
+        while len(self._cache) > self._names or self._cached_addresses > MAX_CACHED_ADDRESSES:
+            self._drop(next(iter(self._cache)))
+
+    def _drop(self, host: str) -> None:
+        if (cached := self._cache.pop(host, None)) is not None:
+            self._cached_addresses -= _weight(cached[1])
 
 
-def _read(question: asyncio.Future[pycares.AddrInfoResult]) -> tuple[Answer, float]:
+async def _query(channel: aiodns.DNSResolver, host: str) -> Result:
+    try:
+        return await channel.getaddrinfo(host)
+    except aiodns.error.DNSError as error:
+        return error
+
+
+def _is_disturbed(result: Result) -> bool:
+    """Return whether another name's answer may be the reason for a failure."""
+    return isinstance(result, aiodns.error.DNSError) and result.args[0] not in _FINAL_ERRORS
+
+
+def _timed_out(result: Result) -> bool:
+    return isinstance(result, aiodns.error.DNSError) and result.args[0] == aiodns.error.ARES_ETIMEOUT
+
+
+def _weight(answer: Answer) -> int:
+    return 0 if isinstance(answer, Failure) else len(answer)
+
+
+def _read(result: Result) -> tuple[Answer, float]:
     """Return the addresses in a result, or a failure, and the seconds to cache it for."""
-    if question.cancelled():
-        return Failure(FailureClass.DNS, "the resolver was closed"), 0.0
-    if error := question.exception():
-        text = error.args[1] if len(error.args) > 1 else str(error)
+    if isinstance(result, aiodns.error.DNSError):
+        text = result.args[1] if len(result.args) > 1 else str(result)
         return Failure(FailureClass.DNS, f"the name does not resolve: {text}"), NEGATIVE_TTL_S
-    nodes = question.result().nodes[:MAX_ADDRESSES]
+    nodes = result.nodes
     if not nodes:
         return Failure(FailureClass.DNS, "the name has no address"), NEGATIVE_TTL_S
+    addresses = tuple(dict.fromkeys(node.addr[0].decode() for node in nodes))
+    if len(addresses) > MAX_ADDRESSES:
+        return Failure(FailureClass.DNS, f"the name has more than {MAX_ADDRESSES} addresses"), NEGATIVE_TTL_S
     lifetime = min(max(min(node.ttl for node in nodes), MIN_TTL_S), MAX_TTL_S)
-    return tuple(dict.fromkeys(node.addr[0].decode() for node in nodes)), lifetime
+    return addresses, lifetime

@@ -20,6 +20,7 @@ FRAMING_BYTES = 16  # bytes of framing per chunk that are not counted as extensi
 # write chunks wrongly do so from the first one.
 REREAD_BYTES = 64 * KIB
 
+_START = b"HTTP/1."
 _VERSIONS = ("1.1", "1.0")
 _NAMES: dict[
     bytes, str
@@ -44,11 +45,13 @@ class Exchange:
         "_chunk_open",
         "_chunked",
         "_chunks",
+        "_first_bytes",
         "_head",
         "_in_headers",
         "_lenient",
         "_limits",
         "_moved_at",
+        "_other_start",
         "_parser",
         "_progress",
         "_ranged",
@@ -74,9 +77,18 @@ class Exchange:
         self.failure: Failure | None = None
 
     def begin(
-        self, limits: FetchLimits, *, started_at: float, head: bool = False, ranged: bool = False
+        self,
+        limits: FetchLimits,
+        *,
+        started_at: float,
+        head: bool = False,
+        ranged: bool = False,
+        first_bytes: int = 0,
     ) -> None:
-        """Prepare for a response. The total time counts from `started_at`."""
+        """Prepare for a response. The total time counts from `started_at`.
+
+        `first_bytes`: end the exchange after so many bytes of the body; 0: read all of it.
+        """
         self.status = 0
         self.headers: list[tuple[str, str]] = []
         self.encoding = ""  # Content-Encoding, its lines joined
@@ -91,6 +103,7 @@ class Exchange:
         self._limits = limits
         self._head = head
         self._ranged = ranged
+        self._first_bytes = first_bytes
         self._in_headers = True
         self._chunked = False
         self._chunk_open = False
@@ -99,8 +112,9 @@ class Exchange:
         self._body = b""
         self._spill: bytearray | None = None
         self._progress = 0
-        self._seen: list[bytes] = []  # received so far, while it may have to be read again
+        self._seen: list[bytes] | None = None  # received so far, while it may have to be read again
         self._lenient: LenientReader | None = None
+        self._other_start = False  # not in one piece, after empty lines, or of another version
 
     @property
     def lenient(self) -> bool:
@@ -112,8 +126,7 @@ class Exchange:
         self.headers = []
         self._body = b""
         self._spill = None
-        self._seen = []
-        self._lenient = None
+        self._seen = self._lenient = None
 
     def close(self) -> None:
         """Drop the parser, which has a reference to this object."""
@@ -129,9 +142,11 @@ class Exchange:
             self.received += len(data)
             return self._feed_lenient(self._lenient, data)
         room = self._limits.header_bytes - self.received
-        if not self.received and data[0] in b"RI":  # llhttp also accepts RTSP and ICE
-            self._fail(FailureClass.PROTOCOL, "not valid HTTP: no status line")
-            return True
+        if not self.received and data[:7] != _START:
+            if data[0] in b"RI":  # llhttp also accepts RTSP and ICE
+                self._fail(FailureClass.PROTOCOL, "not valid HTTP: no status line")
+                return True
+            self._other_start = True
         self.received += len(data)
         try:
             if self._in_headers and room < len(data):
@@ -145,10 +160,12 @@ class Exchange:
         if self.complete or self.failure is not None:
             return True
         if self._in_headers or self._chunked:
-            if self.received <= REREAD_BYTES:
+            if self.received > REREAD_BYTES:
+                self._seen = None
+            elif self._seen is None:
+                self._seen = [data]
+            else:
                 self._seen.append(data)
-            elif self._seen:
-                self._seen = []
             if self._chunked:
                 self._check_framing()
         return self.failure is not None
@@ -217,7 +234,7 @@ class Exchange:
                 self._stop(FailureClass.PROTOCOL, f"status {status}")
             return  # interim: the final response follows, within the same header limits
         self._in_headers = False
-        if self._parser.get_http_version() not in _VERSIONS:
+        if self._other_start and self._parser.get_http_version() not in _VERSIONS:
             self._stop(FailureClass.PROTOCOL, f"HTTP version {self._parser.get_http_version()}")
         if len(self.headers) > self._limits.header_lines:
             self._stop(FailureClass.TOO_LARGE, f"more than {self._limits.header_lines} header lines")
@@ -245,12 +262,12 @@ class Exchange:
             self._chunked = True
         elif length is None:
             self.until_close = True
-        elif int(length) > self._limits.wire_bytes:
+        elif int(length) > self._limits.wire_bytes and not self._first_bytes:
             self._stop(FailureClass.TOO_LARGE, f"announces {length} bytes, limit {self._limits.wire_bytes}")
 
     def on_body(self, data: bytes) -> None:
         self.size += len(data)
-        if self.size > self._limits.wire_bytes:
+        if self.size > self._limits.wire_bytes and not self._first_bytes:
             self._stop(FailureClass.TOO_LARGE, f"body above {self._limits.wire_bytes} bytes")
         if self._spill is not None:
             self._spill += data
@@ -260,6 +277,9 @@ class Exchange:
             self._spill += data
         else:
             self._body = data
+        if self._first_bytes and self.size >= self._first_bytes:
+            self.complete = True
+            raise _Stop  # the connection is closed: the rest is not wanted
 
     def on_chunk_header(self) -> None:
         self._chunks += 1
@@ -308,11 +328,12 @@ class Exchange:
 
     def _read_again(self, data: bytes, error: Exception) -> bool:
         """Read the response leniently from its first byte, after the strict parser has rejected it."""
-        if sum(map(len, self._seen)) + len(data) < self.received:
+        seen = b"".join([*(self._seen or ()), data])
+        self._seen = None
+        if len(seen) < self.received:
             self._fail(FailureClass.PROTOCOL, f"not valid HTTP: {error}")
             return True
         self._lenient = LenientReader(self._limits, head=self._head)
-        seen, self._seen = b"".join([*self._seen, data]), []
         return self._feed_lenient(self._lenient, seen)
 
     def _feed_lenient(self, reader: LenientReader, data: bytes) -> bool:

@@ -18,7 +18,7 @@ import re
 from shoal.model.failure import FailureClass
 from shoal.model.limits import FetchLimits
 
-MAX_CHUNK_LINE_BYTES = 4096  # size and extension
+MAX_LINE_BYTES = 8192  # of a chunk size with its extension, and of a trailer
 
 _START = b"HTTP/1."
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01])[ \t]+(\d{3})(?:[ \t].*|)")
@@ -45,6 +45,7 @@ class LenientReader:
         self._limits = limits
         self._head = head
         self._pending = bytearray()  # received and not read yet: headers, a chunk line, a trailer
+        self._searched = 0  # bytes of them without the end of the headers
         self._left = 0  # bytes of the body or chunk to come
         self._chunked = False
         self._in_chunk = False  # in the data of a chunk, or in the line end after it
@@ -73,17 +74,22 @@ class LenientReader:
         pending = self._pending
         while pending.startswith((b"\r", b"\n")):  # empty lines before the status line
             del pending[:1]
-        found = _END_OF_HEADERS.search(pending)
+        # From where the last search ended: a server may send its headers byte by byte.
+        found = _END_OF_HEADERS.search(pending, max(0, self._searched - 2))
         end = found.end() if found else len(pending)
         if end > self._limits.header_bytes:
             raise Unreadable(FailureClass.TOO_LARGE, f"headers above {self._limits.header_bytes} bytes")
-        line, newline, rest = bytes(pending[:end]).partition(b"\n")
-        status = _STATUS_LINE.fullmatch(line.rstrip(b"\r"))
-        if not _START.startswith(line[: len(_START)]) or (newline and status is None):
+        if not _START.startswith(pending[: len(_START)]):
             raise Unreadable(FailureClass.PROTOCOL, "not valid HTTP: no status line")
-        if found is None or status is None:
+        if found is None:
+            self._searched = end
             return False
+        line, _, rest = bytes(pending[:end]).partition(b"\n")
+        status = _STATUS_LINE.fullmatch(line.rstrip(b"\r"))
+        if status is None:
+            raise Unreadable(FailureClass.PROTOCOL, "not valid HTTP: no status line")
         del pending[:end]
+        self._searched = 0
         code = int(status[2])
         if code < 100:
             raise Unreadable(FailureClass.PROTOCOL, f"status {code}")
@@ -171,8 +177,9 @@ class LenientReader:
             self._in_trailers = True
 
     def _check_line(self, line_bytes: int) -> None:
-        if not self._in_trailers and line_bytes > MAX_CHUNK_LINE_BYTES:
-            raise Unreadable(FailureClass.PROTOCOL, "endless chunk extension")
+        if line_bytes > MAX_LINE_BYTES:
+            what = "trailer" if self._in_trailers else "chunk extension"
+            raise Unreadable(FailureClass.PROTOCOL, f"endless {what}")
         if self._framing + line_bytes > self._limits.header_bytes:
             what = "trailers" if self._in_trailers else "chunk extensions"
             raise Unreadable(FailureClass.TOO_LARGE, f"{what} above {self._limits.header_bytes} bytes")
@@ -219,7 +226,7 @@ def read_fields(lines: list[bytes]) -> tuple[list[tuple[str, str]], dict[str, li
 
 
 def agreed_length(values: list[str]) -> int | None:
-    """Return the length that all Content-Length values agree on; None if there is none."""
+    """Return the length that all Content-Length values agree on; None: no header gives one."""
     if not values:
         return None
     if len(set(values)) > 1:

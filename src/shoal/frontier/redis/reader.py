@@ -60,7 +60,8 @@ class RedisReader:
         """Return all values that are stored with a crawl."""
         tag, number = self._store.tag_of(crawl), await self.number(crawl)
         found = await self._store.do(tag, "HGETALL", keys.values(tag, number))
-        return {key.decode(): value for key, value in zip(found[::2], found[1::2], strict=True)}
+        pairs = zip(found[::2], found[1::2], strict=True)
+        return {key.decode(errors="backslashreplace"): value for key, value in pairs}
 
     async def checkpoint(self, name: str) -> bytes | None:
         """Return what the last commit stored under `name`."""

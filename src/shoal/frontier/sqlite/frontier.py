@@ -29,6 +29,7 @@ from shoal.model.page import PageRef
 from shoal.model.request import Link, unpack
 from shoal.sqlite_database import check, connect_for_reading, open_database, transaction, translated
 
+PAUSED_S = 0.001  # see `held_for`
 MIGRATIONS = ("schema.sql", "versions.sql")  # each leads to the next version
 
 
@@ -123,6 +124,20 @@ class SqliteFrontier:
     def holds(self, lease: Lease) -> bool:
         """Return True if a settlement of this lease would be accepted now."""
         return find_held(self._state, lease) is not None
+
+    def held_for(self, crawl: str, host: str) -> float:
+        """Return for how many seconds nothing may be sent to a host for a crawl; 0.0: it may be sent now.
+
+        What is paused is held until resumed: a request that is released is not leased again before that.
+        """
+        running = self._state.crawls.get(crawl)
+        if running is not None and running.paused:
+            return PAUSED_S
+        known = self._state.hosts.get(host)
+        if known is None:
+            return 0.0
+        record = known.record
+        return PAUSED_S if record.paused else max(record.rest_until - self._owner.now(), 0.0)
 
     def mark_landed(self, leases: Sequence[Lease]) -> None:
         """Record that requests have left the wire, although they are not settled yet."""

@@ -97,6 +97,16 @@ class SqliteReader:
             "SELECT value FROM crawl_state WHERE crawl = ? AND key = ?", (self.crawl_id(crawl), key)
         )
 
+    async def values(self, crawl: str, prefix: str) -> dict[str, bytes]:
+        """Return the values of a crawl whose keys start with `prefix`."""
+        with translated(self._path):
+            return dict(
+                self._database.execute(
+                    "SELECT key, value FROM crawl_state WHERE crawl = ? AND key >= ? AND key < ?",
+                    (self.crawl_id(crawl), prefix, prefix + "\U0010ffff"),
+                ).fetchall()
+            )
+
     async def checkpoint(self, name: str) -> bytes | None:
         """Return what the last commit stored under `name`."""
         return self._value("SELECT value FROM checkpoint WHERE name = ?", (name,))

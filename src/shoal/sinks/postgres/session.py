@@ -16,13 +16,15 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import asyncpg
 
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+from shoal.sinks.postgres.password_guard import guarded_login
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"  # a class without parameters at run time
 T = TypeVar("T")
 
-# Classes of SQLSTATE that can pass: connection errors, rolled back by the server (deadlock, serialization),
-# out of a resource, locked, shutting down.
-_TEMPORARY = {"08", "40", "53", "55", "57"}
+# Classes of SQLSTATE that can pass: connection errors, a transaction that may not write (a server that is
+# read-only, as during a failover), rolled back by the server (deadlock, serialization), out of a resource,
+# locked, shutting down.
+_TEMPORARY = {"08", "25", "40", "53", "55", "57"}
 # Classes that one item causes: data that a type or a constraint does not accept, and limits that a row
 # exceeds.
 _ITEM = {"22", "23", "54"}
@@ -97,12 +99,18 @@ class Session:
             raise Unavailable(f"output {self._name}: {_describe(error)}") from error
 
     async def _connect(self) -> Connection:
-        connection = await asyncpg.connect(
-            self._dsn,
-            timeout=_CONNECT_TIMEOUT_S,
-            command_timeout=_COMMAND_TIMEOUT_S,
-            server_settings=_SETTINGS,
-        )
+        with guarded_login(self._dsn) as login:
+            try:
+                connection = await asyncpg.connect(
+                    self._dsn,
+                    timeout=_CONNECT_TIMEOUT_S,
+                    command_timeout=_COMMAND_TIMEOUT_S,
+                    server_settings=_SETTINGS,
+                )
+            except BaseException:
+                if login.refusal:
+                    raise Misconfigured(f"output {self._name}: {login.refusal}") from None
+                raise
         try:
             await connection.execute(self._first_statement)
         except BaseException:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from shoal.model.header_names import is_secret
 from shoal.model.settings import Settings
 from shoal.spider.source import SpiderFile, SpiderSource
 
@@ -43,10 +44,30 @@ class CrawlRecord(msgspec.Struct, frozen=True, kw_only=True):
         packed = msgspec.msgpack.encode(msgspec.structs.replace(self, submitted_at=0.0), order="sorted")
         return sha256(packed).hexdigest()[:12]
 
+    def without_secrets(self) -> "CrawlRecord":
+        """Return the record without cookies, and without headers that may be secret."""
+        settings = dict(self.settings)
+        if "crawl" in settings:
+            settings["crawl"] = _without_secrets(settings["crawl"])
+        if isinstance(hosts := settings.get("hosts"), Mapping):
+            settings["hosts"] = {host: _without_secrets(block) for host, block in hosts.items()}
+        return msgspec.structs.replace(self, settings=settings, cookies=b"[]")
+
     @property
     def archive_location(self) -> str:
         """Return where all workers write the crawl's pages; empty: each worker into its local folder."""
         return str(self.settings.get("archive", {}).get("location", ""))
+
+
+def _without_secrets(table: Any) -> Any:
+    if not isinstance(table, Mapping):
+        return table
+    kept = dict(table)
+    if isinstance(headers := kept.get("headers"), Mapping):
+        kept["headers"] = {name: value for name, value in headers.items() if not is_secret(name)}
+    if "cookies" in kept:
+        kept["cookies"] = {}
+    return kept
 
 
 @dataclass(frozen=True, slots=True)

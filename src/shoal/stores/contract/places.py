@@ -1,6 +1,6 @@
 """Where the crawls of a shared store may write on this machine, and what of it may be read again.
 
-A crawl's record names its outputs and its archive, and whoever can write to the store can write a record.
+A crawl's record names its outputs and its archive, and every client of the store can write a record.
 So the operator of a machine says which folders and servers crawls may use there. Without that, crawls get
 the folder in which the process was started and no server: a worker sends no password to a host that its
 operator has not named.
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from shoal.model.configuration.output_patterns import check_path, is_address, is_below, matches_address
 from shoal.model.errors import Misconfigured, Rejected
-from shoal.model.output_patterns import check_path, is_address, is_below, matches_address
 from shoal.sinks.names import canonical_name
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER
 

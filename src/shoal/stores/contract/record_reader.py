@@ -11,15 +11,16 @@ import math
 import re
 import stat
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from shoal.model.configure import TYPES, SettingValue, configure
+from shoal.model.configuration.configure import TYPES, SettingValue, configure
+from shoal.model.configuration.output_patterns import check_address, check_path, is_address
 from shoal.model.errors import Misconfigured, Rejected
-from shoal.model.names import name_fault
-from shoal.model.output_patterns import check_address, check_path, is_address
+from shoal.model.printable import name_fault
 from shoal.model.settings import Settings
 from shoal.spider.source import PlainSpider, SpiderFile, SpiderModule, SpiderSource
 from shoal.stores.contract.crawl_record import CrawlRecord
@@ -35,6 +36,7 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){0,31}", re.ASCII)
 _ATTRIBUTE = re.compile(r"(?:[A-Za-z_]\w{0,199})?", re.ASCII)
 _VERSION = re.compile(r"[0-9a-z]{0,64}")
 _HOST = re.compile(r"(?:\*\.)?[^\s/\\@\0]{1,260}")
+_ORIGIN = re.compile(r"https?://[^\s/\\@\0]{1,260}")
 _COOKIE_TEXT = re.compile(r"[^\x00-\x1f\x7f;]*")
 _decode = msgspec.msgpack.Decoder(CrawlRecord).decode
 _TABLES = {key.rpartition(".")[0] or key for key in TYPES} - {"store"}
@@ -64,6 +66,8 @@ def check_record(name: str, record: CrawlRecord) -> None:
     _require(math.isfinite(record.submitted_at), "submitted_at: not a time")
     for host in record.hosts or ():
         _require(_HOST.fullmatch(host) and host.isprintable(), "hosts: not the name of a host")
+    for origin in record.home:
+        _require(_ORIGIN.fullmatch(origin) and origin.isprintable(), "home: not an origin")
     _require(len(record.outputs) <= MAX_OUTPUTS, f"outputs: more than {MAX_OUTPUTS}")
     for output in record.outputs:
         _check_place("outputs", output)
@@ -86,7 +90,7 @@ def settings_of(record: CrawlRecord) -> Settings:
     for table in _TABLES:
         if not isinstance(record.settings.get(table, {}), Mapping):
             raise Misconfigured(f"settings of the crawl: {table} is not a table")
-    return configure(
+    settings = configure(
         SettingValue(key, value, f"settings of the crawl: {key}")
         for key in TYPES
         if key != "store"
@@ -94,6 +98,7 @@ def settings_of(record: CrawlRecord) -> Settings:
         and (value := _leaf(record.settings, key)) is not None
         and value != _leaf(_DEFAULTS, key)
     )
+    return replace(settings, store="")
 
 
 def _leaf(tree: Mapping[str, Any], key: str) -> Any:
@@ -165,7 +170,7 @@ def sign_record(key: bytes, name: str, packed: bytes) -> bytes:
 
 
 def check_signature(key: bytes, name: str, packed: bytes, signature: bytes | None) -> None:
-    """Raise `Rejected` for a record that nobody with the key has signed."""
+    """Raise `Rejected` for a record that was not signed with the key."""
     if signature is None:
         raise Rejected(
             "it is not signed, and this worker takes signed crawls only:"

@@ -1,4 +1,4 @@
-"""Who may read and write the files of a store: the user who runs the crawl, and nobody else.
+"""Who may read and write the files of a store: the user who runs the crawl, and no other.
 
 A store holds session cookies, posted forms and pages behind a login. Its folder has mode 0700 and its files
 0600, whatever the umask; outputs keep the user's umask. A folder of an earlier version is tightened when it

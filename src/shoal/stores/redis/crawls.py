@@ -1,9 +1,10 @@
 """The crawls of a shared store, as they were submitted.
 
 A record is written when the seeds are in the frontier, so a worker that finds a crawl also finds its work.
-Its signature, if it has one, is in a hash of its own: workers of older versions read the records alone.
+Its signature, if it has one, is in a separate hash: workers of older versions read the records alone.
 """
 
+import asyncio
 import time
 from contextlib import suppress
 
@@ -11,9 +12,13 @@ import msgspec
 
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.redis_client import RedisClient, key_names
+from shoal.redis_client.quarantine import NO_CRAWL, Quarantine, Unreadable
+from shoal.redis_client.script import load_script
 from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.record_reader import check_record, check_signature, read_record, sign_record
 
+_BETWEEN_WRITES_S = 0.1
+_REMOVE_SECRETS = load_script("shoal.stores.redis", "remove_secrets")
 DELETION_KEPT_S = 30 * 86_400.0  # how long the store records that a crawl was deleted
 
 
@@ -47,8 +52,7 @@ class Crawls:
                 signed = ("HSET", self._signatures, record.name, sign_record(key, record.name, packed))
             stored = ("HSET", self._key, record.name, packed)
             known_again = ("ZREM", self._deleted, record.name)
-            # In one step: a worker must not read a record with the signature of another.
-            commands = [("MULTI",), signed, stored, known_again, *self._announcement(), ("EXEC",)]
+            commands = [signed, stored, known_again, *self._announcement()]
             await self._store.pipeline(self._tag, commands, replicated=True)
         return not same
 
@@ -63,15 +67,21 @@ class Crawls:
 
     async def news(self) -> int:
         """Return a number that changes with every announcement; workers poll it."""
-        return int(await self._store.do(self._tag, "GET", self._news) or 0)
+        found = await self._store.do(self._tag, "GET", self._news) or b"0"
+        try:
+            return int(found)
+        except ValueError as error:
+            entry = Unreadable(self._news, "string", b"", str(error))
+            await Quarantine(self._store).move(self._tag, NO_CRAWL, [entry])
+            return 0
 
     async def get(self, name: str, *, key: bytes = b"") -> CrawlRecord | None:
         """Return the record of a crawl; raise `Misconfigured` for one that cannot be used.
 
         `key`: it has to be signed with it.
         """
-        commands = [("MULTI",), ("HGET", self._key, name), ("HGET", self._signatures, name), ("EXEC",)]
-        packed, signature = (await self._store.pipeline(self._tag, commands))[-1]
+        commands = [("HGET", self._key, name), ("HGET", self._signatures, name)]
+        packed, signature = await self._store.pipeline(self._tag, commands)
         if packed is None:
             return None
         try:
@@ -88,8 +98,16 @@ class Crawls:
 
         `key`: records have to be signed with it.
         """
-        commands = [("MULTI",), ("HGETALL", self._key), ("HGETALL", self._signatures), ("EXEC",)]
-        stored, signed = (await self._store.pipeline(self._tag, commands))[-1]
+        found = await self._read(key)
+        if key and found.refused:
+            # A record and its signature are two writes, and this may have read them in between.
+            await asyncio.sleep(_BETWEEN_WRITES_S)
+            found = await self._read(key)
+        return found
+
+    async def _read(self, key: bytes) -> StoredRecords:
+        commands = [("HGETALL", self._key), ("HGETALL", self._signatures)]
+        stored, signed = await self._store.pipeline(self._tag, commands)
         signatures = dict(zip(signed[::2], signed[1::2], strict=True))
         records, refused = [], {}
         for name, packed in zip(stored[::2], stored[1::2], strict=True):
@@ -100,6 +118,19 @@ class Crawls:
                     f"its record in the store cannot be used: {error}"
                 )
         return StoredRecords(sorted(records, key=lambda record: record.name), refused)
+
+    async def remove_secrets(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
+        """Remove headers and cookies that may be secret from a record; False: it has been submitted again.
+
+        `key`: sign the new record.
+        """
+        packed = await self._store.do(self._tag, "HGET", self._key, record.name)
+        if packed is None or read_record(record.name, packed).revision != record.revision:
+            return False
+        stripped = msgspec.msgpack.encode(record.without_secrets())
+        signature = sign_record(key, record.name, stripped) if key else b""
+        arguments = (self._key, self._signatures, record.name, packed, stripped, signature)
+        return bool(await self._store.run(_REMOVE_SECRETS, self._tag, arguments, replicated=True))
 
     async def delete(self, name: str) -> None:
         """Delete the record of a crawl, and store that it was deleted; its data stays in the frontier."""

@@ -5,11 +5,14 @@ them is run again.
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
+
+import msgspec
 
 from shoal.archive.names import file_name
 from shoal.archive.registry import crawl_location
@@ -33,9 +36,14 @@ from shoal.stores.contract.heartbeat import Heartbeat
 from shoal.stores.contract.places import NO_SERVERS, Places
 from shoal.stores.contract.store import Capabilities, OutputState, OwnedStore, require_crawl
 from shoal.stores.redis.crawls import Crawls
+from shoal.stores.redis.lost_holders import LostHolders
+from shoal.stores.redis.mend import Mender
 from shoal.stores.redis.page_quota import SharedPageQuota
 from shoal.stores.redis.pages import RedisPages
+from shoal.stores.redis.site_budget import SharedSiteBudget
 from shoal.stores.redis.workers import Workers
+
+log = logging.getLogger(__name__)
 
 CAPABILITIES = Capabilities(shared=True, durable=True, page_records=False)
 RELEASE_TIMEOUT_S = 30.0  # for workers to leave a paused crawl that is being deleted
@@ -62,7 +70,10 @@ class RedisStore:
             Crawls(client),
             Workers(client),
             partial(SharedPageQuota, client),
+            partial(SharedSiteBudget, client),
             self.outputs.unwritten_pages,
+            Mender(frontier),
+            LostHolders(client),
         )
         self._client = client
 
@@ -102,6 +113,7 @@ class RedisStore:
 
     @asynccontextmanager
     async def change(self, crawls: Sequence[str] = ()) -> AsyncIterator[StoreChanges]:
+        self._client.mend_with(self.fleet.mend)
         frontier = RedisFrontier(self._client)
         for name in crawls:
             await frontier.crawls.open(name)
@@ -118,6 +130,27 @@ class RedisChanges(DirectChanges):
     def __init__(self, frontier: RedisFrontier) -> None:
         super().__init__(frontier)
         self._open_crawl = frontier.crawls.open
+        self._pauses = frontier.pauses
+
+    async def pause(self, crawl: str) -> None:
+        await super().pause(crawl)
+        await self._pauses.wait_until_held()
+
+    async def set_host(
+        self,
+        host: str,
+        *,
+        interval: float | None = None,
+        concurrency: int | None = None,
+        rest_until: float | None = None,
+        paused: bool | None = None,
+    ) -> HostView:
+        view = await super().set_host(
+            host, interval=interval, concurrency=concurrency, rest_until=rest_until, paused=paused
+        )
+        if paused or rest_until:
+            await self._pauses.wait_until_held(host)
+        return view
 
     async def note_reparse(self, crawl: str, reparse: Reparse) -> None:
         await self._open_crawl(crawl)  # the frontier writes values only of crawls that are open
@@ -182,9 +215,16 @@ class RedisCrawlRecords:
 
     async def totals(self, crawl: str) -> sums.CrawlTotals:
         values = await self._reader.values(crawl)
-        parts = [value for key, value in values.items() if key.startswith(sums.PART)]
+        parts = []
+        for key, value in values.items():
+            if key.startswith(sums.PART):
+                try:
+                    parts.append(sums.CrawlTotals.load(value))
+                except msgspec.DecodeError as error:
+                    about = {"crawl": crawl, "entry": key, "bytes": len(value), "why": str(error)}
+                    log.error("totals.unreadable", extra=about)
         # Earlier versions counted in the part of each worker; now parts have closed patterns alone.
-        totals = sums.total([sums.CrawlTotals.load(part) for part in parts])
+        totals = sums.total(parts)
         totals.add(await self._reader.totals(crawl))
         return totals
 

@@ -30,7 +30,7 @@ from shoal.fetch.contract import Client
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.http.message import Headers
 from shoal.fetch.http.send_turn import SendTurn
-from shoal.model.address_ranges import PRIVATE
+from shoal.model.configuration.address_ranges import PRIVATE
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, FetchLimits
 from shoal.model.page import NotSent, Response
@@ -68,7 +68,8 @@ async def site(reply: Reply) -> AsyncIterator[Site]:
                 served.requests.append(await reader.readuntil(b"\r\n\r\n"))
                 await reply(writer)
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, RuntimeError):
+            # uvloop raises RuntimeError where a transport has been closed between two writes.
             served.closed.set()
         finally:
             writer.close()

@@ -23,8 +23,20 @@ def test_a_bad_credential_file_is_refused_without_printing_its_value(tmp_path: P
     with pytest.raises(Misconfigured, match="PGPASSWORD and PGPASSWORD_FILE are both set") as caught:
         load_secret_files({"PGPASSWORD": "other", "PGPASSWORD_FILE": file})
     assert "other" not in str(caught.value)
-    with pytest.raises(Misconfigured, match="SHOAL_STORE_FILE: /nowhere cannot be read: No such file"):
+    with pytest.raises(
+        Misconfigured, match="SHOAL_STORE_FILE: the file that it names cannot be read: No such"
+    ):
         load_secret_files({"SHOAL_STORE_FILE": "/nowhere"})
+    for given in (
+        "redis://:correct-horse@host",
+        "correct-horse",
+        "correct-horse\0",
+        "x" * 5_000,
+        str(tmp_path),
+    ):
+        with pytest.raises(Misconfigured) as caught:
+            load_secret_files({"SHOAL_STORE_FILE": given})
+        assert given not in str(caught.value)
     (tmp_path / "secret").write_text("\n")
     with pytest.raises(Misconfigured, match="contains no credential"):
         load_secret_files({"PGPASSWORD_FILE": file})

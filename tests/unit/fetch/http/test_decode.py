@@ -158,11 +158,12 @@ def test_an_archived_body_that_cannot_be_decoded_is_rejected() -> None:
 
 
 def test_an_archived_body_is_decoded_under_the_limits_that_it_was_fetched_under() -> None:
-    body = bytes(40 * MIB)
-    assert decode_archived(gzip.compress(body), "gzip", len(body)) == body
-    assert decode_archived(gzip.compress(body), "gzip", None) == body  # written by an older version
+    body = bytes(33 * MIB)
+    wire = gzip.compress(body, 1)
+    assert decode_archived(wire, "gzip", len(body)) == body
+    assert decode_archived(wire, "gzip", None) == body  # written by an older version
     with pytest.raises(Rejected, match="above"):
-        decode_archived(gzip.compress(body), "gzip", MIB)
+        decode_archived(wire, "gzip", MIB)
 
 
 SKIPPABLE = b"\x5a\x2a\x4d\x18\x04\0\0\0skip"

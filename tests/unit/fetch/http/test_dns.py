@@ -6,13 +6,12 @@ import struct
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from shoal.fetch.http import dns
 from shoal.fetch.http.dns import LOOPBACK, MAX_ADDRESSES, DnsResolver, is_nameserver
+from shoal.fetch.http.guard import Guard
 from shoal.model.failure import Failure, FailureClass
 
 A, CNAME, AAAA = 1, 5, 28
@@ -21,6 +20,14 @@ NXDOMAIN, SERVFAIL = 3, 2
 
 def record(name: bytes, kind: int, data: bytes, ttl: int = 60) -> bytes:
     return name + struct.pack("!HHIH", kind, 1, ttl, len(data)) + data
+
+
+MALFORMED: dict[str, Callable[[bytes, int], bytes]] = {
+    "junk": lambda data, _: data[:2] + b"\x81\x80" + b"\xff" * 30,
+    "short": lambda data, _: data[:5],
+    "torn": lambda data, end: data[:2] + b"\x81\x80\0\1\0\5\0\0\0\0" + data[12 : end + 5] + b"\xc0\x0c\0",
+    "refused": lambda data, end: data[:2] + b"\x81\x85\0\1\0\0\0\0\0\0" + data[12 : end + 5],
+}
 
 
 class NameServer(asyncio.DatagramProtocol):
@@ -38,6 +45,9 @@ class NameServer(asyncio.DatagramProtocol):
         name, kind = data[12 : end + 1], struct.unpack_from("!H", data, end + 1)[0]
         label = name[1 : 1 + name[0]].decode()
         self.questions.append((label, kind))
+        if (junk := MALFORMED.get(label.rstrip("0123456789"))) is not None:
+            self.transport.sendto(junk(data, end), address)
+            return
         answer = self._zone(label, kind, name)
         if answer is None:
             return
@@ -47,8 +57,12 @@ class NameServer(asyncio.DatagramProtocol):
 
 
 def zone(label: str, kind: int, name: bytes) -> int | list[bytes] | None:
-    match label:
-        case "good":
+    match label.rstrip("0123456789"):
+        case "twelve":
+            public = [bytes([93, 184, 215, n]) for n in range(11)]
+            addresses = [*public, socket.inet_aton("169.254.169.254")]
+            return [record(name, A, address) for address in addresses] if kind == A else []
+        case "good" | "slow":
             address = (
                 socket.inet_aton("192.0.2.7")
                 if kind == A
@@ -146,27 +160,56 @@ async def test_a_cancelled_caller_does_not_cancel_the_query_of_others() -> None:
         assert first.cancelled()
 
 
-async def test_of_very_many_addresses_only_a_few_are_used() -> None:
+async def test_a_name_with_very_many_addresses_is_a_failure() -> None:
     async with resolving() as (resolver, _):
         answer = await resolver.resolve("many.test")
-    # An answer this long does not fit into a datagram; a resolver may also refuse it altogether.
-    assert isinstance(answer, Failure) or len(answer) <= MAX_ADDRESSES
+    # An answer this long does not fit into a datagram; c-ares may also refuse it altogether.
+    assert isinstance(answer, Failure)
+
+
+async def test_all_addresses_of_a_name_are_judged() -> None:
+    async with resolving() as (resolver, _):
+        answer = await resolver.resolve("twelve.test")
+    assert isinstance(answer, tuple)
+    assert len(answer) == 12
+    assert Guard().check(answer[:8]) is None
+    failure = Guard().check(answer)
+    assert failure is not None
+    assert "169.254.169.254" in failure.reason
+
+
+@pytest.mark.parametrize("kind", ["junk", "short", "torn", "refused"])
+async def test_names_with_malformed_answers_disturb_no_others(kind: str) -> None:
+    async with resolving() as (resolver, _):
+        names = [name for n in range(50) for name in (f"good{n}.test", f"{kind}{n}.evil.test")]
+        answers = dict(zip(names, await asyncio.gather(*map(resolver.resolve, names)), strict=True))
+    for name, answer in answers.items():
+        assert isinstance(answer, tuple) is name.startswith("good"), (name, answer)
+
+
+async def test_a_name_with_malformed_answers_is_asked_alone_from_then_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dns, "NEGATIVE_TTL_S", 0.0)
+    async with resolving() as (resolver, _):
+        await resolver.resolve("junk.test")
+        good = asyncio.create_task(resolver.resolve("slow.test"))
+        await asyncio.sleep(0)
+        for _ in range(3):
+            assert isinstance(await resolver.resolve("junk.test"), Failure)
+        assert isinstance(await good, tuple)
+        assert list(resolver._disturbing) == ["junk.test"]
 
 
 async def test_N11_the_answers_for_a_hundred_thousand_hosts_stay_small() -> None:
-    loop = asyncio.get_running_loop()
-    question: Any = loop.create_future()
-    nodes = [
-        SimpleNamespace(addr=(b"2001:db8:1111:2222:3333:4444:5555:%04d" % n, 0), ttl=60) for n in range(8)
-    ]
-    question.set_result(SimpleNamespace(nodes=nodes))
+    addresses = [f"2001:db8:1111:2222:3333:4444:5555:{n:04d}" for n in range(MAX_ADDRESSES)]
     async with DnsResolver() as resolver:
         tracemalloc.start()
         try:
             for n in range(100_000):
                 host = f"{n}.{'x' * 63}.{'y' * 63}.test"
-                asked = resolver._asked[host] = loop.create_future()
-                resolver._keep(host, question, asked)
+                # Mostly few addresses, now and then as many as are allowed.
+                resolver._keep(host, tuple(addresses[: MAX_ADDRESSES if n % 5 == 0 else 4]), 60.0)
             size, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()

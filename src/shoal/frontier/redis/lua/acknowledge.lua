@@ -38,6 +38,7 @@ local function acknowledge(crawl, fp, consumer, letter, items, tally)
   return '1'
 end
 
+call('XLEN', tag .. PAGES_KEY)  -- written last: if it has the wrong type, fail before anything is written
 local accepted = {}
 number, position = parse('>H', frame, position)
 for i = 1, number do
@@ -51,7 +52,7 @@ for i = 1, number do
   items, tally, position = parse('>Ic0Hc0', frame, position)
   accepted[i] = acknowledge(crawl, fp, consumer, letter, items, tally)
 end
-save_totals()
 save()
+save_items()
 save_page_removals()
 return table.concat(accepted)

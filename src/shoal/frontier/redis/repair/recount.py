@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shoal.frontier.redis import keys
 from shoal.frontier.redis.records import UNREADABLE, chunk_size, unpack_letter, unpack_record
@@ -30,21 +30,22 @@ class Found:
     twice: int = 0  # requests that were counted in two states
 
 
-async def repair_counters(shard: Shard, name: str, crawl: int) -> int:
+async def repair_counters(shard: Shard, name: str, crawl: int, *, unreadable: float = 0) -> int:
     """Write the counters of a crawl that differ from the data.
 
-    Return how many requests have ended and are missing in the seen-set.
+    Up to `unreadable` requests that are in no state were in entries that could not be read; they count as
+    given up. Return how many requests have ended and are missing in the seen-set.
     """
     flat = await shard.do("HGETALL", keys.counters(shard.tag, crawl))
     recorded = {counter.decode(): int(count) for counter, count in zip(flat[::2], flat[1::2], strict=True)}
     found = await _count(shard, crawl)
-    correct = correct_counters(recorded, found)
+    correct = correct_counters(recorded, found, unreadable=unreadable)
     if correct.fewer_ended:
         # Was an end counted twice, or was a call aborted since the shard was read?
         unseen, found.twice = await PlaceScan(shard, crawl).add_unseen()
         assert found.seen is not None
         found.seen += unseen
-        correct = correct_counters(recorded, found)
+        correct = correct_counters(recorded, found, unreadable=unreadable)
     size: int | str = "" if found.seen is None else found.seen
     pairs = [part for pair in correct.changes.items() for part in pair]
     arguments = (crawl, size, correct.lost, correct.forgotten, *pairs)
@@ -143,13 +144,36 @@ class CorrectCounters:
     fewer_ended: int = 0  # ends that were counted although their requests have not ended
 
 
-def correct_counters(recorded: Mapping[str, int], found: Found) -> CorrectCounters:
+def give_up_unreadable(recorded: Mapping[str, int], number: int) -> dict[str, int]:
+    """Return the counters with `number` more requests given up as `unreadable`.
+
+    They have no dead letter, as if it had been purged.
+    """
+    counter = f"dead.{FailureClass.UNREADABLE.value}"
+    more = dict.fromkeys(("purged", "dead", counter), number)
+    return {**recorded, **{name: max(recorded.get(name, 0), 0) + count for name, count in more.items()}}
+
+
+def correct_counters(recorded: Mapping[str, int], found: Found, *, unreadable: float = 0) -> CorrectCounters:
     """Return the correct values of the counters that are wrong.
 
     A request that ended without a dead letter leaves only a number. Scripts count an end before they remove
     the request, so a script that was aborted has counted too many ends, and never too few. If there are fewer
-    ends than requests that were accepted and are in no other state, those requests are lost.
+    ends than requests that were accepted and are in no other state, those requests are lost; up to
+    `unreadable` of them are known to be, and count as given up instead.
     """
+    correct = _correct_counters(recorded, found)
+    if not (given_up := int(min(correct.lost, unreadable))):
+        return correct
+    more = give_up_unreadable({**recorded, **correct.changes}, given_up)
+    correct = _correct_counters(more, found)
+    changes = {
+        name: count for name, count in {**more, **correct.changes}.items() if count != recorded.get(name, 0)
+    }
+    return replace(correct, changes=changes)
+
+
+def _correct_counters(recorded: Mapping[str, int], found: Found) -> CorrectCounters:
     # Members of the seen-set that are deleted leave its size and the counter as they were.
     once = max(found.seen or 0, min(recorded.get("accepted", 0), found.seen_size))
     purged = _purged(recorded, found, once)

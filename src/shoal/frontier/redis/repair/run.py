@@ -3,6 +3,7 @@
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from types import MappingProxyType
 
 from shoal.frontier.redis.frontier import RedisFrontier
 from shoal.frontier.redis.repair.fixes import (
@@ -54,7 +55,25 @@ async def repair_crawls(
     return report.lines()
 
 
-async def _repair(shard: Shard, unlinked: UnlinkedKeys, crawls: Mapping[str, int]) -> Counter[str]:
+async def repair_shard(frontier: RedisFrontier, tag: str, unreadable: Mapping[int, float]) -> list[str]:
+    """Repair one shard after entries that could not be read were taken out of it; return what was wrong.
+
+    `unreadable`: by number of a crawl, how many requests those entries held at most. As many of the requests
+    that are in no state any more count as given up.
+    """
+    client, report = frontier.client, FaultReport()
+    unlinked = await find_unlinked_keys(client.store, tag)
+    shard = Shard(client.store, client.scripts, tag, secrets.token_hex(8), report)
+    await _repair(shard, unlinked[tag], await client.numbers(), unreadable)
+    return report.lines()
+
+
+async def _repair(
+    shard: Shard,
+    unlinked: UnlinkedKeys,
+    crawls: Mapping[str, int],
+    unreadable: Mapping[int, float] = MappingProxyType({}),
+) -> Counter[str]:
     """Repair a shard; return how many ended requests of each crawl its seen-set has forgotten."""
     async with shard.frozen():
         with shard.reporting_faults():
@@ -71,7 +90,9 @@ async def _repair(shard: Shard, unlinked: UnlinkedKeys, crawls: Mapping[str, int
             await repair_dates(shard, number)
             if not shard.faulty:
                 await delete_unregistered_chunks(shard, number, places[number].known)
-                forgotten[name] += await repair_counters(shard, name, number)
+                forgotten[name] += await repair_counters(
+                    shard, name, number, unreadable=unreadable.get(number, 0)
+                )
     return +forgotten
 
 

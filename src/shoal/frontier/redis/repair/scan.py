@@ -26,7 +26,7 @@ from shoal.frontier.redis.scan import BATCH, ShardScan
 from shoal.frontier.redis.seen import bucket_of, seen_hash
 from shoal.frontier.redis.shards import chunks
 from shoal.frontier.redis.spill import IN_SERVER
-from shoal.redis_client import RedisClient, ScriptArgument
+from shoal.redis_client import RedisClient, ScriptArgument, key_names
 
 T = TypeVar("T")
 
@@ -216,12 +216,15 @@ class UnlinkedKeys:
         self.lanes: defaultdict[str, set[UnlinkedLane]] = defaultdict(set)  # by host
 
 
-async def find_unlinked_keys(store: RedisClient) -> defaultdict[str, UnlinkedKeys]:
-    """Read the names of all keys, once for all shards: a server returns them in no order."""
+async def find_unlinked_keys(store: RedisClient, only: str = "") -> defaultdict[str, UnlinkedKeys]:
+    """Read the names of all keys, once for all shards: a server returns them in no order.
+
+    `only`: the tag of the one shard to look at.
+    """
     unlinked: defaultdict[str, UnlinkedKeys] = defaultdict(UnlinkedKeys)
     batches: defaultdict[str, list[tuple[str, UnlinkedLane]]] = defaultdict(list)
-    tags = set(store.tags())
-    async for name in store.names(f"{{{store.namespace}:*"):
+    tags = {only} if only else set(store.tags())
+    async for name in store.names(key_names.keys_with(only) if only else f"{{{store.namespace}:*"):
         key = name.decode()
         tag = key.partition("}:")[0] + "}"
         if tag not in tags:

@@ -8,8 +8,11 @@ local function item_count(items)
   return first - 0x90
 end
 
+local new_items = {}  -- crawl, fingerprint and items, alternating
+
 local function append_items(crawl, fp, items)
-  call('XADD', tag .. ITEMS_KEY .. crawl, '*', 'fp', fp, 'items', items)
+  local size = #new_items
+  new_items[size + 1], new_items[size + 2], new_items[size + 3] = crawl, fp, items
   count(crawl, 'items', item_count(items))
 end
 
@@ -26,7 +29,13 @@ local function add_totals(crawl, tally)
   end
 end
 
-local function save_totals()
+-- Write the items and totals just before what makes the caller repeat the call is removed: a script that is aborted
+-- earlier has written none, and one that is aborted later writes them twice.
+local function save_items()
+  for i = 1, #new_items, 3 do
+    call('XADD', tag .. ITEMS_KEY .. new_items[i], '*', 'fp', new_items[i + 1], 'items', new_items[i + 2])
+  end
+  new_items = {}
   for crawl, changes in pairs(total_changes) do
     for name, by in pairs(changes) do call('HINCRBY', tag .. ':tot:' .. crawl, name, format_int(by)) end
   end

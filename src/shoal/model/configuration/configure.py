@@ -4,6 +4,7 @@ Pure: the layers come in as values, and later ones override earlier ones. Every 
 set, what it was and what is allowed. Values that may be secret are never shown.
 """
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -11,13 +12,15 @@ from difflib import get_close_matches
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from shoal.model.address_ranges import address_range
+from shoal.model.configuration.address_ranges import address_range
+from shoal.model.configuration.output_patterns import output_pattern
+from shoal.model.configuration.setting_ranges import RANGES
 from shoal.model.errors import Misconfigured, Rejected
-from shoal.model.output_patterns import output_pattern
 from shoal.model.sandbox import SandboxMode
-from shoal.model.setting_ranges import RANGES
 from shoal.model.settings import HostSettings, Settings
 from shoal.model.url import canonical, host_key
+
+log = logging.getLogger(__name__)
 
 ENVIRONMENT = "SHOAL_"
 
@@ -65,9 +68,13 @@ _SECRET = frozenset(
         "worker.record_key_file",
     }
 )
-"""Keys whose values are never part of a message. Where a file name is expected, somebody may put the
+"""Keys whose values are never part of a message. Where a file name is expected, a user may put the
 secret itself."""
 
+_SERVICE = re.compile(
+    r"SHOAL_(?:[A-Z0-9_]+_)?"
+    r"(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)"
+)
 _MAY_BE_EMPTY = frozenset({"crawl.follow", "crawl.user_agent", "crawl.contact"})
 # Printable ASCII without what would end the comment of a User-Agent header.
 _CONTACT = re.compile(r"(?:https?://|[!-'*-?A-\[\]-~]+@)[!-'*-\[\]-~]+")
@@ -91,8 +98,19 @@ def from_environment(environ: Mapping[str, str], *, besides: Iterable[str] = ())
         if not name.startswith(ENVIRONMENT) or name in besides or not text:
             continue
         if name not in _BY_VARIABLE:
-            raise Misconfigured(f"environment: unknown variable {name}{_nearest(name, _BY_VARIABLE)}")
+            if not is_service_variable(name, text):
+                log.warning(
+                    "environment.unknown", extra={"variable": f"{name}{_nearest(name, _BY_VARIABLE)}"}
+                )
+            continue
         yield parse_setting(_BY_VARIABLE[name], text, name)
+
+
+def is_service_variable(name: str, text: str) -> bool:
+    """Return whether Kubernetes sets the variable: for services named `shoal...`."""
+    if _SERVICE.fullmatch(name) is None:
+        return False
+    return not name.endswith("_PORT") or name.endswith("_SERVICE_PORT") or "://" in text or text.isdigit()
 
 
 def parse_setting(key: str, value: object, origin: str) -> SettingValue:
@@ -121,7 +139,7 @@ def _build(type_: Any, prefix: str, values: Mapping[str, object]) -> Any:
 
 def _known(key: str, value: object, origin: str) -> SettingValue:
     if key not in TYPES:
-        raise Misconfigured(f"{origin}: unknown key {key}{_nearest(key, [*TYPES, *_TABLES])}")
+        raise Misconfigured(f"{origin}: unknown key {key[:100]}{_nearest(key[:100], [*TYPES, *_TABLES])}")
     return SettingValue(key, value, f"{origin}: {key}")
 
 
@@ -253,8 +271,10 @@ def _host(name: str, given: SettingValue) -> str:
         key = host_key(canonical(f"https://{name}/"))
     except Rejected:
         key = ""
-    if key != name.lower():
-        raise Misconfigured(f"{given.origin}: {name!r} is not a host: write it as in a URL, shop.example")
+    if key != name.lower() or len(key) > 260:
+        raise Misconfigured(
+            f"{given.origin}: {name[:60]!r} is not a host: write it as in a URL, shop.example"
+        )
     return key
 
 

@@ -14,7 +14,7 @@ PRIVATE: tuple[Network, ...] = tuple(
 )
 """What `crawl.allow_private` allows: loopback, and the ranges of private networks."""
 
-# Shared by providers and overlay networks: private for some, so only a range of its own opens it.
+# Shared by providers and overlay networks: private for some, so only an explicit range opens it.
 _SHARED = ip_network("100.64.0.0/10")
 
 

@@ -1,4 +1,4 @@
-"""A spider whose child process lies about what its handlers have yielded, as the page's address says."""
+"""A spider whose child process returns other results than its handlers yield, as the page's address says."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from shoal.model.page import Item, ParseResult
 from shoal.model.request import pack, unpack
 from shoal.parse import child
 
-spider = shoal.Spider("lying")
+spider = shoal.Spider("false")
 
 _encode = child._encode
 _honest: list[shoal.Request] = []
@@ -25,7 +25,7 @@ def nested(depth: int) -> bytes:
     return link(data={"x": 0}).replace(b"\xa1x\x00", b"\xa1x" + b"\x91" * depth + b"\x00")
 
 
-LIES: dict[str, Any] = {
+FALSE: dict[str, Any] = {
     # What no request is.
     "junk": lambda result: {"requests": (b"\xc1",)},
     "cut": lambda result: {"requests": (link()[:-3],)},
@@ -56,11 +56,11 @@ HARMLESS: dict[str, Any] = {
 }
 
 
-def lie(result: ParseResult) -> bytes:
+def falsify(result: ParseResult) -> bytes:
     """Encode another result than the handler's."""
     if result.requests:
         _honest[:] = [unpack(result.requests[0])]
-        told = {**LIES, **HARMLESS}.get(_honest[0].url.split("/")[-2])
+        told = {**FALSE, **HARMLESS}.get(_honest[0].url.split("/")[-2])
         if told is not None:
             result = msgspec.structs.replace(result, **told(result))
     return _encode(result)
@@ -68,7 +68,7 @@ def lie(result: ParseResult) -> bytes:
 
 @spider.page()
 def page(page: shoal.Page) -> Iterator[Any]:
-    child._encode = lie
+    child._encode = falsify
     yield {"url": page.url}
     if page.url.endswith("/"):
         yield page.links()

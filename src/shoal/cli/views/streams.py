@@ -2,8 +2,8 @@
 
 `safe_streams` is entered once, around a whole command, so that no place that prints can forget it: `print`,
 log lines, tracebacks and the libraries that we use all write through it. Only a console of ours
-(`open_console`) and the help pages of the command, which are text of this program, write escape sequences
-of their own.
+(`open_console`) and the help pages of the command, which are text of this program, write escape
+sequences.
 """
 
 import sys
@@ -59,7 +59,7 @@ def safe_streams() -> Iterator[None]:
 
 @contextmanager
 def own_text() -> Iterator[None]:
-    """Let text of this program pass while the block runs: the colours of a help page."""
+    """Write text of this program unchanged while the block runs: the colours of a help page."""
     streams = [stream for stream in (sys.stdout, sys.stderr) if isinstance(stream, SafeStream)]
     for stream in streams:
         stream.trusted = True
