@@ -180,7 +180,7 @@ class Embedded:
                 segments=choose_location(owned.archive / file_name(name), settings.archive.location, name),
                 archived=await frontier.reader.checkpoint(archive_key(name)),
                 quota=EmbeddedPageQuota(frontier.reader, name, limit) if limit else None,
-                gate=SendGate(hold=partial(frontier.held_for, name)),
+                gate=SendGate(hold=partial(frontier.held_for, name), addresses=settings.crawl.address_pace),
                 unparsed=frontier.parsing(name),
                 initial_state={crawl_totals.KEY: totals.dump(), VERSIONS: versions.dump()},
                 keep_days=settings.archive.keep_days,
