@@ -75,7 +75,7 @@ class OutputTasks:
             output,
             record.outputs,
             fsync=settings_of(record).crawl.fsync,
-            overwrite=record.overwrite,
+            overwrite=record.overwrite and self._places.may_replace(output),
         )
         try:
             self._places.check(output)

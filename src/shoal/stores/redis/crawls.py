@@ -6,6 +6,7 @@ Its signature, if it has one, is in a separate hash: workers of older versions r
 
 import asyncio
 from contextlib import suppress
+from zlib import crc32
 
 import msgspec
 
@@ -57,7 +58,8 @@ class Crawls:
 
     async def news(self) -> int:
         """Return a number that changes with every announcement; workers poll it."""
-        return int(await self._store.do(self._tag, "GET", self._news) or 0)
+        found: bytes = await self._store.do(self._tag, "GET", self._news) or b"0"
+        return int(found) if found.isdigit() else crc32(found)  # what a worker needs is that it changes
 
     async def get(self, name: str, *, key: bytes = b"") -> CrawlRecord | None:
         """Return the record of a crawl; raise `Misconfigured` for one that cannot be used.
