@@ -12,7 +12,7 @@ from bench.fleet.server import Metered, one_shard, private_server
 from bench.frontier import links, some
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.outcome import Gone, Settlement
-from shoal.model.pace import Pace
+from shoal.model.pace import Pace, TurnRequest
 from shoal.model.request import Link
 from shoal.redis_client import RedisClient, Script
 
@@ -82,7 +82,7 @@ async def _turns(server: Metered, frontier: RedisFrontier, hosts: int) -> float:
     before, number = await server.cpu(), 0
     for _ in range(ROUNDS):
         names = [f"host-{(number + one) % hosts}.example" for one in range(TURNS)]
-        await asyncio.gather(*(frontier.turn(name, interval=0.05, leeway=0.0) for name in names))
+        await asyncio.gather(*(frontier.turn(TurnRequest(name, 0.05, 0.0, 0.0)) for name in names))
         number += TURNS
     return (await server.cpu() - before) / number * 1e6
 

@@ -5,16 +5,17 @@ A database contains the program that it belongs to (`application_id`) and the nu
 number, so a crash between two leaves a database that the next start migrates further.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+from shoal.model.errors import Lost, Misconfigured, ShoalError, Unavailable
 
 APPLICATION_ID = 0x53686F6C  # "Shol"
 
-_BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
+_FOREIGN = {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 _FORBIDDEN = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
 
 
@@ -25,13 +26,24 @@ def translate(error: sqlite3.Error, path: Path) -> ShoalError | None:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the family
     if code == sqlite3.SQLITE_FULL:
         return Unavailable(f"disk full: {path}")
-    if code in _BROKEN:
+    if code == sqlite3.SQLITE_CORRUPT:
+        return Lost(f"{path} is damaged ({error}): restore it from a copy")
+    if code in _FOREIGN:
         return Misconfigured(f"{path} is damaged or not a database ({error})")
+    if code in _FORBIDDEN and _is_read_only(path):
+        return Unavailable(f"{path}: the file system is mounted read-only")
     if code in _FORBIDDEN:
         return Misconfigured(f"{path} cannot be written ({error})")
     if code in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISUSE):
         return None
     return Unavailable(f"{path}: {error}")
+
+
+def _is_read_only(path: Path) -> bool:
+    try:
+        return bool(os.statvfs(path.parent).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
 
 
 @contextmanager
@@ -51,6 +63,7 @@ def open_database(
     with translated(path):
         connection = sqlite3.connect(path, isolation_level=None, timeout=30.0, check_same_thread=False)
         try:
+            connection.text_factory = decode_text
             # First: what follows would change the file, and it may belong to another program.
             check(connection, path, newest=len(scripts))
             connection.execute("PRAGMA journal_mode = WAL")
@@ -73,13 +86,20 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
             f"there is no store at {path.parent}; shoal crawl makes one, --store names another"
         )
     with translated(path):
-        return sqlite3.connect(
+        connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro",
             uri=True,
             isolation_level=None,
             timeout=30.0,
             check_same_thread=False,
         )
+    connection.text_factory = decode_text
+    return connection
+
+
+def decode_text(raw: bytes) -> str:
+    """Decode a text column; a damaged one must not end the query."""
+    return raw.decode(errors="backslashreplace")
 
 
 @contextmanager

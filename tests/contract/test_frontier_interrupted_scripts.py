@@ -15,7 +15,7 @@ from shoal.frontier.redis.repair import repair_crawls
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.spill import LaneName, Spilling
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Outcome, Released, Retry, Settlement
-from shoal.model.pace import Pace
+from shoal.model.pace import Pace, TurnRequest
 from shoal.redis_client import ScriptFault
 from shoal.testing.contracts.frontier import BROKEN, TIMEOUT, UNLIMITED, ManualClock, link, page, take
 
@@ -111,7 +111,7 @@ async def pause_host(bench: RedisBench) -> object:
 
 
 async def take_turns(bench: RedisBench) -> object:
-    return await bench.frontier.turn("2.test", interval=0.5, leeway=0.1)
+    return await bench.frontier.turn(TurnRequest("2.test", 0.5, 0.1, leeway=0.3, ahead=0.2))
 
 
 async def slow_down(bench: RedisBench) -> object:

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from tests.contract.redis_frontiers import SCRIPTS, RedisBench, redis_bench
 
-from shoal.frontier.redis import keys, packing
+from shoal.frontier.redis import RedisFrontier, keys, packing
 from shoal.frontier.redis.keys import PARSE_GROUP
 from shoal.frontier.redis.records import unpack_fp
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Gone, Grant, Outcome, Retry, Settlement
-from shoal.model.pace import Pace
+from shoal.model.pace import Pace, TurnAnswer, TurnKind, TurnRequest
 from shoal.model.page import Item
 from shoal.redis_client import EPOCH, Full, Script, ScriptArgument
 from shoal.testing.contracts.frontier import (
@@ -75,6 +75,9 @@ async def test_a_repeated_lease_call_returns_the_same_batch(bench: RedisBench) -
         crawl,
         packing.pack_names(["http"]),
         b"",
+        0.0,
+        "taker",
+        0.0,
     ]
 
     async def ask() -> tuple[bytes, set[bytes]]:
@@ -106,6 +109,15 @@ async def test_a_repeated_settlement_is_applied_once(bench: RedisBench) -> None:
     assert await announced(bench) == [("c", fetched.fingerprint)]
 
 
+async def wait_for_turn(
+    frontier: RedisFrontier, host: str = "a.test", *, interval: float, margin: float = 0.0
+) -> float:
+    """Take a turn and return 0.0, or return the seconds until it comes."""
+    answer = await frontier.turn(TurnRequest(host, interval, margin, leeway=margin))
+    assert (answer.kind is TurnKind.GRANTED) == (answer.wait == 0.0)
+    return answer.wait
+
+
 # --- concurrent workers --------------------------------------------------------------------------
 
 
@@ -128,7 +140,7 @@ async def test_requests_of_several_workers_are_an_interval_and_the_leeway_apart(
     await bench.frontier.add("p", [link(str(number)) for number in range(3)])
 
     async def turn() -> float:
-        return await other.turn("a.test", interval=1.0, leeway=0.05)
+        return await wait_for_turn(other, interval=1.0, margin=0.05)
 
     assert len(await take(bench.frontier, 3)) == 1
     bench.clock.advance(0.4)
@@ -139,6 +151,51 @@ async def test_requests_of_several_workers_are_an_interval_and_the_leeway_apart(
     bench.clock.advance(0.05)
     assert len(await take(other, 3)) == 1
     assert await turn() == 0.0
+
+
+async def test_a_worker_far_away_keeps_the_pace_and_another_one_waits_for_its_leeway(
+    bench: RedisBench,
+) -> None:
+    other = await bench.another()
+    for frontier in (bench.frontier, other):
+        await frontier.crawls.open("p", pace=Pace(1.0, 1, 4))
+
+    async def turn(frontier: RedisFrontier, receipt: str = "") -> TurnAnswer:
+        asked = TurnRequest("a.test", 1.0, 0.05, leeway=0.45, ahead=1.2, crawl="p", receipt=receipt)
+        return await frontier.turn(asked)
+
+    first, second = await turn(bench.frontier), await turn(bench.frontier)
+    assert (first.kind, first.wait) == (TurnKind.GRANTED, 0.0)
+    assert second.kind is TurnKind.GRANTED
+    assert second.wait == pytest.approx(1.05)  # granted ahead: an interval and the margin after the first
+    refused = await turn(other)
+    assert refused.kind is TurnKind.WAIT
+    assert refused.wait == pytest.approx(2 * 1.05 + 0.4)  # and the rest of the leeway
+    returned = await turn(bench.frontier, second.receipt)  # the second one was not used
+    assert returned.wait == pytest.approx(1.05)
+    bench.clock.advance(2.0)
+    assert (await turn(other)).wait == pytest.approx(0.5)
+    own = await turn(bench.frontier)
+    assert own.kind is TurnKind.WAIT  # the head start is the other one's now
+    assert own.wait == pytest.approx(0.5 + 1.05 + 0.4)
+
+
+async def test_a_paused_host_or_crawl_gets_no_turn(bench: RedisBench) -> None:
+    await bench.frontier.crawls.open("p", pace=Pace(0.1, 1, 4))
+
+    async def turn(crawl: str) -> TurnKind:
+        bench.clock.advance(1.0)
+        return (await bench.frontier.turn(TurnRequest("a.test", 0.1, 0.0, 0.0, crawl=crawl))).kind
+
+    assert await turn("p") is TurnKind.GRANTED
+    await bench.frontier.crawls.pause("p")
+    assert await turn("p") is TurnKind.PAUSED
+    assert await turn("c") is TurnKind.GRANTED  # another crawl
+    await bench.frontier.crawls.resume("p")
+    await bench.frontier.hosts.set("a.test", paused=True)
+    assert await turn("p") is TurnKind.PAUSED
+    await bench.frontier.hosts.set("a.test", paused=False)
+    assert await turn("p") is TurnKind.GRANTED
 
 
 async def test_concurrent_turns_share_calls_and_each_gets_a_separate_turn(bench: RedisBench) -> None:
@@ -153,7 +210,7 @@ async def test_concurrent_turns_share_calls_and_each_gets_a_separate_turn(bench:
         patch.setattr(bench.store, "run", counted)
         hosts = [f"{number % 10}.test" for number in range(20)]
         waits = await asyncio.gather(
-            *(bench.frontier.turn(host, interval=1.0, leeway=0.05) for host in hosts)
+            *(wait_for_turn(bench.frontier, host, interval=1.0, margin=0.05) for host in hosts)
         )
 
     assert len(calls) == 2  # the first one is alone: the others came after it was sent
@@ -164,7 +221,7 @@ async def test_a_cancelled_turn_is_not_taken(bench: RedisBench) -> None:
     await bench.frontier.crawls.open("p", pace=Pace(1.0, 1, 4))
 
     async def turn(host: str) -> float:
-        return await bench.frontier.turn(host, interval=1.0, leeway=0.05)
+        return await wait_for_turn(bench.frontier, host, interval=1.0, margin=0.05)
 
     asking, given_up = asyncio.create_task(turn("a.test")), asyncio.create_task(turn("b.test"))
     await asyncio.sleep(0)
@@ -181,10 +238,10 @@ async def test_a_rejected_turn_returns_nothing(bench: RedisBench) -> None:
     assert len(await take(bench.frontier)) == 1
     await bench.frontier.hosts.set("a.test", rest_until=START + 4.0)
     for _ in range(3):
-        assert await bench.frontier.turn("a.test", interval=2.0, leeway=0.0) == pytest.approx(1.0)
+        assert await wait_for_turn(bench.frontier, interval=2.0) == pytest.approx(1.0)
     bench.clock.advance(1.0)
-    assert await bench.frontier.turn("a.test", interval=2.0, leeway=0.0) == 0.0
-    assert await bench.frontier.turn("a.test", interval=2.0, leeway=0.0) == pytest.approx(2.0)
+    assert await wait_for_turn(bench.frontier, interval=2.0) == 0.0
+    assert await wait_for_turn(bench.frontier, interval=2.0) == pytest.approx(2.0)
 
 
 async def test_no_turn_is_granted_for_an_interval_after_a_server_was_replaced(bench: RedisBench) -> None:
@@ -194,7 +251,7 @@ async def test_no_turn_is_granted_for_an_interval_after_a_server_was_replaced(be
     tag = bench.store.tag_of("a.test")
     await bench.store.do(tag, "HSET", f"{tag}:m", "epoch", "of another process")
 
-    assert await bench.frontier.turn("a.test", interval=1.0, leeway=0.05) == pytest.approx(1.0)
+    assert await wait_for_turn(bench.frontier, interval=1.0, margin=0.05) == pytest.approx(1.0)
 
 
 async def test_a_settlement_of_an_expired_lease_is_rejected_with_its_items(bench: RedisBench) -> None:

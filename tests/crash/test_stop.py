@@ -6,7 +6,7 @@ from tests.graph_crawl import GraphCrawl, assert_items, assert_same, serving_gra
 from tests.site.graph import Shape
 
 LEASE = 1.0
-SETTINGS = f"[crawl]\nlease = {LEASE}\nmax_crashes = 20\n"
+SETTINGS = f"[crawl]\nlease = {LEASE}\n"
 
 
 async def test_a_crawl_that_sleeps_through_its_leases_ends_with_exactly_the_graph(tmp_path: Path) -> None:

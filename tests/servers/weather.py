@@ -1,11 +1,12 @@
-"""A TCP proxy between a fleet and one of its servers that can lose answers and reset connections."""
+"""A TCP proxy between a fleet and one of its servers that delays, stalls, loses answers and resets connections."""
 
 import asyncio
 import random
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
 
@@ -15,18 +16,22 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset
 class Sky(Enum):
     FAIR = "everything is forwarded"
     DOWN = "open and new connections are reset"
+    SILENT = "connections are accepted and nothing is forwarded"
     LOSSY = "one answer in twenty is lost in whole or in part, after the server has executed the command"
 
 
 class Weather:
     """Made by `weather`. It runs in a separate thread, because tests block their event loop while commands run."""
 
-    def __init__(self, target: int, rng: random.Random) -> None:
+    def __init__(self, target: int, rng: random.Random, distance: float) -> None:
         self.port = 0
+        self.distance = distance  # seconds that a question and its answer travel together
         self.losses = 0
         self._target = target
         self._rng = rng
         self._sky = Sky.FAIR
+        self._forwarding = asyncio.Event()  # cleared while the sky is SILENT
+        self._forwarding.set()
         self._open: set[asyncio.StreamWriter] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready, self._over = threading.Event(), asyncio.Event()
@@ -43,6 +48,7 @@ class Weather:
     def become(self, sky: Sky) -> None:
         def change() -> None:
             self._sky = sky
+            self._forwarding.clear() if sky is Sky.SILENT else self._forwarding.set()
             if sky is Sky.DOWN:
                 for writer in list(self._open):
                     _reset(writer)
@@ -73,22 +79,48 @@ class Weather:
             _reset(writer)
             return
         self._open |= {writer, questions}
-        with suppress(ConnectionError):
+        with suppress(OSError, asyncio.CancelledError):  # cancelled: the test has ended
             await asyncio.gather(self._ask(reader, questions), self._answer(answers, writer, questions))
         self._open -= {writer, questions}
         writer.close()
         questions.close()
 
     async def _ask(self, reader: asyncio.StreamReader, server: asyncio.StreamWriter) -> None:
-        while data := await reader.read(1 << 16):
+        async for data in self._delayed(reader):
             server.write(data)
             await server.drain()
         server.write_eof()
 
+    async def _delayed(self, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+        """Yield what arrives, each part half of the distance later; the parts do not wait for one another."""
+        parts: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+
+        async def receive() -> None:
+            data = b"?"
+            while data:
+                try:
+                    data = await reader.read(1 << 16)
+                except ConnectionError:
+                    data = b""
+                parts.put_nowait((time.monotonic() + self.distance / 2, data))
+
+        receiving = asyncio.create_task(receive())
+        try:
+            while True:
+                due, data = await parts.get()
+                if (wait := due - time.monotonic()) > 0:
+                    await asyncio.sleep(wait)
+                await self._forwarding.wait()
+                if not data:
+                    return
+                yield data
+        finally:
+            receiving.cancel()
+
     async def _answer(
         self, reader: asyncio.StreamReader, client: asyncio.StreamWriter, server: asyncio.StreamWriter
     ) -> None:
-        while data := await reader.read(1 << 16):
+        async for data in self._delayed(reader):
             if self._sky is Sky.LOSSY and self._rng.random() < 1 / 20:
                 self.losses += 1
                 client.write(data[: self._rng.randrange(len(data))])
@@ -110,9 +142,9 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 
 @contextmanager
-def weather(target: int, seed: int = 1) -> Iterator[Weather]:
+def weather(target: int, seed: int = 1, distance: float = 0.0) -> Iterator[Weather]:
     """Forward connections from `port` of the yielded proxy to the server at the port `target`."""
-    between = Weather(target, random.Random(seed))
+    between = Weather(target, random.Random(seed), distance)
     between.start()
     try:
         yield between

@@ -46,6 +46,7 @@ from shoal.model.page import PageRecord
 from shoal.model.request import unpack_stored
 from shoal.redis_client import RedisClient, key_names
 from shoal.redis_client.fan_out import fan_out
+from shoal.redis_client.quarantine import NO_CRAWL, Quarantine, Unreadable
 from shoal.redis_client.streams import ShardStreams, StreamEntry
 
 log = logging.getLogger(__name__)
@@ -250,9 +251,23 @@ class NatsBus:
         ):  # no server, or no queue: the client reconnects, and the relay makes a queue
             await asyncio.sleep(min(wait, _RETRY_S))
             return []
-        deliveries = [self._delivery(message) for message in messages]
+        found = [await self._read_message(message) for message in messages]
+        deliveries = [delivery for delivery in found if delivery is not None]
         self._suspects.extend(delivery for delivery in deliveries if delivery.number > 1)
         return [delivery for delivery in deliveries if delivery.number == 1]
+
+    async def _read_message(self, message: Msg) -> Delivery | None:
+        """Return the delivery of a message; None: it cannot be read, and its page is announced again."""
+        try:
+            return self._delivery(message)
+        except (msgspec.DecodeError, ValueError) as error:
+            sequence = message.metadata.sequence.stream
+            about = {"place": self._name, "entry": str(sequence), "bytes": len(message.data)}
+            log.error("entry.quarantined", extra={**about, "why": str(error)})
+            with suppress(nats.errors.Error):
+                await message.term()
+            await self._reannounce()
+            return None
 
     def _delivery(self, message: Msg) -> Delivery:
         announced, message_id = _decode(message.data), str(message.metadata.sequence.stream)
@@ -293,12 +308,18 @@ class NatsBus:
             await self._store.do(self._store.tag(shard), "XDEL", self._streams.key(shard), *ids)
 
     async def _publish(self, entry: StreamEntry) -> None:
-        announced = _Announced(
-            entry.fields[b"crawl"].decode(),
-            struct.unpack(">Q", entry.fields[b"fp"])[0],
-            entry.fields[b"request"],
-            _decode_page(entry.fields[b"page"]),
-        )
+        try:
+            announced = _Announced(
+                entry.fields[b"crawl"].decode(),
+                struct.unpack(">Q", entry.fields[b"fp"])[0],
+                entry.fields[b"request"],
+                _decode_page(entry.fields[b"page"]),
+            )
+        except (msgspec.DecodeError, struct.error, ValueError, KeyError) as error:
+            key, why = self._streams.key(entry.shard), f"{type(error).__name__}: {error}"
+            unreadable = Unreadable(key, "stream", entry.id.encode(), why)
+            await Quarantine(self._store).move(self._store.tag(entry.shard), NO_CRAWL, [unreadable])
+            return
         await self._jetstream.publish(
             f"{self._name}.pages.{entry.shard}",
             _encode(announced),

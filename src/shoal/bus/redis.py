@@ -31,6 +31,7 @@ from shoal.model.page import PageRecord
 from shoal.model.request import unpack_stored
 from shoal.redis_client import RedisClient, ScriptFault, key_names
 from shoal.redis_client.fan_out import fan_out
+from shoal.redis_client.quarantine import NO_CRAWL, Quarantine, Unreadable
 from shoal.redis_client.script import load_script
 from shoal.redis_client.streams import ShardStreams, StreamEntry
 
@@ -51,8 +52,16 @@ _JOIN, _LEAVE, _RECOVER, _OWNED = (
 class RedisBus:
     """One consumer; made by `open`."""
 
-    def __init__(self, store: RedisClient, *, consumer: str, deadline: float = DEADLINE_S) -> None:
+    def __init__(
+        self,
+        store: RedisClient,
+        *,
+        consumer: str,
+        deadline: float = DEADLINE_S,
+        reannounce: Reannounce | None = None,
+    ) -> None:
         self._store = store
+        self._reannounce = reannounce
         self._streams = ShardStreams(store, key_names.pages)
         self._consumer = consumer
         self._deadline = deadline
@@ -66,10 +75,15 @@ class RedisBus:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, store: RedisClient, *, consumer: str, deadline: float = DEADLINE_S
+        cls,
+        store: RedisClient,
+        *,
+        consumer: str,
+        deadline: float = DEADLINE_S,
+        reannounce: Reannounce | None = None,
     ) -> AsyncIterator["RedisBus"]:
         """Join the group, and leave it at the end of the block."""
-        bus = cls(store, consumer=consumer, deadline=deadline)
+        bus = cls(store, consumer=consumer, deadline=deadline, reannounce=reannounce)
         await bus._join()
         try:
             yield bus
@@ -159,8 +173,8 @@ class RedisBus:
             self._recover_at = time.monotonic() + self._deadline / len(self._shards)
             return None
         id, fields, number = found
-        [entry] = self._streams.entries([(self._streams.key(shard).encode(), [(id, fields)])])
-        return self._delivery(entry, number)
+        entries = self._streams.entries([(self._streams.key(shard).encode(), [(id, fields)])])
+        return next(iter(await self._readable(entries, number)), None)
 
     async def _sweep(self, shards: Sequence[int], limit: int) -> list[Delivery]:
         found: list[Delivery] = []
@@ -174,7 +188,7 @@ class RedisBus:
                 self._streams.key(shard),
                 ">",
             )
-            found += [self._delivery(entry, 1) for entry in self._streams.entries(answer)]
+            found += await self._readable(self._streams.entries(answer))
         self._shards.append(self._shards.pop(0))
         return found
 
@@ -184,7 +198,7 @@ class RedisBus:
         answer = await self._store.block(
             self._store.tag(0), seconds, *self._group(1), *block, "STREAMS", *keys, *(">" for _ in keys)
         )
-        return [self._delivery(entry, 1) for entry in self._streams.entries(answer)]
+        return await self._readable(self._streams.entries(answer))
 
     async def _poll(self, limit: int, seconds: float) -> list[Delivery]:
         await asyncio.sleep(min(self._pause_s, seconds))
@@ -194,6 +208,26 @@ class RedisBus:
 
     def _group(self, count: int) -> tuple[str | int, ...]:
         return ("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", count)
+
+    async def _readable(self, entries: Sequence[StreamEntry], number: int = 1) -> list[Delivery]:
+        """Return the deliveries of entries; move those that cannot be read to the quarantine."""
+        found: list[Delivery] = []
+        damaged = False
+        for entry in entries:
+            try:
+                found.append(self._delivery(entry, number))
+            except (msgspec.DecodeError, struct.error, ValueError, KeyError) as error:
+                unreadable = Unreadable(
+                    self._streams.key(entry.shard),
+                    "stream",
+                    entry.id.encode(),
+                    f"{type(error).__name__}: {error}",
+                )
+                await Quarantine(self._store).move(self._store.tag(entry.shard), NO_CRAWL, [unreadable])
+                damaged = True
+        if damaged and self._reannounce is not None:
+            await self._reannounce()  # the page itself may be intact
+        return found
 
     def _delivery(self, entry: StreamEntry, number: int) -> Delivery:
         return Delivery(
@@ -221,8 +255,7 @@ class RedisBus:
 def _open(
     _address: str, store: RedisClient, /, *, consumer: str, reannounce: Reannounce, deadline: float
 ) -> AbstractAsyncContextManager[RedisBus]:
-    del reannounce  # the streams lose only what the store itself loses
-    return RedisBus.open(store, consumer=consumer, deadline=deadline)
+    return RedisBus.open(store, consumer=consumer, deadline=deadline, reannounce=reannounce)
 
 
 FACTORY = BusFactory(open=_open)

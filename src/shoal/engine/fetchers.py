@@ -3,7 +3,6 @@ fetcher per pool on top of them (`shoal.fetch.registry`)."""
 
 import logging
 import ssl
-import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
@@ -19,7 +18,7 @@ from shoal.fetch.http.dns import DnsResolver, is_nameserver
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
 from shoal.fetch.registry import HTTP, FetcherContext, FetcherFactory, fetcher_factories, find_factory
-from shoal.fetch.robots import LIFETIME_S, RobotsPolicy
+from shoal.fetch.robots import RobotsPolicy
 from shoal.frontier import StoredRobots
 from shoal.model.configuration.address_ranges import address_ranges
 from shoal.model.errors import Misconfigured
@@ -216,9 +215,9 @@ def _robots(
         known = await cache.get_robots(origin) if cache is not None else None
         return known.body if known else None
 
-    async def save(origin: str, record: bytes) -> None:
+    async def save(origin: str, record: bytes, expires: float) -> None:
         if cache is not None:
-            await cache.set_robots(origin, expires=time.time() + LIFETIME_S, status=0, body=record)
+            await cache.set_robots(origin, expires=expires, status=0, body=record)
 
     return RobotsPolicy(
         client,
@@ -226,6 +225,8 @@ def _robots(
         token=settings.crawl.sent_user_agent.partition("/")[0] or USER_AGENT_TOKEN,
         headers=headers.public,
         limits=settings.fetch,
+        max_delay=settings.crawl.max_crawl_delay,
+        min_ttl=settings.crawl.robots_min_ttl,
         load=load if cache is not None else None,
         save=save if cache is not None else None,
     )

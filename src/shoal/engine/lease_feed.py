@@ -2,11 +2,18 @@
 
 It is the only part of a crawl that waits. `wake` ends the wait: a commit that may have freed work, a slot
 with few leases queued, a request to stop.
+
+Requests whose worker died twice are tried again alone, so that the next death is their own (`isolate`). The
+death of a worker is weak evidence against each of the many requests that it had in progress. A request that
+was there twice is given up only after further deaths at which nothing else of its crawl was in progress at
+that worker.
 """
 
 import asyncio
 import math
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from shoal.engine.attempts import Slots
 from shoal.engine.commit import COMMIT_BATCH
@@ -14,11 +21,38 @@ from shoal.engine.leases import Leases
 from shoal.engine.plan import Stop
 from shoal.engine.stations import Stations
 from shoal.frontier.finished import is_finished
+from shoal.model.outcome import Lease
 
 LEASE_BATCH = 32
 PARSE_BACKLOG = 512  # pages in the parse stage at which fetching pauses
 PARSE_BACKLOG_BYTES = 64 << 20
+LINK_BYTES = 64 << 20  # of found links that are not in the store yet, at which fetching pauses
 IDLE_S = 1.0  # longest sleep between two calls to the frontier
+
+
+ALONE_AFTER = 2  # deaths with other requests in progress
+COME_BACK_S = 1.0  # a request that has to be alone and cannot be yet is offered again after that
+
+
+class Isolated(NamedTuple):
+    """What becomes of the leases of one grant."""
+
+    run: Sequence[Lease]
+    give_back: Sequence[Lease] = ()  # at once
+    later: Sequence[Lease] = ()  # when nothing else is in progress
+    alone: bool = False  # the one that runs must stay alone
+
+
+def isolate(leases: Sequence[Lease], *, in_progress: int) -> Isolated:
+    """Decide which of the granted leases run now; `in_progress`: those that were held before."""
+    suspects = [lease for lease in leases if lease.crashes >= ALONE_AFTER]
+    if not suspects:
+        return Isolated(leases)
+    first = suspects[0]
+    others = [lease for lease in leases if lease is not first]
+    if in_progress:
+        return Isolated([lease for lease in leases if lease not in suspects], later=suspects)
+    return Isolated([first], give_back=others, alone=True)
 
 
 class LeaseFeed:
@@ -28,6 +62,7 @@ class LeaseFeed:
         self._leases = leases
         self._slots = slots
         self._wake = wake
+        self._drain = False  # lease nothing until nothing is in progress: a request has to run alone
 
     async def run(self, stop: Stop) -> None:
         """Supply the slots until nothing is left or `stop` is set; then close them, and return unused
@@ -35,12 +70,14 @@ class LeaseFeed:
         """
         while not stop.drain.is_set():
             wait = IDLE_S
-            room = await self._room()
+            self._drain = self._drain and self._leases.at_risk > 0
+            room = 0 if self._drain else await self._room()
             if room > 0:
+                in_progress = self._leases.at_risk
                 grant = await self._leases.take(room)
-                for lease in grant.leases:
+                for lease in self._isolate(grant.leases, in_progress):
                     self._slots.put(lease)
-                if grant.leases:
+                if grant.leases and not self._drain:
                     continue
                 wait = grant.wait
             if await self._finished(wait):
@@ -48,6 +85,16 @@ class LeaseFeed:
             await self._sleep(wait, stop)
         for unused in self._slots.close():
             self._leases.give_back(unused)
+
+    def _isolate(self, leases: Sequence[Lease], in_progress: int) -> Sequence[Lease]:
+        """Return the leases that run now, and give back those that would share a suspect's fate."""
+        isolated = isolate(leases, in_progress=in_progress)
+        for lease in isolated.give_back:
+            self._leases.give_back(lease)
+        for lease in isolated.later:
+            self._leases.give_back(lease, delay=COME_BACK_S)
+        self._drain = isolated.alone or bool(isolated.later)
+        return isolated.run
 
     async def wait_until_finished(self, stop: Stop) -> None:
         """Lease nothing, and return when the crawl is finished: this worker parses what others fetch."""
@@ -68,6 +115,8 @@ class LeaseFeed:
             return 0
         backlog = self._stations.parser.backlog
         if backlog.pages >= PARSE_BACKLOG or backlog.bytes >= PARSE_BACKLOG_BYTES:
+            return 0
+        if self._leases.link_bytes >= LINK_BYTES:
             return 0
         # A slow store must not let more pile up than a kill may cost.
         concurrency = self._settings.concurrency

@@ -88,6 +88,11 @@ class Leases:
         """Count what a kill would cost now: leases held, and outcomes that are not durable yet."""
         return len(self._held) + self._committer.pending
 
+    @property
+    def link_bytes(self) -> int:
+        """Count the bytes of the links that were found and are not durable yet."""
+        return self._committer.link_bytes
+
     async def take(self, limit: int) -> Grant:
         """Ask the frontier for up to `limit` more leases, and hold what it grants."""
         await self._commit_expired()
@@ -126,9 +131,9 @@ class Leases:
         """Hand in the end of a page that was settled before it was parsed."""
         self._committer.acknowledge(acknowledgement, result)
 
-    def give_back(self, lease: Lease) -> None:
+    def give_back(self, lease: Lease, *, delay: float = 0.0) -> None:
         """Settle a lease that was not used, so that it counts as no attempt, crash or turn."""
-        self.settle(Settlement(lease, Released(), sent=False))
+        self.settle(Settlement(lease, Released(delay=delay), sent=False))
 
     def lease_lost(self, lease: Lease) -> bool:
         """Return whether the lease has expired; its result must be discarded then."""

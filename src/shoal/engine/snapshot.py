@@ -83,6 +83,7 @@ class Summary:
     max_dead_exceeded: bool = False
     quarantined: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by pattern, of all runs
     near_duplicates: Mapping[str, ClosedPattern] = field(default_factory=dict)
+    identical: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by shape
     durable: bool = True  # the store outlives the run
     sandbox_warning: str = ""
 
@@ -96,6 +97,7 @@ class WorkStats:
     bytes: int = 0
     failures: Mapping[str, int] = field(default_factory=dict)  # attempts, by class
     handed_on: int = 0  # pages fetched here and parsed by another worker, which counts them
+    lost_turns: int = 0  # turns of hosts that came too late from the store
 
     def __add__(self, other: "WorkStats") -> "WorkStats":
         return WorkStats(
@@ -104,6 +106,7 @@ class WorkStats:
             self.bytes + other.bytes,
             Counter(self.failures) + Counter(other.failures),
             self.handed_on + other.handed_on,
+            self.lost_turns + other.lost_turns,
         )
 
 

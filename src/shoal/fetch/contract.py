@@ -85,6 +85,7 @@ class Attempt:
     blocked: bool = False  # counts towards the host's adaptive slow-down
     sent: bool = False  # a request was sent to this host, even if only for robots.txt
     crawl_delay: float | None = None  # seconds between requests that robots.txt asks for
+    new_rules: bool = False  # this attempt has fetched robots.txt
     headers: Headers = ()  # as they were sent
 
 

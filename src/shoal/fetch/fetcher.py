@@ -79,7 +79,7 @@ class HttpFetcher:
         if isinstance(answer, NotSent):
             attempt.outcome = Released(answer.delay)
             return attempt
-        attempt.sent = attempt.sent or turn is None or turn.sends > 0
+        attempt.sent = attempt.sent or turn.sends > 0
         if isinstance(answer, Failure):
             self._judge(attempt, answer)
             return attempt
@@ -104,6 +104,7 @@ class HttpFetcher:
         answer = await self._robots.rules(origin, turn_for)
         attempt.sent = any(turn.sends for turn in turns)
         if isinstance(answer, RobotsRules):
+            attempt.new_rules = bool(turns)  # else another request has fetched it, or it is unchanged
             return answer
         if isinstance(answer, NotSent):
             attempt.outcome = Released(answer.delay)
@@ -113,12 +114,10 @@ class HttpFetcher:
             attempt.outcome = _after_robots(attempt.outcome, answer)
         return None
 
-    def _turn(self, lease: Lease, delay: float | None) -> CountedTurn | None:
+    def _turn(self, lease: Lease, delay: float | None) -> CountedTurn:
         if delay is not None and delay > lease.interval:
             return self._gate.turn(lease.host, interval=delay)
-        if lease.interval > 0:
-            return self._gate.turn(lease.host, interval=lease.interval, burst=lease.burst)
-        return None
+        return self._gate.turn(lease.host, interval=lease.interval, burst=lease.burst)
 
     def _store_cookies(self, response: Response) -> None:
         if self._jar is not None:

@@ -11,6 +11,9 @@ come between a lease and its request. So the pace is enforced again at the momen
   that
   time, up to 5 % of the interval, so that the gap in the server's log is not shorter than ours.
 
+A pause holds from the moment at which it is set: `hold` is asked before every turn, also where no rate
+applies.
+
 If the turn is more than `MAX_WAIT_S` away, the request goes back to the frontier until then, and its slot is
 free for another one.
 """
@@ -29,7 +32,11 @@ SWEEP_HOSTS = 1_000  # number of hosts at which idle ones are first removed
 class SendGate:
     """The last send to each host. One gate serves all crawls of a process."""
 
-    def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self, *, hold: Callable[[str], float] | None = None, clock: Callable[[], float] = monotonic
+    ) -> None:
+        """`hold` returns for how many seconds nothing may be sent to a host; 0.0: it may."""
+        self.hold = hold
         self.clock = clock
         self._tat: dict[str, float] = {}
         self._last: dict[str, LocalTurn] = {}
@@ -44,6 +51,8 @@ class SendGate:
 
     def ask(self, turn: "LocalTurn") -> float:
         """Take the host's turn and return 0.0, or return the seconds until it is due."""
+        if turn.interval <= 0:
+            return 0.0
         now = self.clock()
         tat = self._tat.get(turn.host, now)
         last = self._last.get(turn.host)
@@ -86,12 +95,16 @@ class LocalTurn:
 
     async def take(self) -> float:
         """Wait for the turn, take it and return 0.0; if it is too far away, return the seconds until it."""
-        while (wait := self._gate.ask(self)) > 0:
+        gate = self._gate
+        while True:
+            if gate.hold is not None and (held := gate.hold(self.host)) > 0:
+                return held
+            if (wait := gate.ask(self)) <= 0:
+                self.sends += 1
+                return 0.0
             if wait > MAX_WAIT_S:
                 return wait
             await asyncio.sleep(wait)
-        self.sends += 1
-        return 0.0
 
     def sent(self) -> None:
         """Record that the request has been written."""

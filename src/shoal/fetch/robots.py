@@ -1,10 +1,15 @@
-"""Fetch and cache robots.txt: once per site and day, however many requests wait for it.
+"""Fetch and cache robots.txt: once per site and day at most, however many requests wait for it.
 
 How the response to a robots.txt request is read, by RFC 9309:
 
-    2xx                                its rules, from the first 500 KiB
+    2xx                                its rules, from the first `fetch.robots_bytes`; no more is read
     4xx, redirects that lead nowhere   the site has no robots.txt: everything is allowed
-    429, 5xx, no answer, a bomb        unreachable: nothing is allowed for now
+    429, 5xx, no answer                unreachable: nothing is allowed for now
+
+It is fetched again after a day, or after the `max-age` of its Cache-Control header if that is shorter, but
+not within `min_ttl` seconds. The rules are kept in memory; every `min_ttl` seconds the store is asked whether
+it still has the same file. So a file that was deleted there (`shoal host refresh-robots`), or that another
+worker has fetched again, takes effect in every process after that time.
 
 An unavailable robots.txt says nothing about pages, so they are not filtered. They fail with the class of the
 robots.txt request and are retried as after any other failure; robots.txt is fetched again at growing
@@ -16,29 +21,39 @@ Rules belong to an origin (scheme, host, port). Redirects are followed at once, 
 """
 
 import asyncio
+import logging
+import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from time import time
+from typing import Protocol
 
 import msgspec
 
-from shoal.fetch.contract import Client
 from shoal.fetch.http.message import Headers
 from shoal.fetch.http.send_turn import SendTurn
 from shoal.fetch.interpret import REDIRECT_STATUSES, RedirectRules, error_of, resolve
-from shoal.fetch.robots_txt import ALLOW_ALL, MAX_BYTES, RobotsRules, parse, product_token
+from shoal.fetch.robots_txt import ALLOW_ALL, RobotsRules, parse, product_token
 from shoal.model.failure import POLICY, Action, Failure, FailureClass
 from shoal.model.limits import MIB, FetchLimits
 from shoal.model.page import NotSent, Response
 from shoal.model.url import host_key
 
+log = logging.getLogger(__name__)
+
 LIFETIME_S = 86_400.0
+MIN_TTL_S = 60.0  # the defaults of crawl.robots_min_ttl and crawl.max_crawl_delay
+MAX_CRAWL_DELAY_S = 60.0
+MAX_INLINE_BYTES = 8 * 1024  # parsed in a few ms at worst; larger ones are parsed in a thread
 MAX_HOPS = 5
 PATIENT_TRIES = 7  # tries in a row: four minutes
 FIRST_WAIT_S, MAX_WAIT_S = 2.0, 300.0
 MAX_CACHE_BYTES = 32 * MIB
 MAX_DOWN_ORIGINS = 10_000  # unreachable origins remembered
+_MAX_AGE = re.compile(r"\bmax-age\s*=\s*\"?(\d{1,10})", re.IGNORECASE)
 
 
 class RobotsRecord(msgspec.Struct, frozen=True):
@@ -46,10 +61,24 @@ class RobotsRecord(msgspec.Struct, frozen=True):
 
     fetched_at: float  # epoch seconds
     body: bytes | None  # None: the site has none
+    ttl: float = LIFETIME_S  # seconds for which it is valid
+
+    @property
+    def expires(self) -> float:
+        return self.fetched_at + self.ttl
 
 
 Load = Callable[[str], Awaitable[bytes | None]]
-Save = Callable[[str, bytes], Awaitable[None]]
+Save = Callable[[str, bytes, float], Awaitable[None]]
+"""Stores the record of an origin, packed, until it expires, in epoch seconds."""
+
+
+class RobotsClient(Protocol):
+    """A client that can stop reading: see `HttpClient.fetch`."""
+
+    async def fetch(
+        self, url: str, *, headers: Headers, limits: FetchLimits, turn: SendTurn | None, first_bytes: int
+    ) -> Response | Failure | NotSent: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +91,13 @@ class RobotsUnavailable:
 
 
 @dataclass(frozen=True, slots=True)
+class _Cached:
+    rules: RobotsRules
+    record: RobotsRecord
+    check_at: float  # when to look at the store again
+
+
+@dataclass(frozen=True, slots=True)
 class _Down:
     failure: Failure
     tries: int
@@ -71,17 +107,19 @@ class _Down:
 class RobotsPolicy:
     """The robots.txt rules of every origin, for the product token in `token` (a token or a user agent).
 
-    `load` and `save` persist packed `RobotsRecord`s by origin.
+    `load` and `save` persist packed `RobotsRecord`s by origin. A Crawl-delay counts up to `max_delay`.
     """
 
     def __init__(
         self,
-        client: Client,
+        client: RobotsClient,
         redirects: RedirectRules,
         *,
         token: str,
         headers: Headers = (),
         limits: FetchLimits | None = None,
+        max_delay: float = MAX_CRAWL_DELAY_S,
+        min_ttl: float = MIN_TTL_S,
         load: Load | None = None,
         save: Save | None = None,
         clock: Callable[[], float] = time,
@@ -91,18 +129,21 @@ class RobotsPolicy:
         self._token = product_token(token)
         self._headers = headers
         self._limits = limits or FetchLimits()
+        self._max_delay = max_delay
+        self._min_ttl = min_ttl
         self._load = load
         self._save = save
         self._clock = clock
-        self._kept: OrderedDict[str, tuple[float, RobotsRules]] = OrderedDict()  # origin -> until when, rules
+        self._kept: OrderedDict[str, _Cached] = OrderedDict()  # by origin
         self._weight = 0
+        self._parsing = asyncio.Lock()
         self._down: OrderedDict[str, _Down] = OrderedDict()
         self._fetching: dict[str, asyncio.Event] = {}  # origin -> set when its robots.txt has been fetched
 
     def known(self, origin: str) -> RobotsRules | None:
-        """Return the cached rules; None if they are not cached, or too old."""
+        """Return the cached rules; None if they are not cached, or have to be checked."""
         kept = self._kept.get(origin)
-        return kept[1] if kept is not None and kept[0] > self._clock() else None
+        return kept.rules if kept is not None and kept.check_at > self._clock() else None
 
     async def rules(
         self, origin: str, turn: Callable[[str], SendTurn]
@@ -133,11 +174,11 @@ class RobotsPolicy:
                     return answer
                 if isinstance(answer, Failure):
                     return self._note_down(origin, answer)
-                record = RobotsRecord(self._clock(), answer)
+                record = answer
                 if self._save is not None:
-                    await self._save(origin, msgspec.msgpack.encode(record))
+                    await self._save(origin, msgspec.msgpack.encode(record), record.expires)
             self._down.pop(origin, None)
-            return self._keep(origin, record)
+            return await self._keep(origin, record)
         finally:
             self._fetching.pop(origin).set()
 
@@ -149,41 +190,74 @@ class RobotsPolicy:
             record = msgspec.msgpack.decode(packed, type=RobotsRecord)
         except msgspec.MsgspecError:
             return None  # written by another version: fetch it again
-        age = self._clock() - record.fetched_at
-        return record if 0 <= age < LIFETIME_S else None
+        return record if record.fetched_at <= self._clock() < record.expires else None
 
-    async def _fetch(self, origin: str, turn: Callable[[str], SendTurn]) -> bytes | Failure | NotSent | None:
-        """Return the content of robots.txt, None if the site has none, or why it is unavailable."""
-        url = f"{origin}/robots.txt"
+    async def _fetch(self, origin: str, turn: Callable[[str], SendTurn]) -> RobotsRecord | Failure | NotSent:
+        """Return robots.txt as it is stored, or why it is unavailable."""
+        url, none = f"{origin}/robots.txt", RobotsRecord(self._clock(), None)
         for hop in range(MAX_HOPS + 1):
             answer = await self._client.fetch(
-                url, headers=self._headers, limits=self._limits, turn=turn(host_key(url))
+                url,
+                headers=self._headers,
+                limits=self._limits,
+                turn=turn(host_key(url)),
+                first_bytes=self._limits.robots_bytes,
             )
             if isinstance(answer, Failure) and hop > 0 and answer.failure_class is FailureClass.REFUSED:
-                return None
+                return none
             if not isinstance(answer, Response):
                 return answer
             if answer.status not in REDIRECT_STATUSES:
-                return _content(answer, self._clock())
+                content = _content(answer, self._clock(), self._limits.robots_bytes)
+                if isinstance(content, Failure):
+                    return content
+                ttl = lifetime(answer.header("cache-control"), min_ttl=self._min_ttl)
+                return RobotsRecord(self._clock(), content, ttl)
             target = resolve(url, answer.header("location"), self._redirects)
             if isinstance(target, Failure):
-                return None
+                return none
             url = target
             del answer  # while the client waits for memory, it must not be held here
-        return None
+        return none
 
-    def _keep(self, origin: str, record: RobotsRecord) -> RobotsRules:
-        rules = ALLOW_ALL if record.body is None else parse(record.body, self._token)
+    async def _keep(self, origin: str, record: RobotsRecord) -> RobotsRules:
+        before = self._kept.get(origin)
+        if before is not None and before.record == record:
+            rules = before.rules
+        else:
+            rules = await self._parse(record)
+            if rules.delay is not None and rules.delay > self._max_delay:
+                about = {"origin": origin, "asked_s": rules.delay, "used_s": self._max_delay}
+                log.warning("robots.delay_capped", extra={**about, "setting": "crawl.max_crawl_delay"})
+                rules.delay = self._max_delay
+        check_at = record.expires
+        if self._load is not None:
+            check_at = min(check_at, self._clock() + self._min_ttl)
         self._drop(origin)
-        self._kept[origin] = (record.fetched_at + LIFETIME_S, rules)
+        self._kept[origin] = _Cached(rules, record, check_at)
         self._weight += rules.weight
         while self._weight > MAX_CACHE_BYTES and len(self._kept) > 1:
             self._drop(next(iter(self._kept)))
         return rules
 
+    async def _parse(self, record: RobotsRecord) -> RobotsRules:
+        body, size = record.body, self._limits.robots_bytes
+        if body is None:
+            return ALLOW_ALL
+        if len(body) <= MAX_INLINE_BYTES:
+            return parse(body, self._token, max_bytes=size)
+        # A thread for this one file, which ends with it: they are rare. One at a time: they are large.
+        async with self._parsing:
+            thread = ThreadPoolExecutor(max_workers=1)
+            try:
+                work = partial(parse, body, self._token, max_bytes=size)
+                return await asyncio.get_running_loop().run_in_executor(thread, work)
+            finally:
+                thread.shutdown(wait=False)
+
     def _drop(self, origin: str) -> None:
         if origin in self._kept:
-            self._weight -= self._kept.pop(origin)[1].weight
+            self._weight -= self._kept.pop(origin).rules.weight
 
     def _note_down(self, origin: str, failure: Failure) -> RobotsUnavailable:
         before = self._down.pop(origin, None)
@@ -197,10 +271,19 @@ class RobotsPolicy:
         return RobotsUnavailable(failure, wait, tries <= PATIENT_TRIES)
 
 
-def _content(response: Response, now: float) -> bytes | Failure | None:
+def lifetime(cache_control: str, *, min_ttl: float) -> float:
+    """Return for how many seconds a robots.txt is valid: as its max-age says, within a floor and a day."""
+    found = _MAX_AGE.search(cache_control)
+    age = float(found[1]) if found else LIFETIME_S
+    if "no-cache" in cache_control.lower() or "no-store" in cache_control.lower():
+        age = 0.0
+    return min(max(age, min_ttl), LIFETIME_S)
+
+
+def _content(response: Response, now: float, size: int) -> bytes | Failure | None:
     status = response.status
     if status < 300:
-        return response.body[:MAX_BYTES]
+        return response.body[:size]
     if status == 429 or status >= 500:
         return error_of(response, now)
     return None

@@ -3,67 +3,155 @@
 The frontier grants leases at the right pace, but a worker may send a request later: after a robots.txt,
 behind other requests, or because the machine is busy. Within one process the send gate corrects that; between
 processes only the store can. So the worker takes each turn from the store, with the connection open and the
-request composed. A turn is valid for `leeway` seconds, counted from before the call; if the call took longer
-the turn is lost, and the worker takes another one. The store leaves an interval plus that leeway between two
-turns, so two requests are at least an interval apart, no matter which worker is faster.
+request composed.
+
+A turn is a slot in time on the clock of the store, which the worker does not compare with its own. It knows
+that the store answered after `asked_at` and before now. So a request that leaves when `wait` seconds have
+passed since the answer leaves after its slot, and one that leaves before `asked_at + wait + leeway` leaves
+less than `leeway` seconds after it. A turn for which both is impossible is lost: the worker returns it and
+takes another one.
+
+The leeway follows the measured delay of the store. So do turns that are granted ahead: while one request
+waits for its answer, others are on the way. The store keeps an interval plus the leeway between the turns of
+two workers, and only an interval plus a margin between those of one worker, which keeps its own requests
+apart with its own clock (`SendGate`). A worker that is far from its store therefore has the pace of the host,
+as long as it is the one that asks; a change of worker costs the leeway.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
 
-from shoal.fetch.gate import MAX_WAIT_S
+from shoal.fetch.gate import MAX_WAIT_S, LocalTurn, SendGate
+from shoal.model.pace import DelayEstimate, TurnAnswer, TurnKind, TurnRequest
 
-LEEWAY_SHARE = 0.05  # of an interval: how much slower than necessary a fleet is
-MIN_LEEWAY_S = 0.01  # a store responds in less than 1 ms, a busy event loop does not
+log = logging.getLogger(__name__)
+
+MARGIN_SHARE = 0.05  # of an interval: how much slower than necessary a fleet is
+MIN_MARGIN_S = 0.01  # a store nearby responds in less than 1 ms, a busy event loop does not
+DELAY_FACTOR, DELAY_EXTRA_S = 1.5, 0.01  # the leeway is a little longer than the longest delay of late
+AHEAD_FACTOR = 2.0  # turns are granted ahead for so many delays: one for this answer, one for another
+NOT_SENT_S = 0.001  # a paused request returns to the frontier, which does not lease it until resumed
+LOG_EVERY_S = 60.0
 
 
 class TakeTurn(Protocol):
-    """Takes a turn of a host from the store and returns 0.0, or returns the seconds until it is due."""
+    """Takes a turn of a host from the store."""
 
-    async def __call__(self, host: str, *, interval: float, leeway: float) -> float: ...
+    async def __call__(self, request: TurnRequest) -> TurnAnswer: ...
+
+
+class IsPaused(Protocol):
+    """Returns whether nothing may be sent to a host for a crawl: asked where no rate applies."""
+
+    async def __call__(self, crawl: str, host: str) -> bool: ...
 
 
 class SharedGate:
     """A gate whose turns come from the store."""
 
-    def __init__(self, ask: TakeTurn, *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        ask: TakeTurn,
+        *,
+        is_paused: IsPaused | None = None,
+        crawl: str = "",
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self.ask = ask
+        self.is_paused = is_paused
+        self.crawl = crawl
         self.clock = clock
+        self.local = SendGate(clock=clock)
+        self.delay = DelayEstimate()
+        self.lost = 0  # turns that could not be used in time
+        self._logged_at = -LOG_EVERY_S
+        self._logged = 0
 
     def turn(self, host: str, *, interval: float, burst: int = 1) -> "SharedTurn":
-        """Return a turn for one attempt to send to `host`. The store knows the host's burst."""
-        return SharedTurn(self, host, interval)
+        """Return a turn for one attempt to send to `host`."""
+        return SharedTurn(self, self.local.turn(host, interval=interval, burst=burst))
+
+    def request(self, host: str, interval: float, receipt: str) -> TurnRequest:
+        """Return what to ask the store for."""
+        margin = max(MARGIN_SHARE * interval, MIN_MARGIN_S)
+        leeway, ahead = margin, 0.0
+        if self.delay.worst > margin / 2:
+            leeway = max(margin, DELAY_FACTOR * self.delay.worst + DELAY_EXTRA_S)
+            ahead = AHEAD_FACTOR * self.delay.typical
+        return TurnRequest(host, interval, margin, leeway, ahead, self.crawl, receipt)
+
+    def record_lost(self, host: str, late: float) -> None:
+        """Count a turn that was lost, and log it: once a minute, however many there are."""
+        self.lost += 1
+        now = self.clock()
+        if now - self._logged_at >= LOG_EVERY_S:
+            about = {"host": host, "late_ms": round(late * 1000), "lost": self.lost - self._logged}
+            delay = {"store_delay_ms": round(self.delay.typical * 1000), "see": "shoal doctor --store DSN"}
+            log.warning("turns.lost", extra={**about, **delay})
+            self._logged_at, self._logged = now, self.lost
 
 
 class SharedTurn:
     """Permission to send, for one attempt: taken before every write, a transparent second one included."""
 
-    __slots__ = ("_gate", "_host", "_interval", "sends")
+    __slots__ = ("_gate", "_local", "_receipt", "sends")
 
-    def __init__(self, gate: SharedGate, host: str, interval: float) -> None:
+    def __init__(self, gate: SharedGate, local: LocalTurn) -> None:
         self._gate = gate
-        self._host = host
-        self._interval = interval
+        self._local = local
+        self._receipt = ""  # of a turn that was taken and not used
         self.sends = 0
 
     async def take(self) -> float:
         """Wait for the turn, take it and return 0.0; if it is too far away, return the seconds until it."""
-        leeway = max(LEEWAY_SHARE * self._interval, MIN_LEEWAY_S)
+        gate, local = self._gate, self._local
+        if local.interval <= 0:
+            if gate.is_paused is not None and await gate.is_paused(gate.crawl, local.host):
+                return NOT_SENT_S
+            self.sends += 1
+            return 0.0
         while True:
-            asked_at = self._gate.clock()
-            wait = await self._gate.ask(self._host, interval=self._interval, leeway=leeway)
-            if wait > MAX_WAIT_S:
-                return wait
-            if wait > 0:
-                await asyncio.sleep(wait)
-            elif self._gate.clock() - asked_at <= leeway:
+            asked = gate.request(local.host, local.interval, self._receipt)
+            answer = await gate.ask(asked)
+            took = gate.clock() - answer.asked_at
+            gate.delay.note(took)
+            if answer.kind is TurnKind.PAUSED:
+                return NOT_SENT_S
+            if answer.kind is TurnKind.WAIT:
+                self._receipt = ""
+                if answer.wait > MAX_WAIT_S:
+                    return answer.wait
+                await asyncio.sleep(max(answer.wait - asked.ahead / 2, 0.0))
+                continue
+            self._receipt = answer.receipt
+            if took <= asked.leeway and answer.wait > 0:
+                await asyncio.sleep(answer.wait)
+            late = await self._wait_until_free(answer.asked_at + answer.wait + asked.leeway)
+            if late <= 0:
+                return 0.0
+            gate.delay.note(took + late)
+            gate.record_lost(local.host, late)
+
+    async def _wait_until_free(self, deadline: float) -> float:
+        """Keep the distance to the last request of this process; return how late that is for the deadline."""
+        gate, local = self._gate, self._local
+        while (now := gate.clock()) <= deadline:
+            if (wait := gate.local.ask(local)) <= 0:
                 self.sends += 1
                 return 0.0
+            if now + wait > deadline:
+                return now + wait - deadline
+            await asyncio.sleep(wait)
+        return now - deadline
 
     def sent(self) -> None:
-        """Do nothing: the leeway covers the time until the request is on the wire."""
+        """Record that the request has been written."""
+        self._receipt = ""
+        self._local.sent()
 
     def answered(self) -> None:
-        """Do nothing."""
+        """Record the first byte of the response."""
+        self._local.answered()

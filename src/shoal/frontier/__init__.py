@@ -76,7 +76,7 @@ so that the host's number of requests in flight goes down. It is a hint; settlin
 Expiry. `extend(leases, ttl)` moves deadlines. A lease whose deadline has passed is reclaimed by the next
 `lease`, `extend` or `reclaim`. A request that was charged with a crash is a suspect. Suspects wait in a
 separate lane, and a holder has at most one suspect at a time, so that other requests are not charged for the
-crash of a poisonous one.
+crash of a poisonous one. The engine runs a request that was charged twice alone (`engine/lease_feed.py`).
 
 Retries wait in `delayed`, lose one priority class per charged attempt, and keep their place in the order of
 acceptance and their identity: they are never new.

@@ -91,7 +91,7 @@ def next_slow_factor(window: ResponseWindow, blocked: bool, slow: float) -> floa
     return round(factor, 3) if window.is_significant else slow
 
 
-OVERRAN = Failure(FailureClass.POISON, "its holder died or overran")
+OVERRAN = Failure(FailureClass.HOLDER_LOST, "its holder died or overran")
 DIED_PARSING = Failure(FailureClass.POISON, "the process died while parsing it")
 
 

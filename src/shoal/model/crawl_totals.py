@@ -36,6 +36,7 @@ class CrawlTotals(msgspec.Struct):
         default_factory=dict,
         name="lookalikes",  # vocabulary: ok
     )
+    identical: dict[str, ClosedPattern] = {}  # shapes with too many identical pages
 
     @classmethod
     def load(cls, stored: bytes | None) -> "CrawlTotals":
@@ -44,10 +45,17 @@ class CrawlTotals(msgspec.Struct):
     def dump(self) -> bytes:
         return msgspec.json.encode(self)
 
-    def reopen(self, *, per_pattern: int, near_duplicates: int) -> None:
+    def reopen(self, *, per_pattern: int, near_duplicates: int, identical_pages: int = 0) -> None:
         """Reopen the patterns that exceeded limits lower than these; 0: no limit."""
         self.quarantined = _beyond(self.quarantined, per_pattern)
         self.near_duplicates = _beyond(self.near_duplicates, near_duplicates)
+        self.identical = _beyond(self.identical, identical_pages)
+
+    def close(self, others: "CrawlTotals") -> None:
+        """Close the patterns, too, that other workers have closed."""
+        self.quarantined |= others.quarantined
+        self.near_duplicates |= others.near_duplicates
+        self.identical |= others.identical
 
     def add(self, outcome: Outcome, result: ParseResult) -> bool:
         """Add the result of a page or a hook; return whether any total changed."""
@@ -78,6 +86,7 @@ def total(parts: Iterable[CrawlTotals]) -> CrawlTotals:
         whole.hook_faults += part.hook_faults
         whole.quarantined |= part.quarantined
         whole.near_duplicates |= part.near_duplicates
+        whole.identical |= part.identical
         for rule, count in part.links.items():
             whole.links[rule] = whole.links.get(rule, 0) + count
     return whole

@@ -12,6 +12,10 @@ class Unavailable(ShoalError):
     """A store or peer does not respond: wait and try again."""
 
 
+class Lost(ShoalError):
+    """Data that was stored is gone, and no command removed it: trying again does not bring it back."""
+
+
 class Interrupted(ShoalError):
     """The operator asked to stop: what was done is kept, and the same command resumes."""
 
@@ -26,3 +30,7 @@ class Bomb(Rejected):
 
 class Misconfigured(ShoalError):
     """A person has to change something: stop at once, and say what and where."""
+
+
+class DataFault(Exception):
+    """The data of a store is not as it should be: it is damaged, or this is a bug."""

@@ -30,6 +30,7 @@ class FailureClass(StrEnum):
     BUDGET = "budget"
     PARSE_ERROR = "parse_error"
     POISON = "poison"
+    HOLDER_LOST = "holder_lost"
     UNREADABLE = "unreadable"
     INTERNAL = "internal"
 
@@ -95,6 +96,9 @@ POLICY: dict[FailureClass, FailurePolicy] = {
         _DEAD, "the spider raised, or an item is invalid; the page is kept"
     ),
     FailureClass.POISON: FailurePolicy(_DEAD, "a worker or parse process died or hung on it"),
+    FailureClass.HOLDER_LOST: FailurePolicy(
+        _RETRY, "its worker died or overran; after the second time it is tried alone, and then `poison`"
+    ),
     FailureClass.UNREADABLE: FailurePolicy(
         _DEAD, "its entry in the store is damaged; `shoal status` counts what was quarantined"
     ),

@@ -3,9 +3,12 @@
 `tat` (theoretical arrival time) is when the host's bucket would be full again. A request may be sent when
 `now >= tat - (burst - 1) * interval`; `tat` then increases by one interval. Any window of length w therefore
 holds at most `burst + w / interval` requests. No clock, no state: callers keep `tat` per host.
+
+In a fleet the store keeps it, and a worker takes turns from the store: `TurnRequest` and `TurnAnswer`.
 """
 
 from dataclasses import dataclass
+from enum import Enum
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +42,56 @@ def next_turn(tat: float, *, interval: float, burst: int) -> float:
 def clamp(tat: float, *, now: float, interval: float, burst: int) -> float:
     """Limit `tat` to the largest valid value: a clock that was set back must not block the host."""
     return min(tat, now + burst * interval)
+
+
+class TurnKind(Enum):
+    """How a store answers a request for a turn."""
+
+    GRANTED = "granted"
+    WAIT = "wait"
+    PAUSED = "paused"  # the host or the crawl
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """A worker asks for the turn of a host, with the request ready to be sent."""
+
+    host: str
+    interval: float  # at least so many seconds after it
+    margin: float  # added to the interval
+    leeway: float  # seconds after its turn until which the request is sent, or the turn is lost
+    ahead: float = 0.0  # seconds until a turn that may be granted now
+    crawl: str = ""  # empty: none that could be paused
+    receipt: str = ""  # of the turn taken before, if it was not used
+
+
+@dataclass(frozen=True, slots=True)
+class TurnAnswer:
+    kind: TurnKind
+    wait: float  # seconds until the turn, or after which to ask again; counted from when the store answered
+    asked_at: float  # monotonic, before the call
+    receipt: str = ""
+
+
+class DelayEstimate:
+    """How long calls to a store take, from those that were measured."""
+
+    __slots__ = ("_measured", "typical", "worst")
+
+    CEILING_S = 3.0  # a call that took longer says nothing about the next one: it was repeated
+    DECAY = 0.1  # per measurement
+
+    def __init__(self) -> None:
+        self.typical = 0.0
+        self.worst = 0.0  # lately
+        self._measured = 0
+
+    def note(self, seconds: float) -> None:
+        """Add a measurement."""
+        seconds = min(seconds, self.CEILING_S)
+        self._measured += 1
+        if self._measured <= 2:  # the first call may have connected and loaded the script: it counts alone
+            self.typical = self.worst = seconds
+            return
+        self.typical += (seconds - self.typical) * 0.2
+        self.worst = max(seconds, self.worst + (self.typical - self.worst) * self.DECAY)

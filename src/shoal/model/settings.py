@@ -33,6 +33,12 @@ class CrawlSettings:
         bool, "Drop the items of pages whose canonical URL is another page of the crawl."
     ] = False
     robots: Annotated[bool, "Obey robots.txt."] = True
+    robots_min_ttl: Annotated[
+        float, "Seconds that a robots.txt is kept at least, even if its Cache-Control header says less."
+    ] = 60.0
+    max_crawl_delay: Annotated[
+        float, "Longest Crawl-delay of a robots.txt that is kept, in seconds; a longer one counts as this."
+    ] = 60.0
     allow_private: Annotated[
         bool, "Allow loopback and private addresses; fetch.allow_ranges allows some of them."
     ] = False
@@ -60,7 +66,9 @@ class CrawlSettings:
     cookie_file: Annotated[str | None, "A cookies.txt file, as browsers and curl write it."] = None
     procs: Annotated[int, "Parse processes; 0: number of cores minus one, at least one."] = 0
     max_dead: Annotated[int | None, "Exit with 2 if there are more dead letters than this."] = None
-    max_crashes: Annotated[int, "Workers that may die with a request before it becomes a dead letter."] = 3
+    max_crashes: Annotated[
+        int, "Workers that may die with a request before it becomes a dead letter; from the third on, alone."
+    ] = 6
     approximate_links: Annotated[
         int,
         "Size of a Bloom filter for a fleet's seen-set, in links: 2 bytes per link instead of 9, but 1 in"
@@ -68,7 +76,9 @@ class CrawlSettings:
     ] = 0
     fsync: Annotated[bool, "Survive power loss, not only process crashes."] = False
     lease: Annotated[float, "Seconds that a worker may hold a request without a heartbeat."] = 120.0
-    grace: Annotated[float, "Seconds to finish the requests in progress after the first Ctrl-C."] = 30.0
+    grace: Annotated[
+        float, "Seconds to finish the requests in progress after the first Ctrl-C; the rest is released."
+    ] = 6.0  # containers are killed 10 s after they were asked to stop
 
     @property
     def sent_user_agent(self) -> str:
@@ -128,6 +138,9 @@ class WorkerSettings:
         "Folders and addresses (postgresql://user@db/shop) that crawls may write to; in the environment one"
         " per line; empty: the folder where the worker started.",
     ] = field(default=(), repr=False)
+    max_crawls: Annotated[int, "Crawls that a worker runs at once; if more have work, they take turns."] = (
+        8  # each takes about 45 MB and its parse processes
+    )
     record_key_file: Annotated[
         str | None,
         "A file with a secret that submit signs crawls with; a worker that has it serves no other crawls.",

@@ -26,9 +26,9 @@ from typing import Any
 from shoal.redis_client import durability, key_names, store_setup
 from shoal.redis_client.connection import Argument, RedisConnection
 from shoal.redis_client.dsn import Address, Dsn, parse
-from shoal.redis_client.errors import UNSYNCED, CallFailed
+from shoal.redis_client.errors import UNSYNCED, CallFailed, ScriptFault
 from shoal.redis_client.fan_out import fan_out
-from shoal.redis_client.retry import RetryingCalls
+from shoal.redis_client.retry import Mend, RetryingCalls
 from shoal.redis_client.script import ALLOW_OOM, Script, ScriptArgument, evaluate
 from shoal.redis_client.servers import CALL_TIMEOUT_S, Server, Servers
 
@@ -93,6 +93,14 @@ class RedisClient:
     @patience.setter
     def patience(self, seconds: float) -> None:
         self._calls.patience = seconds
+
+    def mend_with(self, mend: Mend) -> None:
+        """Call `mend` when a script or command finds data that it cannot read, and repeat the call once."""
+        self._calls.mend = mend
+
+    async def report_damage(self, tag: str, why: str) -> bool:
+        """Report data of a shard that could not be decoded here; return whether any was moved away."""
+        return self._calls.mend is not None and await self._calls.mend(tag, ScriptFault(why))
 
     @property
     def servers_met(self) -> int:
@@ -192,7 +200,8 @@ class RedisClient:
 
         async def attempt(server: Server) -> list[Any]:
             answers = await server.connection.call_many(commands)
-            return [server.connection.check(answer) for answer in answers]
+            pairs = zip(answers, commands, strict=True)
+            return [server.connection.check(answer, command) for answer, command in pairs]
 
         return await self._calls.call(tag, attempt, replicated=replicated) if commands else []
 
@@ -207,7 +216,7 @@ class RedisClient:
                 connection = await self._servers.dial(address)
             try:
                 [answer] = await connection.call_many([command], extra=seconds)
-                checked = connection.check(answer)
+                checked = connection.check(answer, command)
             except BaseException:
                 connection.close()  # the command may still be blocking there
                 raise

@@ -95,12 +95,12 @@ class RedisConnection(asyncio.Protocol):
     async def call(self, *command: Argument) -> Any:
         """Send one command and return its reply; raise error replies."""
         [answer] = await self.call_many([command])
-        return self.check(answer)
+        return self.check(answer, command)
 
-    def check(self, answer: Any) -> Any:
-        """Return a reply of `call_many`, or raise it if it is an error."""
+    def check(self, answer: Any, command: Sequence[Argument] = ()) -> Any:
+        """Return a reply of `call_many`, or raise it if it is an error; `command` is named in the error."""
         if isinstance(answer, ErrorReply):
-            raise parse_error_reply(str(answer), str(self.address))
+            raise parse_error_reply(str(answer), str(self.address), _describe(command))
         return answer
 
     async def call_many(self, commands: Sequence[Sequence[Argument]], *, extra: float = 0.0) -> list[Any]:
@@ -178,6 +178,13 @@ class RedisConnection(asyncio.Protocol):
             if not waiting.done():
                 waiting.set_exception(reason.copy())
                 waiting.exception()  # mark it as retrieved: its caller may have been cancelled
+
+
+def _describe(command: Sequence[Argument]) -> str:
+    """Return the name of a command and the key that it is about; no other argument: it might be a secret."""
+    name, *arguments = command or ("",)
+    keys = [one for one in arguments if isinstance(one, str) and one.startswith("{")]
+    return " ".join(map(str, (name, *keys[:1])))
 
 
 def _reason(error: OSError) -> str:

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+from shoal.model.errors import DataFault, Misconfigured, ShoalError, Unavailable
 
 
 class Remedy(Enum):
@@ -107,8 +107,8 @@ class Full(Unavailable):
         self.what = what
 
 
-class ScriptFault(Exception):
-    """A script or command is wrong: a bug, not an error of the store."""
+class ScriptFault(DataFault):
+    """A script or command cannot run: the data is not as it should be, or a bug."""
 
 
 class CallFailed(Exception):
@@ -140,13 +140,13 @@ class CallFailed(Exception):
                 return Unavailable(f"store: {self.explain()}; gave up after {patience:.0f} s")
 
 
-def parse_error_reply(text: str, where: str) -> CallFailed | ScriptFault:
-    """Return the exception for an error reply."""
+def parse_error_reply(text: str, where: str, command: str = "") -> CallFailed | ScriptFault:
+    """Return the exception for an error reply; `command` says what was called, without secrets."""
     text = _RAISED.sub("", text)
     kind = text.partition(" ")[0]
     if kind in TABLE or any(text.startswith(known) for known in BY_TEXT):
         return CallFailed(kind, where, text)
-    return ScriptFault(f"{where}: {text}")
+    return ScriptFault(f"{where}: {text}{command and f' ({command})'}")
 
 
 def _detail(text: str) -> str:

@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shoal.redis_client import health
+from shoal.redis_client.connection import RedisConnection
 from shoal.redis_client.dsn import Dsn
 from shoal.redis_client.errors import CallFailed
 from shoal.redis_client.servers import Servers
 
 TIMEOUT_S = 5.0
+PINGS = 9  # by which the distance to a server is measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +19,16 @@ class ServerReport:
     """One master, as it describes itself."""
 
     where: str
-    took: float  # seconds from the command to the reply
+    took: float  # seconds from a command to its reply: the median of several
+    worst: float = 0.0  # of them
     facts: Mapping[str, str] = field(default_factory=dict)  # INFO
     save: str | None = None  # when it takes snapshots; None: unknown
+
+
+async def _time_ping(connection: RedisConnection) -> float:
+    began = time.monotonic()
+    await connection.call("PING")
+    return time.monotonic() - began
 
 
 async def inspect_servers(dsn: Dsn) -> list[ServerReport]:
@@ -30,11 +39,10 @@ async def inspect_servers(dsn: Dsn) -> list[ServerReport]:
         for address in await servers.masters():
             connection = await servers.dial(address)
             try:
-                began = time.monotonic()
                 info = health.parse_info(await connection.call("INFO", "everything"))
-                took = time.monotonic() - began
                 save = await health.config(connection, "save")
-                found.append(ServerReport(str(address), took, info, save))
+                times = sorted([await _time_ping(connection) for _ in range(PINGS)])
+                found.append(ServerReport(str(address), times[PINGS // 2], times[-1], info, save))
             finally:
                 connection.close()
     except CallFailed as failure:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
 from shoal.redis_client.dsn import Dsn
-from shoal.redis_client.errors import CallFailed, Remedy
+from shoal.redis_client.errors import CallFailed, Remedy, ScriptFault
 from shoal.redis_client.outage_log import OutageLog
 from shoal.redis_client.servers import Server, Servers
 
@@ -20,11 +20,15 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 
 T = TypeVar("T")
 
+Mend = Callable[[str, ScriptFault], Awaitable[bool]]
+"""Move what a call could not read out of the way; return whether the call is worth repeating."""
+
 
 class RetryingCalls:
     """Runs attempts against the master of a tag until one succeeds."""
 
     def __init__(self, dsn: Dsn, servers: Servers) -> None:
+        self.mend: Mend | None = None
         self.patience = dsn.patience  # seconds; a change applies to calls that are waiting already
         self._replicas = dsn.replicas
         self._servers = servers
@@ -34,7 +38,7 @@ class RetryingCalls:
         self, tag: str, attempt: Callable[[Server], Awaitable[T]], *, replicated: bool = False
     ) -> T:
         """Repeat `attempt` until it succeeds; raise a `ShoalError` if it cannot, or after `patience`."""
-        began = time.monotonic()
+        began, mended = time.monotonic(), False
         for number, pause in enumerate(_pauses()):
             try:
                 server = await self._servers.master(tag)
@@ -50,6 +54,10 @@ class RetryingCalls:
                 if remedy in (Remedy.REDISCOVER, Remedy.STOP_AT_START):
                     self._servers.rediscover(failure)
                 self._outages.record_failure(failure, since=began, attempts=number)
+            except ScriptFault as fault:
+                if mended or self.mend is None or not await self.mend(tag, fault):
+                    raise
+                mended = True
             else:
                 self._outages.record_success(attempts=number)
                 return answer

@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Any, Final
 
 from shoal.redis_client.connection import Argument
-from shoal.redis_client.errors import CallFailed, Remedy
+from shoal.redis_client.errors import CallFailed, Remedy, ScriptFault
 from shoal.redis_client.key_names import LUA_CONSTANTS, shard_meta
 from shoal.redis_client.servers import Server
 
@@ -81,6 +81,13 @@ def inline_constants(source: str, given: Mapping[str, str] = {}) -> str:
 
 async def evaluate(server: Server, script: Script, tag: str, args: Sequence[ScriptArgument]) -> Any:
     """Run a script on a shard by its hash; load it first where the server does not know it."""
+    try:
+        return await _evaluate(server, script, tag, args)
+    except ScriptFault as fault:
+        raise ScriptFault(f"{fault} (script {script.name})") from fault
+
+
+async def _evaluate(server: Server, script: Script, tag: str, args: Sequence[ScriptArgument]) -> Any:
     filled = [server.epoch if isinstance(one, _Epoch) else one for one in args]
     command = ("EVALSHA", script.sha, 1, shard_meta(tag), *filled)
     loads = server.loads[script.sha]

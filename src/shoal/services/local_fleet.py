@@ -28,7 +28,8 @@ from shoal.services.submit import own_places, submit
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER
 from shoal.stores.contract.places import pattern_for
 from shoal.stores.open import open_shared_store
-from shoal.worker.supervisor import Supervisor, WorkerEnd
+from shoal.worker.supervisor import LOST, Supervisor, WorkerEnd
+from shoal.worker.worker import lost_error
 
 LOOK_EVERY_S = 1.0
 
@@ -56,6 +57,8 @@ async def run_fleet(
         supervisor = Supervisor(partial(_worker, plan, environment), stop, say)
         monitor = StoreMonitor.of(store)
         ends = await _run_and_show(supervisor, workers, monitor, watch)
+        if any(end.code == LOST for end in ends) or submitted.crawl not in await store.crawls.names():
+            raise lost_error([submitted.crawl], store.address)
         after = await read_crawl(store, submitted.crawl)
         items = await fleet.frontier.reader.items(submitted.crawl) - items
         unwritten = await fleet.unwritten_pages(submitted.crawl)
@@ -90,6 +93,7 @@ async def run_fleet(
         max_dead_exceeded=max_dead is not None and after.counts["dead"] > max_dead,
         quarantined=after.quarantined,
         near_duplicates=after.near_duplicates,
+        identical=after.identical,
     )
 
 

@@ -4,7 +4,7 @@ Submitting twice is harmless: seeds that are known are not added again, and the 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -41,7 +41,7 @@ from shoal.model.url import origin_of
 from shoal.parse.pool import ParsePool
 from shoal.services.backpressure import Backpressure, BackpressuredFrontier
 from shoal.sinks.fleet.checkpointed import check_fleet_output
-from shoal.sinks.names import public_name
+from shoal.sinks.names import canonical_name, public_name
 from shoal.spider.source import SpiderDescription, SpiderFile, SpiderSource
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import Fleet, SubmittedCrawls
@@ -161,6 +161,7 @@ class Submission:
         self._key = b""  # of the crawl's fingerprints
 
     async def run(self, stop: Stop) -> Submitted:
+        refuse_shared_outputs(self._name, self._outputs, await self._crawls.all())
         if self._plan.fresh:
             await self._frontier.crawls.delete(self._name)
         opened = await self._backpressure.retry(
@@ -255,6 +256,17 @@ def _portable_settings(settings: Settings) -> Settings:
     """Return what workers need: no password of the store, no rules and no files of this machine."""
     crawl = replace(settings.crawl, cookie_file=None)
     return replace(settings, store="", crawl=crawl, worker=WorkerSettings())
+
+
+def refuse_shared_outputs(crawl: str, outputs: Sequence[str], others: Iterable[CrawlRecord]) -> None:
+    """Raise `Misconfigured` if another crawl of the store writes one of the outputs: it has one owner."""
+    wanted = set(map(canonical_name, outputs))
+    for other in others:
+        if other.name != crawl and (shared := wanted.intersection(map(canonical_name, other.outputs))):
+            raise Misconfigured(
+                f"output {min(shared)} belongs to crawl {other.name!r}, and crawl {crawl!r} cannot write it"
+                f" too: choose another --out, or remove the other crawl with shoal delete {other.name}"
+            )
 
 
 def _portable(plan: CrawlPlan) -> SpiderSource:

@@ -39,6 +39,7 @@ _PARAMETERS = ["name", "start", "sitemaps", "hosts", "key"]
 
 SITEMAP = "shoal.sitemap"
 SITEMAP_LINKS = 50_000  # of one sitemap: the protocol's own limit
+SITEMAP_LINK_BYTES = 400 * SITEMAP_LINKS
 """The route of requests for sitemaps and feeds; every spider has the handler for it built in."""
 
 FAILURES = frozenset(
@@ -325,6 +326,11 @@ def listing_request(url: str) -> Request:
 def max_links(limits: LinkLimits, route: str) -> int:
     """Return how many links a page may bring."""
     return max(limits.per_page, SITEMAP_LINKS) if route == SITEMAP else limits.per_page
+
+
+def max_link_bytes(limits: LinkLimits, route: str) -> int:
+    """Return how many bytes of links a page may bring; the link that exceeds them is the last one."""
+    return max(limits.bytes_per_page, SITEMAP_LINK_BYTES) if route == SITEMAP else limits.bytes_per_page
 
 
 @cache

@@ -36,18 +36,22 @@ from shoal.worker.deliveries import Deliveries
 from shoal.worker.output_tasks import OutputTasks, are_finished
 from shoal.worker.rules import WorkerRules
 from shoal.worker.session_steps import (
+    GIVE_UP_AFTER,
     SessionFacts,
     SessionState,
     Step,
     next_step,
+    pause_after,
     state_after_check,
     state_after_run,
 )
+from shoal.worker.turns import Turn
 
 log = logging.getLogger(__name__)
 
 ROLES = ("fetch", "parse", "sink")
 REQUIRED = SandboxRules(SandboxMode.REQUIRE)
+REQUEST_SLACK_S = 5.0  # beyond the limit for one attempt: closing it, and a clock that is behind
 RECHECK_S = 600.0  # after which a crawl that had nothing to do is checked again without any news
 
 
@@ -58,6 +62,7 @@ class WorkerPlan:
     # Pools that other workers serve; requests of any further pool are refused. None: none is refused.
     pools_elsewhere: frozenset[str] | None = None
     concurrency: int = 64  # requests at once, over all crawls
+    max_crawls: int = 8  # that run at once; the others wait for their turn
     deadline: float = 60.0  # seconds without a heartbeat after which others parse what this worker took
     until_done: bool = False
     only: str = ""  # the one crawl to serve; empty: all
@@ -69,9 +74,15 @@ class WorkerPlan:
 class SharedConcurrency:
     """The concurrency of a worker, divided among the crawls that run."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, max_crawls: int = 8) -> None:
         self._total = total
+        self._max_crawls = max_crawls
         self.running = 0
+
+    @property
+    def has_place(self) -> bool:
+        """Whether one more crawl may run."""
+        return self.running < self._max_crawls
 
     @property
     def per_crawl(self) -> int:
@@ -99,8 +110,13 @@ class CrawlSession:
         self.stop = Stop()
         self.state = SessionState.UNKNOWN
         self.summary: Summary | None = None  # of its latest run, where one crawl was asked for
-        self.refusal = ""  # why this worker cannot serve it
+        self.refusal = ""  # why this worker cannot serve it, or why it failed here
+        self._failures = 0  # in a row
+        self._retry_at = -math.inf  # monotonic: when a session that failed is tried again
         self.deleted = False
+        self.missing_since: float | None = None  # monotonic: when the frontier was first found without it
+        self.waits_for_place = False  # it has work, and as many others run as may
+        self.ran_at = -math.inf  # monotonic: when its latest run began or ended
         self._context = context
         self._outputs = OutputTasks(context.fleet, worker=context.worker, places=context.plan.rules.places)
         self._crawl: Crawl | None = None  # while it runs
@@ -118,6 +134,7 @@ class CrawlSession:
         if self.record.revision != record.revision:
             self.stop.ask()
         self.record, self.refusal, self.deleted = record, "", False
+        self._failures = 0
         if self.state is not SessionState.RUNNING:
             self.state = SessionState.UNKNOWN
 
@@ -133,11 +150,23 @@ class CrawlSession:
         """Take the steps that are due; `stop` is how the worker is asked to end."""
         try:
             await self._advance(group, stop)
-        except Misconfigured:  # the crawl was deleted; if it is created again, that is a new submission
-            self.state, self._checked_at = SessionState.COMPLETE, time.monotonic()
+        except Misconfigured as error:
+            if self.record.name in await self._frontier.reader.crawls():
+                self._refuse(str(error))
+                return
+            # Its record will follow if it was deleted, or another number if `--fresh` starts it again.
+            self.missing_since = self.missing_since or time.monotonic()
+        except ShoalError:
+            raise
+        except Exception as error:  # of this crawl: it must not end the others
+            self.state = await self._fail(error)
+        else:
+            if self.state is not SessionState.RUNNING:
+                self.missing_since = None
 
     async def _advance(self, group: asyncio.TaskGroup, stop: Stop) -> None:
         facts = self._facts(stop)
+        self.waits_for_place = False
         while True:
             match next_step(self.state, facts):
                 case Step.CHECK:
@@ -148,6 +177,9 @@ class CrawlSession:
                     self.state = state_after_check(self.state, facts)
                     if not facts.work_left:
                         await self._remove_secrets()
+                case Step.RUN if not self._context.concurrency.has_place:
+                    self.waits_for_place = True
+                    return
                 case Step.RUN:
                     self._start(group, stop)
                 case Step.CHECK_OUTPUTS:
@@ -188,6 +220,7 @@ class CrawlSession:
             deleted=self.deleted,
             owes_summary=bool(plan.only) and self.summary is None,
             only=bool(plan.only),
+            retry_due=time.monotonic() >= self._retry_at,
             output_refused=bool(self._outputs.refusal),
             check_due=time.monotonic() - self._checked_at > RECHECK_S,
             writing=self._outputs.is_writing(self.record),
@@ -205,6 +238,7 @@ class CrawlSession:
         if stop.drain.is_set():
             self.stop.ask()
         self._context.concurrency.running += 1
+        self.ran_at = time.monotonic()
         group.create_task(self._run(), name=f"crawl.{self.record.name}")
 
     # --- running it ------------------------------------------------------------------------------
@@ -216,26 +250,52 @@ class CrawlSession:
         after = SessionState.UNKNOWN
         try:
             ending = await self._serve()
-            after = state_after_run(ending)
+            after, self._failures, self.refusal = state_after_run(ending), 0, ""
             log.info("crawl.stopped", extra={**about, "ending": ending.value})
         except* Misconfigured as several:
             if self.record.name not in await self._frontier.reader.crawls():
-                log.info("crawl.stopped", extra={**about, "ending": "deleted"})
+                self.missing_since = self.missing_since or time.monotonic()
+                log.info("crawl.stopped", extra={**about, "ending": "not in the store"})
             else:
                 # Other workers may have what this one lacks, and other crawls may lack nothing.
-                after, self.refusal = SessionState.REFUSED, str(_first(several))
-                log.error("crawl.refused", extra={**about, "why": self.refusal})
+                after = SessionState.REFUSED
+                self._refuse(str(_first(several)))
         except* Unavailable as several:
             # A worker that waits for its store without limit waits for an archive, too; the next round
             # retries.
             if math.isfinite(self._context.fleet.client.patience):
                 raise
             log.warning("archive.unavailable", extra={"why": str(_first(several))})
+        except* Exception as several:
+            # Of this crawl at this worker: it must end neither the worker nor the other crawls.
+            after = await self._fail(several)
         finally:
             self._done_before = self.done
             self.state, self._crawl, self._checked_at = after, None, time.monotonic()
             self._context.concurrency.running -= 1
+            self.ran_at = time.monotonic()
             self._context.wake.set()
+
+    def _refuse(self, why: str) -> None:
+        self.state, self.refusal = SessionState.REFUSED, why
+        self._retry_at = time.monotonic() + pause_after(0, refused=True)
+        about = {"crawl": self.record.name, "version": self.record.version}
+        log.error("crawl.refused", extra={**about, "why": why})
+
+    async def _fail(self, error: BaseException) -> SessionState:
+        """Log an error that ended the session, and say when it is tried again."""
+        first = _first(error) if isinstance(error, BaseExceptionGroup) else error
+        self._failures += 1
+        pause = pause_after(self._failures, refused=False)
+        self._retry_at = time.monotonic() + pause
+        self.refusal = f"{type(first).__name__}: {first}"
+        about = {"crawl": self.record.name, "why": self.refusal, "failures": self._failures}
+        log.error("crawl.failed", extra={**about, "retry_in_s": pause}, exc_info=first)
+        if self._context.deliveries is not None:
+            await self._context.deliveries.give_back(self.record.name)
+        if self._failures <= GIVE_UP_AFTER:  # an entry that cannot be read may be the cause
+            await self._context.fleet.mend.check_all()
+        return SessionState.FAILED
 
     async def _serve(self) -> Ending:
         context, plan = self._context, self._context.plan
@@ -308,6 +368,8 @@ class CrawlSession:
         match self.state:
             case SessionState.REFUSED:
                 return self.refusal
+            case SessionState.FAILED:
+                return self.refusal if self._failures >= GIVE_UP_AFTER else ""
             case SessionState.RUNNING | SessionState.COMPLETE:
                 return ""
         return self._outputs.refusal
@@ -332,6 +394,16 @@ class CrawlSession:
         return 0 if self._crawl is None else self._crawl.in_flight
 
     @property
+    def turn(self) -> Turn:
+        runs = self.is_running and not self.stop.drain.is_set()
+        return Turn(self.waits_for_place, time.monotonic() - self.ran_at if runs else None)
+
+    @property
+    def longest_request_s(self) -> float:
+        """How long a request of the crawl may be on the wire."""
+        return settings_of(self.record).fetch.total + REQUEST_SLACK_S
+
+    @property
     def work(self) -> CrawlWork | None:
         """What may delay the crawl here; None: it does not run."""
         if (crawl := self._crawl) is None:
@@ -354,7 +426,14 @@ class CrawlSession:
         if (crawl := self._crawl) is None:
             return None
         return CrawlActivity(
-            self.record.name, self.record.version, crawl.in_flight, crawl.pages, crawl.rate, crawl.parsing
+            self.record.name,
+            self.record.version,
+            crawl.in_flight,
+            crawl.pages,
+            crawl.rate,
+            crawl.parsing,
+            crawl.done.lost_turns,
+            round(crawl.store_delay, 4),
         )
 
     @property
@@ -366,7 +445,7 @@ class CrawlSession:
         return self._context.fleet.frontier
 
 
-def _first(errors: BaseExceptionGroup[ShoalError]) -> BaseException:
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the first error inside nested exception groups."""
     first = errors.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -89,10 +89,13 @@ class Deliveries:
         self._fewer.set()
         await self._bus.done(unwanted)
 
-    async def give_back(self) -> None:
-        """Release what is in progress to other workers."""
-        left = list(self._in_progress.values())
-        self._in_progress.clear()
+    async def give_back(self, crawl: str | None = None) -> None:
+        """Release what is in progress, of one crawl or of all, to other workers."""
+        left = [one for one in self._in_progress.values() if crawl in (None, one.crawl)]
+        for delivery in left:
+            del self._in_progress[delivery.crawl, delivery.fingerprint]
+            self._queues.pop(delivery.crawl, None)
+        self._fewer.set()
         await self._bus.release(left)
 
     async def _extend(self) -> None:

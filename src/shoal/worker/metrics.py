@@ -69,6 +69,9 @@ def _own(own: WorkerStats) -> Iterable[Metric]:
     handed_on = CounterMetricFamily(
         "shoal_pages_handed_on", "Pages fetched by this worker for others to parse.", labels=["crawl"]
     )
+    lost_turns = CounterMetricFamily(
+        "shoal_lost_turns", "Turns of hosts that came too late from the store.", labels=["crawl"]
+    )
     items = CounterMetricFamily("shoal_items", "Items extracted by this worker.", labels=["crawl"])
     received = CounterMetricFamily("shoal_bytes", "Bytes of bodies received, as sent.", labels=["crawl"])
     failures = CounterMetricFamily(
@@ -77,12 +80,13 @@ def _own(own: WorkerStats) -> Iterable[Metric]:
     for crawl, done in own.done.items():
         pages.add_metric([crawl], done.pages)
         handed_on.add_metric([crawl], done.handed_on)
+        lost_turns.add_metric([crawl], done.lost_turns)
         items.add_metric([crawl], done.items)
         received.add_metric([crawl], done.bytes)
         # Always present: a counter that first appears with its first failure never shows the increase.
         for kind, count in {"internal": 0, **done.failures}.items():
             failures.add_metric([crawl, kind], count)
-    yield from (pages, handed_on, items, received, failures)
+    yield from (pages, handed_on, lost_turns, items, received, failures)
 
 
 def _of_fleet(fleet: StoreView | None) -> Iterable[Metric]:

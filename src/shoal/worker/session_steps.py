@@ -3,7 +3,10 @@
 UNKNOWN ──▶ RUNNING ──▶ UNKNOWN ──▶ FINISHED ──▶ COMPLETE
                │                        ▲
                ├─ page limit reached ───┘
-               └─▶ REFUSED                      a new submission: back to UNKNOWN
+               ├─▶ REFUSED                      a new submission: back to UNKNOWN
+               └─▶ FAILED ──▶ RUNNING           after a pause that grows
+
+A session that is REFUSED is tried again too, because what was missing may be there by then.
 """
 
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ class SessionState(Enum):
     FINISHED = auto()  # no request is left to do; outputs may lack items
     COMPLETE = auto()  # and every output has every item
     REFUSED = auto()  # this worker cannot serve the crawl
+    FAILED = auto()  # its loop ended with an error; it is tried again
     DELETED = auto()  # the crawl was deleted, and nothing of it is left here
 
 
@@ -41,6 +45,7 @@ class SessionFacts:
     deleted: bool = False  # the crawl is not in the store any more
     owes_summary: bool = False  # this worker runs for one crawl, and has not run it yet
     only: bool = False  # this worker runs for one crawl
+    retry_due: bool = True  # the pause after an error or a refusal is over
     output_refused: bool = False  # an output cannot be written here
     check_due: bool = True  # a finished crawl has not been checked for long
     work_left: bool | None = None  # None: not checked in this round
@@ -74,6 +79,8 @@ def _may_check(state: SessionState, facts: SessionFacts) -> bool:
             return True
         case SessionState.FINISHED | SessionState.COMPLETE:
             return facts.check_due
+        case SessionState.REFUSED | SessionState.FAILED:
+            return facts.retry_due and not facts.stopping
     return False
 
 
@@ -82,6 +89,18 @@ def state_after_check(state: SessionState, facts: SessionFacts) -> SessionState:
     if facts.work_left or facts.owes_summary or state is SessionState.COMPLETE:
         return state
     return SessionState.FINISHED
+
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+REFUSED_PAUSE_S = 60.0
+GIVE_UP_AFTER = 5  # failures in a row, after which a worker with an end does not wait for the crawl
+
+
+def pause_after(failures: int, *, refused: bool) -> float:
+    """Return the seconds after which a session that failed `failures` times in a row is tried again."""
+    if refused:
+        return REFUSED_PAUSE_S
+    return min(FIRST_PAUSE_S * (1 << (failures - 1)), LONGEST_PAUSE_S)
 
 
 def state_after_run(ending: Ending | None) -> SessionState:

@@ -70,12 +70,10 @@ class Scenario:
 async def play(scenario: Scenario, dsn: str, folder: Path, strike: Strike) -> None:
     """Crawl a graph with an adversary about, and judge what is left."""
     rng = random.Random(scenario.seed)
-    # Innocent pages are held by killed workers more often than `max_crashes` allows by default.
-    settings = {"SHOAL_CRAWL_MAX_CRASHES": "200"}
     with kept_if_it_fails(scenario.name, scenario.seed), shared_database() as database:
         table = f"{database}?table=chaos"
         async with serving_graph(scenario.shape) as (site, graph):
-            with Fleet(dsn, folder, lease=LEASE, settings=settings) as fleet:
+            with Fleet(dsn, folder, lease=LEASE) as fleet:
                 submitted = fleet.submit(graph.start, "--rate", str(RATE), "--out", table)
                 assert submitted.code == 0, submitted.err
                 adversary = Adversary(fleet, rng, ROLES, lambda: strike(rng))

@@ -17,7 +17,7 @@ from tests.site.graph import Shape
 from shoal.frontier.redis import RedisFrontier
 
 SHAPE = Shape(seed=3, pages=120, hosts=10)
-CRASHES = 3  # that are allowed, by default
+CRASHES = 6  # that are allowed, by default
 LEASE = 3.0  # seconds; each death costs one
 
 

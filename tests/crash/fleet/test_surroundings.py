@@ -102,12 +102,11 @@ async def test_a_network_that_loses_answers_of_the_store(
 ) -> None:
     """The store has executed each command, and the worker does not know: every call is repeated."""
     shape, rate = Shape(seed=6, pages=600, hosts=20), 4.0
-    settings = {"SHOAL_CRAWL_MAX_CRASHES": "200"}
     async with valkey(tmp_path / "server", "--appendonly", "yes") as server, serving_graph(shape) as served:
         site, graph = served
         with weather(server.port) as between:
             dsn = f"redis://127.0.0.1:{between.port}"
-            with Fleet(dsn, tmp_path, lease=LEASE, settings=settings) as fleet:
+            with Fleet(dsn, tmp_path, lease=LEASE) as fleet:
                 assert fleet.submit(graph.start, "--rate", str(rate)).code == 0
                 workers = [fleet.start("--until-done", *roles) for roles in roles_of_workers]
                 between.become(Sky.LOSSY)

@@ -20,7 +20,7 @@ from shoal.fetch.robots import RobotsPolicy
 from shoal.model.configuration.address_ranges import PRIVATE
 from shoal.model.failure import FailureClass
 from shoal.model.limits import KIB, MIB, FetchLimits
-from shoal.model.outcome import Dead, Filtered, Lease, Retry
+from shoal.model.outcome import Dead, Filtered, Lease
 from shoal.model.request import Request
 from shoal.model.url import host_key
 
@@ -103,24 +103,28 @@ async def test_robots_txt_is_obeyed(packed: bool) -> None:
     assert server.paths() == ["/robots.txt"]
 
 
-async def test_R09_a_bomb_or_an_endless_file_counts_as_unreachable() -> None:
-    bomb = answer(zlib.compress(bytes(64 * MIB), wbits=31), headers=(("Content-Encoding", "gzip"),))
+async def test_R09_the_first_part_of_a_bomb_or_an_endless_file_counts() -> None:
+    rules = b"User-agent: *\nDisallow: /private\n"
+    bomb = zlib.compress(rules + bytes(64 * MIB), wbits=31)
 
     async def endless(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(answer(b"User-agent: *\nAllow: /\n", length=False))
-        await peer.send_for_ever(b"Allow: /x\n" * KIB)
+        if b"robots.txt" in await peer.request():
+            await peer.send(answer(rules, length=False))
+            await peer.send_for_ever(b"Disallow: /x\n" * KIB)
+        await peer.send(OK)
 
-    for handler in (routes({"/robots.txt": bomb}), endless):
+    large = rules + b"Disallow: /late\n".rjust(20 * MIB)  # above the limit of a page
+    routed = [
+        {"/robots.txt": answer(bomb, headers=(("Content-Encoding", "gzip"),))},
+        {"/robots.txt": answer(large)},
+    ]
+    for handler in (*(routes({**route, "/late": OK}) for route in routed), endless):
         async with fetching(handler, robots=True) as (fetcher, server):
-            page = Request(url=server.url("/page"))
-            first = await fetcher.attempt(lease(page))
-            last = await fetcher.attempt(lease(page, attempt=4))
-        assert isinstance(first.outcome, Retry)
-        assert first.outcome.rest > 0
-        assert isinstance(last.outcome, Dead)
-        assert last.outcome.failure.failure_class is FailureClass.TARGET_ERROR
-        assert server.paths() == ["/robots.txt"]
+            forbidden = await fetcher.attempt(lease(Request(url=server.url("/private"))))
+            page = await fetcher.attempt(lease(Request(url=server.url("/late"))))
+        assert isinstance(forbidden.outcome, Filtered)
+        assert page.outcome is None
+        assert server.paths() == ["/robots.txt", "/late"]
 
 
 async def test_R10_many_attempts_at_once_ask_for_robots_txt_once() -> None:

@@ -42,6 +42,7 @@ class Web:
         body: bytes = b"",
         limits: FetchLimits,
         turn: SendTurn | None,
+        first_bytes: int = 0,
     ) -> Response | Failure | NotSent:
         reply = self.replies.get(url, (404, b"", {}))
         if isinstance(reply, Failure):

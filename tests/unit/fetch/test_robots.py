@@ -1,6 +1,7 @@
 """RobotsPolicy.txt files of many sites: fetched once, kept, and what happens while they cannot be had."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +11,7 @@ from shoal.fetch.http.guard import Guard
 from shoal.fetch.http.message import Headers
 from shoal.fetch.http.send_turn import SendTurn as AnyTurn
 from shoal.fetch.interpret import RedirectRules
-from shoal.fetch.robots import LIFETIME_S, PATIENT_TRIES, RobotsPolicy, RobotsUnavailable
+from shoal.fetch.robots import LIFETIME_S, PATIENT_TRIES, RobotsPolicy, RobotsUnavailable, lifetime
 from shoal.fetch.robots_txt import RobotsRules
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
@@ -39,8 +40,11 @@ class Web:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def fetch(self, url: str, *, headers: Headers, limits: FetchLimits, turn: AnyTurn) -> Reply:
+    async def fetch(
+        self, url: str, *, headers: Headers, limits: FetchLimits, turn: AnyTurn | None, first_bytes: int
+    ) -> Reply:
         assert isinstance(turn, LocalTurn)
+        assert first_bytes == limits.robots_bytes
         self.fetched.append(url)
         self.turns.append(turn.host)
         await self.gate.wait()
@@ -228,7 +232,8 @@ async def test_rules_outlive_the_process_through_the_store(clock: Clock) -> None
     async def load(origin: str) -> bytes | None:
         return kept.get(origin)
 
-    async def save(origin: str, record: bytes) -> None:
+    async def save(origin: str, record: bytes, expires: float) -> None:
+        assert expires == clock.now + LIFETIME_S
         kept[origin] = record
 
     first, second = Web(a=reply(), b=reply(b"", 404)), Web(a=reply(b"", 404))
@@ -256,7 +261,7 @@ async def test_a_record_that_cannot_be_read_is_fetched_anew(clock: Clock) -> Non
 async def test_an_unavailable_robots_txt_is_not_stored(clock: Clock) -> None:
     saved: list[str] = []
 
-    async def save(origin: str, record: bytes) -> None:
+    async def save(origin: str, record: bytes, expires: float) -> None:
         saved.append(origin)
 
     await down(robots(Web(a=reply(b"", 500)), clock, save=save))
@@ -271,3 +276,85 @@ async def test_the_memory_for_rules_is_bounded(clock: Clock, monkeypatch: pytest
         await rules(site, f"http://h{n}.test")
     assert site.known("http://h0.test") is None
     assert site.known("http://h99.test") is not None
+
+
+@pytest.mark.parametrize(
+    ("header", "ttl"),
+    [
+        ("", LIFETIME_S),
+        ("public", LIFETIME_S),
+        ("max-age=5", 60.0),
+        ("Public, Max-Age=3600", 3600.0),
+        ("max-age=999999999", LIFETIME_S),
+        ("max-age=" + "9" * 400, LIFETIME_S),
+        ("no-cache", 60.0),
+        ("no-store, max-age=3600", 60.0),
+        ("max-age=x", LIFETIME_S),
+    ],
+)
+def test_a_cache_time_is_kept_within_a_minute_and_a_day(header: str, ttl: float) -> None:
+    assert lifetime(header, min_ttl=60.0) == ttl
+
+
+async def test_a_file_with_a_short_cache_time_is_fetched_again_after_it(clock: Clock) -> None:
+    web = Web(a=[reply(cache_control="max-age=5"), reply(b"User-agent: *\nDisallow: /")])
+    site = robots(web, clock)
+    assert (await rules(site)).allows("/page")
+    clock.now += 59
+    assert (await rules(site)).allows("/page")
+    clock.now += 2
+    assert not (await rules(site)).allows("/page")
+
+
+async def test_a_file_that_was_deleted_from_the_store_is_fetched_again(clock: Clock) -> None:
+    kept: dict[str, bytes] = {}
+    loads = []
+
+    async def load(origin: str) -> bytes | None:
+        loads.append(origin)
+        return kept.get(origin)
+
+    async def save(origin: str, record: bytes, expires: float) -> None:
+        kept[origin] = record
+
+    web = Web(a=[reply(), reply(b"User-agent: *\nDisallow: /")])
+    site = robots(web, clock, load=load, save=save)
+    first = await rules(site)
+    clock.now += 61
+    assert await rules(site) is first  # the store has the same file: it is not parsed again
+    kept.clear()
+    assert await rules(site) is first
+    clock.now += 61
+    assert not (await rules(site)).allows("/page")
+    assert len(loads) == 3
+
+
+async def test_a_long_crawl_delay_counts_up_to_a_limit(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    web = Web(a=reply(b"User-agent: *\nCrawl-delay: 1e9"), b=reply(b"User-agent: *\nCrawl-delay: 59"))
+    site = robots(web, clock)
+    assert (await rules(site)).delay == 60.0
+    assert (await rules(site, "http://b.test")).delay == 59.0
+    assert [record.message for record in caplog.records] == ["robots.delay_capped"]
+
+
+async def test_a_large_file_is_read_to_its_limit_and_does_not_stop_the_loop(clock: Clock) -> None:
+    lines = b"User-agent: *\n" + b"".join(b"Disallow: /%05x\n" % number for number in range(40_000))
+    site = robots(Web(a=reply(lines)), clock, limits=FetchLimits(robots_bytes=100_000))
+    longest, beating = 0.0, True
+
+    async def beat() -> None:
+        nonlocal longest
+        while beating:
+            before = time.thread_time()
+            await asyncio.sleep(0)
+            longest = max(longest, time.thread_time() - before)
+
+    heart = asyncio.create_task(beat())
+    read = await rules(site)
+    beating = False
+    await heart
+    assert not read.allows("/00000")
+    assert read.allows("/09000")  # behind the limit
+    assert longest < 0.05  # CPU time of the thread that runs the loop, between two of its iterations

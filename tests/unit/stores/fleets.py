@@ -1,6 +1,6 @@
 """The parts of a fleet's store, in memory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tests.model.frontier import MemoryFrontier
 from tests.model.parts import ModelCrawls
@@ -14,7 +14,7 @@ from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Gone, Settlement
 from shoal.model.pace import Pace
 from shoal.model.request import Link
-from shoal.redis_client import Full
+from shoal.redis_client import Full, ScriptFault
 from shoal.spider.source import PlainSpider
 from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.heartbeat import Heartbeat
@@ -50,6 +50,7 @@ class FakeSubmittedCrawls:
         self.records: dict[str, CrawlRecord] = {}
         self.refused: dict[str, str] = {}
         self.announcements = 0
+        self.lost: set[str] = set()  # crawls that are gone although no command deleted them
         self._log = log or WriteLog()
 
     async def submit(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
@@ -75,8 +76,28 @@ class FakeSubmittedCrawls:
     async def all(self) -> list[CrawlRecord]:
         return list(self.records.values())
 
+    async def was_deleted(self, name: str) -> bool:
+        return name not in self.lost
+
     async def read(self, *, key: bytes = b"") -> StoredRecords:
         return StoredRecords(list(self.records.values()), self.refused)
+
+
+class NothingDamaged:
+    """A store in which every entry can be read."""
+
+    async def __call__(self, tag: str, fault: ScriptFault) -> bool:
+        return False
+
+    async def check_all(self) -> int:
+        return 0
+
+
+class NobodyLost:
+    """All holders are live."""
+
+    async def reclaim(self, worker: str, live: Collection[str], *, longest_s: float) -> int:
+        return 0
 
 
 class FakeHeartbeats:

@@ -16,7 +16,7 @@ from shoal.worker.session_steps import (
 )
 
 UNKNOWN, RUNNING, FINISHED = SessionState.UNKNOWN, SessionState.RUNNING, SessionState.FINISHED
-COMPLETE, REFUSED = SessionState.COMPLETE, SessionState.REFUSED
+COMPLETE, REFUSED, FAILED = SessionState.COMPLETE, SessionState.REFUSED, SessionState.FAILED
 
 IDLE = SessionFacts(check_due=False, writing=True)  # nothing is due
 SINK_ONLY = replace(IDLE, works=False)
@@ -49,8 +49,13 @@ NO_SINK = SessionFacts(writes=False)
         (COMPLETE, SessionFacts(check_due=True, work_left=True), Step.RUN),
         (COMPLETE, SessionFacts(check_due=True, work_left=False), Step.WAIT),
         # A refused crawl is not run here, but its items are written.
-        (REFUSED, SessionFacts(), Step.WRITE),
-        (REFUSED, SessionFacts(writing=True), Step.WAIT),
+        (REFUSED, SessionFacts(), Step.CHECK),
+        (REFUSED, SessionFacts(retry_due=False), Step.WRITE),
+        (REFUSED, SessionFacts(retry_due=False, writing=True), Step.WAIT),
+        (FAILED, SessionFacts(retry_due=False, writing=True), Step.WAIT),
+        (FAILED, SessionFacts(writing=True), Step.CHECK),
+        (FAILED, SessionFacts(work_left=True, writing=True), Step.RUN),
+        (FAILED, SessionFacts(writing=True, stopping=True), Step.WAIT),
         # A worker that was started for one crawl runs it even if nothing is left, to have a summary.
         (UNKNOWN, SessionFacts(only=True, owes_summary=True, work_left=False), Step.RUN),
         (UNKNOWN, SessionFacts(only=True, owes_summary=True, work_left=True, stopping=True), Step.RUN),

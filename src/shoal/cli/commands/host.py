@@ -25,6 +25,7 @@ PAUSE_EXAMPLES = examples(
     ("For two hours", "shoal host pause shop.example --for 2h"),
 )
 BLOCK_EXAMPLES = examples(("No more requests", "shoal host block shop.example"))
+REFRESH_EXAMPLES = examples(("Its rules have changed", "shoal host refresh-robots shop.example"))
 RESUME_EXAMPLES = examples(("End a pause or a block", "shoal host resume shop.example"))
 
 app = typer.Typer()
@@ -150,6 +151,28 @@ def resume_command(host: Host, *, store: Store = None, config: Config = None, js
     _change(change, f"{name} is no longer paused; ", store=store, config=config, json=json)
 
 
+@app.command("refresh-robots", epilog=REFRESH_EXAMPLES)
+def refresh_command(host: Host, *, store: Store = None, config: Config = None, json: Json = False) -> None:
+    """Fetch the robots.txt of a host again, before its next request.
+
+    A running crawl and the workers of a fleet notice within crawl.robots_min_ttl: a minute by default.
+    """
+    from asyncio import run
+
+    from shoal.cli.input.settings_loader import chosen_store
+    from shoal.cli.views.output import print_json, print_line
+    from shoal.services.control.hosts import refresh_robots
+    from shoal.services.store_address import public_address
+
+    address = chosen_store(store, config=config)
+    name = host_name(host)
+    run(refresh_robots(address, name))
+    if json:
+        print_json({"store": public_address(address), "host": name, "refreshed": True})
+    else:
+        print_line(f"the robots.txt of {name} will be fetched again")
+
+
 def _change(
     change: "SetHost | ClearHost", text: str, *, store: str | None, config: str | None, json: bool
 ) -> None:
@@ -203,7 +226,8 @@ def host_lines(host: "HostView", now: float) -> list[str]:
         f"  {host.inflight} of {host.concurrency} requests at once, bursts of {host.burst}",
     ]
     if host.crawl_delay > 0:
-        lines.append(f"  robots.txt asks for {duration(host.crawl_delay)} between requests")
+        delay = duration(host.crawl_delay)
+        lines.append(f"  robots.txt asks for {delay} between requests; at most crawl.max_crawl_delay counts")
     if host.next_turn > now:
         lines.append(f"  next request {utc_time(host.next_turn)}, in {duration(host.next_turn - now)}")
     if host.failures:

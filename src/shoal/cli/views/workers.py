@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from shoal.services.inspect.status import Heartbeat
 
 ROLES = 3  # that there are
+DISTANT_S = 0.02  # a store that takes longer to answer is worth a line
 MOST_NAMED = 3  # crawls of a worker; more are counted
 
 
@@ -71,3 +72,7 @@ def worker_lines(workers: Sequence["Heartbeat"]) -> Iterator[str]:
     ]
     heading = ["worker", "roles", "in flight", "pages/s", "doing", *(["shoal"] if several else []), "crawls"]
     yield from table(heading, rows, words=(0, 1, *range(4, len(heading))))
+    for worker in workers:
+        delay = max((at.store_delay for at in worker.crawls), default=0.0)
+        if (lost := sum(at.lost_turns for at in worker.crawls)) and delay > DISTANT_S:
+            yield f"{worker.worker} has lost {plural(lost, 'turn')}: its store takes {delay * 1000:.0f} ms"

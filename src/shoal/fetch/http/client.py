@@ -16,7 +16,7 @@ from typing import Self
 from shoal.fetch.http.body_memory import UNCOUNTED_BYTES, BodyMemory
 from shoal.fetch.http.budget import BodyBudget
 from shoal.fetch.http.connection import Connection
-from shoal.fetch.http.decode import Decoder, is_known
+from shoal.fetch.http.decode import Decoder, decode_first, is_known
 from shoal.fetch.http.dial import AddressResolver, Dialer
 from shoal.fetch.http.guard import Guard, Origin, refused
 from shoal.fetch.http.message import EncodedRequest, Headers, compose
@@ -83,13 +83,18 @@ class HttpClient:
         body: bytes = b"",
         limits: FetchLimits = DEFAULT_LIMITS,
         turn: SendTurn | None = None,
+        first_bytes: int = 0,
     ) -> Response | Failure | NotSent:
-        """Fetch a canonical URL once. Return `NotSent` if the turn is too far away; then nothing was sent."""
+        """Fetch a canonical URL once. Return `NotSent` if the turn is too far away; then nothing was sent.
+
+        `first_bytes`: return about so many bytes of a longer body, decoded, and close the connection; no
+        size limit applies. 0: return all of it.
+        """
         origin = self._origins.get(url[: url.find("/", 8)]) or self._check(url)
         if isinstance(origin, Failure):
             return origin
         try:
-            message = compose(method, url, origin.authority, headers, body)
+            message = compose(method, url, origin.authority, headers, body, first_bytes=first_bytes)
         except Rejected as error:
             return refused(str(error))
         started_at = monotonic()
@@ -137,7 +142,13 @@ class HttpClient:
                 started_at += monotonic() - waited_from  # the wait does not count towards the total time
             if connection.closed:
                 return Failure(FailureClass.CONNECT, "closed by the server before the request")
-            exchange.begin(limits, started_at=started_at, head=message.head, ranged=message.ranged)
+            exchange.begin(
+                limits,
+                started_at=started_at,
+                head=message.head,
+                ranged=message.ranged,
+                first_bytes=message.first_bytes,
+            )
             over = connection.request(message.data, turn.answered if turn is not None else None)
             if turn is not None:
                 turn.sent()
@@ -151,7 +162,10 @@ class HttpClient:
                 self._memory.release(await self._memory.reserve(len(wire)))
             if exchange.encoding:
                 lenient = lenient or not is_known(exchange.encoding)
-                decoded = await self._decoder.decode(wire, exchange.encoding, limits)
+                if message.first_bytes:
+                    decoded = decode_first(wire, exchange.encoding, limits, message.first_bytes)
+                else:
+                    decoded = await self._decoder.decode(wire, exchange.encoding, limits)
                 if isinstance(decoded, Failure):
                     connection.abort()
                     return Failure(decoded.failure_class, decoded.reason, exchange.status)

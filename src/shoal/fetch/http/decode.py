@@ -63,6 +63,26 @@ class Decoder:
         raise AssertionError("decoding ended without a result")
 
 
+def decode_first(wire: bytes, content_encoding: str, limits: FetchLimits, size: int) -> bytes | Failure:
+    """Decode about `size` bytes of a body that may end early. Bounded by `size`, so it is done at once."""
+    encodings = _encodings(content_encoding, limits)
+    if isinstance(encodings, Failure):
+        return encodings
+    body = wire
+    for name in encodings:
+        out = bytearray()
+        try:
+            for part in _pieces(name, body, min(size, PIECE_BYTES)):
+                out += part
+                if len(out) >= size:
+                    break
+        except _Fault as fault:
+            if not out:
+                return fault.failure
+        body = bytes(out)
+    return body
+
+
 def decode_archived(wire: bytes, content_encoding: str, decoded_bytes: int | None) -> bytes:
     """Decode a body from the archive, of `decoded_bytes` as recorded with the page. Raises `Rejected`."""
     limits = FetchLimits(

@@ -45,6 +45,7 @@ class Exchange:
         "_chunk_open",
         "_chunked",
         "_chunks",
+        "_first_bytes",
         "_head",
         "_in_headers",
         "_lenient",
@@ -76,9 +77,18 @@ class Exchange:
         self.failure: Failure | None = None
 
     def begin(
-        self, limits: FetchLimits, *, started_at: float, head: bool = False, ranged: bool = False
+        self,
+        limits: FetchLimits,
+        *,
+        started_at: float,
+        head: bool = False,
+        ranged: bool = False,
+        first_bytes: int = 0,
     ) -> None:
-        """Prepare for a response. The total time counts from `started_at`."""
+        """Prepare for a response. The total time counts from `started_at`.
+
+        `first_bytes`: end the exchange after so many bytes of the body; 0: read all of it.
+        """
         self.status = 0
         self.headers: list[tuple[str, str]] = []
         self.encoding = ""  # Content-Encoding, its lines joined
@@ -93,6 +103,7 @@ class Exchange:
         self._limits = limits
         self._head = head
         self._ranged = ranged
+        self._first_bytes = first_bytes
         self._in_headers = True
         self._chunked = False
         self._chunk_open = False
@@ -251,12 +262,12 @@ class Exchange:
             self._chunked = True
         elif length is None:
             self.until_close = True
-        elif int(length) > self._limits.wire_bytes:
+        elif int(length) > self._limits.wire_bytes and not self._first_bytes:
             self._stop(FailureClass.TOO_LARGE, f"announces {length} bytes, limit {self._limits.wire_bytes}")
 
     def on_body(self, data: bytes) -> None:
         self.size += len(data)
-        if self.size > self._limits.wire_bytes:
+        if self.size > self._limits.wire_bytes and not self._first_bytes:
             self._stop(FailureClass.TOO_LARGE, f"body above {self._limits.wire_bytes} bytes")
         if self._spill is not None:
             self._spill += data
@@ -266,6 +277,9 @@ class Exchange:
             self._spill += data
         else:
             self._body = data
+        if self._first_bytes and self.size >= self._first_bytes:
+            self.complete = True
+            raise _Stop  # the connection is closed: the rest is not wanted
 
     def on_chunk_header(self) -> None:
         self._chunks += 1

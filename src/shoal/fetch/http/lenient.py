@@ -226,7 +226,7 @@ def read_fields(lines: list[bytes]) -> tuple[list[tuple[str, str]], dict[str, li
 
 
 def agreed_length(values: list[str]) -> int | None:
-    """Return the length that all Content-Length values agree on; None if there is none."""
+    """Return the length that all Content-Length values agree on; None: no header gives one."""
     if not values:
         return None
     if len(set(values)) > 1:

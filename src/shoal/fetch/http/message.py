@@ -23,9 +23,12 @@ class EncodedRequest(msgspec.Struct, frozen=True):
     data: bytes
     head: bool  # a HEAD request: the response has no body
     ranged: bool  # has a Range header: the response may be partial
+    first_bytes: int = 0  # of the body that are wanted; 0: all
 
 
-def compose(method: str, url: str, authority: str, headers: Headers, body: bytes) -> EncodedRequest:
+def compose(
+    method: str, url: str, authority: str, headers: Headers, body: bytes, *, first_bytes: int = 0
+) -> EncodedRequest:
     """Encode a request for a canonical URL. Raises `Rejected` if it cannot be sent."""
     target = url[url.find("/", 8) :]
     if _TARGET.fullmatch(target) is None or _METHOD.fullmatch(method) is None:
@@ -33,7 +36,7 @@ def compose(method: str, url: str, authority: str, headers: Headers, body: bytes
     block, ranged = _block(headers)
     framing = f"Content-Length: {len(body)}\r\n" if body or method in ("POST", "PUT", "PATCH") else ""
     head = f"{method} {target} HTTP/1.1\r\nHost: {authority}\r\n{block}{framing}\r\n"
-    return EncodedRequest(url, head.encode("latin-1") + body, method == "HEAD", ranged)
+    return EncodedRequest(url, head.encode("latin-1") + body, method == "HEAD", ranged, first_bytes)
 
 
 @lru_cache(maxsize=512)

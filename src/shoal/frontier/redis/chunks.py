@@ -39,8 +39,12 @@ def pack_chunk(entries: Sequence[bytes]) -> bytes:
 
 
 def unpack_chunk(body: bytes) -> list[bytes]:
-    """Undo `pack_chunk`."""
-    steps, heads, fps, rests = _decode(zlib.decompress(body))
+    """Undo `pack_chunk`; raise `ValueError` if that is not possible."""
+    try:
+        unpacked = zlib.decompress(body)
+    except zlib.error as error:
+        raise ValueError(f"not a chunk: {error}") from error
+    steps, heads, fps, rests = _decode(unpacked)
     entries, ordinal = [], 0
     for number, (step, rest) in enumerate(zip(steps, rests, strict=True)):
         ordinal += step

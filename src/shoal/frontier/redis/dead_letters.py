@@ -1,6 +1,10 @@
 """Dead letters on Redis: selected by scanning all of them, replayed or purged in slices."""
 
+import logging
+import struct
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+
+import msgspec
 
 from shoal.frontier.redis import keys, packing
 from shoal.frontier.redis.records import unpack_letter
@@ -10,6 +14,8 @@ from shoal.frontier.results import DeadLetter
 from shoal.frontier.rules import parsed_again
 from shoal.model.failure import FailureClass
 from shoal.redis_client import RedisClient, Script
+
+log = logging.getLogger(__name__)
 
 Ordered = tuple[float, DeadLetter]  # with its place in the order of acceptance
 
@@ -102,12 +108,22 @@ async def letters_in(store: RedisClient, tag: str, crawl: str, number: int) -> A
             return
         fps = [member[8:] for member, _ in fresh]
         packed = await store.do(tag, "HMGET", keys.dead_letters(tag, number), *fps)
-        for letter in packed:
-            if letter is not None:
-                yield unpack_letter(crawl, letter)
+        for fp, letter in zip(fps, packed, strict=True):
+            if letter is not None and (unpacked := _readable(crawl, fp, letter)) is not None:
+                yield unpacked
         # Letters may be added and removed during the scan: continue from the instant, not from a rank.
         end = fresh[-1][1]
         seen = {member for member, score in rows if score == end}
+
+
+def _readable(crawl: str, fp: bytes, packed: bytes) -> Ordered | None:
+    """Return a dead letter; None: it cannot be read."""
+    try:
+        return unpack_letter(crawl, packed)
+    except (msgspec.DecodeError, struct.error, ValueError, LookupError) as error:
+        about = {"crawl": crawl, "entry": fp.hex(), "bytes": len(packed), "why": str(error)}
+        log.error("dead_letter.unreadable", extra=about)
+        return None
 
 
 def _pack_replays(letters: Sequence[Ordered]) -> bytes:

@@ -7,6 +7,7 @@ lease may have added its links. They were on the page, and only arrive earlier t
 """
 
 import itertools
+import math
 import secrets
 import time
 from collections import Counter
@@ -18,7 +19,7 @@ import msgspec
 from shoal.frontier.redis import keys, packing, records
 from shoal.frontier.redis.crawls import RedisCrawls
 from shoal.frontier.redis.dead_letters import RedisDeadLetters
-from shoal.frontier.redis.hosts import RedisHosts
+from shoal.frontier.redis.hosts import RedisHosts, RedisPauses
 from shoal.frontier.redis.packing import Held
 from shoal.frontier.redis.rate_tickets import RateTickets
 from shoal.frontier.redis.reader import RedisReader
@@ -29,13 +30,16 @@ from shoal.frontier.redis.spill import LaneName, Spilling
 from shoal.frontier.results import Added, Committed, Unparsed, Validator
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
-from shoal.model.request import Link, unpack_stored
+from shoal.model.pace import DelayEstimate, TurnAnswer, TurnRequest
+from shoal.model.request import UNREADABLE, Link, unpack_stored
 from shoal.redis_client import EPOCH, Full, RedisClient, Script, ScriptArgument
 from shoal.redis_client.fan_out import fan_out
 
 # The largest calls whose script takes a few milliseconds at most; the server serves no other call until then.
 MAX_LINKS, MAX_LEASES = 200, 100
 SCAN_PAGES = 200  # that one call reads
+NEAR_S = 0.02  # a store that answers within this time is nearby
+LEASE_AHEAD = 1.5  # delays of the store: see `_lease_ahead`
 
 
 class RedisFrontier:
@@ -54,11 +58,15 @@ class RedisFrontier:
         self._scripts = scripts
         self._picker, self._held = client.picker, client.held
         self._spilling = spilling or Spilling(store, scripts)
-        self._rate_tickets = RateTickets(store, scripts.rate_ticket)
+        self._taker = secrets.token_hex(4)  # the name under which this process takes turns
+        self._rate_tickets = RateTickets(store, scripts.rate_ticket, self._taker, clock=clock)
+        self._clock = clock
+        self._delay = DelayEstimate()  # of lease calls
         self.reader = RedisReader(client)
         self.crawls = RedisCrawls(client)
         self.hosts = RedisHosts(client)
         self.dead_letters = RedisDeadLetters(client)
+        self.pauses = RedisPauses(client)
         self._calls = (f"{secrets.token_hex(8)}{number:x}" for number in itertools.count())
 
     @classmethod
@@ -107,46 +115,87 @@ class RedisFrontier:
         crawls_and_pools = packing.pack_crawls(numbers), packing.pack_names(pools)
         leases: list[Lease] = []
         asked: set[int] = set()
-        while (shard := self._picker.pick(asked)) is not None:
-            wanted = min(limit - len(leases), MAX_LEASES)
-            found = await self._lease_from(shard, holder, wanted, ttl, crawls_and_pools)
-            leases += found
-            if len(leases) == limit:
+        while shards := self._picker.pick(asked, self._shards_at_once(limit - len(leases))):
+            wanted = min(math.ceil((limit - len(leases)) / len(shards)), MAX_LEASES)
+            answers = await fan_out(
+                self._lease_from(shard, holder, wanted, ttl, crawls_and_pools, suspects=number == 0)
+                for number, shard in enumerate(shards)
+            )
+            for shard, found in zip(shards, answers, strict=True):
+                leases += found
+                if len(found) < wanted:
+                    asked.add(shard)
+            if len(leases) >= limit or (leases and self._is_far):  # another round would keep these waiting
                 return Grant(leases, 0.0)
-            if len(found) < wanted:
-                asked.add(shard)
         return Grant(leases, self._picker.wait)
 
+    def _shards_at_once(self, limit: int) -> int:
+        """Return how many shards to ask in one go: one after the other, a store far away takes seconds."""
+        return limit if self._is_far else 1
+
+    @property
+    def _is_far(self) -> bool:
+        return self._delay.typical > NEAR_S
+
     async def _lease_from(
-        self, shard: int, holder: str, limit: int, ttl: float, crawls_and_pools: tuple[bytes, bytes]
+        self,
+        shard: int,
+        holder: str,
+        limit: int,
+        ttl: float,
+        crawls_and_pools: tuple[bytes, bytes],
+        *,
+        suspects: bool,
     ) -> list[Lease]:
         tag = self._store.tag(shard)
         deadline = time.monotonic() + ttl  # taken before the call: never later than the store's deadline
         self._held.drop_expired(before=time.monotonic() - ttl)
-        suspect = not self._held.has_suspect(holder, outside=tag)
+        suspect = suspects and not self._held.has_suspect(holder, outside=tag)
         arguments: list[ScriptArgument] = [holder, next(self._calls), limit, ttl, EPOCH, int(suspect)]
+        arguments += [*crawls_and_pools, self._held.take_landed(tag), *self._lease_ahead()]
+        began = self._clock()
         token, leased_until, wait, best, granted, lost, short = await self._store.run(
-            self._scripts.lease, tag, [*arguments, *crawls_and_pools, self._held.take_landed(tag)]
+            self._scripts.lease, tag, arguments
         )
+        self._delay.note(self._clock() - began)
         self._lose(lost)
         self._picker.record(shard, found=len(granted), wait=float(wait), best=float(best or "inf"))
-        leases = list(records.unpack_grants(granted, int(token), float(leased_until), self.client.names))
+        leases: list[Lease] = []
+        damage = ""
+        for found in records.unpack_grants(granted, int(token), float(leased_until), self.client.names):
+            if isinstance(found, str):
+                damage = found
+            else:
+                leases.append(found)
+                if found.request is UNREADABLE:
+                    damage = f"the request of a lease under {token!r} cannot be read"
         for lease in leases:
             self._held.take(self._id(lease), deadline)
             if lease.crashes:
                 self._held.add_suspect(self._id(lease), holder, tag)
         if short and await self._spilling.refill(tag, short):
             self._picker.wake(shard)
+        if damage and await self._store.report_damage(tag, damage):
+            self._picker.wake(shard)
         return leases
+
+    def _lease_ahead(self) -> tuple[float, str, float]:
+        """Return how early hosts are served, the taker, and its head start at most: for a store far away.
+
+        A lease takes half a delay to arrive here, its request for a turn a whole one to be answered.
+        """
+        delay = self._delay.typical if self._is_far else 0.0
+        return LEASE_AHEAD * delay, self._taker, 2 * delay
 
     @property
     def next_look(self) -> float:
         """Seconds until `lease` should be called again although nothing changed here: others add links."""
         return self._picker.next_look
 
-    async def turn(self, host: str, *, interval: float, leeway: float) -> float:
-        """Take a turn of a host that comes within `leeway` seconds: return 0.0, or how long to wait."""
-        return await self._rate_tickets.take(host, interval, leeway)
+    async def turn(self, request: TurnRequest) -> TurnAnswer:
+        """Take a turn of a host, or return when to ask again."""
+        crawl = self.client.opened_number(request.crawl) if request.crawl else 0
+        return await self._rate_tickets.take(request, crawl)
 
     # --- committing ------------------------------------------------------------------------------
 

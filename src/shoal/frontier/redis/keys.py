@@ -10,7 +10,8 @@ deleted in batches. `P` is a pool. Keys marked * are shared with other packages 
     T:m *          hash    meta: latest, offset (shard.lua), token, moment, ordinal, version of the crawl
                            options; epoch (of the server process), rested (when it last changed),
                            rested_version; swept, sweep (when to look for idle hosts, and the cursor:
-                           idle_hosts.lua); frozen (until when), freezer (name of the repair that froze it)
+                           idle_hosts.lua); sent_by (until when requests may leave that have taken
+                           their turn); frozen (until when), freezer (name of the repair that froze it)
     T:c *          hash    C -> options of a crawl (CRAWL_OPTIONS)
     T:n:C          hash    counters of a crawl in this shard: the states, duplicate, over_budget, retries,
                            crashes, purged, items, `dead.<class>`, `filtered.<rule>`, and
@@ -19,6 +20,9 @@ deleted in batches. `P` is a pool. Keys marked * are shared with other packages 
     T:h            hash    host -> state (HOST, followed by one LANE per lane); deleted when idle
     T:ho           hash    host -> what the operator has set, and its Crawl-delay (OVERRIDES)
     T:hw           hash    host -> its latest responses, a `1` for each block and a `0` for any other
+    T:ht:host      string  >dd seconds, since; the taker that may have its next turn of the host so much
+                           earlier than others (rate_ticket.lua). Expires
+    T:hp           zset    hosts that the operator has paused -> until when
     T:hc:C         hash    host -> >dHH the pace of the crawl there, if it differs
     T:b:C          hash    host -> requests that were accepted for it, where the crawl has a budget
 
@@ -47,7 +51,8 @@ deleted in batches. `P` is a pool. Keys marked * are shared with other packages 
 
     T:s:C:<n>      set     fingerprints that a crawl has seen, in buckets (seen.lua)
     T:so:C         set     names of buckets of the seen-set that were too large to be split
-    T:sm:C         hash    size of the seen-set
+    T:sm:C         hash    size of the seen-set (seen.lua); lost: requests that a repair found in no state;
+                           forgotten: requests that a repair found to be missing in the seen-set
     T:sb:C         string  the seen-set as a Bloom filter, if the crawl uses one
     T:r:<origin>   string  robots.txt: >dI expires, status; text. Expires
 
@@ -78,7 +83,8 @@ with the length, followed by that many bytes; `s2` and `s4` are the same with tw
     DEAD_LETTER  >dH   died at, status; s4 page (empty: none); s1 holder; s1 class; s2 reason; RECORD
     HOST       >ddddddHHHIIHBB  tat, last, rest until, token, interval, slow, burst, concurrency, inflight,
                        failures, version of the crawl options, responses without a block, flags (1 paused,
-                       2 has OVERRIDES, 4 has responses in T:hw), number of lanes
+                       2 has OVERRIDES, 4 has responses in T:hw, 8 has T:ht; from 16 on: leases whose
+                       request has not taken its turn), number of lanes
     LANE       >IBBHd  C, flags (1 suspects, 2 has spilled chunks, 4 scheduled, 8 has returned requests), band
                        of its head (255: empty), bands that have new links (bit B), moment; s1 pool
     OVERRIDES  >dhhd   interval, burst, concurrency (-1: not set), Crawl-delay
@@ -150,6 +156,10 @@ def seen_large(tag: str, crawl: int) -> str:
 
 def seen_size(tag: str, crawl: int) -> str:
     return f"{tag}:sm:{crawl}"
+
+
+def bloom_filter(tag: str, crawl: int) -> str:
+    return f"{tag}:sb:{crawl}"
 
 
 def values(tag: str, crawl: int) -> str:

@@ -60,7 +60,8 @@ class RedisReader:
         """Return all values that are stored with a crawl."""
         tag, number = self._store.tag_of(crawl), await self.number(crawl)
         found = await self._store.do(tag, "HGETALL", keys.values(tag, number))
-        return {key.decode(): value for key, value in zip(found[::2], found[1::2], strict=True)}
+        pairs = zip(found[::2], found[1::2], strict=True)
+        return {key.decode(errors="backslashreplace"): value for key, value in pairs}
 
     async def checkpoint(self, name: str) -> bytes | None:
         """Return what the last commit stored under `name`."""
@@ -74,8 +75,9 @@ class RedisReader:
         answers = await fan_out(
             self._store.run(self._scripts.counts, tag, [number]) for tag in self._store.tags()
         )
-        counts = Counts(mistaken=false_positive_share([seen for *_, seen in answers]))
-        for counters, ended_delays, _ in answers:
+        counts = Counts(mistaken=false_positive_share([seen[:3] for *_, seen in answers]))
+        for counters, ended_delays, [*_, lost] in answers:
+            counts.lost += int(lost or 0)
             for name, count in zip(counters[::2], counters[1::2], strict=True):
                 _count(counts, name.decode(), int(count))
             counts.delayed -= ended_delays

@@ -8,6 +8,7 @@ import msgspec
 from shoal.frontier.redis import keys
 from shoal.frontier.results import DeadLetter
 from shoal.frontier.rules import LOWEST_BAND, band
+from shoal.model.errors import Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Lease
 from shoal.model.page import PageRecord
@@ -27,6 +28,9 @@ _host = struct.Struct(">ddddddHHHIIHBB")
 _lane = struct.Struct(">IBBHd")
 _dated = struct.Struct(">d8s")
 _fingerprint = struct.Struct(">Q")
+
+# What unpacking raises for bytes that no Shoal has packed.
+UNREADABLE = (struct.error, IndexError, ValueError, msgspec.MsgspecError, Rejected)
 
 unpack_page = msgspec.msgpack.Decoder(PageRecord).decode
 
@@ -107,24 +111,27 @@ def unpack_leased(packed: bytes, position: int = 0) -> StoredLease:
 
 def unpack_grants(
     granted: Sequence[bytes], token: int, leased_until: float, names: Mapping[int, str]
-) -> Iterator[Lease]:
-    """Yield the leases that lease.lua granted; `names`: of crawls, by number."""
+) -> Iterator[Lease | str]:
+    """Yield the leases that lease.lua granted, or why one cannot be read; `names`: of crawls, by number."""
     for packed in granted:
-        leased = unpack_leased(packed)
-        record, entry = leased.record, leased.record.entry
-        yield Lease(
-            names[record.crawl],
-            entry.fingerprint,
-            token,
-            record.host,
-            unpack_stored(entry.packed),
-            entry.attempts + 1,
-            entry.crashes,
-            entry.rests,
-            leased_until,
-            leased.interval,
-            leased.burst,
-        )
+        try:
+            leased = unpack_leased(packed)
+            record, entry = leased.record, leased.record.entry
+            yield Lease(
+                names[record.crawl],
+                entry.fingerprint,
+                token,
+                record.host,
+                unpack_stored(entry.packed),
+                entry.attempts + 1,
+                entry.crashes,
+                entry.rests,
+                leased_until,
+                leased.interval,
+                leased.burst,
+            )
+        except (msgspec.DecodeError, struct.error, ValueError, LookupError) as error:
+            yield f"a request leased as {token} cannot be read: {error}"
 
 
 def unpack_letter(crawl: str, packed: bytes) -> tuple[int, DeadLetter]:
@@ -224,6 +231,7 @@ class StoredHost(msgspec.Struct, frozen=True):
     inflight: int
     open: bool
     lanes: list[StoredLane]
+    packed_bytes: int = 0  # that it was unpacked from
 
 
 def unpack_host(name: str, packed: bytes) -> StoredHost:
@@ -238,4 +246,4 @@ def unpack_host(name: str, packed: bytes) -> StoredHost:
         bands = [one for one in range(LOWEST_BAND + 1) if fresh >> one & 1]
         lanes.append(StoredLane(crawl, lane_flags, head, bands, moment, pool))
     ready = max(rest_until, tat - (burst - 1) * interval)
-    return StoredHost(name, ready, inflight, inflight < concurrency and not flags & PAUSED, lanes)
+    return StoredHost(name, ready, inflight, inflight < concurrency and not flags & PAUSED, lanes, position)

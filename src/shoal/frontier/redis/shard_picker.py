@@ -8,7 +8,7 @@ are faster again and again, there are more workers than work, and polling more o
 
 import math
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 # Growing pauses between polls of a shard without work: with 16 shards an idle worker makes a little more than
 # one call per second.
@@ -27,13 +27,16 @@ class ShardPicker:
         self._idle = [IDLE_FIRST_S] * shards
         self._overtaken = [OVERTAKEN_FIRST_S] * shards
 
-    def pick(self, asked: Collection[int]) -> int | None:
-        """Return a shard that is due and not in `asked`, or None. With an empty `asked` it is never None."""
+    def pick(self, asked: Collection[int], at_once: int = 1) -> Sequence[int]:
+        """Return up to `at_once` shards that are due and not in `asked`; at least one if `asked` is empty."""
         now = self._clock()
         due = [shard for shard in self._shards if self._poll_at[shard] <= now and shard not in asked]
-        if due:
-            return min(random.sample(due, min(len(due), 2)), key=self._best.__getitem__)
-        return None if asked else min(self._shards, key=self._poll_at.__getitem__)
+        if not due:
+            return () if asked else (min(self._shards, key=self._poll_at.__getitem__),)
+        if at_once == 1:
+            return (min(random.sample(due, min(len(due), 2)), key=self._best.__getitem__),)
+        random.shuffle(due)
+        return sorted(due, key=self._best.__getitem__)[:at_once]
 
     def record(self, shard: int, *, found: int, wait: float, best: float) -> None:
         """Record the answer of a shard: requests granted, seconds until it has work again, best band left."""

@@ -22,6 +22,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from shoal.frontier.redis import keys
 from shoal.frontier.redis.chunks import ChunkStore, pack_chunk, unpack_chunk
 from shoal.frontier.redis.records import score_of
@@ -29,6 +31,7 @@ from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.rules import LOWEST_BAND
 from shoal.model.errors import Misconfigured, ShoalError
 from shoal.redis_client import RedisClient
+from shoal.redis_client.quarantine import Quarantine, Unreadable
 
 log = logging.getLogger(__name__)
 
@@ -170,8 +173,14 @@ class Spilling:
                 log.error("frontier.refill_failed", extra={"host": lane.host, "why": str(error)})
                 break
             if body is None:
+                await self._report_missing(tag, lane, id)
                 break
-            number, more = await self._store.run(self._scripts.refill, tag, [*lane, id, *unpack_chunk(body)])
+            try:
+                members = unpack_chunk(body)
+            except (msgspec.DecodeError, ValueError, LookupError, OverflowError) as error:
+                await self._quarantine(tag, lane, id, f"{type(error).__name__}: {error}")
+                break
+            number, more = await self._store.run(self._scripts.refill, tag, [*lane, id, *members])
             returned += number
         return returned
 
@@ -183,6 +192,17 @@ class Spilling:
         if self._chunks is None:
             raise Misconfigured(f"chunk {id.decode()} is in an object store that this worker does not have")
         return await self._chunks.get(location[1:].decode())
+
+    async def _report_missing(self, tag: str, lane: LaneName, id: bytes) -> None:
+        """Have the shard checked if a chunk is registered and has no body; it may just have been refilled."""
+        if await self._store.do(tag, "ZSCORE", keys.chunks(tag, *lane), id) is not None:
+            await self._store.report_damage(tag, f"chunk {id!r} of {lane.host} has no body")
+
+    async def _quarantine(self, tag: str, lane: LaneName, id: bytes, why: str) -> None:
+        """Set the body of a chunk aside; the check of the shard then finds a chunk without one."""
+        body = Unreadable(keys.chunk_bodies(tag, lane.crawl), "hash", id, why)
+        await Quarantine(self._store).move(tag, lane.crawl, [body])
+        await self._store.report_damage(tag, f"chunk {id!r} of {lane.host} cannot be read")
 
     async def collect(self, *, older: float = KEEP_UNREGISTERED_S) -> int:
         """Delete chunks that were written longer ago than `older` seconds and are not registered."""

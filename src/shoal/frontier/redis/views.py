@@ -47,7 +47,7 @@ def view_of(values: Sequence[Any], opened: Collection[int] | None = None) -> Hos
         lanes,
     ) = values
     return HostView(
-        host=name.decode(),
+        host=name.decode(errors="backslashreplace"),
         waiting=sum(
             size
             for crawl, size in zip(lanes[::2], lanes[1::2], strict=True)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from importlib.resources import files
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from shoal.frontier.sqlite.load import recover
 from shoal.frontier.sqlite.owner import Owner
 from shoal.frontier.sqlite.packing import unpack_page
 from shoal.frontier.sqlite.reader import SqliteReader
+from shoal.frontier.sqlite.repair import repair
 from shoal.frontier.sqlite.settle import acknowledge, find_held, give_up_unreadable_page, settle
 from shoal.frontier.sqlite.state import FrontierState, ParsingPage
 from shoal.frontier.sqlite.wal import Checkpointer
@@ -26,8 +27,9 @@ from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
 from shoal.model.page import PageRef
 from shoal.model.request import Link, unpack
-from shoal.sqlite_database import check, connect_for_reading, open_database, translated
+from shoal.sqlite_database import check, connect_for_reading, open_database, transaction, translated
 
+PAUSED_S = 0.001  # see `held_for`
 MIGRATIONS = ("schema.sql", "versions.sql")  # each leads to the next version
 
 
@@ -80,6 +82,20 @@ class SqliteFrontier:
         finally:
             database.close()
 
+    @classmethod
+    def repair(
+        cls, path: Path, crawls: Sequence[str], *, clock: Callable[[], float] = time.time
+    ) -> list[str]:
+        """Repair crawls of a database that the caller owns; return one line per kind of fault."""
+        lines: list[str] = []
+        with closing(open_database(path, _migrations(), fsync=True)) as database, translated(path):
+            for name in crawls:
+                with transaction(database):
+                    found = database.execute("SELECT id FROM crawl WHERE name = ? AND NOT dropped", (name,))
+                    [id] = found.fetchone()
+                    lines += [f"{name}: {line}" for line in repair(database, id, clock())]
+        return lines
+
     # --- leasing ---------------------------------------------------------------------------------
 
     async def add(self, crawl: str, links: Sequence[Link]) -> Added:
@@ -108,6 +124,20 @@ class SqliteFrontier:
     def holds(self, lease: Lease) -> bool:
         """Return True if a settlement of this lease would be accepted now."""
         return find_held(self._state, lease) is not None
+
+    def held_for(self, crawl: str, host: str) -> float:
+        """Return for how many seconds nothing may be sent to a host for a crawl; 0.0: it may be sent now.
+
+        What is paused is held until resumed: a request that is released is not leased again before that.
+        """
+        running = self._state.crawls.get(crawl)
+        if running is not None and running.paused:
+            return PAUSED_S
+        known = self._state.hosts.get(host)
+        if known is None:
+            return 0.0
+        record = known.record
+        return PAUSED_S if record.paused else max(record.rest_until - self._owner.now(), 0.0)
 
     def mark_landed(self, leases: Sequence[Lease]) -> None:
         """Record that requests have left the wire, although they are not settled yet."""

@@ -29,7 +29,7 @@ class CrawlTerms(msgspec.Struct, frozen=True):
     """The options that a crawl was opened with, as stored in the database."""
 
     pace: Pace = Pace()
-    max_crashes: int = 3
+    max_crashes: int = 6
     slowdown: SlowdownRules = SlowdownRules()
     host_budget: int = 0  # requests accepted per host; 0: unlimited
     hosts: dict[str, Pace] = {}  # hosts with another pace

@@ -44,6 +44,12 @@ class Checkpointer:
             self._wake.set()
 
     def _run(self) -> None:
+        try:
+            self._checkpoint()
+        except sqlite3.Error as error:  # too many open files, or a disk that fails
+            log.warning("store.checkpoint_failed", extra={"reason": str(error)})
+
+    def _checkpoint(self) -> None:
         # No timeout: waiting for a reader while holding the write lock would block the owner.
         database = sqlite3.connect(self._path, isolation_level=None, timeout=0.0)
         try:

@@ -4,6 +4,7 @@ Pure: the layers come in as values, and later ones override earlier ones. Every 
 set, what it was and what is allowed. Values that may be secret are never shown.
 """
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -18,6 +19,8 @@ from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.sandbox import SandboxMode
 from shoal.model.settings import HostSettings, Settings
 from shoal.model.url import canonical, host_key
+
+log = logging.getLogger(__name__)
 
 ENVIRONMENT = "SHOAL_"
 
@@ -68,6 +71,10 @@ _SECRET = frozenset(
 """Keys whose values are never part of a message. Where a file name is expected, a user may put the
 secret itself."""
 
+_SERVICE = re.compile(
+    r"SHOAL_(?:[A-Z0-9_]+_)?"
+    r"(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)"
+)
 _MAY_BE_EMPTY = frozenset({"crawl.follow", "crawl.user_agent", "crawl.contact"})
 # Printable ASCII without what would end the comment of a User-Agent header.
 _CONTACT = re.compile(r"(?:https?://|[!-'*-?A-\[\]-~]+@)[!-'*-\[\]-~]+")
@@ -91,8 +98,19 @@ def from_environment(environ: Mapping[str, str], *, besides: Iterable[str] = ())
         if not name.startswith(ENVIRONMENT) or name in besides or not text:
             continue
         if name not in _BY_VARIABLE:
-            raise Misconfigured(f"environment: unknown variable {name}{_nearest(name, _BY_VARIABLE)}")
+            if not is_service_variable(name, text):
+                log.warning(
+                    "environment.unknown", extra={"variable": f"{name}{_nearest(name, _BY_VARIABLE)}"}
+                )
+            continue
         yield parse_setting(_BY_VARIABLE[name], text, name)
+
+
+def is_service_variable(name: str, text: str) -> bool:
+    """Return whether Kubernetes sets the variable: for services named `shoal...`."""
+    if _SERVICE.fullmatch(name) is None:
+        return False
+    return not name.endswith("_PORT") or name.endswith("_SERVICE_PORT") or "://" in text or text.isdigit()
 
 
 def parse_setting(key: str, value: object, origin: str) -> SettingValue:

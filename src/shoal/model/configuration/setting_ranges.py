@@ -36,7 +36,7 @@ def _plain(number: float) -> str:
 
 
 _CRAWL = {
-    "rate": Range(0.0001, 100_000, or_zero=True),
+    "rate": Range(0.00001, 100_000, or_zero=True),
     "burst": Range(1, 10_000),
     "per_host": Range(1, 10_000),
     "concurrency": Range(1, 10_000),  # each has a task, and mostly a socket
@@ -48,6 +48,8 @@ _CRAWL = {
     "approximate_links": Range(0, 10**11),
     "lease": Range(0.01, _DAY_S),
     "grace": Range(0, _DAY_S),
+    "robots_min_ttl": Range(0.1, _DAY_S),
+    "max_crawl_delay": Range(0.1, _DAY_S),
 }
 _RETRY = {
     "max_retries": Range(0, 1_000),
@@ -88,6 +90,9 @@ _LINKS = {
     "segments": Range(1, 65_536),
     "repeated_segments": Range(1, 65_536),
     "per_page": Range(1, 10_000_000),
+    "identical_pages": Range(0, _MANY),
+    "per_site": Range(0, _MANY),
+    "bytes_per_page": Range(1, _GIB),
     "per_pattern": Range(0, _MANY),
     "near_duplicates": Range(0, _MANY),
     "per_host": Range(0, _MANY),
@@ -100,6 +105,7 @@ _PARSE = {
     "items": Range(1, 100_000_000),
     "crashes": Range(1, 1_000),
 }
+_WORKER = {"max_crawls": Range(1, 10_000)}
 _ARCHIVE = {"segment_bytes": Range(1, 1 << 42), "keep_days": Range(0, 36_500)}
 
 
@@ -112,6 +118,7 @@ def _all() -> Iterator[tuple[str, Range]]:
         "links": _LINKS,
         "parse": _PARSE,
         "archive": _ARCHIVE,
+        "worker": _WORKER,
     }
     for table, ranges in tables.items():
         for name, allowed in ranges.items():

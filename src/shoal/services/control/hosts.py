@@ -7,7 +7,7 @@ import msgspec
 from shoal.frontier.results import HostView
 from shoal.stores.open import open_store
 
-__all__ = ["ClearHost", "HostView", "SetHost", "host_json", "set_host", "show_host"]
+__all__ = ["ClearHost", "HostView", "SetHost", "host_json", "refresh_robots", "set_host", "show_host"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,12 @@ async def set_host(dsn: str, change: SetHost | ClearHost) -> HostView:
                     changed = await changes.clear_host(host)
         # The stored queue: a process that owns the store counts only the crawls that it has open.
         return await store.frontier.host(change.host) or changed
+
+
+async def refresh_robots(dsn: str, host: str) -> None:
+    """Make every process of a store fetch the robots.txt of a host again, within crawl.robots_min_ttl."""
+    async with open_store(dsn) as store, store.change() as changes:
+        await changes.refresh_robots(host)
 
 
 def host_json(host: HostView) -> dict[str, object]:

@@ -51,6 +51,7 @@ from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import Item
 from shoal.redis_client import RedisClient, key_names
 from shoal.redis_client.fan_out import fan_out
+from shoal.redis_client.quarantine import Quarantine, Unreadable
 from shoal.redis_client.script import load_script
 from shoal.redis_client.streams import START, ShardStreams, StreamEntry
 from shoal.sinks.contract import CheckpointedSink
@@ -237,10 +238,12 @@ class OutputWriter:
             if not self._election.holds():
                 continue  # that took so long that another worker may have been elected
             self._positions = self._positions | _last(entries)
-            items = _items(entries)
+            items, unreadable = _items(entries)
             self._set_state(WriterState.WRITING)  # for as long as it takes
             await _in(thread, partial(self._put, sink, items))
             self._set_state(WriterState.WAITING)
+            for shard, id, why in unreadable:
+                await self._set_aside(shard, id, why)
             self.items, self._written_at, self._failure = self.items + len(items), time.monotonic(), ""
             found = Counter(entry.shard for entry in entries)
             if max(found.values()) < self._count:  # these were all entries
@@ -250,6 +253,11 @@ class OutputWriter:
         if stop.is_set() and self._election.holds():
             await _in(thread, lambda: sink.finish(self._position()))
             await self._send_positions(range(self._store.shards))
+
+    async def _set_aside(self, shard: int, id: str, why: str) -> None:
+        """Move an entry whose items cannot be read to the quarantine; the output is past it already."""
+        entry = Unreadable(self._streams.key(shard), "stream", id.encode(), why)
+        await Quarantine(self._store).move(self._store.tag(shard), self._output.crawl, [entry])
 
     async def _renew(self) -> bool:
         return self._election.holds() if self._failure else await self._election.renew()
@@ -316,8 +324,16 @@ def _id_parts(id: str) -> tuple[int, int]:
     return int(ms), int(number)
 
 
-def _items(entries: Iterable[StreamEntry]) -> list[Item]:
-    return [item for entry in entries for item in _unpack(entry.fields[b"items"])]
+def _items(entries: Iterable[StreamEntry]) -> tuple[list[Item], list[tuple[int, str, str]]]:
+    """Return the items of entries, and shard, id and reason of the entries that cannot be read."""
+    items: list[Item] = []
+    unreadable: list[tuple[int, str, str]] = []
+    for entry in entries:
+        try:
+            items += _unpack(entry.fields[b"items"])
+        except (msgspec.DecodeError, ValueError, KeyError) as error:
+            unreadable.append((entry.shard, entry.id, f"{type(error).__name__}: {error}"))
+    return items, unreadable
 
 
 async def _in(thread: ThreadPoolExecutor, call: Callable[[], T]) -> T:

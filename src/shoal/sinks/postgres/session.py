@@ -21,9 +21,10 @@ from shoal.sinks.postgres.password_guard import guarded_login
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"  # a class without parameters at run time
 T = TypeVar("T")
 
-# Classes of SQLSTATE that can pass: connection errors, rolled back by the server (deadlock, serialization),
-# out of a resource, locked, shutting down.
-_TEMPORARY = {"08", "40", "53", "55", "57"}
+# Classes of SQLSTATE that can pass: connection errors, a transaction that may not write (a server that is
+# read-only, as during a failover), rolled back by the server (deadlock, serialization), out of a resource,
+# locked, shutting down.
+_TEMPORARY = {"08", "25", "40", "53", "55", "57"}
 # Classes that one item causes: data that a type or a constraint does not accept, and limits that a row
 # exceeds.
 _ITEM = {"22", "23", "54"}

@@ -8,7 +8,9 @@ from shoal.model.spider_versions import KEY, Reparse, SpiderVersions
 
 
 class StoreChanges(Protocol):
-    async def pause(self, crawl: str) -> None: ...
+    async def pause(self, crawl: str) -> None:
+        """Send no more requests of a crawl. Returns when that holds: what leaves later was on its way."""
+
     async def resume(self, crawl: str) -> None: ...
 
     async def set_host(
@@ -20,10 +22,16 @@ class StoreChanges(Protocol):
         rest_until: float | None = None,
         paused: bool | None = None,
     ) -> HostView:
-        """Change what is given and keep the rest. The host need not be known yet."""
+        """Change what is given and keep the rest. The host need not be known yet.
+
+        A pause or a rest holds when this returns.
+        """
 
     async def clear_host(self, host: str) -> HostView:
         """Remove the pace that was set for a host."""
+
+    async def refresh_robots(self, host: str) -> None:
+        """Delete the stored robots.txt of a host, so that it is fetched again."""
 
     async def note_reparse(self, crawl: str, reparse: Reparse) -> None:
         """Record that the pages of a crawl were parsed again."""
@@ -51,11 +59,29 @@ class DirectChanges:
 
     def __init__(self, frontier: ChangeableFrontier) -> None:
         self._frontier = frontier
-        self.pause = frontier.crawls.pause
         self.resume = frontier.crawls.resume
-        self.set_host = frontier.hosts.set
         self.clear_host = frontier.hosts.clear
         self.dead_letters = frontier.dead_letters
+
+    async def pause(self, crawl: str) -> None:
+        await self._frontier.crawls.pause(crawl)
+
+    async def set_host(
+        self,
+        host: str,
+        *,
+        interval: float | None = None,
+        concurrency: int | None = None,
+        rest_until: float | None = None,
+        paused: bool | None = None,
+    ) -> HostView:
+        return await self._frontier.hosts.set(
+            host, interval=interval, concurrency=concurrency, rest_until=rest_until, paused=paused
+        )
+
+    async def refresh_robots(self, host: str) -> None:
+        for scheme in ("http", "https"):
+            await self._frontier.hosts.set_robots(f"{scheme}://{host}", expires=0.0, status=0, body=b"")
 
     async def note_reparse(self, crawl: str, reparse: Reparse) -> None:
         versions = SpiderVersions.load(await self._frontier.reader.value(crawl, KEY))

@@ -1,6 +1,6 @@
 """What the workers of a shared store need besides its `Store` interface."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from shoal.frontier.redis import RedisFrontier
-    from shoal.redis_client import RedisClient
+    from shoal.redis_client import RedisClient, ScriptFault
 
 MAX_UNPARSED_PAGES = 10_000  # of a crawl; workers fetch no more while there are more
 MAX_UNWRITTEN_PAGES = 50_000  # pages whose items are not in every output yet, likewise
@@ -44,6 +44,9 @@ class SubmittedCrawls(Protocol):
     async def read(self, *, key: bytes = b"") -> StoredRecords:
         """Return the records, and those that cannot be used with the reason; `key`: they must be signed."""
 
+    async def was_deleted(self, name: str) -> bool:
+        """Return whether a command deleted the crawl; if not, a crawl without a record is lost."""
+
 
 class Heartbeats(Protocol):
     async def beat(self, heartbeat: Heartbeat) -> None: ...
@@ -64,10 +67,40 @@ class SharedQuota(Protocol):
         """Release the worker's share at once."""
 
 
+class SiteBudget(Protocol):
+    """How many requests a crawl may send to a site."""
+
+    async def take(self, site: str) -> bool:
+        """Take one request of a site; return False if none is left."""
+
+    async def give_back(self, site: str) -> None:
+        """Return a request that was not sent."""
+
+    def changes(self) -> Mapping[str, bytes]:
+        """Return what has to be stored with the crawl since the last call."""
+
+
 class OpenPageQuota(Protocol):
     def __call__(
         self, crawl: int, *, worker: str, limit: int, lease: float, count: Callable[[], Awaitable[int]]
     ) -> SharedQuota: ...
+
+
+class Mending(Protocol):
+    """Moves entries of the store that cannot be read to the quarantine."""
+
+    async def __call__(self, tag: str, fault: "ScriptFault", /) -> bool:
+        """Check the shard of a call that failed; return whether anything was moved."""
+
+    async def check_all(self) -> int:
+        """Check everything; return how many entries were moved."""
+
+
+class ReclaimingLeases(Protocol):
+    """Reclaims the leases of workers that are gone."""
+
+    async def reclaim(self, worker: str, live: Collection[str], *, longest_s: float) -> int:
+        """Reclaim what holders without a heartbeat have had for longer than a request may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,4 +113,7 @@ class Fleet:
     crawls: SubmittedCrawls
     workers: Heartbeats
     page_quota: OpenPageQuota
+    site_budget: Callable[[int, int], SiteBudget]  # by number of the crawl, and limit
     unwritten_pages: Callable[[str], Awaitable[int]]
+    mend: Mending
+    lost_holders: ReclaimingLeases

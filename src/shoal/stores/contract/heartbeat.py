@@ -14,6 +14,8 @@ class CrawlActivity(msgspec.Struct, frozen=True):
     pages: int  # since the worker opened the crawl
     rate: float  # pages per second
     parsing: int = 0  # pages that its parse processes have
+    lost_turns: int = 0  # turns of hosts that came too late from the store, since the crawl was opened
+    store_delay: float = 0.0  # seconds that the store takes to grant a turn
 
 
 class OutputActivity(msgspec.Struct, frozen=True):

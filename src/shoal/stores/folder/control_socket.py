@@ -49,6 +49,10 @@ class ClearHostCommand(msgspec.Struct, frozen=True, tag="clear_host"):
     host: str
 
 
+class RefreshRobots(msgspec.Struct, frozen=True, tag="refresh_robots"):
+    host: str
+
+
 class PauseCrawl(msgspec.Struct, frozen=True, tag="pause_crawl"):
     crawl: str
     paused: bool
@@ -61,7 +65,7 @@ class NoteReparse(msgspec.Struct, frozen=True, tag="note_reparse"):
     reparse: Reparse
 
 
-Command = ShowHost | SetHostCommand | ClearHostCommand | PauseCrawl | NoteReparse
+Command = ShowHost | SetHostCommand | ClearHostCommand | RefreshRobots | PauseCrawl | NoteReparse
 
 
 class ControlReply(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -91,6 +95,9 @@ async def apply(frontier: ChangeableFrontier, command: Command) -> ControlReply:
             return ControlReply(host=changed)
         case ClearHostCommand(host):
             return ControlReply(host=await changes.clear_host(host))
+        case RefreshRobots(host):
+            await changes.refresh_robots(host)
+            return ControlReply()
         case NoteReparse(crawl, reparse):
             await changes.note_reparse(crawl, reparse)
             return ControlReply()
@@ -205,6 +212,9 @@ class OwnerChanges:
         reply = await send_command(self._folder, command)
         assert reply.host is not None, "the owner returns the host that it changed"
         return reply.host
+
+    async def refresh_robots(self, host: str) -> None:
+        await send_command(self._folder, RefreshRobots(host))
 
     async def note_reparse(self, crawl: str, reparse: Reparse) -> None:
         await send_command(self._folder, NoteReparse(crawl, reparse))

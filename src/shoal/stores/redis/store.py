@@ -5,11 +5,14 @@ them is run again.
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
+
+import msgspec
 
 from shoal.archive.names import file_name
 from shoal.archive.registry import crawl_location
@@ -17,7 +20,7 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.repair import repair_crawls
 from shoal.frontier.results import Audit, Counts, HostView
 from shoal.model import crawl_totals as sums
-from shoal.model.errors import Misconfigured, Unavailable
+from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.model.quarantine import QuarantinedEntry
 from shoal.model.spider_versions import Reparse
 from shoal.redis_client import RedisClient
@@ -33,9 +36,14 @@ from shoal.stores.contract.heartbeat import Heartbeat
 from shoal.stores.contract.places import NO_SERVERS, Places
 from shoal.stores.contract.store import Capabilities, OutputState, OwnedStore, require_crawl
 from shoal.stores.redis.crawls import Crawls
+from shoal.stores.redis.lost_holders import LostHolders
+from shoal.stores.redis.mend import Mender
 from shoal.stores.redis.page_quota import SharedPageQuota
 from shoal.stores.redis.pages import RedisPages
+from shoal.stores.redis.site_budget import SharedSiteBudget
 from shoal.stores.redis.workers import Workers
+
+log = logging.getLogger(__name__)
 
 CAPABILITIES = Capabilities(shared=True, durable=True, page_records=False)
 RELEASE_TIMEOUT_S = 30.0  # for workers to leave a paused crawl that is being deleted
@@ -62,7 +70,10 @@ class RedisStore:
             Crawls(client),
             Workers(client),
             partial(SharedPageQuota, client),
+            partial(SharedSiteBudget, client),
             self.outputs.unwritten_pages,
+            Mender(frontier),
+            LostHolders(client),
         )
         self._client = client
 
@@ -86,10 +97,23 @@ class RedisStore:
         return await Quarantine(self._client).entries(number)
 
     async def repair(self, crawls: Sequence[str]) -> list[str]:
-        return await repair_crawls(self.fleet.frontier, crawls)
+        return await repair_crawls(self.fleet.frontier, crawls, self._archived)
+
+    async def _archived(self, crawl: str) -> Mapping[str, Sequence[int]]:
+        """Return, by shard, the fingerprints of the pages that the archive of a crawl holds."""
+        record = await self.crawls.record(crawl)
+        # After `--fresh` the archive also has pages that this generation has not seen.
+        if record is None or record.overwrite:
+            return {}
+        found: dict[str, set[int]] = {}
+        with suppress(ShoalError):
+            async for host, fingerprint in (await self.archive_of(crawl)).fingerprints():
+                found.setdefault(self._client.tag_of(host), set()).add(fingerprint)
+        return {tag: sorted(fingerprints) for tag, fingerprints in found.items()}
 
     @asynccontextmanager
     async def change(self, crawls: Sequence[str] = ()) -> AsyncIterator[StoreChanges]:
+        self._client.mend_with(self.fleet.mend)
         frontier = RedisFrontier(self._client)
         for name in crawls:
             await frontier.crawls.open(name)
@@ -106,6 +130,27 @@ class RedisChanges(DirectChanges):
     def __init__(self, frontier: RedisFrontier) -> None:
         super().__init__(frontier)
         self._open_crawl = frontier.crawls.open
+        self._pauses = frontier.pauses
+
+    async def pause(self, crawl: str) -> None:
+        await super().pause(crawl)
+        await self._pauses.wait_until_held()
+
+    async def set_host(
+        self,
+        host: str,
+        *,
+        interval: float | None = None,
+        concurrency: int | None = None,
+        rest_until: float | None = None,
+        paused: bool | None = None,
+    ) -> HostView:
+        view = await super().set_host(
+            host, interval=interval, concurrency=concurrency, rest_until=rest_until, paused=paused
+        )
+        if paused or rest_until:
+            await self._pauses.wait_until_held(host)
+        return view
 
     async def note_reparse(self, crawl: str, reparse: Reparse) -> None:
         await self._open_crawl(crawl)  # the frontier writes values only of crawls that are open
@@ -170,17 +215,48 @@ class RedisCrawlRecords:
 
     async def totals(self, crawl: str) -> sums.CrawlTotals:
         values = await self._reader.values(crawl)
-        parts = [value for key, value in values.items() if key.startswith(sums.PART)]
-        return sums.total([sums.CrawlTotals.load(part) for part in parts])
+        parts = []
+        for key, value in values.items():
+            if key.startswith(sums.PART):
+                try:
+                    parts.append(sums.CrawlTotals.load(value))
+                except msgspec.DecodeError as error:
+                    about = {"crawl": crawl, "entry": key, "bytes": len(value), "why": str(error)}
+                    log.error("totals.unreadable", extra=about)
+        return sums.total(parts)
+
+    async def check(self) -> list[str]:
+        names = await self.names()
+        found = await self._records.read()
+        records = [record.name for record in found.records]
+        numbers = await self._frontier.crawls.unlisted()
+        return [
+            *(f"crawl {name!r}: {why}" for name, why in found.refused.items()),
+            *(
+                f"crawl {name!r} was submitted, but its queue is lost: submit it again"
+                for name in records
+                if name not in names
+            ),
+            *(f"the store has data of a crawl whose name is lost (number {number})" for number in numbers),
+        ]
 
     async def audit(self, crawl: str) -> Audit:
         found = await self._reader.audit(crawl)
+        record: CrawlRecord | str | None = ""
+        with suppress(Misconfigured):  # it cannot be used, which `check` reports
+            record = await self.record(crawl)
+        if record is None:
+            missing = (
+                "it has no record: its submission was interrupted, or the record is lost; submit it again"
+            )
+            found = replace(found, problems=[*found.problems, missing])
         if not found.problems or not await self._workers.all():
             return found
         # Shards are read at different instants and may disagree while workers run: only what two audits
         # report in the same words is a problem.
         again = await self._reader.audit(crawl)
-        return Audit(again.counts, [line for line in again.problems if line in found.problems])
+        problems = [line for line in again.problems if line in found.problems]
+        return Audit(again.counts, problems, again.lost if problems else 0)
 
     async def footprint(self, crawl: str) -> CrawlFootprint:
         record = None

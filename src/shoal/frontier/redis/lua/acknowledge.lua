@@ -37,6 +37,7 @@ local function acknowledge(crawl, fp, consumer, letter, items)
   return '1'
 end
 
+call('XLEN', tag .. PAGES_KEY)  -- written last: if it has the wrong type, fail before anything is written
 local accepted = {}
 number, position = parse('>H', frame, position)
 for i = 1, number do
@@ -51,5 +52,6 @@ for i = 1, number do
   accepted[i] = acknowledge(crawl, fp, consumer, letter, items)
 end
 save()
+save_items()
 save_page_removals()
 return table.concat(accepted)

@@ -8,7 +8,7 @@
 
 local crawl = tonumber(ARGV[1])
 local DEFAULTS = {
-  name = ARGV[2], interval = 0.5, burst = 1, concurrency = 4, max_crashes = 3, budget = 0, paused = 0, named = 0,
+  name = ARGV[2], interval = 0.5, burst = 1, concurrency = 4, max_crashes = 6, budget = 0, paused = 0, named = 0,
   rules = {threshold = 0.02, reach = 9, at_least = 20, window = 100, floor = 0.1, ceiling = 60},
 }
 local OPTION_NAMES = {'interval', 'burst', 'concurrency', 'max_crashes', 'budget', 'paused'}

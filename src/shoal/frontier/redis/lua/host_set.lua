@@ -19,6 +19,14 @@ if given[2] or given[3] or given[4] or given[5] then
 end
 if given[6] then host[REST_UNTIL] = given[6] + meta.offset end
 if given[7] then host[FLAGS] = with_flag(host[FLAGS], PAUSED, given[7] == 1) end
+if given[6] or given[7] then  -- for requests that take no turn (pauses.lua)
+  local until_instant = is_paused(host) and '+inf' or host[REST_UNTIL]
+  if until_instant == '+inf' or until_instant > now then
+    call('ZADD', tag .. ':hp', until_instant, name)
+  else
+    call('ZREM', tag .. ':hp', name)
+  end
+end
 apply_pace(host)
 save()
 return view_of(host)

@@ -2,7 +2,8 @@
 --
 -- KEYS[1]  T:m
 -- ARGV     holder, id of the call, limit, seconds, epoch of the server process, 1 if the holder may have a suspect,
---          crawls (>I each), pools (s1 each), landed requests (leases.lua)
+--          crawls (>I each), pools (s1 each), landed requests (leases.lua), seconds that a host may be due after this
+--          call, name under which the holder takes turns and its leeway (rate_ticket.lua)
 -- returns  token, deadline, seconds to wait, band of the best request that is left, the requests (LEASED), the leases
 --          that were reclaimed (>dc12 token and id), lanes that need a chunk back (spilled.lua)
 --
@@ -10,6 +11,7 @@
 -- work is bounded by what can be granted, however many requests are waiting.
 
 local holder, call_id, limit, seconds, epoch = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local ahead, taker, leeway = tonumber(ARGV[10]), ARGV[11], tonumber(ARGV[12])
 local EXTRA_LANES = 8  -- lanes read beyond the limit: some of their hosts will have been served by then
 local MAX_CHORES = 64  -- leases reclaimed and delays ended per call
 
@@ -50,7 +52,9 @@ for _, crawl in ipairs(crawls) do
   end
 end
 
-local horizon = math.max(step, meta.moment)  -- moments may be ahead of the clock, and their lanes are due
+local reach = now + ahead  -- hosts that are due until then are served
+-- Moments may be ahead of the clock, and their lanes are due. Hosts where the holder has a head start are due earlier.
+local horizon = math.max(step + math.floor((ahead + leeway) * STEPS), meta.moment)
 local more = false  -- whether there may be due lanes that were not read
 
 -- Return the first lane at or after a score of the schedule: its host, its band, and the step at which it is due.
@@ -245,16 +249,21 @@ end
 local only_schedule = nil  -- the one that has due lanes, if there is only one, as usual
 local served = {}  -- band -> lanes that can be served again, after all others of the band
 
+local function is_due(host)
+  local ready = host[READY]
+  return ready <= reach or leeway > 0 and ready <= reach + leeway and ready - head_start(host, taker) <= reach
+end
+
 local function serve(lane)
   local host = lane[OF_HOST]
-  if host[READY] > now then  -- another of its lanes took the turn, or it becomes due within this step
-    more = more or host[READY] < now + 1 / STEPS
+  if not is_due(host) then  -- another of its lanes took the turn, or it becomes due within this step
+    more = more or host[READY] > now and host[READY] < now + 1 / STEPS
     return
   end
   if not is_open(host) then return end
   if lane[LANE_FLAGS] % 2 == SUSPECT and not suspects_allowed then return end
   grant(host, lane)
-  if lane[BAND] ~= EMPTY and host[READY] <= now and is_open(host) then push(served, lane[BAND], lane) end
+  if lane[BAND] ~= EMPTY and is_due(host) and is_open(host) then push(served, lane[BAND], lane) end
 end
 
 -- Serve the lanes of a band as scheduled, then those that can be served again.
@@ -340,7 +349,8 @@ local function wait_hint()
       if at <= step then  -- it was read above
         name, band, at = first_from(schedule, format_int(band * SCHEDULE_BAND + step + 1))
       else
-        first = math.min(first, host_of(name)[READY])
+        local host = host_of(name)
+        first = math.min(first, host[READY] - (leeway > 0 and head_start(host, taker) or 0) - ahead)
         name, band, at = first_from(schedule, format_int((band + 1) * SCHEDULE_BAND))
       end
     end

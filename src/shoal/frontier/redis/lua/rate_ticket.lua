@@ -1,33 +1,64 @@
--- rate_ticket.lua: take the rate-limit turn of hosts for requests that leave now.
+-- rate_ticket.lua: take the rate-limit turn of hosts for requests that are ready to be sent.
 --
 -- KEYS[1]  T:m
--- ARGV     epoch of the server process; for each request its host, the minimum interval in seconds after it, seconds
---          that it may take to leave
--- returns  for each the seconds to wait; 0: the turn is taken
+-- ARGV     epoch of the server process, name of the taker; then for each request its host, its crawl (0: none), the
+--          minimum interval in seconds after it, the margin that is added to it, its leeway, how far ahead a turn may
+--          be granted, and the receipt of a turn that was not used ("": none)
+-- returns  for each request three values: `granted`, `wait` or `paused`; the seconds until the turn is due, or after
+--          which to ask again; the receipt of the turn
 --
 -- A lease takes a turn, so that no more is granted than may leave. When a request really leaves is up to its worker:
--- the worker may have to fetch robots.txt first, or be late. So a request takes its turn here as it leaves, in place
--- of the turn that the latest lease has taken and not used.
+-- the worker may have to fetch robots.txt first, or be late. So a request takes its turn here when it is ready, in
+-- place of the turn of a lease that is pending.
+--
+-- A turn is a slot in time. Its taker sends the request between the slot and `leeway` seconds after it, and leaves the
+-- interval between its own requests by its own clock. So another taker's next slot is an interval plus the leeway after
+-- this one, and the taker's own next slot an interval plus the margin. TAT is what holds for other takers; T:ht:HOST
+-- says who may have its next turn how much earlier. It is written only if the leeway is longer than the margin: the
+-- taker is far from this server, or busy.
+
+local REQUEST_FIELDS = 7
+local taker = ARGV[2]
 
 check_epoch(ARGV[1])
 
-local function take_ticket(host, interval, leeway)
-  local tat, its_interval = host[TAT], host[INTERVAL]
-  if host[TOKEN] > 0 then tat = tat - its_interval end  -- the turn that the latest lease has taken
-  local ready = math.max(tat - (host[BURST] - 1) * its_interval, host[REST_UNTIL])
-  if ready > now then return format_double(ready - now) end
-  host[TAT] = math.max(tat, now) + math.max(interval, its_interval) + leeway
-  host[LAST], host[TOKEN] = now, 0
+local function take_ticket(host, first)
+  local crawl, interval, margin = tonumber(ARGV[first + 1]), tonumber(ARGV[first + 2]), tonumber(ARGV[first + 3])
+  local leeway, ahead, returned = tonumber(ARGV[first + 4]), tonumber(ARGV[first + 5]), tonumber(ARGV[first + 6])
+  local options = crawl > 0 and options_of(crawl)
+  if is_paused(host) or options and options.paused == 1 then return 'paused', '0', '' end
+  local its_interval, burst, pending = host[INTERVAL], host[BURST], pending_leases(host)
+  local period = math.max(interval, its_interval) + margin
+  local for_others = host[TAT] - pending * its_interval
+  local tat = for_others - head_start(host, taker)
+  if returned and math.abs(returned - for_others) < 1e-6 then
+    tat = tat - period  -- the latest turn was the taker's, and was not used
+  end
+  local ready = math.max(tat - (burst - 1) * its_interval, host[REST_UNTIL])
+  if ready > now + ahead then return 'wait', format_double(ready - now), '' end
+  local slot = math.max(ready, now)
+  tat = math.max(tat, slot) + period
+  local late = math.max(leeway - margin, 0)
+  if burst > 1 and head_start(host, taker) > 0 then  -- an earlier request of the burst may be late as well
+    late = math.max(late, for_others + period - tat)
+  end
+  set_head_start(host, taker, late, tat + late)
+  pending = math.max(pending - 1, 0)
+  host[TAT] = tat + late + pending * its_interval
+  host[LAST], host[TOKEN] = slot + late, 0
+  set_pending_leases(host, pending)
   update_ready(host)
   mark_dirty(host)
-  return '0'
+  meta.sent_by = math.max(meta.sent_by, slot + leeway)
+  return 'granted', format_double(slot - now), format_double(tat + late)
 end
 
 local names, answers = {}, {}
-for i = 2, #ARGV, 3 do names[#names + 1] = ARGV[i] end
+for i = 3, #ARGV, REQUEST_FIELDS do names[#names + 1] = ARGV[i] end
 prefetch_hosts(names)
 for i, name in ipairs(names) do
-  answers[i] = take_ticket(host_of(name), tonumber(ARGV[3 * i]), tonumber(ARGV[3 * i + 1]))
+  local kind, wait, receipt = take_ticket(host_of(name), 3 + (i - 1) * REQUEST_FIELDS)
+  answers[3 * i - 2], answers[3 * i - 1], answers[3 * i] = kind, wait, receipt
 end
 if #dirty_hosts > 0 then save() end
 return answers

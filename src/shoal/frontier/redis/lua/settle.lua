@@ -105,13 +105,10 @@ local function release(outcome, flags, lease)
   local plain = flags == SENT + ANSWERED and outcome <= FILTERED  -- the host did not fail
   if plain and patch_settled(lease[HELD_HOST], lease[LANDED]) then return end
   local host = host_of(lease[HELD_HOST])
+  if not has_flag(flags, SENT) then refund_turn(host, lease[BATCH].token, lease[HELD_INTERVAL]) end
   release_slot(host, lease)
   mark_dirty(host)
-  if not has_flag(flags, SENT) then
-    refund_turn(host, lease[BATCH].token, lease[HELD_INTERVAL])
-  elseif has_flag(flags, ANSWERED) then
-    record_response(host, has_flag(flags, BLOCKED))
-  end
+  if has_flag(flags, SENT) and has_flag(flags, ANSWERED) then record_response(host, has_flag(flags, BLOCKED)) end
 end
 
 local ended = {}  -- crawl -> number of attempts
@@ -128,6 +125,7 @@ local function settle(outcome, flags, payload, items, lease)
   return true
 end
 
+call('ZCARD', tag .. ':lx')  -- written last: if it has the wrong type, fail before anything is written
 local accepted = {}
 for i, lease in ipairs(read_leases()) do
   local outcome, flags, items, payload
@@ -137,5 +135,6 @@ for i, lease in ipairs(read_leases()) do
 end
 for crawl, number in pairs(ended) do count(crawl, 'leased', -number) end
 save()
+save_items()
 save_batches()
 return table.concat(accepted)

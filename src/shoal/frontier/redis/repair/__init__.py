@@ -23,6 +23,6 @@ crashes, duplicates, items.
     recount  recompute the counters
 """
 
-from shoal.frontier.redis.repair.run import repair_crawls
+from shoal.frontier.redis.repair.run import repair_crawls, repair_shard
 
-__all__ = ["repair_crawls"]
+__all__ = ["repair_crawls", "repair_shard"]

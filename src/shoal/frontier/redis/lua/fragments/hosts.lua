@@ -10,7 +10,8 @@ local NAME, READY, SCHEDULED_READY, DIRTY, LANES, ORPHANS, RESPONSES, NEW = 1, 2
 local TAT, LAST, REST_UNTIL, TOKEN, INTERVAL, SLOW, BURST, CONCURRENCY = 9, 10, 11, 12, 13, 14, 15, 16
 local INFLIGHT, FAILURES, VERSION, CLEAR, FLAGS, NUMBER, LANES_AT = 17, 18, 19, 20, 21, 22, 23
 local HOST = '>ddddddHHHIIHBB'
-local PAUSED, HAS_OVERRIDES, HAS_RESPONSES = 1, 2, 4
+local PAUSED, HAS_OVERRIDES, HAS_RESPONSES, HAS_HEAD_START = 1, 2, 4, 8
+local PENDING, MAX_PENDING = 16, 15  -- FLAGS from this bit on: leases whose request has not taken its turn yet
 
 local OF_HOST, CHANGED, READ, READ_KEY, READ_BAND, UNREAD, TAKEN, BACK, BACK_TAKEN = 1, 2, 3, 4, 5, 6, 7, 8, 9
 local CRAWL, LANE_FLAGS, BAND, FRESH, MOMENT, POOL = 10, 11, 12, 13, 14, 15  -- READ to BACK_TAKEN: lease.lua
@@ -43,8 +44,53 @@ local function mark_dirty(host)
   end
 end
 
+local function is_paused(host)
+  return host[FLAGS] % 2 >= PAUSED
+end
+
 local function is_open(host)
-  return host[INFLIGHT] < host[CONCURRENCY] and host[FLAGS] % 2 < PAUSED
+  return host[INFLIGHT] < host[CONCURRENCY] and not is_paused(host)
+end
+
+-- Leases take turns in advance: TAT is when the host is due again after the requests of all pending leases. It minus
+-- an interval for each of them is when it is due after the request that was sent last. Not counted without a rate
+-- limit: then requests take no turns (rate_ticket.lua).
+local function pending_leases(host)
+  return math.floor(host[FLAGS] / PENDING)
+end
+
+local function set_pending_leases(host, number)
+  host[FLAGS] = host[FLAGS] % PENDING + math.min(number, MAX_PENDING) * PENDING
+end
+
+local head_starts = {}  -- host -> taker and seconds, as read or changed by this call
+
+-- Return by how many seconds a taker of turns may have its next one before any other taker (rate_ticket.lua).
+local function head_start(host, taker)
+  if not has_flag(host[FLAGS], HAS_HEAD_START) then return 0 end
+  local known = head_starts[host[NAME]]
+  if not known then
+    local packed = call('GET', tag .. ':ht:' .. host[NAME])
+    known = {taker = '', seconds = 0}
+    if packed then
+      local seconds, since, position = parse('>dd', packed)
+      if since > meta.rested then known = {taker = sub(packed, position), seconds = seconds} end
+    end
+    head_starts[host[NAME]] = known
+  end
+  return known.taker == taker and known.seconds or 0
+end
+
+-- Give a taker a head start until other takers have their turn, or remove it.
+local function set_head_start(host, taker, seconds, until_instant)
+  local key = tag .. ':ht:' .. host[NAME]
+  if seconds > 0 then
+    call('SET', key, pack('>dd', seconds, now) .. taker, 'PX', math.ceil((until_instant - now) * 1000) + 1000)
+  elseif has_flag(host[FLAGS], HAS_HEAD_START) then
+    call('DEL', key)
+  end
+  host[FLAGS] = with_flag(host[FLAGS], HAS_HEAD_START, seconds > 0)
+  head_starts[host[NAME]] = {taker = taker, seconds = seconds}
 end
 
 local function update_ready(host)
@@ -57,6 +103,7 @@ end
 local function spend_burst(host)
   host[TAT] = host[LAST] + host[BURST] * host[INTERVAL]
   host[TOKEN] = 0
+  set_pending_leases(host, 0)
 end
 
 local function slowdown_rules(host)
@@ -167,8 +214,9 @@ local function patch_settled(name, landed)
   local packed = not hosts[name] and prefetched[name]
   if not packed then return false end
   local slow, _, concurrency, inflight, failures, version, clear, flags = parse(SLOW_ON, packed, SLOW_AT)
-  if slow ~= 1 or flags ~= 0 or version ~= meta.version or inflight >= concurrency then return false end
+  if slow ~= 1 or flags % HAS_HEAD_START ~= 0 or version ~= meta.version or inflight >= concurrency then return false end
   if landed == 0 and inflight > 0 then inflight = inflight - 1 end
+  if flags >= (inflight + 1) * PENDING then return false end
   if clear < MAX_CLEAR then clear = clear + 1 end
   packed = sub(packed, 1, INFLIGHT_AT - 1) .. pack('>HIIH', inflight, failures, version, clear)
     .. sub(packed, FLAGS_AT)
@@ -182,18 +230,21 @@ local function charge_turn(host, token)
   local tat = host[TAT]
   host[INFLIGHT] = host[INFLIGHT] + 1
   host[TAT] = (tat < now and now or tat) + host[INTERVAL]
-  host[LAST], host[TOKEN] = now, token
+  host[LAST], host[TOKEN] = math.max(host[LAST], now), token
+  if host[INTERVAL] > 0 then set_pending_leases(host, pending_leases(host) + 1) end
   update_ready(host)
   mark_dirty(host)
 end
 
--- Refund the turn of a request that never left, unless a later one was taken or the pace changed.
+-- Refund the turn of a request that never left, unless a later lease took one or the pace changed.
 local function refund_turn(host, token, interval)
-  if token == host[TOKEN] then
+  local pending = pending_leases(host)
+  if token == host[TOKEN] or pending > 0 and host[TOKEN] == 0 then
     host[TAT] = host[TAT] - interval
     update_ready(host)
-    mark_dirty(host)
   end
+  set_pending_leases(host, math.max(pending - 1, 0))
+  mark_dirty(host)
 end
 
 local function rest_host(host, until_instant)

@@ -20,7 +20,7 @@ local function is_idle(name, packed)
     _, lane_flags, band, _, _, _, position = parse(LANE, packed, position)
     if band ~= EMPTY or has_flag(lane_flags, SPILLED) or has_flag(lane_flags, SCHEDULED) then return false end
   end
-  if flags == 0 and slow == 1 then return true end
+  if flags % HAS_HEAD_START == 0 and slow == 1 then return true end
   if last + KEEP_STATE_S > now then return false end
   if not has_flag(flags, HAS_OVERRIDES) then return true end
   local own = call('HGET', tag .. ':ho', name)

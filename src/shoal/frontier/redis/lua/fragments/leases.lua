@@ -117,6 +117,7 @@ end
 local function release_slot(host, lease)
   if lease[LANDED] == 0 then
     host[INFLIGHT] = math.max(host[INFLIGHT] - 1, 0)
+    if pending_leases(host) > host[INFLIGHT] then set_pending_leases(host, host[INFLIGHT]) end
     mark_dirty(host)
   end
 end

@@ -8,9 +8,21 @@ local function item_count(items)
   return first - 0x90
 end
 
+local new_items = {}  -- crawl, fingerprint and items, alternating
+
 local function append_items(crawl, fp, items)
-  call('XADD', tag .. ITEMS_KEY .. crawl, '*', 'fp', fp, 'items', items)
+  local size = #new_items
+  new_items[size + 1], new_items[size + 2], new_items[size + 3] = crawl, fp, items
   count(crawl, 'items', item_count(items))
+end
+
+-- Write the items just before what makes the caller repeat the call is removed: a script that is aborted earlier has
+-- appended none, and one that is aborted later appends them twice.
+local function save_items()
+  for i = 1, #new_items, 3 do
+    call('XADD', tag .. ITEMS_KEY .. new_items[i], '*', 'fp', new_items[i + 1], 'items', new_items[i + 2])
+  end
+  new_items = {}
 end
 
 local function add_page(crawl, entry, record, page, holder)

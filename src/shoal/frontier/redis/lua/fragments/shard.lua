@@ -16,7 +16,7 @@ local CLOCK_SLACK_S = 1.0  -- if the clock steps back by less, the shard's time 
 local meta = {}
 do
   local fields = call('HMGET', KEYS[1], 'latest', 'offset', 'token', 'moment', 'version', 'rested',
-    'rested_version', 'ordinal', 'frozen', 'swept')
+    'rested_version', 'ordinal', 'frozen', 'swept', 'sent_by')
   meta.latest, meta.offset = tonumber(fields[1]) or 0, tonumber(fields[2]) or 0
   meta.token, meta.moment = tonumber(fields[3]) or 0, tonumber(fields[4]) or 0
   meta.version = tonumber(fields[5]) or 1
@@ -25,6 +25,7 @@ do
   meta.ordinal = tonumber(fields[8]) or 0  -- of the request that was accepted last
   meta.frozen = tonumber(fields[9]) or -math.huge  -- until when a repair has frozen the shard
   meta.swept = tonumber(fields[10]) or -math.huge  -- when to look for idle hosts again
+  meta.sent_by = tonumber(fields[11]) or 0  -- until when requests may leave that have taken their turn
 end
 
 -- The time of a shard never goes back: if the server's clock is set back, it continues from where it was. Otherwise
@@ -109,8 +110,9 @@ local function save_counts()
       local last = math.min(first + 1999, #counters)
       local before = call('HMGET', tag .. ':n:' .. crawl, unpack(counters, first, last))
       for i = first, last do
-        local counter = counters[i]
-        values[2 * i - 1], values[2 * i] = counter, (tonumber(before[i - first + 1]) or 0) + changes[counter]
+        local counter, known = counters[i], tonumber(before[i - first + 1] or 0)
+        if not known then error('the counter ' .. counter .. ' is not a number') end
+        values[2 * i - 1], values[2 * i] = counter, known + changes[counter]
       end
     end
     call_with('HSET', tag .. ':n:' .. crawl, values)
@@ -139,7 +141,8 @@ end
 local function save_removals()
   save_counts()
   call('HSET', KEYS[1], 'latest', now, 'offset', meta.offset == 0 and '0' or meta.offset,
-    'token', format_int(meta.token), 'moment', format_int(meta.moment), 'ordinal', format_int(meta.ordinal))
+    'token', format_int(meta.token), 'moment', format_int(meta.moment), 'ordinal', format_int(meta.ordinal),
+    'sent_by', meta.sent_by == 0 and '0' or meta.sent_by)
   for key, arguments in pairs(zset_removals) do call_with('ZREM', key, arguments) end
   zset_removals = {}
 end
