@@ -243,7 +243,7 @@ class SharedOwnership:
         return True
 
     def state(self) -> Mapping[str, bytes]:
-        return {f"{crawl_totals.PART}{self._worker}": self._totals.dump()}
+        return {f"{crawl_totals.PART}{self._worker}": self._totals.patterns().dump()}
 
 
 async def open_shared_crawl(

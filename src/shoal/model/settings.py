@@ -116,8 +116,8 @@ class ParseSettings(ParseLimits):
 
     sandbox: Annotated[
         str | None,
-        "How strict the sandbox of spiders is: require, prefer or off; by default require in shoal worker, else"
-        " prefer.",
+        "How strict the sandbox of spiders is: require, prefer or off; by default require in shoal worker,"
+        " else prefer.",
     ] = None
     readable: Annotated[
         tuple[str, ...],

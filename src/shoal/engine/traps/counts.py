@@ -13,8 +13,8 @@ import msgspec
 from shoal.engine.traps.heavy_hitters import HeavyHitters
 from shoal.model import crawl_totals
 from shoal.model.limits import LinkLimits
-from shoal.model.simhash import SAMPLE as SIMHASH_SAMPLE
-from shoal.model.text_digest import SAMPLE as TEXT_SAMPLE
+from shoal.model.traps.simhash import SAMPLE as SIMHASH_SAMPLE
+from shoal.model.traps.text_digest import SAMPLE as TEXT_SAMPLE
 
 SPAN_S = 3600.0  # URLs are counted per hour
 URL_SAMPLE = 64  # one link in this many is counted, for that many

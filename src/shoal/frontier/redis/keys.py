@@ -17,6 +17,9 @@ deleted in batches. `P` is a pool. Keys marked * are shared with other packages 
                            crashes, purged, items, `dead.<class>`, `filtered.<rule>`, and
                            `pool.<pool>`: waiting or delayed, for every pool but http
 
+    T:tot:C        hash    totals that pages add to: `links.<rule>` (not followed), rejected, withheld,
+                           partial, hook_items, hook_faults
+
     T:h            hash    host -> state (HOST, followed by one LANE per lane); deleted when idle. `@` and an
                            address: the turns of that address
     T:ho           hash    host -> what the operator has set, and its Crawl-delay (OVERRIDES)
@@ -112,6 +115,10 @@ HEAD = b"_"  # the field of a batch that is not a lease
 
 def counters(tag: str, crawl: int) -> str:
     return f"{tag}:n:{crawl}"
+
+
+def totals(tag: str, crawl: int) -> str:
+    return f"{tag}:tot:{crawl}"
 
 
 def hosts(tag: str) -> str:

@@ -3,8 +3,9 @@
 import time
 
 import pytest
-from shoal.model.text_digest import text_digest
-from shoal.model.url_pattern import shape_of
+
+from shoal.model.traps.text_digest import text_digest
+from shoal.model.traps.url_pattern import shape_of
 
 
 def test_pages_that_differ_in_their_tags_are_equal() -> None:
