@@ -32,9 +32,9 @@ local function take_ticket(host, first)
   if byte(host[NAME]) == ADDRESS_MARK then host[INTERVAL] = interval end  -- an address has no pace of its own
   local its_interval, burst, pending = host[INTERVAL], host[BURST], pending_leases(host)
   local period = math.max(interval, its_interval) + margin
-  local for_others = host[TAT] - pending * its_interval
+  local for_others = due_for_others(host)
   local tat = for_others - head_start(host, taker)
-  if returned and math.abs(returned - for_others) < 1e-6 then
+  if returned and math.abs(returned - for_others) < SAME_S then
     tat = tat - period  -- the latest turn was the taker's, and was not used
   end
   local ready = math.max(tat - (burst - 1) * its_interval, host[REST_UNTIL])
