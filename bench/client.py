@@ -33,7 +33,7 @@ from shoal.fetch.http.dns import DnsResolver
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
 from shoal.fetch.robots import RobotsPolicy
-from shoal.model.address_ranges import PRIVATE
+from shoal.model.configuration.address_ranges import PRIVATE
 from shoal.model.limits import FetchLimits
 from shoal.model.outcome import Lease
 from shoal.model.page import Response

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from selectolax.lexbor import LexborHTMLParser
 
-from shoal.model.simhash import NearDuplicates, distance, simhash
+from shoal.model.traps.simhash import NearDuplicates, distance, simhash
 from shoal.spider.feeds.feed import read_feed
 from shoal.spider.feeds.sitemap import Sitemap
 from shoal.spider.html.visible_text import visible_text

@@ -15,9 +15,9 @@ from typer.core import TyperGroup
 from shoal.cli.app import command
 from shoal.cli.input.settings_loader import flag_of
 from shoal.cli.process.exit_codes import MEANING
-from shoal.model.configure import DESCRIPTIONS, TYPES, VARIABLES
+from shoal.model.configuration.configure import DESCRIPTIONS, TYPES, VARIABLES
+from shoal.model.configuration.setting_ranges import RANGES
 from shoal.model.failure import CONSEQUENCE, POLICY, Action, FailurePolicy
-from shoal.model.setting_ranges import RANGES
 from shoal.model.settings import HostSettings, Settings
 from shoal.redis_client.errors import (
     BY_TEXT,

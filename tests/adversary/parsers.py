@@ -18,9 +18,9 @@ from shoal.model.failure import FailureClass
 from shoal.model.page import ParseTask, Response
 from shoal.model.request import Link, Request
 from shoal.model.scope import Scope
-from shoal.model.simhash import simhash
+from shoal.model.traps.simhash import simhash
+from shoal.model.traps.url_pattern import pattern_of
 from shoal.model.url import canonical, host_key, join, origin_of
-from shoal.model.url_pattern import pattern_of
 from shoal.sinks.csv_safety import escape_formulas
 from shoal.spider.feeds.feed import read_feed
 from shoal.spider.feeds.sitemap import Sitemap
@@ -43,7 +43,7 @@ READERS = (
         "spider/page",
         "spider/items",
     ),
-    *("model/url", "model/url_pattern", "model/scope", "model/simhash"),
+    *("model/url", "model/traps/url_pattern", "model/scope", "model/traps/simhash"),
     *("fetch/http_date", "fetch/interpret", "fetch/challenge", "sinks/csv_safety"),
 )
 # They take what another parser has read.

@@ -40,7 +40,7 @@ def large_page() -> bytes:
 
 
 def memory_of(process: psutil.Process) -> int:
-    """Return the bytes of the process that fetches; the parse processes have limits of their own."""
+    """Return the bytes of the process that fetches; the parse processes have separate limits."""
     rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
     return next((int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")), 0) * 1024
 

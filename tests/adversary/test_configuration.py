@@ -11,9 +11,9 @@ from tests.adversary.size import sized
 
 from shoal.cli.input.settings_loader import load_settings, merge_layers
 from shoal.cli.main import run
-from shoal.model.configure import TYPES, VARIABLES
+from shoal.model.configuration.configure import TYPES, VARIABLES
+from shoal.model.configuration.setting_ranges import RANGES
 from shoal.model.errors import Misconfigured
-from shoal.model.setting_ranges import RANGES
 from shoal.spider.toml_spider import toml_spider
 
 DIGITS = "9" * 5_000

@@ -132,7 +132,7 @@ def _secrets_in(request: str) -> Iterator[str]:
 
 
 def expected(servers: Servers) -> dict[str, frozenset[str]]:
-    """Return which secrets each request carries: those of its own origin, and no others."""
+    """Return which secrets each request carries: those that were given for its origin, and no others."""
     at, none = servers.at, frozenset[str]()
     table = {
         at("home", "/start"): CRAWL,

@@ -1,4 +1,4 @@
-"""Sentinels that lie about the master: who gets the password of the store."""
+"""Sentinels that name a false master: which server gets the password of the store."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -9,7 +9,7 @@ from tests.site.raw import Peer, RawServer, raw_server
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import DnsResolver
 from shoal.fetch.http.guard import Guard
-from shoal.model.address_ranges import PRIVATE
+from shoal.model.configuration.address_ranges import PRIVATE
 from shoal.model.limits import FetchLimits
 from shoal.model.page import Response
 

@@ -22,7 +22,7 @@ from tests.site.graph import Shape
 
 from shoal.archive.names import SegmentName
 from shoal.archive.registry import open_segments
-from shoal.model.configure import from_environment, is_service_variable
+from shoal.model.configuration.configure import from_environment, is_service_variable
 from shoal.model.settings import CrawlSettings
 from shoal.stores.open import open_store
 from shoal.worker.retention import expire_archive

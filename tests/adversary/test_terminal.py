@@ -221,7 +221,7 @@ def test_an_argument_that_is_not_utf_8_is_one_line_and_exit_code_1(option: str, 
 # The one place for each way to write to a terminal.
 WRITERS = {
     "print": {"cli/views/output.py", "cli/views/display.py", "cli/input/confirm.py"},
-    "Console": {"cli/process/streams.py"},
+    "Console": {"cli/views/streams.py"},
     "echo": {"cli/app.py", "cli/commands/dlq.py", "cli/commands/host.py"},  # help and version of this program
     "input": set[str](),
 }

@@ -35,7 +35,7 @@ from shoal.fetch.contract import Client
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import Answer, DnsResolver
 from shoal.fetch.http.guard import Guard
-from shoal.model.address_ranges import PRIVATE
+from shoal.model.configuration.address_ranges import PRIVATE
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, MIB, FetchLimits
 from shoal.model.page import NotSent, Response

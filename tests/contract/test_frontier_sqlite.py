@@ -14,11 +14,10 @@ import pytest
 
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite.hosts import MAX_ROBOTS, ROBOTS_SWEEP_WRITES
-from shoal.frontier.sqlite.wal import CHECKPOINT_EVERY_ROWS
-from shoal.model.errors import Misconfigured, Unavailable
+from shoal.model.errors import Lost, Misconfigured, Unavailable
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Dead, Done, Fetched, Filtered, Gone, Outcome, Settlement
-from shoal.sqlite_database import open_database
+from shoal.sqlite_database import CHECKPOINT_EVERY_ROWS, open_database
 from shoal.testing.contracts.frontier import TIMEOUT, UNLIMITED, link, page, paths, states, take
 
 
@@ -111,7 +110,7 @@ async def test_the_error_names_a_damaged_store(path: Path) -> None:
         await frontier.add("c", [link(str(number)) for number in range(2000)])
     overwrite(path, beyond=40 * 4096)
 
-    with pytest.raises(Misconfigured, match=r"store\.db is damaged"):
+    with pytest.raises(Lost, match=r"store\.db is damaged"):
         async with SqliteFrontier.open(path) as frontier:
             await frontier.crawls.open("c")
 

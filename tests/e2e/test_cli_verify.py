@@ -67,7 +67,7 @@ def test_every_loss_duplicate_or_change_is_found(shop: str, tmp_path: Path) -> N
     assert verified(lambda _: None, "--deep")[0] == 0
     for mishap, options, told in (
         (lose_an_item, (), "shorter than this crawl has left it"),
-        (double_an_item, (), "holds 46 items, but only 45 were committed"),
+        (double_an_item, (), "it holds 46 lines, but 45 were written"),
         (lose_a_row, (), "items.sqlite holds 44 rows, but 45 were written there; put it back"),
         (lose_a_part, (), "items.parquet holds 44 rows in its first 1 parts, but 45 were written there; put"),
         (lose_a_page, (), "beyond the end of archive segment"),

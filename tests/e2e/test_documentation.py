@@ -13,7 +13,7 @@ from tests.servers.redis import RedisServer, valkey
 from tests.site.books import BOOKS
 from tests.site.server import ServedSite, serving
 
-from shoal.model.configure import TYPES
+from shoal.model.configuration.configure import TYPES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "guide.md"]

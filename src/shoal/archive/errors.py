@@ -1,6 +1,6 @@
 """Errors for pages that cannot be read from the archive."""
 
-from shoal.model.errors import Rejected
+from shoal.model.errors import Rejected, Unavailable
 
 
 class PageUnreadable(Rejected):
@@ -17,3 +17,7 @@ class PageExpired(PageUnreadable):
 
 class PageDamaged(PageUnreadable):
     """The bytes at its reference are not the ones that were written."""
+
+
+class SegmentLost(Unavailable):
+    """A segment that is being written was deleted, replaced or cut; writing to it again does not help."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
+from shoal.archive.errors import SegmentLost
 from shoal.archive.names import SegmentName
 from shoal.model.errors import Misconfigured, Rejected, Unavailable
 
@@ -16,7 +17,6 @@ EXPIRED_FILE = ".expired"
 _PERMANENT = {
     errno.EACCES,
     errno.EPERM,
-    errno.EROFS,
     errno.ENOTDIR,
     errno.EISDIR,
     errno.ENAMETOOLONG,
@@ -31,6 +31,13 @@ def _translate_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         family = Misconfigured if error.errno in _PERMANENT else Unavailable
         raise family(f"archive: {path}: {error.strerror or error}") from error
+
+
+def _gone(path: Path, how: str) -> str:
+    return (
+        f"archive: {path} {how} while this crawl wrote it, and its pages are lost: restore the file,"
+        " or accept the loss with shoal verify --repair; shoal verify names the pages"
+    )
 
 
 class SegmentFolder:
@@ -81,12 +88,26 @@ class SegmentFolder:
         """Write `data` at `offset`, and create the segment if it is new; repeat the call if it raises."""
         with _translate_errors(self.path / str(segment)):
             descriptor = self._open(segment, sync=sync)
+            self._check(segment, descriptor, offset)
             view = memoryview(data)
             while view:
                 written = os.pwrite(descriptor, view, offset)
                 view, offset = view[written:], offset + written
             if sync:
                 os.fsync(descriptor)
+
+    def _check(self, segment: SegmentName, descriptor: int, offset: int) -> None:
+        """Raise if what was written before is gone: a deleted file can still be written while it is open."""
+        found, path = os.fstat(descriptor), self.path / str(segment)
+        try:
+            there = path.stat()
+        except FileNotFoundError:
+            there = None
+        if there is None or (there.st_dev, there.st_ino) != (found.st_dev, found.st_ino):
+            self.close()
+            raise SegmentLost(_gone(path, "was deleted or replaced"))
+        if found.st_size < offset:
+            raise SegmentLost(_gone(path, f"was cut to {found.st_size} of {offset} bytes"))
 
     def cut(self, segment: SegmentName, length: int) -> None:
         """Cut a segment to `length` bytes."""

@@ -1,7 +1,7 @@
 """Writes pages to segments, with a checkpoint to which a crash is undone."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
@@ -19,6 +19,8 @@ from shoal.model.page import PageRecord, PageRef, Response
 from shoal.model.request import Request
 
 _DAY_S = 86_400.0
+
+Part = tuple[SegmentName, int, bytes]  # segment, offset, data
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class ArchiveCheckpoint(msgspec.Struct, frozen=True, array_like=True):
 
     segment: str = ""
     length: int = 0
+    accepted: bool = False  # the operator knows that this segment lacks bytes; the next page starts another
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class Cut:
     length: int = 0  # of the last segment afterwards
     shorten: bool = False  # it is longer than that now
     missing: int = 0  # bytes of the checkpoint that it does not have
+    accepted: bool = False  # the operator knows that
 
 
 def plan_cut(sizes: Mapping[SegmentName, int], checkpoint: ArchiveCheckpoint) -> Cut:
@@ -66,7 +70,24 @@ def plan_cut(sizes: Mapping[SegmentName, int], checkpoint: ArchiveCheckpoint) ->
         length=min(size, checkpoint.length),
         shorten=size > checkpoint.length,
         missing=max(checkpoint.length - size, 0),
+        accepted=checkpoint.accepted,
     )
+
+
+def accept_loss(segments: Segments, checkpoint: bytes) -> tuple[bytes, str] | None:
+    """Return a checkpoint with which a crawl resumes although its archive lacks bytes, and what it lacks.
+
+    None: it lacks none, or they have expired.
+    """
+    state = msgspec.msgpack.decode(checkpoint, type=ArchiveCheckpoint)
+    if not state.segment or state.accepted:
+        return None
+    last = SegmentName.parse(state.segment)
+    missing = state.length - (segments.size(last) or 0)
+    if missing <= 0 or segments.was_expired(last):
+        return None
+    accepted = msgspec.structs.replace(state, accepted=True)
+    return msgspec.msgpack.encode(accepted), f"{segments.path}/{last} lacks {missing} bytes"
 
 
 class ArchiveWriter:
@@ -83,7 +104,7 @@ class ArchiveWriter:
         self._full = True  # the next page starts a segment
         self._buffer: list[bytes] = []
         self._buffered = 0
-        self._parts: list[tuple[SegmentName, int, bytes]] = []  # queued for writing
+        self._parts: list[Part] = []  # queued for writing
         self._written = ArchiveCheckpoint()
 
     @classmethod
@@ -106,10 +127,12 @@ class ArchiveWriter:
         return writer
 
     def _apply(self, cut: Cut, *, accept_loss: bool) -> None:
-        if cut.last and cut.missing and not accept_loss and not self._segments.was_expired(cut.last):
+        accepted = accept_loss or cut.accepted
+        if cut.last and cut.missing and not accepted and not self._segments.was_expired(cut.last):
             raise Misconfigured(
                 f"archive: {self._segments.path}/{cut.last} lacks {cut.missing} bytes that the store has"
-                " committed (power loss, or an older copy): restore the file, or accept the loss"
+                " committed (power loss, or an older copy): restore the file, or accept the"
+                " loss with shoal verify --repair"
             )
         for segment in cut.remove:
             self._segments.remove(segment)
@@ -117,7 +140,7 @@ class ArchiveWriter:
             if cut.shorten:
                 self._segments.cut(cut.last, cut.length)
             # After a loss a new segment starts, so that the rest of the old one stays unchanged.
-            self._continue(cut.last, cut.length, full=cut.missing > 0)
+            self._continue(cut.last, cut.length, full=cut.missing > 0 or cut.accepted)
 
     def append(self, request: Request, sent_headers: Headers, response: Response) -> tuple[PageRef, str]:
         """Buffer a page and return its reference and payload digest; the next `flush` writes it.
@@ -154,10 +177,26 @@ class ArchiveWriter:
         if self._segments.grows:
             self.flush()
             return
+        for part in self.begin_flush():
+            await asyncio.to_thread(self.write_parts, [part])
+            self.end_flush([part])
+
+    def begin_flush(self) -> list[Part]:
+        """Return what has to be written, for `write_parts`; pages can be appended at any time after this."""
         self._queue_buffer()
-        for part in list(self._parts):
-            await asyncio.to_thread(self._segments.write, *part, sync=self._rules.fsync)
-            self._advance()
+        return list(self._parts)
+
+    def write_parts(self, parts: Sequence[Part]) -> None:
+        """Write parts, in any thread; if it raises or is given up, a later flush writes them again."""
+        for part in parts:
+            self._segments.write(*part, sync=self._rules.fsync)
+
+    def end_flush(self, parts: Sequence[Part]) -> bytes:
+        """Record that parts are written, and return the checkpoint behind them."""
+        for part in parts:
+            if self._parts and self._parts[0] is part:
+                self._advance()
+        return msgspec.msgpack.encode(self._written)
 
     def checkpoint(self) -> bytes:
         """Return the end of the archive, for the store to commit; call `flush` first."""
@@ -178,10 +217,11 @@ class ArchiveWriter:
         segment, offset, data = self._parts.pop(0)
         self._written = ArchiveCheckpoint(str(segment), offset + len(data))
 
-    def close(self) -> None:
-        """Flush and close the files."""
+    def close(self, *, flush: bool = True) -> None:
+        """Flush, unless that has just failed, and close the files."""
         try:
-            self.flush()
+            if flush:
+                self.flush()
         finally:
             self._segments.close()
 
@@ -197,8 +237,8 @@ class ArchiveWriter:
         return PageRef(self._name, offset, len(page))
 
     def _empty_buffer(self) -> None:
-        """Write the buffer, or queue it if writing may take long."""
-        if not self._segments.grows:
+        """Write the buffer, or queue it if writing may take long, or another thread is writing."""
+        if not self._segments.grows or self._parts:
             self._queue_buffer()
             return
         with suppress(Unavailable):  # the pages stay queued, and the next `flush` raises
@@ -224,7 +264,8 @@ class ArchiveWriter:
     def _continue(self, segment: SegmentName, length: int, *, full: bool) -> None:
         self._segment, self._name, self._length = segment, str(segment), length
         self._next_day = datetime.combine(segment.day, time.min, UTC).timestamp() + _DAY_S
-        self._full = full or length >= self._rules.segment_bytes
+        written = length > 0 and not self._segments.grows  # an object store cannot append to it
+        self._full = full or written or length >= self._rules.segment_bytes
 
     def _add(self, member: bytes) -> None:
         self._buffer.append(member)

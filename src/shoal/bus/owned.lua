@@ -6,7 +6,8 @@ local group, consumer, action, deadline_ms = unpack(ARGV, 1, 4)
 local own = {}
 for n = 5, #ARGV do
   local id = ARGV[n]
-  local pending = redis.call('XPENDING', pages, group, id, id, 1)[1]
+  -- A server that has lost its data has no such group: then no page belongs to anyone.
+  local pending = redis.pcall('XPENDING', pages, group, id, id, 1)[1]
   if pending and pending[2] == consumer then
     own[#own + 1] = id
     if action == 'extend' then

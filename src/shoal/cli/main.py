@@ -5,14 +5,16 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from typer.exceptions import TyperException
 
 from shoal.cli.input.encoding import require_utf8
 from shoal.cli.input.secret_files import load_secret_files
 from shoal.cli.process.exit_codes import ExitCode, exit_code_for
-from shoal.cli.process.streams import safe_streams
 from shoal.cli.views.output import print_message
+from shoal.cli.views.streams import safe_streams
+from shoal.model.disk import disk_error
 from shoal.model.errors import DataFault, ShoalError
 
 _CTRL_C = 130  # what Typer returns for Ctrl-C while no handler of Shoal is installed
@@ -61,7 +63,7 @@ def _report_usage(error: TyperException) -> ExitCode:
 def _report_error(error: BaseException) -> ExitCode:
     if os.environ.get("SHOAL_DEBUG") == "1":
         traceback.print_exception(error)
-    leaves = list(_leaves(error))
+    leaves = [_disk_error(leaf) or leaf for leaf in _leaves(error)]
     raised = [leaf for leaf in leaves if isinstance(leaf, ShoalError)]
     if len(raised) == len(leaves):
         code = exit_code_for(raised[0])
@@ -85,6 +87,17 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
             yield from _leaves(inner)
     else:
         yield error
+
+
+def _disk_error(leaf: BaseException) -> ShoalError | None:
+    """Return the error for a disk that failed where no caller expected it; None: it is something else."""
+    from sqlite3 import Error
+
+    from shoal.sqlite_database import translate
+
+    if isinstance(leaf, Error):
+        return translate(leaf, Path("the store"))
+    return disk_error(leaf)
 
 
 def _report_bug(error: BaseException) -> ExitCode:

@@ -14,8 +14,8 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from shoal.cli.process.streams import own_text
 from shoal.cli.views.output import print_message
+from shoal.cli.views.streams import own_text
 from shoal.model.errors import Misconfigured, ShoalError
 
 if TYPE_CHECKING:

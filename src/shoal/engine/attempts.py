@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from shoal.archive.reader import StoredPage
 from shoal.engine.counters import Counters
@@ -14,9 +15,9 @@ from shoal.engine.stations import Stations
 from shoal.fetch.contract import Attempt
 from shoal.model.errors import Rejected, ShoalError
 from shoal.model.failure import POLICY, Action, Failure, FailureClass
-from shoal.model.outcome import Dead, Filtered, Lease, Settlement, internal_failure
+from shoal.model.outcome import Dead, Filtered, Lease, Released, Settlement, internal_failure
 from shoal.model.request import Link, trace_id
-from shoal.model.url import canonical, host_key, without_final_dots
+from shoal.model.url import canonical, host_key, site_of, without_final_dots
 
 log = logging.getLogger(__name__)
 
@@ -66,15 +67,25 @@ class Slots:
                 self._wake.set()
 
 
+class ClosedShapes(Protocol):
+    """The part of `Traps` that attempts need."""
+
+    def is_closed(self, url: str) -> bool: ...
+
+
 class Attempts:
     """Fetches each request once, and hands the page to the parse stage or the outcome to the committer."""
 
-    def __init__(self, stations: Stations, leases: Leases, parsing: Parsing, counters: Counters) -> None:
+    def __init__(
+        self, stations: Stations, leases: Leases, parsing: Parsing, counters: Counters, traps: ClosedShapes
+    ) -> None:
         self._crawl = stations.crawl
         self._frontier = stations.frontier
         self._fetcher = stations.fetcher
         self._pages = stations.pages
         self._scope = stations.scope
+        self._site_budget = stations.site_budget
+        self._traps = traps
         self._leases = leases
         self._parsing = parsing
         self._counters = counters
@@ -88,6 +99,9 @@ class Attempts:
             log.error("request.invalid", extra=facts)
             self._end(Settlement(lease, Dead(failure), sent=False))
             return
+        if (rule := await self._refuse(lease)) is not None:
+            self._end(Settlement(lease, rule, sent=False))
+            return
         try:
             await self._make(lease)
         except ShoalError:
@@ -95,6 +109,16 @@ class Attempts:
         except Exception as error:  # a bug of ours must cost one request, loudly, and not the crawl
             log.exception("attempt.internal", extra={"url": lease.request.url})
             self._end(Settlement(lease, Dead(internal_failure(error))))
+
+    async def _refuse(self, lease: Lease) -> Filtered | None:
+        """Return the rule that filters a request which was queued before the rule applied to it."""
+        if self._traps.is_closed(lease.request.url):
+            return Filtered(FailureClass.TRAP, "its site serves one page under many such addresses")
+        if self._site_budget is None or lease.attempt > 1 or lease.rests:
+            return None
+        if await self._site_budget.take(site_of(lease.host)):
+            return None
+        return Filtered(FailureClass.BUDGET, f"{site_of(lease.host)} has used up links.per_site")
 
     async def _make(self, lease: Lease) -> None:
         began = time.monotonic()
@@ -111,6 +135,8 @@ class Attempts:
         if attempt.response is not None:
             self._counters.bytes += len(attempt.response.wire)
             self._counters.lenient += attempt.response.lenient
+        if self._site_budget is not None and isinstance(attempt.outcome, Released) and lease.attempt == 1:
+            await self._site_budget.give_back(site_of(lease.host))
         if attempt.outcome is None:
             self._frontier.mark_landed([lease])
             links = await self._links_of(attempt)

@@ -9,7 +9,8 @@ A fleet's store has no transaction over all its shards. There the links come fir
 its items in one step: a crash in between adds the links once more, which changes nothing.
 
 Many pages share one commit: it starts `GATHER_S` seconds after the first of them, or when there are
-`COMMIT_BATCH`.
+`COMMIT_BATCH`. Pages with very many links share none: a commit holds its links several times in memory, as
+objects and as what is sent to the store.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from shoal.model.page import ParseResult
 
 GATHER_S = 0.010
 COMMIT_BATCH = 64
+COMMIT_LINK_BYTES = 8 << 20  # links of one commit
 
 
 class CommitFrontier(Protocol):
@@ -75,21 +77,30 @@ class Committer:
         self._lost: Counter[int] = Counter()  # pages settled too late whose parse has not ended yet
         self._committing: list[Lease] = []
         self._acknowledging = 0
+        self._link_bytes = 0  # of what was handed in and is not durable yet
         self._first = asyncio.Event()
         self._full = asyncio.Event()
+        self._flushing = asyncio.Lock()  # an output that is slow must not be flushed twice at once
 
     def settle(self, settlement: Settlement, result: ParseResult | None = None) -> None:
         self._settlements.append((settlement, result))
-        self._schedule()
+        self._schedule(result)
 
     def acknowledge(self, acknowledgement: Acknowledgement, result: ParseResult | None = None) -> None:
         self._acknowledgements.append((acknowledgement, result))
-        self._schedule()
+        self._schedule(result)
 
-    def _schedule(self) -> None:
+    def _schedule(self, result: ParseResult | None) -> None:
         self._first.set()
-        if len(self._settlements) + len(self._acknowledgements) >= COMMIT_BATCH:
+        self._link_bytes += link_bytes(result)
+        waiting = len(self._settlements) + len(self._acknowledgements)
+        if waiting >= COMMIT_BATCH or self._link_bytes >= COMMIT_LINK_BYTES:
             self._full.set()
+
+    @property
+    def link_bytes(self) -> int:
+        """Count the bytes of the links that were handed in and are not durable yet."""
+        return self._link_bytes
 
     @property
     def pending(self) -> int:
@@ -102,7 +113,12 @@ class Committer:
         return [*self._committing, *(settlement.lease for settlement, _ in self._settlements)]
 
     def has_expired(self, now: float) -> bool:
-        """Return whether a lease that was handed in has expired: then this process was suspended."""
+        """Return whether a lease that was handed in has expired: then this process was suspended.
+
+        While a flush is in progress the answer is no: it is the reason, and waiting for it would not help.
+        """
+        if self._flushing.locked():
+            return False
         return any(settlement.lease.leased_until <= now for settlement, _ in self._settlements)
 
     async def run(self) -> None:
@@ -118,12 +134,38 @@ class Committer:
 
     async def flush(self) -> None:
         """Make everything durable that was handed in so far."""
-        settlements, self._settlements = self._settlements, []
-        acknowledgements, self._acknowledgements = self._acknowledgements, []
+        async with self._flushing:
+            await self._flush()
+
+    async def _flush(self) -> None:
         self._first.clear()
         self._full.clear()
-        if not settlements and not acknowledgements:
-            return
+        settlements, acknowledgements = len(self._settlements), len(self._acknowledgements)
+        while settlements or acknowledgements:
+            # Settlements first: a page that was settled before its parse ended is acknowledged after that.
+            count, taken = count_within(self._settlements[:settlements], COMMIT_LINK_BYTES)
+            settlements -= count
+            first, self._settlements = self._settlements[:count], self._settlements[count:]
+            second: list[tuple[Acknowledgement, ParseResult | None]] = []
+            if not settlements and taken < COMMIT_LINK_BYTES:
+                left = COMMIT_LINK_BYTES - taken
+                count, more = count_within(self._acknowledgements[:acknowledgements], left)
+                acknowledgements -= count
+                second, self._acknowledgements = (
+                    self._acknowledgements[:count],
+                    self._acknowledgements[count:],
+                )
+                taken += more
+            try:
+                await self._commit(first, second)
+            finally:
+                self._link_bytes -= taken
+
+    async def _commit(
+        self,
+        settlements: Sequence[tuple[Settlement, ParseResult | None]],
+        acknowledgements: Sequence[tuple[Acknowledgement, ParseResult | None]],
+    ) -> None:
         self._committing = [settlement.lease for settlement, _ in settlements]
         self._acknowledging = len(acknowledgements)
         # A lease that expired before its page was committed belongs to another worker, and so do its items.
@@ -162,3 +204,19 @@ class Committer:
             return False
         self._lost[fingerprint] -= 1
         return True
+
+
+def link_bytes(result: ParseResult | None) -> int:
+    """Return the bytes of the links that a page has brought."""
+    return 0 if result is None else sum(map(len, result.requests))
+
+
+def count_within(entries: Sequence[tuple[object, ParseResult | None]], most: int) -> tuple[int, int]:
+    """Return how many entries have at most `most` bytes of links, but at least one, and their bytes."""
+    count = total = 0
+    for _, result in entries:
+        size = link_bytes(result)
+        if count and total + size > most:
+            break
+        count, total = count + 1, total + size
+    return count, total

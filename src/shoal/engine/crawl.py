@@ -14,8 +14,12 @@ from shoal.engine.plan import Stop
 from shoal.engine.progress import Progress
 from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary, WorkStats
 from shoal.engine.stations import Stations
+from shoal.engine.traps.counts import share_traps
 from shoal.engine.traps.traps import Traps
 from shoal.frontier.finished import is_finished
+from shoal.model.errors import Interrupted
+
+CLOSE_S = 5.0  # to write what is left, after the second request to stop
 
 
 class Crawl:
@@ -38,6 +42,7 @@ class Crawl:
             pools=share.pools,
             sent_links=scope,
         )
+        traps = Traps(stations.settings.links, stations.totals, scope, stations.trap_counters)
         self._parsing = Parsing(
             stations.crawl,
             stations.parser,
@@ -45,7 +50,7 @@ class Crawl:
             self._leases,
             self._counters,
             scope=scope,
-            traps=Traps(stations.settings.links, stations.totals, scope),
+            traps=traps,
             pools=share.pools,
             spider=spider.name,
             hooks=spider.hooks,
@@ -53,7 +58,7 @@ class Crawl:
             max_crashes=self._settings.max_crashes,
             version=stations.version,
         )
-        attempts = Attempts(stations, self._leases, self._parsing, self._counters)
+        attempts = Attempts(stations, self._leases, self._parsing, self._counters, traps)
         self._slots = Slots(self._settings.concurrency, attempts.make, self._wake)
         self._feed = LeaseFeed(stations, self._leases, self._slots, self._wake)
         self._maintenance = Maintenance(stations, self._leases, self._parsing)
@@ -75,7 +80,7 @@ class Crawl:
                 await self._work(stop)
                 for chore in chores:
                     chore.cancel()
-        await self._close()
+        await self._close_in_time(stop)
         return await self._ending()
 
     async def _work(self, stop: Stop) -> None:
@@ -102,6 +107,19 @@ class Crawl:
         await stop.now.wait()
         deadline.reschedule(loop.time())
 
+    async def _close_in_time(self, stop: Stop) -> None:
+        """Close; after the second request to stop, give up after `CLOSE_S` seconds."""
+        try:
+            async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as group:
+                hurry = group.create_task(_expire_after(stop, deadline), name="close.deadline")
+                await self._close()
+                hurry.cancel()
+        except TimeoutError:
+            raise Interrupted(
+                "an output or the archive did not respond: stopped without its last pages, which are"
+                " fetched again; run the same command to resume"
+            ) from None
+
     async def _close(self) -> None:
         """Settle or release what the deadline cut off, so that it counts as no attempt and no crash."""
         stations = self._stations
@@ -110,7 +128,7 @@ class Crawl:
             self._leases.give_back(lease)
         await self._committer.flush()
         await self._maintenance.save()
-        await stations.frontier.commit(checkpoints=stations.outputs.finish().checkpoints)
+        await stations.frontier.commit(checkpoints=(await stations.outputs.finish()).checkpoints)
         if stations.quota is not None:
             await stations.quota.leave()
 
@@ -173,6 +191,11 @@ class Crawl:
         return self._counters.rate()
 
 
+async def _expire_after(stop: Stop, deadline: asyncio.Timeout) -> None:
+    await stop.now.wait()
+    deadline.reschedule(asyncio.get_running_loop().time() + CLOSE_S)
+
+
 class Maintenance:
     """What happens periodically while a crawl runs."""
 
@@ -184,18 +207,33 @@ class Maintenance:
         self._leases = leases
         self._parsing = parsing
         self._saved: Mapping[str, bytes] = {}
+        self._limits = stations.settings.links
+        self._totals, self._counters = stations.totals, stations.trap_counters
+        self._other_workers, self._scope = stations.other_workers, stations.scope
+        self._site_budget = stations.site_budget
 
     async def run(self) -> None:
-        """Extend leases, settle pages whose parse takes long, and save the crawl's state, until cancelled."""
+        """Extend leases, settle pages whose parse takes long, save the crawl's state and read that of others,
+        until cancelled.
+        """
         while True:
             await asyncio.sleep(self._every)
             await self._leases.extend()
             self._parsing.settle_slow(after=self._ownership.settle_after)
             await self.save()
+            await self._share_traps()
 
     async def save(self) -> None:
         """Save what else a resumed crawl should find, if it has changed."""
-        state = self._ownership.state()
+        state = {**self._ownership.state(), self._counters.key: self._counters.dump()}
+        if self._site_budget is not None and (changes := self._site_budget.changes()):
+            await self._frontier.commit(crawl_state={self._crawl: changes})
         if state != self._saved:
             await self._frontier.commit(crawl_state={self._crawl: state})
             self._saved = state
+
+    async def _share_traps(self) -> None:
+        """Take in the traps that other workers of the crawl have found, and what they have counted."""
+        if self._other_workers is not None:
+            share_traps(await self._other_workers(), self._limits, self._totals, self._counters)
+            self._scope.watch_patterns(self._totals.near_duplicates)

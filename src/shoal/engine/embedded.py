@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -21,9 +22,16 @@ from shoal.archive.names import file_name
 from shoal.archive.registry import choose_location
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.crawl import Crawl
-from shoal.engine.crawl_options import frontier_options, new_crawl_state, sandbox_rules, with_spider_options
+from shoal.engine.crawl_options import (
+    frontier_options,
+    new_crawl_state,
+    parse_processes,
+    sandbox_rules,
+    with_spider_options,
+)
 from shoal.engine.fetchers import Pools, check_seed_pools, check_waiting_pools
-from shoal.engine.outputs import EmbeddedOutputs, OutputCommit
+from shoal.engine.open_files import fit_open_files
+from shoal.engine.outputs import EmbeddedOutputs, OutputCommit, Run
 from shoal.engine.plan import CrawlPlan, Stop, crawl_name
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.seeding import (
@@ -37,6 +45,7 @@ from shoal.engine.seeding import (
 from shoal.engine.session import OpenCrawl, SinkFiles, open_session
 from shoal.engine.snapshot import Opening, Snapshot, Summary
 from shoal.engine.stations import WorkShare
+from shoal.engine.traps.counts import PART, TrapCounters
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.gate import SendGate
 from shoal.fetch.given_cookies import cookies_for_seeds
@@ -57,6 +66,9 @@ from shoal.stores.contract.checkpoints import archive_key, rejects_key, sinks_ke
 from shoal.stores.contract.store import OwnedStore, Store
 
 log = logging.getLogger(__name__)
+
+SITE = "site/"  # prefix of the keys among a crawl's values that hold the requests per site
+TRAPS = f"{PART}local"  # among a crawl's values: what this process and those before it have counted
 
 SETTLE_AFTER_S = 2.0  # a page is settled then although its parse has not ended
 EXPIRY_MARGIN_S = 1.0  # a lease counts as expired that much before its deadline: nothing reclaims it sooner
@@ -105,6 +117,8 @@ class Embedded:
 
     def prepare(self, spider: SpiderDescription) -> Settings:
         settings = with_spider_options(self._plan.settings, spider, self._plan.overrides)
+        concurrency = fit_open_files(settings.crawl.concurrency, parse_processes(settings.crawl))
+        settings = replace(settings, crawl=replace(settings.crawl, concurrency=concurrency))
         self._seeds = start_requests(self._plan, spider)
         warn_without_contact(crawl_name(self._plan, spider), settings.crawl, self._seeds, self._plan.listed)
         check_seed_pools(self.share.pools, spider.name, self._seeds)
@@ -132,7 +146,11 @@ class Embedded:
             totals.reopen(
                 per_pattern=settings.links.per_pattern,
                 near_duplicates=settings.links.near_duplicates,
+                identical_pages=settings.links.identical_pages,
             )
+            counters = TrapCounters(TRAPS)
+            counters.restore(await frontier.reader.value(name, TRAPS))
+            budget = await self._site_budget(frontier, name, settings.links.per_site)
             jar = CookieJar.load(await frontier.reader.value(name, "cookies") or b"[]")
             jar.put(cookies, time.time())
             limit = settings.crawl.max_pages
@@ -145,6 +163,8 @@ class Embedded:
                 resumed=opened.resumed,
                 version=version,
                 totals=totals,
+                trap_counters=counters,
+                site_budget=budget,
                 jar=jar,
                 scope=await self._scope(frontier, name, spider, settings, totals),
                 fingerprint_key=await frontier.reader.value(name, FINGERPRINT_KEY) or b"",
@@ -175,6 +195,13 @@ class Embedded:
             return None
         return await frontier.reader.value(name, FINGERPRINT_KEY)
 
+    async def _site_budget(
+        self, frontier: SqliteFrontier, name: str, limit: int
+    ) -> "EmbeddedSiteBudget | None":
+        if not limit:
+            return None
+        return EmbeddedSiteBudget(limit, await frontier.reader.values(name, SITE))
+
     async def _scope(
         self,
         frontier: SqliteFrontier,
@@ -194,19 +221,19 @@ class Embedded:
         )
 
     async def open_outputs(
-        self, crawl: OpenCrawl, sinks: MultiSink, rejects: MultiSink, archive: ArchiveWriter
+        self, crawl: OpenCrawl, sinks: MultiSink, rejects: MultiSink, archive: ArchiveWriter, run: Run
     ) -> OutputCommit:
         # From here on the outputs belong to this crawl: after a kill before the first page, the next run must
         # not take them for those of another crawl.
         await crawl.frontier.commit(
             checkpoints={
-                sinks_key(crawl.name): sinks.flush(),
-                rejects_key(crawl.name): rejects.flush(),
+                sinks_key(crawl.name): await run(sinks.flush),
+                rejects_key(crawl.name): await run(rejects.flush),
                 archive_key(crawl.name): archive.checkpoint(),
             },
             crawl_state={crawl.name: crawl.initial_state},
         )
-        return EmbeddedOutputs(crawl.name, archive, sinks, rejects, crawl.totals)
+        return EmbeddedOutputs(crawl.name, archive, sinks, rejects, crawl.totals, run=run)
 
     def ownership(self, crawl: OpenCrawl, scope: ScopeState) -> "EmbeddedOwnership":
         return EmbeddedOwnership(crawl.jar, scope)
@@ -284,3 +311,31 @@ class EmbeddedPageQuota:
 
     async def leave(self) -> None:
         pass  # no other process
+
+
+class EmbeddedSiteBudget:
+    """The budget of a crawl that one process runs; workers share theirs (`stores.redis.site_budget`)."""
+
+    def __init__(self, limit: int, stored: Mapping[str, bytes]) -> None:
+        self._limit = limit
+        self._sent = {key.removeprefix(SITE): int(value) for key, value in stored.items() if value.isdigit()}
+        self._changed: set[str] = set()
+
+    async def take(self, site: str) -> bool:
+        if self._sent.get(site, 0) >= self._limit:
+            return False
+        self._add(site, 1)
+        return True
+
+    async def give_back(self, site: str) -> None:
+        self._add(site, -1)
+
+    def _add(self, site: str, number: int) -> None:
+        self._sent[site] = self._sent.get(site, 0) + number
+        self._changed.add(site)
+
+    def changes(self) -> dict[str, bytes]:
+        """Return what has to be stored with the crawl since the last call."""
+        changed = {f"{SITE}{site}": b"%d" % self._sent[site] for site in self._changed}
+        self._changed = set()
+        return changed

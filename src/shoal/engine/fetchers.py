@@ -20,7 +20,7 @@ from shoal.fetch.interpret import RedirectRules
 from shoal.fetch.registry import HTTP, FetcherContext, FetcherFactory, fetcher_factories, find_factory
 from shoal.fetch.robots import RobotsPolicy
 from shoal.frontier import StoredRobots
-from shoal.model.address_ranges import address_ranges
+from shoal.model.configuration.address_ranges import address_ranges
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Lease
 from shoal.model.request import Link, Request

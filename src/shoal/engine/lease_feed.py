@@ -26,6 +26,7 @@ from shoal.model.outcome import Lease
 LEASE_BATCH = 32
 PARSE_BACKLOG = 512  # pages in the parse stage at which fetching pauses
 PARSE_BACKLOG_BYTES = 64 << 20
+LINK_BYTES = 64 << 20  # of found links that are not in the store yet, at which fetching pauses
 IDLE_S = 1.0  # longest sleep between two calls to the frontier
 
 
@@ -114,6 +115,8 @@ class LeaseFeed:
             return 0
         backlog = self._stations.parser.backlog
         if backlog.pages >= PARSE_BACKLOG or backlog.bytes >= PARSE_BACKLOG_BYTES:
+            return 0
+        if self._leases.link_bytes >= LINK_BYTES:
             return 0
         # A slow store must not let more pile up than a kill may cost.
         concurrency = self._settings.concurrency

@@ -88,6 +88,11 @@ class Leases:
         """Count what a kill would cost now: leases held, and outcomes that are not durable yet."""
         return len(self._held) + self._committer.pending
 
+    @property
+    def link_bytes(self) -> int:
+        """Count the bytes of the links that were found and are not durable yet."""
+        return self._committer.link_bytes
+
     async def take(self, limit: int) -> Grant:
         """Ask the frontier for up to `limit` more leases, and hold what it grants."""
         await self._commit_expired()

@@ -13,6 +13,8 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from shoal.archive.errors import SegmentLost
+from shoal.archive.writer import Part
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Unavailable
 from shoal.model.outcome import Acknowledgement, Settlement
@@ -23,6 +25,7 @@ log = logging.getLogger(__name__)
 
 ARCHIVE_RETRY_S = 1.0  # before an unavailable archive is written again
 
+T = TypeVar("T")
 Ended = TypeVar("Ended", Settlement, Acknowledgement)
 
 
@@ -34,9 +37,21 @@ class Durable(NamedTuple):
 
 
 class Archive(Protocol):
-    def flush(self) -> None: ...
     async def flush_async(self) -> None: ...
-    def checkpoint(self) -> bytes: ...
+
+
+class PartedArchive(Protocol):
+    """An archive that is written in another thread while pages are appended; see `ArchiveWriter`."""
+
+    def begin_flush(self) -> list[Part]: ...
+    def write_parts(self, parts: Sequence[Part]) -> None: ...
+    def end_flush(self, parts: Sequence[Part]) -> bytes: ...
+
+
+class Run(Protocol):
+    """Runs a call that may take long in a thread, one at a time and in order."""
+
+    async def __call__(self, call: Callable[[], T]) -> T: ...
 
 
 class ItemWriter(Protocol):
@@ -52,52 +67,70 @@ class OutputCommit(Protocol):
     async def flush(self) -> Durable:
         """Make durable what was put and archived so far, and return what the store has to record with it."""
 
-    def finish(self) -> Durable:
+    async def finish(self) -> Durable:
         """Complete the outputs at the end of the run."""
 
 
 class EmbeddedOutputs:
-    """The outputs of an embedded crawl."""
+    """The outputs of an embedded crawl. They are written in a thread, together with the archive."""
 
     def __init__(
-        self, crawl: str, archive: Archive, sinks: ItemWriter, rejects: ItemWriter, totals: sums.CrawlTotals
+        self,
+        crawl: str,
+        archive: PartedArchive,
+        sinks: ItemWriter,
+        rejects: ItemWriter,
+        totals: sums.CrawlTotals,
+        *,
+        run: Run,
     ) -> None:
         self._crawl = crawl
         self._archive = archive
         self._sinks = sinks
         self._rejects = rejects
         self._totals = totals
+        self._run = run
         self._items: list[Item] = []
         self._rejected: list[Item] = []
+        self._rejects_unflushed = False  # used in the thread only
         self._changed = False
 
     def put(self, ended: Ended, result: ParseResult) -> Ended:
         self._items += result.items
         self._rejected += result.rejected
-        self._changed |= self._totals.add(ended.outcome, result)
+        self._changed |= self._totals.add(sums.tally_of(ended.outcome, result))
         return ended
 
     async def flush(self) -> Durable:
-        # Without an await: the checkpoints have to be true of archive and outputs alike.
-        self._write(self._sinks, self._items)
-        self._archive.flush()
-        checkpoints = {
-            sinks_key(self._crawl): self._sinks.flush(),
-            archive_key(self._crawl): self._archive.checkpoint(),
-        }
-        if self._rejected:
-            self._write(self._rejects, self._rejected)
-            checkpoints[rejects_key(self._crawl)] = self._rejects.flush()
+        """Write in one call of the thread, so that the checkpoints are true of archive and outputs alike.
+
+        Pages that are archived meanwhile belong to the next flush. If the call fails, or its caller is
+        cancelled, sinks and archive still have everything that they were given, and the next call writes it.
+        """
+        items, self._items = self._items, []
+        rejected, self._rejected = self._rejected, []
+        parts = self._archive.begin_flush()
+
+        def write() -> dict[str, bytes]:
+            self._sinks.write(items)
+            self._rejects.write(rejected)
+            self._rejects_unflushed |= bool(rejected)
+            self._archive.write_parts(parts)
+            checkpoints = {sinks_key(self._crawl): self._sinks.flush()}
+            if self._rejects_unflushed:
+                checkpoints[rejects_key(self._crawl)] = self._rejects.flush()
+                self._rejects_unflushed = False
+            return checkpoints
+
+        checkpoints = await self._run(write)
+        checkpoints[archive_key(self._crawl)] = self._archive.end_flush(parts)
+        # Totals change with `put` alone, which no task calls while another one flushes.
         state = {self._crawl: {sums.KEY: self._totals.dump()}} if self._changed else {}
         self._changed = False
         return Durable(checkpoints, state)
 
-    def finish(self) -> Durable:
-        return Durable({sinks_key(self._crawl): self._sinks.finish()})
-
-    def _write(self, sinks: ItemWriter, items: list[Item]) -> None:
-        sinks.write(items)
-        items.clear()
+    async def finish(self) -> Durable:
+        return Durable({sinks_key(self._crawl): await self._run(self._sinks.finish)})
 
 
 class StreamedOutputs:
@@ -121,9 +154,10 @@ class StreamedOutputs:
         self._patience = patience
 
     def put(self, ended: Ended, result: ParseResult) -> Ended:
-        self._totals.add(ended.outcome, result)
+        tally = sums.tally_of(ended.outcome, result)
+        self._totals.add(tally)  # of this run; the store adds it to those of all runs
         self._rejects.write(result.rejected)
-        return msgspec.structs.replace(ended, items=result.items)
+        return msgspec.structs.replace(ended, items=result.items, tally=tally)
 
     async def flush(self) -> Durable:
         began = time.monotonic()
@@ -132,12 +166,15 @@ class StreamedOutputs:
                 await self._archive.flush_async()
                 self._rejects.flush()
                 return Durable()
+            except SegmentLost as error:
+                log.error("archive.lost", extra={"why": str(error)})  # the next session starts a new segment
+                raise
             except Unavailable as error:
                 if time.monotonic() - began > self._patience():
                     raise
                 log.warning("archive.unavailable", extra={"why": str(error)})
             await asyncio.sleep(ARCHIVE_RETRY_S)
 
-    def finish(self) -> Durable:
+    async def finish(self) -> Durable:
         self._rejects.finish()
         return Durable()

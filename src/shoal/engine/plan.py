@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from shoal.model.names import check_name
+from shoal.model.printable import check_name
 from shoal.model.settings import Settings
 from shoal.spider.source import SpiderDescription, SpiderSource
 

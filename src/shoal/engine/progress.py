@@ -75,6 +75,7 @@ class Progress:
             max_dead_exceeded=limit is not None and counts.dead > limit,
             quarantined=stations.totals.quarantined,
             near_duplicates=stations.totals.near_duplicates,
+            identical=stations.totals.identical,
             sandbox_warning=stations.parser.sandbox_warning,
         )
 

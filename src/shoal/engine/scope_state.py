@@ -7,7 +7,7 @@ the target of a redirect is sent to a child, if there is such an expression.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -19,7 +19,7 @@ from shoal.model.request import Link, Request, unpack
 from shoal.model.scope import Scope
 from shoal.model.url import host_key
 from shoal.parse.pool import Poisoned
-from shoal.spider.spider import SITEMAP, max_links
+from shoal.spider.spider import SITEMAP, max_link_bytes, max_links
 
 
 class Children(Protocol):
@@ -81,6 +81,8 @@ class ScopeState:
         """
         if len(packed) > max_links(self._scope.limits, page.route):
             raise Rejected(f"{len(packed)} links")
+        if sum(map(len, packed[:-1])) >= max_link_bytes(self._scope.limits, page.route):
+            raise Rejected(f"{sum(map(len, packed))} bytes of links")
         return tuple([self._link_of(one, found_on, page.depth + 1) for one in packed])
 
     def _link_of(self, packed: bytes, found_on: int, depth: int) -> Link:
@@ -105,8 +107,12 @@ class ScopeState:
 
     def watch_pattern(self, pattern: str) -> None:
         """Have the parse children hash every page of a URL pattern, to find near-duplicates."""
-        watched = self._scope.watched_patterns | {pattern}
-        self._set(msgspec.structs.replace(self._scope, watched_patterns=watched))
+        self.watch_patterns((pattern,))
+
+    def watch_patterns(self, patterns: Iterable[str]) -> None:
+        watched = self._scope.watched_patterns.union(patterns)
+        if watched != self._scope.watched_patterns:
+            self._set(msgspec.structs.replace(self._scope, watched_patterns=watched))
 
     def forget_sent_links(self) -> None:
         """Make the parse children send links again that they have sent before: some of them were dropped."""

@@ -18,7 +18,7 @@ from shoal.fetch.cookies import Cookie
 from shoal.fetch.given_cookies import cookies_for_seeds, read_cookie_file
 from shoal.fetch.headers import needs_home
 from shoal.frontier import Added
-from shoal.model.contact import contact_missing
+from shoal.model.configuration.contact import contact_missing
 from shoal.model.errors import Interrupted, Misconfigured, Rejected, Unavailable
 from shoal.model.request import Link, Request
 from shoal.model.settings import CrawlSettings, Settings

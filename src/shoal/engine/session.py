@@ -11,10 +11,11 @@ what differs is in the strategy. User code is loaded first and in a child, so th
 it touches nothing. Then the store is opened, and only then is anything written.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -25,10 +26,12 @@ from shoal.archive.writer import ArchiveWriter
 from shoal.engine.crawl_options import parse_processes, write_rules
 from shoal.engine.fetchers import open_fetchers
 from shoal.engine.leases import Ownership
-from shoal.engine.outputs import OutputCommit
+from shoal.engine.outputs import OutputCommit, Run
 from shoal.engine.pages import Pages
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.stations import CrawlFrontier, Locations, PageQuota, Stations, WorkShare
+from shoal.engine.traps.counts import TrapCounters
+from shoal.engine.writer_thread import WriterThread
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.gate import SendGate
 from shoal.fetch.http.decode import decode_archived
@@ -42,6 +45,9 @@ from shoal.parse.pool import ParsePool
 from shoal.sinks import MultiSink
 from shoal.sinks.names import public_name
 from shoal.spider.source import SpiderDescription, SpiderSource
+from shoal.stores.contract.fleet import SiteBudget
+
+CLOSE_S = 2.0  # for the last call of the thread that writes outputs and archive
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,9 @@ class OpenCrawl:
     resumed: bool
     version: int = 0  # of the spider
     totals: CrawlTotals
+    trap_counters: TrapCounters
+    site_budget: SiteBudget | None = None  # None: no limit
+    other_workers: Callable[[], Awaitable[Mapping[str, bytes]]] | None = None  # reads what they store
     jar: CookieJar
     scope: Scope
     home: set[str]  # the origins of the seeds, to which alone secret headers go
@@ -103,7 +112,7 @@ class Strategy(Protocol):
         """Open the store, and the crawl in it."""
 
     async def open_outputs(
-        self, crawl: OpenCrawl, sinks: MultiSink, rejects: MultiSink, archive: ArchiveWriter
+        self, crawl: OpenCrawl, sinks: MultiSink, rejects: MultiSink, archive: ArchiveWriter, run: Run
     ) -> OutputCommit:
         """Return what commits the items of a page; record that the outputs belong to this crawl."""
 
@@ -163,6 +172,9 @@ async def open_session(strategy: Strategy, parser: ParsePool | None = None) -> A
                     ownership=strategy.ownership(crawl, scope),
                     scope=scope,
                     totals=crawl.totals,
+                    trap_counters=crawl.trap_counters,
+                    site_budget=crawl.site_budget,
+                    other_workers=crawl.other_workers,
                     quota=crawl.quota,
                     share=strategy.share,
                     gate=crawl.gate if isinstance(crawl.gate, SharedGate) else None,
@@ -186,28 +198,46 @@ async def open_spider(strategy: Strategy, parser: ParsePool | None) -> AsyncIter
 async def open_outputs(
     strategy: Strategy, crawl: OpenCrawl, settings: Settings
 ) -> AsyncIterator[tuple[OutputCommit, Pages]]:
-    """Open the sinks, then the archive: an output that cannot be written leaves the archive untouched."""
-    with (
-        open_sink(crawl.sinks, fsync=settings.crawl.fsync) as sinks,
-        open_sink(crawl.rejects, fsync=settings.crawl.fsync) as rejects,
-        open_archive(crawl, settings) as archive,
-    ):
+    """Open the sinks, then the archive: an output that cannot be written leaves the archive untouched.
+
+    All of them are opened, written and closed in one thread: any of these calls may take long.
+    """
+    thread = WriterThread()
+    opened: list[MultiSink] = []
+    archive: ArchiveWriter | None = None
+    failed = True
+    try:
+        fsync = settings.crawl.fsync
+        opened += [await thread.run(partial(open_sink, crawl.sinks, fsync=fsync))]
+        opened += [await thread.run(partial(open_sink, crawl.rejects, fsync=fsync))]
+        archive = await thread.run(partial(open_archive, crawl, settings))
+        sinks, rejects = opened
         reader = ArchiveReader(crawl.segments, decode_archived)
-        yield await strategy.open_outputs(crawl, sinks, rejects, archive), Pages(archive, reader)
+        outputs = await strategy.open_outputs(crawl, sinks, rejects, archive, thread.run)
+        yield outputs, Pages(archive, reader)
+        failed = False
+    finally:
+        # A call that does not return is left alone with its files: this process is about to end.
+        if thread.close(wait_s=CLOSE_S):
+            with ExitStack() as stack:
+                for sink in opened:
+                    stack.callback(sink.close)
+                if archive is not None:
+                    stack.callback(partial(archive.close, flush=not failed))
 
 
-def open_sink(files: SinkFiles, *, fsync: bool) -> AbstractContextManager[MultiSink]:
+def open_sink(files: SinkFiles, *, fsync: bool) -> MultiSink:
     sink = MultiSink(files.outputs, fsync=fsync, overwrite=files.overwrite)
     try:
         sink.restore(files.checkpoint)
     except BaseException:
         sink.close()
         raise
-    return closing(sink)
+    return sink
 
 
-def open_archive(crawl: OpenCrawl, settings: Settings) -> AbstractContextManager[ArchiveWriter]:
+def open_archive(crawl: OpenCrawl, settings: Settings) -> ArchiveWriter:
     if crawl.keep_days:
         expire(crawl.segments, keep_days=crawl.keep_days, today=datetime.now(UTC).date())
     rules = write_rules(crawl.name, settings, writer=crawl.segment_writer)
-    return closing(ArchiveWriter.open(crawl.segments, crawl.archived, rules))
+    return ArchiveWriter.open(crawl.segments, crawl.archived, rules)

@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -25,10 +26,11 @@ from shoal.archive.registry import open_segments
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.commit import PageBus
 from shoal.engine.crawl_options import frontier_options, new_crawl_state
-from shoal.engine.outputs import OutputCommit, StreamedOutputs
+from shoal.engine.outputs import OutputCommit, Run, StreamedOutputs
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.session import OpenCrawl, SinkFiles
 from shoal.engine.stations import WorkShare
+from shoal.engine.traps.counts import PART, TrapCounters, share_traps
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.shared_gate import SharedGate
 from shoal.frontier import Opened, Unparsed
@@ -48,7 +50,7 @@ from shoal.model.settings import CrawlSettings, Settings
 from shoal.sinks import MultiSink
 from shoal.spider.source import SpiderDescription, SpiderSource
 from shoal.stores.contract.crawl_record import CrawlRecord, spider_on_disk
-from shoal.stores.contract.fleet import Fleet, SharedQuota
+from shoal.stores.contract.fleet import Fleet, SharedQuota, SiteBudget
 from shoal.stores.contract.record_reader import settings_of
 
 COUNT_EVERY_S = 1.0  # between two questions to every shard whether anything is left
@@ -129,15 +131,25 @@ class Shared:
         rejects = self._folder / "items" / f"{file_name(record.name)}.rejected.{self.holder}.jsonl"
         scope = Scope.of(settings.crawl, (), hosts=spider.hosts, limits=settings.links)
         hosts = None if record.hosts is None else frozenset(record.hosts)
+        totals, counters = crawl_totals.CrawlTotals(), TrapCounters(f"{PART}{self.holder}")
+        values = await frontier.reader.values(record.name)
+        counters.restore(values.get(counters.key))
+        share_traps(values, settings.links, totals, counters)
+        watched = frozenset(totals.near_duplicates)
         item_keys = await frontier.reader.value(record.name, ITEM_KEYS)
         yield OpenCrawl(
             name=record.name,
             frontier=frontier,
             store=str(store.dsn),
             resumed=opened.resumed,
-            totals=crawl_totals.CrawlTotals(),
+            totals=totals,
+            trap_counters=counters,
+            site_budget=await self._site_budget(frontier, settings.links.per_site),
             jar=CookieJar.load(record.cookies),
-            scope=msgspec.structs.replace(scope, hosts=hosts, item_keys=KeyScheme.load(item_keys)),
+            scope=msgspec.structs.replace(
+                scope, hosts=hosts, watched_patterns=watched, item_keys=KeyScheme.load(item_keys)
+            ),
+            other_workers=partial(frontier.reader.values, record.name),
             fingerprint_key=await frontier.reader.value(record.name, FINGERPRINT_KEY) or b"",
             home=set(record.home),
             outputs=record.outputs,
@@ -155,6 +167,11 @@ class Shared:
             quota=await self._quota(frontier, settings.crawl),
             unparsed=None if self._bus is None else self._bus.pages_of(record.name),
         )
+
+    async def _site_budget(self, frontier: RedisFrontier, limit: int) -> SiteBudget | None:
+        if not limit:
+            return None
+        return self._fleet.site_budget(await frontier.reader.number(self._record.name), limit)
 
     async def _quota(self, frontier: RedisFrontier, settings: CrawlSettings) -> SharedQuota | None:
         name = self._record.name
@@ -174,7 +191,7 @@ class Shared:
         )
 
     async def open_outputs(
-        self, crawl: OpenCrawl, sinks: MultiSink, rejects: MultiSink, archive: ArchiveWriter
+        self, crawl: OpenCrawl, sinks: MultiSink, rejects: MultiSink, archive: ArchiveWriter, run: Run
     ) -> OutputCommit:
         return StreamedOutputs(archive, rejects, crawl.totals, patience=lambda: self._store.patience)
 
@@ -226,7 +243,7 @@ class SharedOwnership:
         return True
 
     def state(self) -> Mapping[str, bytes]:
-        return {f"{crawl_totals.PART}{self._worker}": self._totals.dump()}
+        return {f"{crawl_totals.PART}{self._worker}": self._totals.patterns().dump()}
 
 
 async def open_shared_crawl(

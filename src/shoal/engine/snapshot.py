@@ -83,6 +83,7 @@ class Summary:
     max_dead_exceeded: bool = False
     quarantined: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by pattern, of all runs
     near_duplicates: Mapping[str, ClosedPattern] = field(default_factory=dict)
+    identical: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by shape
     durable: bool = True  # the store outlives the run
     sandbox_warning: str = ""
 

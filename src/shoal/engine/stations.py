@@ -1,6 +1,6 @@
 """What a running crawl talks to, wherever its state is stored."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -12,6 +12,7 @@ from shoal.engine.leases import Lessor, Ownership
 from shoal.engine.outputs import OutputCommit
 from shoal.engine.parsing import PageArchive, Parser
 from shoal.engine.scope_state import ScopeState
+from shoal.engine.traps.counts import TrapCounters
 from shoal.fetch.contract import Fetcher
 from shoal.fetch.http.body_memory import BodyMemory
 from shoal.fetch.shared_gate import SharedGate
@@ -23,6 +24,7 @@ from shoal.model.outcome import Lease
 from shoal.model.page import PageRef
 from shoal.model.settings import Settings
 from shoal.spider.source import SpiderDescription
+from shoal.stores.contract.fleet import SiteBudget
 
 
 class CrawlFrontier(Lessor, CommitFrontier, Protocol):
@@ -134,6 +136,9 @@ class Stations:
     ownership: Ownership
     scope: ScopeState
     totals: CrawlTotals
+    trap_counters: TrapCounters = field(default_factory=TrapCounters)
+    site_budget: SiteBudget | None = None  # None: no limit
+    other_workers: Callable[[], Awaitable[Mapping[str, bytes]]] | None = None  # reads what they store
     quota: PageQuota | None = None  # None: no limit
     share: WorkShare = WorkShare()
     gate: SharedGate | None = None  # whose turns come from the store

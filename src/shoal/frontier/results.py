@@ -45,6 +45,7 @@ class Counts(msgspec.Struct, kw_only=True):
     gone: int = 0
     dead: int = 0
     filtered: int = 0
+    lost: int = 0  # accepted, and found in no state by a repair
     duplicate: int = 0  # links that were seen before
     over_budget: int = 0  # links not accepted because the budget of their host was used up
     retries: int = 0  # attempts that were followed by another one
@@ -63,8 +64,8 @@ class Counts(msgspec.Struct, kw_only=True):
 
     @property
     def ended(self) -> int:
-        """The number of requests that have ended."""
-        return self.done + self.gone + self.dead + self.filtered
+        """The number of requests that will not be worked on again: those that have ended, or are lost."""
+        return self.done + self.gone + self.dead + self.filtered + self.lost
 
     def die(self, failure_class: FailureClass) -> None:
         self.dead += 1
@@ -226,3 +227,4 @@ class Audit:
 
     counts: Mapping[str, int]
     problems: Sequence[str]  # one line per problem; empty: counters and data agree
+    lost: int = 0  # requests that were accepted and are in no state

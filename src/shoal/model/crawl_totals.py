@@ -4,7 +4,7 @@ A link that a rule filters on the parse side never becomes a request, and the it
 page.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -12,6 +12,8 @@ from shoal.model.outcome import Done, Outcome
 from shoal.model.page import ParseResult
 
 KEY = "sums"
+LINKS = "links."  # followed by a rule: the name of a total of links
+COUNTED = ("rejected", "withheld", "partial", "hook_items", "hook_faults")
 PART = "sums/"  # followed by a worker's name: the totals of one worker of a fleet
 
 
@@ -36,6 +38,7 @@ class CrawlTotals(msgspec.Struct):
         default_factory=dict,
         name="lookalikes",  # vocabulary: ok
     )
+    identical: dict[str, ClosedPattern] = {}  # shapes with too many identical pages
 
     @classmethod
     def load(cls, stored: bytes | None) -> "CrawlTotals":
@@ -44,27 +47,50 @@ class CrawlTotals(msgspec.Struct):
     def dump(self) -> bytes:
         return msgspec.json.encode(self)
 
-    def reopen(self, *, per_pattern: int, near_duplicates: int) -> None:
+    def reopen(self, *, per_pattern: int, near_duplicates: int, identical_pages: int = 0) -> None:
         """Reopen the patterns that exceeded limits lower than these; 0: no limit."""
         self.quarantined = _beyond(self.quarantined, per_pattern)
         self.near_duplicates = _beyond(self.near_duplicates, near_duplicates)
+        self.identical = _beyond(self.identical, identical_pages)
 
-    def add(self, outcome: Outcome, result: ParseResult) -> bool:
-        """Add the result of a page or a hook; return whether any total changed."""
-        # Only a hook yields items for a request without a page, and only a hook's fault is passed here.
-        hook_items = 0 if isinstance(outcome, Done) else len(result.items)
-        hook_failed = result.fault is not None
-        lacking = result.rejected or result.withheld or result.partial
-        if not (result.dropped or lacking or hook_items or hook_failed):
-            return False
-        self.rejected += len(result.rejected)
-        self.withheld += result.withheld
-        self.partial += bool(result.partial)
-        self.hook_items += hook_items
-        self.hook_faults += hook_failed
-        for rule, count in result.dropped.items():
-            self.links[rule] = self.links.get(rule, 0) + count
-        return True
+    def close(self, others: "CrawlTotals") -> None:
+        """Close the patterns, too, that other workers have closed."""
+        self.quarantined |= others.quarantined
+        self.near_duplicates |= others.near_duplicates
+        self.identical |= others.identical
+
+    def add(self, tally: Mapping[str, int]) -> bool:
+        """Add what a page or a hook brought (`tally_of`); return whether any total changed."""
+        for name, count in tally.items():
+            if name.startswith(LINKS):
+                rule = name.removeprefix(LINKS)
+                self.links[rule] = self.links.get(rule, 0) + count
+            elif name in COUNTED:
+                setattr(self, name, getattr(self, name) + count)
+        return bool(tally)
+
+    def patterns(self) -> "CrawlTotals":
+        """Return the closed patterns alone, for a store that counts everything else itself."""
+        return CrawlTotals(quarantined=self.quarantined, near_duplicates=self.near_duplicates)
+
+
+def tally_of(outcome: Outcome, result: ParseResult) -> dict[str, int]:
+    """Return what the result of a page or a hook adds to the totals of its crawl, by name."""
+    # Only a hook yields items for a request without a page, and only a hook's fault is passed here.
+    hook_items = 0 if isinstance(outcome, Done) else len(result.items)
+    if not (
+        result.dropped or result.rejected or result.withheld or result.partial or hook_items or result.fault
+    ):
+        return {}
+    counted = {
+        "rejected": len(result.rejected),
+        "withheld": result.withheld,
+        "partial": int(bool(result.partial)),
+        "hook_items": hook_items,
+        "hook_faults": int(result.fault is not None),
+        **{f"{LINKS}{rule}": count for rule, count in result.dropped.items()},
+    }
+    return {name: count for name, count in counted.items() if count}
 
 
 def total(parts: Iterable[CrawlTotals]) -> CrawlTotals:
@@ -78,6 +104,7 @@ def total(parts: Iterable[CrawlTotals]) -> CrawlTotals:
         whole.hook_faults += part.hook_faults
         whole.quarantined |= part.quarantined
         whole.near_duplicates |= part.near_duplicates
+        whole.identical |= part.identical
         for rule, count in part.links.items():
             whole.links[rule] = whole.links.get(rule, 0) + count
     return whole

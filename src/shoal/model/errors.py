@@ -12,6 +12,10 @@ class Unavailable(ShoalError):
     """A store or peer does not respond: wait and try again."""
 
 
+class Lost(ShoalError):
+    """Data that was stored is gone, and no command removed it: trying again does not bring it back."""
+
+
 class Interrupted(ShoalError):
     """The operator asked to stop: what was done is kept, and the same command resumes."""
 

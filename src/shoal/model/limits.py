@@ -42,6 +42,7 @@ class LinkLimits:
     segments: Annotated[int, "Segments of a path."] = 32
     repeated_segments: Annotated[int, "Equal segments of a path in a row."] = 2
     per_page: Annotated[int, "Links taken from one page."] = 10_000
+    bytes_per_page: Annotated[int, "Bytes of the links taken from one page, as they are stored."] = 4 * MIB
     per_pattern: Annotated[
         int, "New URLs per host and hour that differ only in their numbers; 0: no limit."
     ] = 100_000
@@ -49,7 +50,15 @@ class LinkLimits:
         int,
         "Near-duplicate pages of one pattern after which links of more such pages are dropped; 0: no limit.",
     ] = 10_000
+    identical_pages: Annotated[
+        int,
+        "Pages of a site with the same text, whose URLs differ only in ids, after which no more of them are"
+        " requested; 0: no limit.",
+    ] = 500
     per_host: Annotated[int, "Requests per host in a crawl; 0: no limit."] = 0
+    per_site: Annotated[
+        int, "Requests per registrable domain in a crawl, all its hosts together; 0: no limit."
+    ] = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,9 @@ writes all of these as escapes.
 
 import re
 
+from shoal.model.errors import Misconfigured
+
+MAX_NAME_CHARS = 200  # of a crawl or a spider
 MAX_LINE_CHARS = 16_384
 """Longer lines are cut: a URL has at most 65,536 bytes, and no reason needs a tenth of that."""
 
@@ -50,3 +53,21 @@ def _escape(one: str) -> str:
 def _escape_utf16(found: re.Match[str]) -> str:
     units = found[0].encode("utf-16-be")
     return "".join(f"\\u{int.from_bytes(units[at : at + 2]):04x}" for at in range(0, len(units), 2))
+
+
+def name_fault(name: object) -> str:
+    """Return what is wrong with the name of a crawl or spider; empty: nothing."""
+    if not isinstance(name, str) or not name.strip():
+        return "must be a non-empty string"
+    if len(name) > MAX_NAME_CHARS:
+        return f"is longer than {MAX_NAME_CHARS} characters"
+    if not name.isprintable():  # control characters, direction overrides, zero-width characters, surrogates
+        return "has characters that cannot be printed"
+    return ""
+
+
+def check_name(name: str, what: str) -> str:
+    """Return a name; raise `Misconfigured` that says what is wrong with it, without the name itself."""
+    if fault := name_fault(name):
+        raise Misconfigured(f"{what} {fault}: choose another with --crawl NAME")
+    return name

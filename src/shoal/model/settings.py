@@ -116,8 +116,8 @@ class ParseSettings(ParseLimits):
 
     sandbox: Annotated[
         str | None,
-        "Run a spider only in a complete sandbox (require), with a warning in an incomplete one (prefer), or"
-        " without one (off). Not set: require in shoal worker, prefer elsewhere.",
+        "How strict the sandbox of spiders is: require, prefer or off; by default require in shoal worker,"
+        " else prefer.",
     ] = None
     readable: Annotated[
         tuple[str, ...],
@@ -146,9 +146,12 @@ class WorkerSettings:
 
     allow_outputs: Annotated[
         tuple[str, ...],
-        "Where crawls may write items and pages: folders, and addresses such as postgresql://user@db/shop;"
-        " in the environment one per line; empty: the folder that the worker was started in.",
+        "Folders and addresses (postgresql://user@db/shop) that crawls may write to; in the environment one"
+        " per line; empty: the folder where the worker started.",
     ] = field(default=(), repr=False)
+    max_crawls: Annotated[int, "Crawls that a worker runs at once; if more have work, they take turns."] = (
+        8  # each takes about 45 MB and its parse processes
+    )
     record_key_file: Annotated[
         str | None,
         "A file with a secret that submit signs crawls with; a worker that has it serves no other crawls.",

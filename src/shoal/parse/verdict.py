@@ -55,7 +55,9 @@ def judge(status: int, kill_reason: KillReason | None, limits: ParseLimits) -> V
         return _signalled(-status, limits)
     match status:
         case ChildExit.MEMORY:
-            return Verdict(PoisonCause.OOM, f"more than {limits.memory_bytes / MIB:g} MiB of memory")
+            return Verdict(
+                PoisonCause.OOM, f"more than {limits.memory_bytes / MIB:g} MiB of memory (parse.memory_bytes)"
+            )
         case ChildExit.OUTPUT:
             reason = f"more than {limits.items} items or {limits.output_bytes / MIB:g} MiB of output"
             return Verdict(PoisonCause.OUTPUT, reason, final=True)

@@ -17,12 +17,15 @@ them are in one slot of a cluster. Keys of the fleet that belong to no shard sta
     T:written:C     hash    output -> the last entry of T:items:C that it has written (sinks)
     T:writer:C      hash    which worker writes which output, and until when; only in shard C % shards (sinks)
     T:allowance:C   hash    worker -> its part of the page quota; only in shard C % shards (stores)
+    T:sites:C       hash    site -> its requests, if they are limited; only in shard C % shards (stores)
     T:quarantine:C  stream  entries of the crawl that could not be read: place, id, reason, size, at, body
                             (redis_client); C is 0 for those of no crawl
 
     F:crawls        hash    name -> CrawlRecord (stores)
     F:signatures    hash    name -> HMAC of its record in F:crawls, for records that were signed (stores)
     F:news          string  a counter that changes when workers should look at the crawls again (stores)
+    F:deleted       zset    names of crawls that `delete` removed -> when: a crawl that is neither here nor in
+                            F:crawls was lost (stores)
     F:workers       set     names of workers (stores)
     F:worker:NAME   string  the worker's last Heartbeat; expires (stores)
     F:id            string  random id of the store, which names its queue at NATS (bus)
@@ -42,6 +45,7 @@ LUA_CONSTANTS: Final = {
     "WRITTEN_KEY": ":written:",
     "WRITER_KEY": ":writer:",
     "PAGE_QUOTA_KEY": ":allowance:",
+    "SITE_BUDGET_KEY": ":sites:",
     "QUARANTINE_KEY": ":quarantine:",
     "PARSE_GROUP": PARSE_GROUP,
 }
@@ -92,6 +96,10 @@ def writer(tag: str, crawl: int) -> str:
     return f"{tag}{LUA_CONSTANTS['WRITER_KEY']}{crawl}"
 
 
+def site_budget(tag: str, crawl: int) -> str:
+    return f"{tag}{LUA_CONSTANTS['SITE_BUDGET_KEY']}{crawl}"
+
+
 def page_quota(tag: str, crawl: int) -> str:
     return f"{tag}{LUA_CONSTANTS['PAGE_QUOTA_KEY']}{crawl}"
 
@@ -107,6 +115,10 @@ def keys_with(tag: str) -> str:
 
 def crawl_records(fleet: str) -> str:
     return f"{fleet}:crawls"
+
+
+def deleted_crawls(fleet: str) -> str:
+    return f"{fleet}:deleted"
 
 
 def record_signatures(fleet: str) -> str:

@@ -165,6 +165,7 @@ def summary_json(summary: Summary, *, code: int) -> dict[str, object]:
         "dead_by_class": dict(summary.dead_by_class),
         "quarantined": patterns_json(summary.quarantined),
         "near_duplicates": patterns_json(summary.near_duplicates),
+        "identical_pages": patterns_json(summary.identical),
         "outputs": list(summary.outputs),
         "rejects": summary.rejects,
         "archive": summary.archive,

@@ -20,16 +20,16 @@ from shoal.engine.crawl_options import sandbox_rules
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary
 from shoal.fetch.registry import fetcher_factories
-from shoal.model.configure import VARIABLES
+from shoal.model.configuration.configure import VARIABLES
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.services.inspect.monitor import Overview, StoreMonitor
 from shoal.services.inspect.status import CrawlStatus, read_crawl
 from shoal.services.submit import own_places, submit
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER
 from shoal.stores.contract.places import pattern_for
-from shoal.stores.folder.permissions import secure_folder
 from shoal.stores.open import open_shared_store
-from shoal.worker.supervisor import Supervisor, WorkerEnd
+from shoal.worker.supervisor import LOST, Supervisor, WorkerEnd
+from shoal.worker.worker import lost_error
 
 LOOK_EVERY_S = 1.0
 
@@ -57,6 +57,8 @@ async def run_fleet(
         supervisor = Supervisor(partial(_worker, plan, environment), stop, say)
         monitor = StoreMonitor.of(store)
         ends = await _run_and_show(supervisor, workers, monitor, watch)
+        if any(end.code == LOST for end in ends) or submitted.crawl not in await store.crawls.names():
+            raise lost_error([submitted.crawl], store.address)
         after = await read_crawl(store, submitted.crawl)
         items = await fleet.frontier.reader.items(submitted.crawl) - items
         unwritten = await fleet.unwritten_pages(submitted.crawl)
@@ -91,6 +93,7 @@ async def run_fleet(
         max_dead_exceeded=max_dead is not None and after.counts["dead"] > max_dead,
         quarantined=after.quarantined,
         near_duplicates=after.near_duplicates,
+        identical=after.identical,
     )
 
 
@@ -121,7 +124,7 @@ def _worker(
     command = [sys.executable, "-m", "shoal", "worker", "--until-done", "--concurrency", concurrency]
     command += ["--pools", pools]
     logs = Path(LOCAL_FOLDER) / "logs"
-    secure_folder(Path(LOCAL_FOLDER))
+    logs.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     logs.mkdir(exist_ok=True)
     # The workers of this command are as strict as `shoal crawl`.
     env = {**environment, "SHOAL_PARSE_SANDBOX": sandbox_rules(plan.settings).mode.value}

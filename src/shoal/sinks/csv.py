@@ -18,7 +18,14 @@ from shoal.model.page import Item
 from shoal.sinks.columns import Columns, decode_item
 from shoal.sinks.contract import SinkFactory
 from shoal.sinks.csv_safety import escape_formulas, format_cell
-from shoal.sinks.files import AppendFile, foreign_output, read_chunks, translate_errors
+from shoal.sinks.files import (
+    AppendFile,
+    altered_output,
+    checksum_of,
+    foreign_output,
+    read_chunks,
+    translate_errors,
+)
 
 MAX_FILES = 50
 
@@ -28,6 +35,7 @@ class CsvCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     length: int = 0
     fields: list[str] | None = None  # None: no header was written yet
     closed: bool = False
+    checksum: int | None = None  # of all files, one after the other; None: written by an earlier version
 
 
 class CsvSink:
@@ -51,7 +59,8 @@ class CsvSink:
             self._open(1, length=None, overwrite=self._overwrite)
         else:
             state = msgspec.msgpack.decode(checkpoint, type=CsvCheckpoint)
-            self._open(state.file, length=state.length)
+            checksum = _checksum(self._path, state) if state.checksum is None else state.checksum
+            self._open(state.file, length=state.length, checksum=checksum)
             if state.fields is not None:
                 self._columns = Columns(state.fields, closed=state.closed)
         self._last = self._number
@@ -80,11 +89,12 @@ class CsvSink:
             number, rows = self._pending[0]
             if number != self._number:
                 self._file.close()
-                self._open(number, length=None)
+                self._open(number, length=None, checksum=self._file.checksum)
             self._file.append(rows.getvalue().encode())
             del self._pending[0]
         fields, closed = (self._columns.fields, self._columns.closed) if self._columns else (None, False)
-        return msgspec.msgpack.encode(CsvCheckpoint(self._number, self._file.length, fields, closed))
+        state = CsvCheckpoint(self._number, self._file.length, fields, closed, self._file.checksum)
+        return msgspec.msgpack.encode(state)
 
     def finish(self) -> bytes:
         """Flush for the last time, and check that the file is still at its path."""
@@ -108,9 +118,11 @@ class CsvSink:
         # A row without cells would be an empty line, which readers skip.
         csv.writer(self._pending[-1][1]).writerow(cells or [""])
 
-    def _open(self, number: int, *, length: int | None, overwrite: bool = False) -> None:
+    def _open(self, number: int, *, length: int | None, overwrite: bool = False, checksum: int = 0) -> None:
         path = _file_path(self._path, number)
-        self._file = AppendFile(path, length=length, fsync=self._fsync, overwrite=overwrite)
+        self._file = AppendFile(
+            path, length=length, fsync=self._fsync, overwrite=overwrite, checksum=checksum
+        )
         self._number = number
 
     def _files_after(self, number: int) -> list[Path]:
@@ -123,13 +135,24 @@ def _file_path(path: Path, number: int) -> Path:
     return path if number == 1 else path.with_stem(f"{path.stem}-{number}")
 
 
+def _checksum(path: Path, state: CsvCheckpoint) -> int:
+    checksum = 0
+    for number in range(1, state.file + 1):
+        length = state.length if number == state.file else None
+        checksum = checksum_of(_file_path(path, number), length, checksum)
+    return checksum
+
+
 def _recount(output: str, checkpoint: bytes) -> int:
     """Count the rows of all files; each has a header, except the first while it is empty."""
     state, count = msgspec.msgpack.decode(checkpoint, type=CsvCheckpoint), 0
     for number in range(1, state.file + 1):
         length = state.length if number == state.file else None
         count += _count_unquoted_lines(_file_path(Path(output), number), length)
-    return count - (state.file if state.fields is not None else 0)
+    count -= state.file if state.fields is not None else 0
+    if state.checksum is not None and _checksum(Path(output), state) != state.checksum:
+        raise altered_output(output, f"{count} rows", "which are not the bytes that were written")
+    return count
 
 
 def _count_unquoted_lines(path: Path, length: int | None) -> int:

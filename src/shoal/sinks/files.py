@@ -1,18 +1,16 @@
 """Output files: opened without destroying what is there, appended to, and cut back after a crash."""
 
-import errno
 import fcntl
 import os
 import stat
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from shoal.model.disk import FAILING
 from shoal.model.errors import Misconfigured, Rejected, Unavailable
 from shoal.model.limits import MIB
-
-# Errors that can pass without a change by the operator.
-_TEMPORARY = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE}
 
 
 @contextmanager
@@ -21,7 +19,7 @@ def translate_errors(path: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        family = Unavailable if error.errno in _TEMPORARY else Misconfigured
+        family = Unavailable if error.errno in FAILING else Misconfigured
         raise family(f"output {path}: {error.strerror or error}") from error
 
 
@@ -42,10 +40,21 @@ def changed_output(path: Path | str) -> Misconfigured:
 
 
 class AppendFile:
-    """A file that one process appends to, starting at a known length."""
+    """A file that one process appends to, starting at a known length, with a checksum of what it holds."""
 
-    def __init__(self, path: Path, *, length: int | None, fsync: bool, overwrite: bool = False) -> None:
-        """Open a file and cut it to `length`; None: it must be empty or new, unless `overwrite` is set."""
+    def __init__(
+        self,
+        path: Path,
+        *,
+        length: int | None,
+        fsync: bool,
+        overwrite: bool = False,
+        checksum: int | None = 0,
+    ) -> None:
+        """Open a file and cut it to `length`; None: it must be empty or new, unless `overwrite` is set.
+
+        `checksum`: of these bytes, after whatever the caller counts in as well; None: it is computed here.
+        """
         self.path = path
         self._fsync = fsync
         with translate_errors(path):
@@ -63,6 +72,7 @@ class AppendFile:
             self.close()
             raise
         self.length = length or 0
+        self.checksum = checksum_of(path, self.length) if checksum is None else checksum
 
     def append(self, data: bytes) -> None:
         """Write `data` at the end; if it raises, repeat the call."""
@@ -74,7 +84,7 @@ class AppendFile:
                 view, offset = view[written:], offset + written
             if self._fsync:
                 os.fsync(self._descriptor)
-        self.length = offset
+        self.length, self.checksum = offset, zlib.crc32(data, self.checksum)
 
     def check(self) -> None:
         """Raise if the path no longer leads to this file or bytes are missing; cut off what others appended.
@@ -151,12 +161,34 @@ def read_chunks(path: Path, length: int | None) -> Iterator[bytes]:
         raise Rejected(f"output {path} cannot be read: {error.strerror or error}") from None
 
 
-def count_lines(path: Path, length: int) -> int:
-    """Count the lines in the first `length` bytes; raise `Rejected` if the last one is incomplete."""
-    count, last = 0, b"\n"
+def checksum_of(path: Path, length: int | None, before: int = 0) -> int:
+    """Return the checksum of the first `length` bytes of a file, after what `before` is the checksum of."""
+    for chunk in read_chunks(path, length):
+        before = zlib.crc32(chunk, before)
+    return before
+
+
+def altered_output(path: Path | str, held: str, written: str) -> Rejected:
+    """Return the error for an output whose items are not the ones that this crawl has written."""
+    return Rejected(
+        f"output {path} was changed: its items are not those that this crawl has written"
+        f" (it holds {held}, {written}): some are missing, repeated or altered"
+    )
+
+
+def count_lines(path: Path, length: int, checksum: int | None = None, written: int | None = None) -> int:
+    """Count the lines in the first `length` bytes; raise `Rejected` if they are not those that were written.
+
+    `written`: how many lines there were; None: not known.
+    """
+    count, last, found = 0, b"\n", 0
     for chunk in read_chunks(path, length):
         count += chunk.count(b"\n")
         last = chunk[-1:]
+        found = zlib.crc32(chunk, found)
     if last != b"\n":
         raise Rejected(f"output {path} ends within an item")
+    if checksum is not None and found != checksum:
+        wrote = "as many as were written" if written in (None, count) else f"but {written} were written"
+        raise altered_output(path, f"{count} lines", wrote)
     return count

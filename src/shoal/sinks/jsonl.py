@@ -14,20 +14,41 @@ from shoal.sinks.contract import SinkFactory
 from shoal.sinks.files import AppendFile, count_lines, translate_errors
 
 
+class LinesCheckpoint(msgspec.Struct, frozen=True, array_like=True):
+    """The first bytes of a file of lines. Earlier versions stored the length alone, as an integer."""
+
+    length: int
+    checksum: int | None = None  # None: written by an earlier version
+    lines: int | None = None
+
+    @classmethod
+    def load(cls, checkpoint: bytes) -> "LinesCheckpoint":
+        found = msgspec.msgpack.decode(checkpoint, type=int | LinesCheckpoint)
+        return cls(found) if isinstance(found, int) else found
+
+
 class JsonlSink:
-    """Lines in a file; the checkpoint is the length of the file."""
+    """Lines in a file; the checkpoint is length and checksum of the file, and the number of its lines."""
 
     def __init__(self, path: Path | str, *, fsync: bool, overwrite: bool) -> None:
         self._path = Path(path)
         self._fsync = fsync
         self._overwrite = overwrite
         self._file: AppendFile | None = None
+        self._lines = 0  # in the file
         self._pending: list[bytes] = []
 
     def restore(self, checkpoint: bytes | None) -> None:
         """Cut the file back to its length at the checkpoint."""
-        length = None if checkpoint is None else msgspec.msgpack.decode(checkpoint, type=int)
-        self._file = AppendFile(self._path, length=length, fsync=self._fsync, overwrite=self._overwrite)
+        state = LinesCheckpoint(0, 0, 0) if checkpoint is None else LinesCheckpoint.load(checkpoint)
+        self._file = AppendFile(
+            self._path,
+            length=None if checkpoint is None else state.length,
+            fsync=self._fsync,
+            overwrite=self._overwrite,
+            checksum=state.checksum,
+        )
+        self._lines = count_lines(self._path, state.length) if state.lines is None else state.lines
 
     def write(self, items: Sequence[Item]) -> None:
         """Buffer items."""
@@ -38,8 +59,10 @@ class JsonlSink:
         assert self._file is not None, "restore first"
         if self._pending:
             self._file.append(b"\n".join(self._pending) + b"\n")
+            self._lines += len(self._pending)
             self._pending.clear()
-        return msgspec.msgpack.encode(self._file.length)
+        state = LinesCheckpoint(self._file.length, self._file.checksum, self._lines)
+        return msgspec.msgpack.encode(state)
 
     def finish(self) -> bytes:
         """Flush for the last time, and check that the file is still at its path."""
@@ -90,7 +113,8 @@ class StdoutSink:
 
 
 def _recount(output: str, checkpoint: bytes) -> int:
-    return count_lines(Path(output), msgspec.msgpack.decode(checkpoint, type=int))
+    state = LinesCheckpoint.load(checkpoint)
+    return count_lines(Path(output), state.length, state.checksum, state.lines)
 
 
 def _open_stdout(_output: str, *, fsync: bool, overwrite: bool) -> StdoutSink:

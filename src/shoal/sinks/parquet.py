@@ -29,6 +29,7 @@ from shoal.sinks.columns import decode_item
 from shoal.sinks.contract import SinkFactory
 from shoal.sinks.files import (
     AppendFile,
+    altered_output,
     changed_output,
     count_lines,
     foreign_output,
@@ -37,7 +38,15 @@ from shoal.sinks.files import (
     sync_folder,
     translate_errors,
 )
-from shoal.sinks.tables import Column, columns_of, merge_columns, schema_of, table_of, widen_table
+from shoal.sinks.tables import (
+    Column,
+    checksum_of_table,
+    columns_of,
+    merge_columns,
+    schema_of,
+    table_of,
+    widen_table,
+)
 
 PART_ROWS = 50_000  # rows and bytes of JSON that make a part: about half a second of work
 PART_BYTES = 32 * MIB
@@ -51,6 +60,8 @@ class ParquetCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     length: int = 0
     rows: int = 0
     before: int = 0  # rows in the parts before it
+    checksums: list[int | None] = []  # of the parts before it; None: written by an earlier version
+    rows_checksum: int | None = None  # of the bytes that wait for the part
 
 
 class ParquetSink:
@@ -76,6 +87,7 @@ class ParquetSink:
         self._rows = 0  # number of its rows
         self._before = 0  # rows in the completed parts
         self._parts: list[dict[str, Column]] = []  # the columns of each completed part
+        self._checksums: list[int | None] = []  # of the same parts
         self._pending: list[bytes] = []
 
     def restore(self, checkpoint: bytes | None) -> None:
@@ -115,7 +127,9 @@ class ParquetSink:
         if self._rows >= self._part_rows or length >= self._part_bytes:
             self._complete()
             length = 0
-        return msgspec.msgpack.encode(ParquetCheckpoint(self._next, length, self._rows, self._before))
+        waiting = self._waiting.checksum if self._waiting else 0
+        state = ParquetCheckpoint(self._next, length, self._rows, self._before, self._checksums, waiting)
+        return msgspec.msgpack.encode(state)
 
     def finish(self) -> bytes:
         """Make a part of the remaining rows, and rewrite parts so that all have the same schema."""
@@ -173,7 +187,13 @@ class ParquetSink:
                 self._save(state.part, table.slice(0, state.rows))
             self._next, self._rows, self._before = state.part + 1, 0, state.before + state.rows
         elif state.rows:
-            self._waiting = AppendFile(rows_file, length=state.length, fsync=self._fsync)
+            self._waiting = AppendFile(
+                rows_file, length=state.length, fsync=self._fsync, checksum=state.rows_checksum
+            )
+        known = state.checksums[: self._next]
+        self._checksums = known + [None] * (self._next - len(known))
+        if completed:
+            self._checksums[-1] = checksum_of_table(pq.read_table(part, partitioning=None))
 
     def _complete(self) -> None:
         """Make a part of the rows in the hidden file."""
@@ -184,6 +204,7 @@ class ParquetSink:
             table, columns = table_of([decode_item(line) for line in lines], merge_columns(self._parts))
             self._save(self._next, table)
         self._parts.append(columns)
+        self._checksums.append(checksum_of_table(table))
         self._before += self._rows
         self._next, self._rows, self._waiting = self._next + 1, 0, None
         waiting.close()
@@ -230,12 +251,15 @@ def _recount(output: str, checkpoint: bytes) -> int:
             f"output {path} holds {before} rows in its first {state.part} parts,"
             f" but {state.before} were written there"
         )
+    for number, checksum in enumerate(state.checksums):
+        if checksum is not None and checksum_of_table(_read_part(path, number)) != checksum:
+            raise altered_output(part_path(path, number), "as many rows", "but not those written there")
     if not state.rows:
         return before
     # The part is written before the hidden file is deleted: while a crawl runs, one of the two exists.
     waiting = rows_path(path, state.part)
     found = (
-        count_lines(waiting, state.length)
+        count_lines(waiting, state.length, state.rows_checksum, state.rows)
         if waiting.exists()
         else min(_part_rows(path, state.part), state.rows)
     )
@@ -244,6 +268,14 @@ def _recount(output: str, checkpoint: bytes) -> int:
             f"output {path} holds {found} rows after its last part, but {state.rows} were written there"
         )
     return before + found
+
+
+def _read_part(folder: Path, number: int) -> pa.Table:
+    path = part_path(folder, number)
+    try:
+        return pq.read_table(path, partitioning=None)
+    except (OSError, ValueError):
+        raise Rejected(f"output {path} cannot be read as Parquet") from None
 
 
 def _part_rows(folder: Path, number: int) -> int:

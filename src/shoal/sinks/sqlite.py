@@ -14,6 +14,7 @@ The database can be read while a crawl writes it (write-ahead log); after a kill
 `-wal` beside it belongs to it.
 """
 
+import hashlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -27,7 +28,13 @@ from shoal.model.errors import Misconfigured, Rejected, Unavailable
 from shoal.model.page import Item
 from shoal.sinks.columns import Columns, decode_item, encode_json
 from shoal.sinks.contract import SinkFactory
-from shoal.sinks.files import changed_output, foreign_output, identity, translate_errors
+from shoal.sinks.files import (
+    altered_output,
+    changed_output,
+    foreign_output,
+    identity,
+    translate_errors,
+)
 
 _SCHEMA = resources.files("shoal.sinks").joinpath("sqlite.sql").read_text()
 _OWN_COLUMNS = ("_id", "_key")
@@ -50,10 +57,11 @@ class SqliteCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     flushes: int
     items: int = 0  # written, including those that replaced another one
     rows: int = 0  # in the table
+    checksum: int | None = None  # of all rows, in any order; None: written by an earlier version
 
 
 class SqliteSink:
-    """Rows in a database; the checkpoint is the number of flushes, of items and of rows."""
+    """Rows in a database; the checkpoint is the number of flushes, of items and of rows, and a checksum."""
 
     def __init__(self, path: Path | str, *, fsync: bool, overwrite: bool) -> None:
         self._path = Path(path)
@@ -84,6 +92,10 @@ class SqliteSink:
                 else:
                     self._state = msgspec.msgpack.decode(checkpoint, type=SqliteCheckpoint)
                     self._undo(database)
+                    if self._state.checksum is None:
+                        rows = database.execute("SELECT * FROM items")
+                        checksum = sum_rows(_hash_row(row) for row in _named(rows))
+                        self._state = msgspec.structs.replace(self._state, checksum=checksum)
                 columns = database.execute(
                     "SELECT name, field FROM _shoal_columns ORDER BY position"
                 ).fetchall()
@@ -120,12 +132,21 @@ class SqliteSink:
                 keys = {item.key for item in self._pending}
                 replaced = _save_replaced(database, self._state.flushes + 1, keys)
                 database.executemany(_upsert(names), rows)
+            latest = {key: dict(zip(names, values, strict=True)) for key, *values in rows}
+            checksum = sum_rows(
+                [
+                    self._state.checksum or 0,
+                    *(_hash_row({"_key": key, **row}) for key, row in latest.items()),
+                    *(-_hash_row(row) for row in replaced),
+                ]
+            )
             self._columns, self._names = columns, names
             self._state = SqliteCheckpoint(
                 self._state.output,
                 self._state.flushes + 1,
                 self._state.items + len(rows),
-                self._state.rows + len(keys) - replaced,
+                self._state.rows + len(keys) - len(replaced),
+                checksum,
             )
             self._pending.clear()
         return msgspec.msgpack.encode(self._state)
@@ -169,7 +190,7 @@ class SqliteSink:
         found = _read_state(database)
         if found is None or found[1]:
             raise foreign_output(self._path)
-        return SqliteCheckpoint(*found)
+        return SqliteCheckpoint(*found, checksum=0)
 
     def _undo(self, database: sqlite3.Connection) -> None:
         found, wanted = _read_state(database), self._state
@@ -242,17 +263,35 @@ def _transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         raise
 
 
-def _save_replaced(database: sqlite3.Connection, flush: int, keys: Iterable[str]) -> int:
-    """Copy the rows that the flush will replace to the undo table; return their number."""
-    replaced = 0
+def _save_replaced(database: sqlite3.Connection, flush: int, keys: Iterable[str]) -> list[Row]:
+    """Copy the rows that the flush will replace to the undo table; return them."""
+    replaced = []
     for key in keys:
         found = database.execute("SELECT * FROM items WHERE _key = ?", (key,))
         if row := found.fetchone():
             names = [name for name, *_ in found.description]
-            item = msgspec.msgpack.encode(dict(zip(names[1:], row[1:], strict=True)))
-            database.execute("INSERT INTO _shoal_undo VALUES (?, ?, ?)", (flush, row[0], item))
-            replaced += 1
+            before = dict(zip(names[1:], row[1:], strict=True))
+            undo = (flush, row[0], msgspec.msgpack.encode(before))
+            database.execute("INSERT INTO _shoal_undo VALUES (?, ?, ?)", undo)
+            replaced.append(before)
     return replaced
+
+
+def _named(rows: sqlite3.Cursor) -> Iterator[Row]:
+    names = [name for name, *_ in rows.description]
+    for row in rows:
+        yield dict(zip(names, row, strict=True))
+
+
+def _hash_row(row: Row) -> int:
+    """Return a hash of the key and the fields of a row; a column that was added later changes nothing."""
+    fields = sorted((name, value) for name, value in row.items() if value is not None and name != "_id")
+    return int.from_bytes(hashlib.blake2b(msgspec.msgpack.encode(fields), digest_size=8).digest())
+
+
+def sum_rows(hashes: Iterable[int]) -> int:
+    """Return the checksum of rows, which does not depend on their order."""
+    return sum(hashes) % (1 << 63)
 
 
 def _replace(database: sqlite3.Connection, _id: int, row: Row) -> None:
@@ -301,9 +340,11 @@ def _recount(output: str, checkpoint: bytes) -> int:
                 "SELECT last_id FROM _shoal_flushes WHERE number > ? ORDER BY number LIMIT 1",
                 (state.flushes,),
             ).fetchone()
+            last = later or (1 << 62,)
             found, keys = database.execute(
-                "SELECT count(*), count(DISTINCT _key) FROM items WHERE _id <= ?", later or (1 << 62,)
+                "SELECT count(*), count(DISTINCT _key) FROM items WHERE _id <= ?", last
             ).fetchone()
+            checksum = None if state.checksum is None else _checksum(database, state.flushes, last)
     except sqlite3.DatabaseError as error:
         raise Rejected(f"output {path} cannot be read: {error}") from None
     if newest is None or newest < state.flushes:
@@ -314,7 +355,19 @@ def _recount(output: str, checkpoint: bytes) -> int:
     overtaken = newest > state.flushes + UNDO_FLUSHES
     if found != state.rows and not (overtaken and found > state.rows):
         raise Rejected(f"output {path} holds {found} rows, but {state.rows} were written there")
+    if checksum != state.checksum and not overtaken:
+        raise altered_output(path, f"{found} rows", "as many as were written")
     return state.items
+
+
+def _checksum(database: sqlite3.Connection, flushes: int, last: tuple[int]) -> int:
+    """Return the checksum of the rows as they were after a number of flushes."""
+    undo = database.execute(
+        "SELECT _id, item FROM _shoal_undo WHERE flush > ? ORDER BY flush DESC", (flushes,)
+    )
+    before = {id: msgspec.msgpack.decode(item, type=Row) for id, item in undo}
+    rows = _named(database.execute("SELECT * FROM items WHERE _id <= ?", last))
+    return sum_rows(_hash_row(before.get(row["_id"], row)) for row in rows)
 
 
 FACTORY = SinkFactory(open=SqliteSink, recount=_recount)

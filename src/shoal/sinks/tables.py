@@ -1,5 +1,6 @@
 """Arrow tables of items: the types of columns, and converting a table to a wider schema."""
 
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -100,6 +101,27 @@ def widen_table(table: pa.Table, columns: Mapping[str, Column]) -> pa.Table:
         else:
             arrays.append(_array(table.column(field.name).to_pylist(), field.type))
     return pa.table(arrays, schema=schema)
+
+
+def checksum_of_table(table: pa.Table) -> int:
+    """Return a checksum of rows and their order that is the same before and after `widen_table`."""
+    checksum = 0
+    names = sorted(table.column_names)
+    for batch in table.select(names).to_batches():
+        columns = [column.to_pylist() for column in batch.columns]
+        for row in zip(*columns, strict=True):
+            fields = [
+                (name, _text(value)) for name, value in zip(names, row, strict=True) if value is not None
+            ]
+            checksum = zlib.crc32(msgspec.msgpack.encode(fields), checksum)
+    return checksum
+
+
+def _text(value: Any) -> str:
+    """Return a value as a string column would hold it; widening turns an integer into a float."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, str) else encode_json(value)
 
 
 def _array(values: Iterable[Any], kind: pa.DataType) -> pa.Array:

@@ -257,7 +257,7 @@ class Page:
 
         Pages with nearly the same text have hashes that differ in few bits.
         """
-        from shoal.model.simhash import simhash
+        from shoal.model.traps.simhash import simhash
         from shoal.spider.html.visible_text import visible_text
 
         return None if self._tree is None else simhash(visible_text(self._tree))

@@ -20,15 +20,17 @@ from shoal.model.limits import ParseLimits
 from shoal.model.page import Item, ParseFault, ParseResult, ParseTask
 from shoal.model.request import MAX_NAME_BYTES, Request, pack
 from shoal.model.scope import Scope
-from shoal.model.simhash import SAMPLE
+from shoal.model.traps.simhash import SAMPLE
+from shoal.model.traps.text_digest import SAMPLE as TEXT_SAMPLE
+from shoal.model.traps.text_digest import text_digest
+from shoal.model.traps.url_pattern import pattern_of
 from shoal.model.url import canonical, fingerprint_of, identity
-from shoal.model.url_pattern import pattern_of
 from shoal.spider.failed import FailedRequest
 from shoal.spider.html.link_priority import link_priority
 from shoal.spider.html.links import Links
 from shoal.spider.items import encode_item, is_item, rejected_item
 from shoal.spider.page import Page
-from shoal.spider.spider import SITEMAP, Route, Spider, max_links
+from shoal.spider.spider import SITEMAP, Route, Spider, max_link_bytes, max_links
 from shoal.spider.text.content_type import ContentKind
 
 _PACKAGE = str(Path(shoal.__file__).parent)
@@ -66,6 +68,7 @@ def run(spider: Spider, task: ParseTask, *, scope: Scope, limits: ParseLimits | 
         cpu=time.process_time() - began,
         rejected=tuple(output.rejected),
         simhash=output.simhash,
+        text_digest=output.text_digest,
         withheld=output.withheld,
         partial=output.partial,
     )
@@ -94,6 +97,7 @@ def _run_handler(spider: Spider, task: ParseTask, scope: Scope, limits: ParseLim
     if isinstance(subject, Page):
         output.partial = _encodable(subject.partial[:_REASON_CHARS])
         output.add_simhash(subject)
+        output.add_text_digest(subject)
         if scope.canonical_only:
             output.defer_to(subject.canonical)
     return output
@@ -124,6 +128,7 @@ class HandlerOutput:
         self.dropped: dict[FailureClass, int] = {}
         self.repeats = 0
         self.simhash: int | None = None
+        self.text_digest: int | None = None
         self.withheld = 0
         self.partial = ""
         self.watched = False  # for near-duplicates: its links may yet be dropped, so they are not seen
@@ -132,6 +137,8 @@ class HandlerOutput:
         self._scope = scope
         self._limits = limits
         self._max_links = max_links(scope.limits, task.request.route)
+        self._max_link_bytes = max_link_bytes(scope.limits, task.request.route)
+        self._link_bytes = 0
         self._fingerprint = task.fingerprint
         self._request = task.request
         self._final = task.final_failure
@@ -176,7 +183,8 @@ class HandlerOutput:
 
     def _admits(self, url: str, depth: int) -> bool:
         rule = self._scope.refuse(url, depth)
-        if rule is None and len(self.requests) >= self._max_links:
+        full = len(self.requests) >= self._max_links or self._link_bytes >= self._max_link_bytes
+        if rule is None and full:
             rule = FailureClass.TRAP
         if rule is not None:
             self.dropped[rule] = self.dropped.get(rule, 0) + 1
@@ -190,6 +198,7 @@ class HandlerOutput:
         if len(request.pool.encode()) > MAX_NAME_BYTES:
             raise Rejected(f"request for {request.url}: a pool has at most {MAX_NAME_BYTES} bytes")
         self.requests.setdefault((request.method, identity(request.url), request.body), packed)
+        self._link_bytes += len(packed)
         self._count(len(packed))
 
     def add_item(self, value: object, route: Route) -> None:
@@ -244,6 +253,11 @@ class HandlerOutput:
         limit = scope.limits.near_duplicates
         if self.watched or (limit and not self._fingerprint % SAMPLE):
             self.simhash = page.simhash()
+
+    def add_text_digest(self, page: Page) -> None:
+        """Digest the text of one page in a few, of those that bring new links."""
+        if self.requests and self._scope.limits.identical_pages and not self._fingerprint % TEXT_SAMPLE:
+            self.text_digest = text_digest(page.body)
 
     def _count(self, size: int) -> None:
         self._bytes += size

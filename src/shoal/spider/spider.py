@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
-from shoal.model.configure import TYPES, SettingValue, configure
+from shoal.model.configuration.configure import TYPES, SettingValue, configure
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.failure import POLICY, Action, FailureClass
 from shoal.model.limits import LinkLimits
-from shoal.model.names import name_fault
+from shoal.model.printable import name_fault
 from shoal.model.request import FIRST, Request
 from shoal.model.settings import OPERATOR_OPTIONS
 from shoal.model.url import canonical
@@ -39,6 +39,7 @@ _PARAMETERS = ["name", "start", "sitemaps", "hosts", "key"]
 
 SITEMAP = "shoal.sitemap"
 SITEMAP_LINKS = 50_000  # of one sitemap: the protocol's own limit
+SITEMAP_LINK_BYTES = 400 * SITEMAP_LINKS
 """The route of requests for sitemaps and feeds; every spider has the handler for it built in."""
 
 FAILURES = frozenset(
@@ -325,6 +326,11 @@ def listing_request(url: str) -> Request:
 def max_links(limits: LinkLimits, route: str) -> int:
     """Return how many links a page may bring."""
     return max(limits.per_page, SITEMAP_LINKS) if route == SITEMAP else limits.per_page
+
+
+def max_link_bytes(limits: LinkLimits, route: str) -> int:
+    """Return how many bytes of links a page may bring; the link that exceeds them is the last one."""
+    return max(limits.bytes_per_page, SITEMAP_LINK_BYTES) if route == SITEMAP else limits.bytes_per_page
 
 
 @cache

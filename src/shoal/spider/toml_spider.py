@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from shoal.model.configure import TYPES, SettingValue, configure
+from shoal.model.configuration.configure import TYPES, SettingValue, configure
+from shoal.model.configuration.toml_text import parse_toml
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.request import FIRST, LAST
 from shoal.model.settings import OPERATOR_OPTIONS
-from shoal.model.toml_text import parse_toml
 from shoal.spider.html.css import compile_query
 from shoal.spider.html.selector import Selector
 from shoal.spider.page import Page

@@ -45,6 +45,7 @@ from shoal.worker.session_steps import (
     state_after_check,
     state_after_run,
 )
+from shoal.worker.turns import CrawlTurn
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ class WorkerPlan:
     # Pools that other workers serve; requests of any further pool are refused. None: none is refused.
     pools_elsewhere: frozenset[str] | None = None
     concurrency: int = 64  # requests at once, over all crawls
+    max_crawls: int = 8  # that run at once; the others wait for their turn
     deadline: float = 60.0  # seconds without a heartbeat after which others parse what this worker took
     until_done: bool = False
     only: str = ""  # the one crawl to serve; empty: all
@@ -72,9 +74,15 @@ class WorkerPlan:
 class SharedConcurrency:
     """The concurrency of a worker, divided among the crawls that run."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, max_crawls: int = 8) -> None:
         self._total = total
+        self._max_crawls = max_crawls
         self.running = 0
+
+    @property
+    def has_place(self) -> bool:
+        """Whether one more crawl may run."""
+        return self.running < self._max_crawls
 
     @property
     def per_crawl(self) -> int:
@@ -106,6 +114,9 @@ class CrawlSession:
         self._failures = 0  # in a row
         self._retry_at = -math.inf  # monotonic: when a session that failed is tried again
         self.deleted = False
+        self.missing_since: float | None = None  # monotonic: when the frontier was first found without it
+        self.waits_for_place = False  # it has work, and as many others run as may
+        self.ran_at = -math.inf  # monotonic: when its latest run began or ended
         self._context = context
         self._outputs = OutputTasks(context.fleet, worker=context.worker, places=context.plan.rules.places)
         self._crawl: Crawl | None = None  # while it runs
@@ -139,15 +150,23 @@ class CrawlSession:
         """Take the steps that are due; `stop` is how the worker is asked to end."""
         try:
             await self._advance(group, stop)
-        except Misconfigured:  # the crawl was deleted; if it is created again, that is a new submission
-            self.state, self._checked_at = SessionState.COMPLETE, time.monotonic()
+        except Misconfigured as error:
+            if self.record.name in await self._frontier.reader.crawls():
+                self._refuse(str(error))
+                return
+            # Its record will follow if it was deleted, or another number if `--fresh` starts it again.
+            self.missing_since = self.missing_since or time.monotonic()
         except ShoalError:
             raise
         except Exception as error:  # of this crawl: it must not end the others
             self.state = await self._fail(error)
+        else:
+            if self.state is not SessionState.RUNNING:
+                self.missing_since = None
 
     async def _advance(self, group: asyncio.TaskGroup, stop: Stop) -> None:
         facts = self._facts(stop)
+        self.waits_for_place = False
         while True:
             match next_step(self.state, facts):
                 case Step.CHECK:
@@ -158,6 +177,9 @@ class CrawlSession:
                     self.state = state_after_check(self.state, facts)
                     if not facts.work_left:
                         await self._remove_secrets()
+                case Step.RUN if not self._context.concurrency.has_place:
+                    self.waits_for_place = True
+                    return
                 case Step.RUN:
                     self._start(group, stop)
                 case Step.CHECK_OUTPUTS:
@@ -216,6 +238,7 @@ class CrawlSession:
         if stop.drain.is_set():
             self.stop.ask()
         self._context.concurrency.running += 1
+        self.ran_at = time.monotonic()
         group.create_task(self._run(), name=f"crawl.{self.record.name}")
 
     # --- running it ------------------------------------------------------------------------------
@@ -231,12 +254,12 @@ class CrawlSession:
             log.info("crawl.stopped", extra={**about, "ending": ending.value})
         except* Misconfigured as several:
             if self.record.name not in await self._frontier.reader.crawls():
-                log.info("crawl.stopped", extra={**about, "ending": "deleted"})
+                self.missing_since = self.missing_since or time.monotonic()
+                log.info("crawl.stopped", extra={**about, "ending": "not in the store"})
             else:
                 # Other workers may have what this one lacks, and other crawls may lack nothing.
-                after, self.refusal = SessionState.REFUSED, str(_first(several))
-                self._retry_at = time.monotonic() + pause_after(0, refused=True)
-                log.error("crawl.refused", extra={**about, "why": self.refusal})
+                after = SessionState.REFUSED
+                self._refuse(str(_first(several)))
         except* Unavailable as several:
             # A worker that waits for its store without limit waits for an archive, too; the next round
             # retries.
@@ -250,7 +273,14 @@ class CrawlSession:
             self._done_before = self.done
             self.state, self._crawl, self._checked_at = after, None, time.monotonic()
             self._context.concurrency.running -= 1
+            self.ran_at = time.monotonic()
             self._context.wake.set()
+
+    def _refuse(self, why: str) -> None:
+        self.state, self.refusal = SessionState.REFUSED, why
+        self._retry_at = time.monotonic() + pause_after(0, refused=True)
+        about = {"crawl": self.record.name, "version": self.record.version}
+        log.error("crawl.refused", extra={**about, "why": why})
 
     async def _fail(self, error: BaseException) -> SessionState:
         """Log an error that ended the session, and say when it is tried again."""
@@ -264,7 +294,7 @@ class CrawlSession:
         if self._context.deliveries is not None:
             await self._context.deliveries.give_back(self.record.name)
         if self._failures <= GIVE_UP_AFTER:  # an entry that cannot be read may be the cause
-            await self._context.fleet.mend.check_all()
+            await self._context.fleet.damage.check_all()
         return SessionState.FAILED
 
     async def _serve(self) -> Ending:
@@ -362,6 +392,11 @@ class CrawlSession:
     @property
     def in_flight(self) -> int:
         return 0 if self._crawl is None else self._crawl.in_flight
+
+    @property
+    def turn(self) -> CrawlTurn:
+        runs = self.is_running and not self.stop.drain.is_set()
+        return CrawlTurn(self.waits_for_place, time.monotonic() - self.ran_at if runs else None)
 
     @property
     def longest_request_s(self) -> float:

@@ -15,16 +15,19 @@ from shoal.model.errors import ShoalError
 from shoal.stores.contract.crawl_record import CrawlRecord
 from shoal.stores.contract.fleet import SubmittedCrawls
 from shoal.stores.contract.record_reader import settings_of
+from shoal.worker.rules import WorkerRules
 
 log = logging.getLogger(__name__)
 
 EVERY_S = 3600.0
 
 
-async def delete_expired_pages(crawls: SubmittedCrawls, folder: Path) -> None:
-    """Delete expired pages now and every hour, until cancelled."""
+async def delete_expired_pages(crawls: SubmittedCrawls, rules: WorkerRules, folder: Path) -> None:
+    """Delete expired pages now and every hour, until cancelled; only of crawls that this worker may serve."""
     while True:
-        for record in await crawls.all():
+        for record in (await crawls.read(key=rules.record_key)).records:
+            if rules.refusal(settings_of(record)):
+                continue
             try:
                 deleted = await asyncio.to_thread(expire_archive, record, folder, datetime.now(UTC).date())
             except (ShoalError, OSError) as error:  # an archive that cannot be reached is tried again

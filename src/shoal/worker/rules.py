@@ -9,8 +9,8 @@ and another worker may allow them.
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from shoal.model.address_ranges import Network, address_ranges, is_covered
-from shoal.model.output_patterns import is_address
+from shoal.model.configuration.address_ranges import Network, address_ranges, is_covered
+from shoal.model.configuration.output_patterns import is_address
 from shoal.model.settings import Settings
 from shoal.stores.contract.places import NO_SERVERS, Places, pattern_for
 from shoal.stores.contract.record_reader import read_record_key

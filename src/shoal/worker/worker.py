@@ -9,6 +9,10 @@ An error of one crawl ends its session, which is tried again, and neither the wo
 Nothing here recovers anything. A worker that dies leaves leases that expire, and outputs whose next writer
 continues from the checkpoint beside them.
 
+A crawl that is not in the store any more although no command deleted it was lost, together with what the
+store had of it (FLUSHALL, a server that restarted without its data). The worker logs that as an error, serves
+the other crawls, and ends with `Lost`.
+
 Calls to an unavailable store are retried without limit: no request is sent in the meantime, and a worker
 that ended instead would have to be restarted. Only a worker with an end (`until_done`), and one that is
 asked to stop, gives up after the store's patience.
@@ -22,14 +26,16 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
 from shoal import __version__
+from shoal.engine.open_files import fit_open_files
 from shoal.engine.plan import Stop
 from shoal.engine.snapshot import Snapshot, Summary, WorkerStats, WorkStats
 from shoal.fetch.registry import check_pools
-from shoal.model.errors import Misconfigured, ShoalError
+from shoal.model.errors import Lost, Misconfigured, ShoalError
 from shoal.parse.pool import ParsePool
 from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.fleet import HEARTBEAT_EVERY_S, Fleet, Heartbeats
@@ -45,6 +51,7 @@ from shoal.worker.crawl_session import (
 from shoal.worker.deliveries import Deliveries
 from shoal.worker.retention import delete_expired_pages
 from shoal.worker.session_steps import LONGEST_PAUSE_S, SessionState, pause_after
+from shoal.worker.turns import CrawlTurn, make_room
 
 __all__ = ["ROLES", "Worker", "WorkerPlan"]
 
@@ -54,6 +61,19 @@ ROUND_S = 2.0  # between two looks at what was submitted
 MEASURE_EVERY_S = 5.0
 ACTIVITY_EVERY_S = 1.0  # after which a change of activity is reported
 FINAL_ROUND_S = 0.3  # the same as ROUND_S, when only the end is missing
+LOST_AFTER_S = 10.0  # after which a crawl counts as lost that has a record and is not in the frontier
+
+
+LOST_WHY = "it is not in the store any more, and no command deleted it"
+
+
+def lost_error(crawls: Sequence[str], store: str) -> Lost:
+    """Return the error for crawls that their store has lost."""
+    names = ", ".join(map(repr, crawls))
+    return Lost(
+        f"crawl {names} is lost: {LOST_WHY}. Was {store} emptied, or restarted without its data? Its outputs"
+        " and archived pages stay; restore the store from a copy, or submit the crawl again"
+    )
 
 
 class WorkerSession(Protocol):
@@ -76,11 +96,17 @@ class WorkerSession(Protocol):
     @property
     def is_done(self) -> bool: ...
     @property
+    def missing_since(self) -> float | None: ...
+    @property
     def done(self) -> WorkStats: ...
     @property
     def in_flight(self) -> int: ...
     @property
     def longest_request_s(self) -> float: ...
+    @property
+    def ran_at(self) -> float: ...
+    @property
+    def turn(self) -> CrawlTurn: ...
     @property
     def work(self) -> CrawlWork | None: ...
     @property
@@ -113,13 +139,16 @@ class Worker:
         self.id = f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(2)}"
         self._fleet = fleet
         self._store = fleet.client
-        self._plan = plan
         self._stop = stop
-        self._concurrency = SharedConcurrency(plan.concurrency)
+        if "fetch" in plan.roles:
+            plan = replace(plan, concurrency=fit_open_files(plan.concurrency, os.cpu_count() or 1))
+        self._plan = plan
+        self._concurrency = SharedConcurrency(plan.concurrency, plan.max_crawls)
         self._context = WorkerContext(self.id, fleet, plan, self._concurrency, watch, parser)
         self._sandbox = sandbox  # its state, for heartbeats
         self._open_session = open_session
         self._sessions: dict[str, WorkerSession] = {}
+        self._lost: list[str] = []  # crawls
         self._refused: dict[str, str] = {}  # by crawl: why its record cannot be used
         self._submitted_at: dict[str, float] = {}  # by crawl: when the newest record was submitted
         self._news = -1
@@ -130,7 +159,7 @@ class Worker:
     async def run(self) -> None:
         """Serve until asked to stop, or, with `until_done`, until no crawl has work left."""
         workers = self._fleet.workers
-        self._store.mend_with(self._fleet.mend)
+        self._store.on_damage(self._fleet.damage)
         if not self._plan.until_done:
             self._store.patience = math.inf
         async with self._deliveries() as deliveries:
@@ -148,7 +177,9 @@ class Worker:
                     "stop": partial(self._forward_stop, self._stop),
                     "measure": partial(self._measure, workers),
                     "reclaim": partial(self._reclaim_lost, workers),
-                    "retention": partial(delete_expired_pages, self._fleet.crawls, self._plan.folder),
+                    "retention": partial(
+                        delete_expired_pages, self._fleet.crawls, self._plan.rules, self._plan.folder
+                    ),
                 }
                 if deliveries is not None:
                     running["deliveries"] = deliveries.run
@@ -161,6 +192,8 @@ class Worker:
                 for chore in chores:
                     chore.cancel()
         await workers.leave(self.id)
+        if self._lost:
+            raise lost_error(self._lost, str(self._store.dsn))
 
     @asynccontextmanager
     async def _deliveries(self) -> AsyncIterator[Deliveries | None]:
@@ -201,7 +234,7 @@ class Worker:
                 pause = pause_after(failures, refused=False)
                 why = f"{type(leaves[0]).__name__}: {leaves[0]}"
                 log.error("worker.chore_failed", extra={"chore": name, "why": why}, exc_info=leaves[0])
-                await self._fleet.mend.check_all()
+                await self._fleet.damage.check_all()
                 await asyncio.sleep(pause)
 
     # --- crawls ----------------------------------------------------------------------------------
@@ -209,10 +242,15 @@ class Worker:
     async def _serve(self, group: asyncio.TaskGroup) -> None:
         while True:
             await self._keep_running("crawls", self._look_for_news)
-            for name, session in list(self._sessions.items()):
+            # The one that has not run for longest first: it gets the next place.
+            for name, session in sorted(self._sessions.items(), key=lambda pair: pair[1].ran_at):
                 await session.advance(group, self._stop)
                 if session.state is SessionState.DELETED:
                     del self._sessions[name]
+                elif await self._is_missing(name, session):
+                    self._lose(name, session)
+            for name in make_room({name: session.turn for name, session in self._sessions.items()}):
+                self._sessions[name].stop.drain.set()
             if self._stop.drain.is_set() or (self._plan.until_done and self._is_done()):
                 return
             idle = self._plan.until_done and not self._concurrency.running
@@ -229,6 +267,9 @@ class Worker:
         names = {record.name for record in records}
         for name, session in self._sessions.items():
             session.deleted = name not in names
+            known = name in names or name in found.refused
+            if not known and not await self._fleet.crawls.was_deleted(name):
+                self._lose(name, session)
         if self._context.deliveries is not None:
             # A crawl that is being deleted is in the frontier until the last step.
             left = await self._fleet.frontier.reader.crawls()
@@ -236,10 +277,27 @@ class Worker:
         for record in records:
             if self._plan.only not in ("", record.name):
                 continue
-            if (known := self._sessions.get(record.name)) is not None:
-                known.update(record)
+            if record.name in self._lost:
+                self._lost.remove(record.name)  # it was submitted again
+            if (session_before := self._sessions.get(record.name)) is not None:
+                session_before.update(record)
             else:
                 self._sessions[record.name] = self._open_session(self._context, record)
+
+    async def _is_missing(self, name: str, session: WorkerSession) -> bool:
+        """Return whether the frontier has lost a crawl that has a record; `--fresh` removes it briefly."""
+        since = session.missing_since
+        if since is None or time.monotonic() - since < LOST_AFTER_S or name in self._lost:
+            return False
+        return not await self._fleet.frontier.crawls.deleting()
+
+    def _lose(self, name: str, session: WorkerSession) -> None:
+        """Stop serving a crawl that the store has lost."""
+        session.deleted = True
+        self._context.wake.set()
+        if name not in self._lost:
+            self._lost.append(name)
+            log.error("crawl.lost", extra={"crawl": name, "store": str(self._store.dsn), "why": LOST_WHY})
 
     def _accept(self, found: StoredRecords) -> list[CrawlRecord]:
         """Return the records to serve; log each of the others once."""
@@ -265,8 +323,8 @@ class Worker:
         blocked = {name: session.blocked_reason for name, session in self._sessions.items()}
         if not all(session.is_done or blocked[name] for name, session in self._sessions.items()):
             return False  # what can be served is served first
-        blocked |= {name: why for name, why in self._refused.items() if self._plan.only in ("", name)}
-        if reasons := [f"crawl {name!r}: {why}" for name, why in blocked.items() if why]:
+        refused = {name: why for name, why in self._refused.items() if self._plan.only in ("", name)}
+        if reasons := [f"crawl {name!r}: {why}" for name, why in (blocked | refused).items() if why]:
             raise Misconfigured("; ".join(reasons))
         return True
 

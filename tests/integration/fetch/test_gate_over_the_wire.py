@@ -13,7 +13,7 @@ from shoal.fetch.gate import LocalTurn, SendGate
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import DnsResolver
 from shoal.fetch.http.guard import Guard
-from shoal.model.address_ranges import PRIVATE
+from shoal.model.configuration.address_ranges import PRIVATE
 from shoal.model.page import Response
 
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from ipaddress import ip_address, ip_network
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.repo.deploy.tools import kustomized
 from tests.servers.process import ServerProcess, free_port, program, until
 
 from shoal import __version__
+from shoal.cli.input.secret_files import VARIABLES
 from shoal.model.settings import CrawlSettings
 from shoal.redis_client import RedisClient, key_names
 
@@ -198,3 +200,104 @@ def compose_services() -> dict[str, Any]:
 
 def documents(text: str) -> list[dict[str, Any]]:
     return [doc for doc in yaml.safe_load_all(text) if doc]
+
+
+def test_workers_have_a_sandbox_or_do_not_start() -> None:
+    for role in ("fetch", "parse", "sink"):
+        assert compose_services()[role]["environment"]["SHOAL_PARSE_SANDBOX"] == "require"
+    for pod in pods():
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert variables(pod)["SHOAL_PARSE_SANDBOX"] == "require"
+
+
+def test_credentials_reach_pods_in_files_that_the_secret_has() -> None:
+    [secret] = documents((DEPLOY / "kubernetes" / "secret.example.yaml").read_text())
+    named = set()
+    for pod in pods():
+        [container] = pod["containers"]
+        assert [source for source in container["envFrom"] if "secretRef" in source] == []
+        [mount] = [one for one in container["volumeMounts"] if one["name"] == "secrets"]
+        [volume] = [one for one in pod["volumes"] if one["name"] == "secrets"]
+        assert volume["secret"]["secretName"] == secret["metadata"]["name"]
+        assert not volume["secret"]["defaultMode"] & 0o007
+        for name, value in variables(pod).items():
+            if name.endswith("_FILE"):
+                assert name.removesuffix("_FILE") in VARIABLES
+                assert value.startswith(mount["mountPath"] + "/")
+                named.add(value.rpartition("/")[2])
+            else:
+                assert name not in VARIABLES
+    assert named == secret["stringData"].keys()
+    [config] = [doc for doc in documents(kustomized(DEPLOY / "kubernetes")) if doc["kind"] == "ConfigMap"]
+    assert not config["data"].keys() & set(VARIABLES)
+
+
+METADATA = ("169.254.169.254", "fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "169.254.170.2")
+INSIDE = ("10.96.0.1", "10.244.1.7", "172.17.0.1", "192.168.1.1", "127.0.0.1", "::1", "fd12::1", "fe80::1")
+
+
+@pytest.mark.parametrize("role", ["fetch", "parse", "sink"])
+def test_no_pod_reaches_metadata_or_cluster_addresses(role: str) -> None:
+    blocks = [
+        (rule, peer["ipBlock"])
+        for doc in documents((DEPLOY / "kubernetes" / "network.yaml").read_text())
+        if selects(doc["spec"]["podSelector"], role)
+        for rule in doc["spec"]["egress"]
+        for peer in rule["to"]
+        if "ipBlock" in peer
+    ]
+
+    def reached(address: str) -> bool:
+        return any(
+            within(address, block["cidr"]) and not any(within(address, one) for one in block["except"])
+            for _, block in blocks
+        )
+
+    assert not [address for address in (*METADATA, *INSIDE) if reached(address)]
+    assert reached("93.184.215.14")
+    assert reached("2606:4700::1111")
+    if role != "fetch":
+        assert all(rule["ports"] == [{"port": 443}] for rule, _ in blocks)
+
+
+def test_in_compose_only_fetch_workers_reach_the_internet() -> None:
+    networks = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["networks"]
+    outside = {name for name, network in networks.items() if not (network or {}).get("internal")}
+    reach = {name for name, service in compose_services().items() if outside & set(service["networks"])}
+    assert reach == {"fetch", "prometheus", "grafana"}
+
+
+def test_everything_that_runs_has_a_memory_limit() -> None:
+    assert all(service["mem_limit"] for service in compose_services().values())
+    assert all(pod["containers"][0]["resources"]["limits"]["memory"] for pod in pods())
+
+
+def test_ci_asks_for_advisories_about_every_pinned_package() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    commands = " ".join(step.get("run", "") for step in jobs["advisories"]["steps"])
+    assert "pip-audit --require-hashes" in commands
+    audited = set(re.findall(r"[a-z]+", commands.partition("for file in")[2].partition(";")[0]))
+    # The benchmarks' peers are not part of what users or developers install.
+    assert audited == {path.stem for path in (ROOT / "requirements").glob("*.txt")} - {"bench"}
+
+
+def pods() -> list[dict[str, Any]]:
+    made = documents(kustomized(DEPLOY / "kubernetes"))
+    return [doc["spec"]["template"]["spec"] for doc in made if doc["kind"] == "Deployment"]
+
+
+def variables(pod: dict[str, Any]) -> dict[str, str]:
+    [container] = pod["containers"]
+    return {one["name"]: one["value"] for one in container["env"]}
+
+
+def selects(selector: dict[str, Any], role: str) -> bool:
+    labels = {"app.kubernetes.io/name": "shoal", "app.kubernetes.io/component": role}
+    wanted = selector.get("matchLabels", {}).items()
+    among = selector.get("matchExpressions", [])
+    return wanted <= labels.items() and all(labels[one["key"]] in one["values"] for one in among)
+
+
+def within(address: str, network: str) -> bool:
+    found, block = ip_address(address), ip_network(network)
+    return found.version == block.version and found in block

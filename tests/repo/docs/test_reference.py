@@ -8,7 +8,7 @@ import pytest
 from docs.making.reference import FOLDER, pages
 
 from shoal.cli.process.exit_codes import MEANING, ExitCode
-from shoal.model.configure import DESCRIPTIONS
+from shoal.model.configuration.configure import DESCRIPTIONS
 from shoal.model.failure import CONSEQUENCE, POLICY, Action, FailureClass
 from shoal.model.settings import HostSettings
 

@@ -66,7 +66,7 @@ class NoOutputs:
     async def flush(self) -> Durable:
         return Durable()
 
-    def finish(self) -> Durable:
+    async def finish(self) -> Durable:
         return Durable()
 
 

@@ -140,6 +140,9 @@ class FakeStages:
     def take(self, attempt: Attempt, earlier: object, links: object) -> None:
         self.pages.append(attempt)
 
+    def is_closed(self, url: str) -> bool:
+        return False
+
     def take_failed(self, settlement: Settlement) -> bool:
         return self.has_hook
 
@@ -160,10 +163,15 @@ class Bench:
         self.frontier, self.fetcher = FakeFrontier(known), FakeFetcher(answer)
         self.stages, self.counters = stages or FakeStages(), Counters()
         stations: Any = SimpleNamespace(
-            crawl="c", frontier=self.frontier, fetcher=self.fetcher, pages=FakeArchive(), scope=None
+            crawl="c",
+            frontier=self.frontier,
+            fetcher=self.fetcher,
+            pages=FakeArchive(),
+            scope=None,
+            site_budget=None,
         )
         either: Any = self.stages
-        self.attempts = Attempts(stations, either, either, self.counters)
+        self.attempts = Attempts(stations, either, either, self.counters, either)
 
     async def make(self) -> None:
         await self.attempts.make(lease(1))

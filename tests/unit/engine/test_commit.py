@@ -2,15 +2,17 @@
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 import pytest
 from tests.unit.engine.leased import SentLinksCounter
 
+from shoal.archive.writer import Part
 from shoal.engine import outputs as output_module
-from shoal.engine.commit import COMMIT_BATCH, Committer
+from shoal.engine.commit import COMMIT_BATCH, COMMIT_LINK_BYTES, Committer, count_within
 from shoal.engine.outputs import EmbeddedOutputs, StreamedOutputs
 from shoal.model.crawl_totals import KEY, CrawlTotals
 from shoal.model.errors import Unavailable
@@ -26,6 +28,9 @@ def lease(number: int) -> Lease:
 
 def settlement(number: int) -> Settlement:
     return Settlement(lease(number), Done(PageRecord(PageRef("s", 0, 1), 200, 0.0)))
+
+
+T = TypeVar("T")
 
 
 def brought(key: str, **more: object) -> ParseResult:
@@ -77,7 +82,13 @@ class Witness:
     async def flush_async(self) -> None:
         self.flush()
 
-    def checkpoint(self) -> bytes:
+    def begin_flush(self) -> list[Part]:
+        return []
+
+    def write_parts(self, parts: Sequence[Part]) -> None:
+        self.flush()
+
+    def end_flush(self, parts: Sequence[Part]) -> bytes:
         return b"archive-position"
 
 
@@ -148,10 +159,13 @@ class StaleWitness:
         self.witness.calls.append("stale")
 
 
+async def at_once(call: Callable[[], T]) -> T:
+    return call()
+
+
 def committer(witness: Witness, totals: CrawlTotals | None = None) -> Committer:
-    outputs = EmbeddedOutputs(
-        "c", witness, SinkWitness(witness), RejectsWitness(witness), totals or CrawlTotals()
-    )
+    sinks, rejects = SinkWitness(witness), RejectsWitness(witness)
+    outputs = EmbeddedOutputs("c", witness, sinks, rejects, totals or CrawlTotals(), run=at_once)
     return Committer(
         witness,
         outputs,
@@ -300,7 +314,9 @@ async def test_in_a_fleet_writing_is_retried_until_the_archive_is_available(
 async def test_a_commit_that_is_cut_off_is_made_again_with_every_item_once(own: bool) -> None:
     witness = HangingStore()
     outputs = (
-        EmbeddedOutputs("c", witness, SinkWitness(witness), RejectsWitness(witness), CrawlTotals())
+        EmbeddedOutputs(
+            "c", witness, SinkWitness(witness), RejectsWitness(witness), CrawlTotals(), run=at_once
+        )
         if own
         else StreamedOutputs(witness, RejectsWitness(witness), CrawlTotals(), patience=lambda: 0.0)
     )
@@ -361,3 +377,29 @@ async def test_a_failing_archive_stops_the_commit_before_the_store() -> None:
         await work.flush()
 
     assert "commit" not in witness.calls
+
+
+def test_a_commit_has_a_budget_of_link_bytes_and_at_least_one_page() -> None:
+    page, huge = (
+        (None, ParseResult(0, requests=(bytes(3), bytes(2)))),
+        (None, ParseResult(0, requests=(bytes(20),))),
+    )
+
+    assert count_within([page, page, page], 10) == (2, 10)
+    assert count_within([huge, page], 10) == (1, 20)
+    assert count_within([(None, None), page, huge], 10) == (2, 5)
+    assert count_within([], 10) == (0, 0)
+
+
+async def test_pages_with_many_links_are_committed_one_after_the_other() -> None:
+    witness = Witness()
+    work = committer(witness)
+    for number in range(3):
+        work.settle(settlement(number), ParseResult(number, requests=(bytes(COMMIT_LINK_BYTES - 1),)))
+    assert work.link_bytes == 3 * (COMMIT_LINK_BYTES - 1)
+
+    await work.flush()
+
+    assert witness.calls.count("commit") == 3
+    assert witness.settled == [0, 1, 2]
+    assert (work.pending, work.link_bytes) == (0, 0)

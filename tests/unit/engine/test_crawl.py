@@ -157,7 +157,7 @@ class LoggedOutputs:
         self._log.append("outputs.flush")
         return Durable()
 
-    def finish(self) -> Durable:
+    async def finish(self) -> Durable:
         self._log.append("outputs.finish")
         return Durable({"sinks": b"end"})
 
@@ -315,7 +315,7 @@ async def test_the_outputs_are_finished_after_the_last_page_and_the_quota_is_rel
     assert bench.log == [
         "outputs.flush",
         "commit Done",
-        "commit cookies",
+        "commit cookies traps/local",
         "outputs.finish",
         "commit sinks",
         "quota.leave",
@@ -400,7 +400,7 @@ async def test_what_is_in_flight_after_the_grace_or_a_second_stop_is_released_as
     assert bench.log == [
         "outputs.flush",
         "commit Released",
-        "commit cookies",
+        "commit cookies traps/local",
         "outputs.finish",
         "commit sinks",
     ]

@@ -16,7 +16,7 @@ LIMITS = ParseLimits(cpu=10, wall=15, memory_bytes=512 * MIB, items=1000, output
         (-200, PoisonCause.CRASH, "the parse child was killed (signal 200)"),
         (0, PoisonCause.CRASH, "the parse child ended with status 0"),
         (3, PoisonCause.CRASH, "the parse child ended with status 3"),
-        (ChildExit.MEMORY, PoisonCause.OOM, "more than 512 MiB of memory"),
+        (ChildExit.MEMORY, PoisonCause.OOM, "more than 512 MiB of memory (parse.memory_bytes)"),
         (ChildExit.OUTPUT, PoisonCause.OUTPUT, "more than 1000 items or 1 MiB of output"),
         (ChildExit.RAISED_EXIT, PoisonCause.CRASH, "the spider raised SystemExit or the like"),
         (ChildExit.SIGNALLED, PoisonCause.CRASH, "the spider tried to signal a process"),

@@ -119,7 +119,11 @@ async def test_the_record_names_the_origins_of_the_seeds_if_a_header_is_secret()
         (replace(PLAN, outputs=("-",)), SPIDER, "a fleet has no standard output"),
         (replace(PLAN, outputs=("items.unknown",)), SPIDER, "items.unknown"),
         (replace(PLAN, outputs=("items.csv", "-"), fresh=True), SPIDER, "a fleet has no standard output"),
-        (with_crawl_settings(PLAN, cookie_file="/missing/cookies.txt"), SPIDER, "cookies.txt"),
+        (
+            with_crawl_settings(PLAN, cookie_file="/missing/cookies.txt"),
+            SPIDER,
+            "crawl.cookie_file: cannot be read",
+        ),
     ],
 )
 async def test_a_plan_that_cannot_work_writes_nothing(

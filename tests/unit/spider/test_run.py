@@ -18,7 +18,7 @@ from shoal.model.limits import LinkLimits, ParseLimits
 from shoal.model.page import ParseResult
 from shoal.model.request import Request, unpack
 from shoal.model.scope import Scope
-from shoal.model.simhash import SAMPLE
+from shoal.model.traps.simhash import SAMPLE
 from shoal.model.url import fingerprint_of
 from shoal.spider.html.links import Links
 from shoal.spider.page import Page

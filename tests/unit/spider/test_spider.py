@@ -67,7 +67,7 @@ def test_options_are_settings_of_a_crawl() -> None:
         ({"rates": 1}, "unknown option 'rates'; did you mean 'rate'?"),
         ({"host": ["a"]}, "unknown option 'host'; did you mean 'hosts'?"),
         ({"zzz": 1}, "unknown option 'zzz'"),
-        ({"rate": "fast"}, "rate: must be a number"),
+        ({"rate": "fast"}, "rate: must be 0, or a number"),
         ({"depth": -1}, "depth: must be a whole number"),
         ({"follow": "("}, "follow: not a regular expression"),
     ],

@@ -50,6 +50,7 @@ class FakeSubmittedCrawls:
         self.records: dict[str, CrawlRecord] = {}
         self.refused: dict[str, str] = {}
         self.announcements = 0
+        self.lost: set[str] = set()  # crawls that are gone although no command deleted them
         self._log = log or WriteLog()
 
     async def submit(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
@@ -75,6 +76,9 @@ class FakeSubmittedCrawls:
     async def all(self) -> list[CrawlRecord]:
         return list(self.records.values())
 
+    async def was_deleted(self, name: str) -> bool:
+        return name not in self.lost
+
     async def read(self, *, key: bytes = b"") -> StoredRecords:
         return StoredRecords(list(self.records.values()), self.refused)
 
@@ -89,7 +93,7 @@ class NothingDamaged:
         return 0
 
 
-class NobodyLost:
+class NoneLost:
     """All holders are live."""
 
     async def reclaim(self, worker: str, live: Collection[str], *, longest_s: float) -> int:

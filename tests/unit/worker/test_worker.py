@@ -11,7 +11,7 @@ import pytest
 from tests.unit.stores.fleets import (
     FakeHeartbeats,
     FakeSubmittedCrawls,
-    NobodyLost,
+    NoneLost,
     NothingDamaged,
     heartbeat,
     record,
@@ -21,15 +21,16 @@ from shoal import __version__
 from shoal.engine.plan import Stop
 from shoal.engine.snapshot import Summary, WorkStats
 from shoal.frontier.redis import RedisFrontier
-from shoal.model.errors import Misconfigured
+from shoal.model.errors import Lost, Misconfigured
 from shoal.redis_client import RedisClient
 from shoal.redis_client.dsn import parse
 from shoal.stores.contract.crawl_record import CrawlRecord
-from shoal.stores.contract.fleet import Fleet, SharedQuota
+from shoal.stores.contract.fleet import Fleet
 from shoal.stores.contract.heartbeat import CrawlActivity, OutputActivity
 from shoal.worker.activity import PACE, CrawlWork
 from shoal.worker.crawl_session import WorkerContext
 from shoal.worker.session_steps import SessionState
+from shoal.worker.turns import CrawlTurn
 from shoal.worker.worker import Worker, WorkerPlan
 
 FETCHING = frozenset({"fetch", "sink"})  # without the role that joins the bus of a server
@@ -46,11 +47,14 @@ class FakeSession:
         self.state = state
         self.stop = Stop()
         self.deleted = False
+        self.missing_since: float | None = None
         self.summary: Summary | None = None
         self.refusal = self.blocked_reason = ""
         self.done = WorkStats()
         self.in_flight = 0
         self.longest_request_s = 65.0
+        self.ran_at = 0.0
+        self.turn = CrawlTurn()
         self.work: CrawlWork | None = None
         self.activity: CrawlActivity | None = None
         self.output_activity: list[OutputActivity] = []
@@ -126,9 +130,10 @@ class Bench:
             self.crawls,
             self.workers,
             _no_quota,
+            _no_quota,
             _nothing_unwritten,
             NothingDamaged(),
-            NobodyLost(),
+            NoneLost(),
         )
         planned = WorkerPlan(**{"roles": FETCHING, **plan})
         self.worker = Worker(fleet, planned, self.stop, open_session=self._open)
@@ -169,7 +174,7 @@ async def _nothing_unwritten(crawl: str) -> int:
     return 0
 
 
-def _no_quota(*arguments: object, **options: object) -> SharedQuota:
+def _no_quota(*arguments: object, **options: object) -> Any:
     raise AssertionError("no crawl runs here")
 
 
@@ -233,6 +238,28 @@ async def test_a_worker_that_fetches_for_an_unknown_pool_is_refused() -> None:
 
 
 # --- until done --------------------------------------------------------------------------------------
+
+
+async def test_a_crawl_that_vanishes_without_delete_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench("news", "shop")
+    with pytest.raises(ExceptionGroup) as raised:
+        async with bench.running():
+            bench.crawls.lost.add("shop")
+            await bench.submit(record("news"))
+            assert bench.sessions["shop"].state is SessionState.DELETED
+            assert bench.sessions["news"].state is UNKNOWN, "the other crawl is served"
+    assert "crawl 'shop' is lost" in str(raised.value.exceptions[0])
+    assert isinstance(raised.value.exceptions[0], Lost)
+    assert [line.levelname for line in caplog.records if line.message == "crawl.lost"] == ["ERROR"]
+
+
+async def test_a_lost_crawl_that_is_submitted_again_is_served_again() -> None:
+    bench = Bench("shop")
+    async with bench.running():
+        bench.crawls.lost.add("shop")
+        await bench.submit()
+        await bench.submit(record("shop"))
+        assert bench.opened == ["shop", "shop"]
 
 
 @pytest.mark.parametrize("crawls", [(), ("shop",), ("news", "shop")])

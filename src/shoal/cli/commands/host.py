@@ -8,8 +8,8 @@ import typer
 
 from shoal.cli.input.options import Config, Json, Store, examples, option
 from shoal.cli.views.format import duration, plural
+from shoal.model.configuration.setting_ranges import RANGES
 from shoal.model.errors import Misconfigured, Rejected
-from shoal.model.setting_ranges import RANGES
 
 if TYPE_CHECKING:
     from shoal.services.control.hosts import ClearHost, HostView, SetHost

@@ -75,7 +75,10 @@ def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
             yield f"given up in {crawl.name}: {by_count(crawl.dead_by_class)}"
         if dropped := Counter(crawl.filtered_by_rule) + Counter(crawl.links_filtered_by_rule):
             yield f"filtered in {crawl.name}: {by_count(dropped)}"
-        yield from pattern_lines(crawl.quarantined, crawl.near_duplicates, of=f" in {crawl.name}")
+        closed = (crawl.quarantined, crawl.near_duplicates, crawl.identical)
+        yield from pattern_lines(*closed, of=f" in {crawl.name}")
+        if crawl.lost:
+            yield f"lost in {crawl.name}: {plural(crawl.lost, 'request')}; see shoal verify"
         if crawl.unreadable:
             yield unreadable_line(crawl.unreadable, of=f" of {crawl.name}")
         if crawl.mistaken:

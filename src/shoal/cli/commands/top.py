@@ -79,7 +79,7 @@ async def _watch(address: str, every: float) -> None:
 
     from rich.live import Live
 
-    from shoal.cli.process.streams import open_console
+    from shoal.cli.views.streams import open_console
     from shoal.cli.views.top_screen import TopScreen
     from shoal.services.inspect.monitor import watch_store
 

@@ -24,7 +24,7 @@ def command(
     *,
     deep: Annotated[bool, option("--deep", "", "Read every archived page and check its digest.")] = False,
     repair: Annotated[
-        bool, option("--repair", "", "First repair what an interrupted script left in Redis.")
+        bool, option("--repair", "", "First repair counters and indexes from the data.")
     ] = False,
     config: Config = None,
     json: Json = False,
@@ -47,6 +47,8 @@ def command(
         print_json(verify_json(report))
     else:
         print_lines(verify_lines(report))
+    if report.empty:
+        return ExitCode.NO_CRAWL
     return ExitCode.NOT_VERIFIED if report.problems else ExitCode.FINISHED
 
 
@@ -64,11 +66,15 @@ def verify_lines(report: "VerifyReport") -> Iterator[str]:
             yield f"  {path}: {'exists, not counted' if written is None else plural(written, 'item')}"
         if crawl.waiting:
             yield f"  {plural(crawl.waiting, 'item')} not written to the outputs yet"
+        if crawl.lost:
+            yield f"  {plural(crawl.lost, 'request')} lost: accepted, and in no state"
         for what in crawl.unchecked:
             yield f"  not checked: {what}"
     for problem in report.problems:
         yield f"problem: {problem}"
-    if report.problems:
+    if report.empty:
+        yield f"no crawl here: {report.store} is new, or everything in it is lost"
+    elif report.problems:
         yield plural(len(report.problems), "problem")
     else:
         yield "nothing lost, nothing doubled"

@@ -101,6 +101,7 @@ def command(
         roles=chosen,
         pools=_parse_pools(pools),
         concurrency=concurrency,
+        max_crawls=settings.worker.max_crawls,
         deadline=deadline,
         until_done=until_done,
         rules=WorkerRules.of(settings),

@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from shoal.model.configure import DESCRIPTIONS
+from shoal.model.configuration.configure import DESCRIPTIONS
 
 Options = TypeVar("Options")
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal.model.configure import configure, from_environment, from_tree, parse_setting
+from shoal.model.configuration.configure import configure, from_environment, from_tree, parse_setting
+from shoal.model.configuration.toml_text import parse_toml
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.settings import Settings
-from shoal.model.toml_text import parse_toml
 from shoal.services.store_address import check_address
 
 FILE = "shoal.toml"

@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 from shoal.cli.views.output import ClosedPipe
-from shoal.model.errors import Interrupted, ShoalError, Unavailable
+from shoal.model.errors import Interrupted, Lost, ShoalError, Unavailable
 
 
 class ExitCode(IntEnum):
@@ -14,6 +14,7 @@ class ExitCode(IntEnum):
     UNAVAILABLE = 4
     NOT_VERIFIED = 5
     BAD_LINES = 6
+    NO_CRAWL = 7
     BUG = 70  # EX_SOFTWARE of sysexits.h
     CLOSED_PIPE = 141  # what a shell reports for a command that SIGPIPE ended
 
@@ -24,8 +25,9 @@ MEANING = {
     ExitCode.DEAD_LETTERS: "finished, with more dead letters than --max-dead allows, or no page at all",
     ExitCode.INTERRUPTED: "interrupted; run the same command to resume",
     ExitCode.UNAVAILABLE: "the store or an output is not available: in use, or the disk is full",
-    ExitCode.NOT_VERIFIED: "verify found a problem",
+    ExitCode.NOT_VERIFIED: "data is lost, as verify found, or a crawl vanished from its store, or pages from the archive",
     ExitCode.BAD_LINES: "finished, but some lines of --seeds are not start URLs and were skipped",
+    ExitCode.NO_CRAWL: "verify found a store without any crawl: it is new, or everything in it is lost",
     ExitCode.BUG: "a bug in Shoal; the traceback was written to a file",
     ExitCode.CLOSED_PIPE: "the reader of the output closed the pipe before all of it was written",
 }
@@ -36,6 +38,8 @@ def exit_code_for(error: ShoalError) -> ExitCode:
     match error:
         case Interrupted():
             return ExitCode.INTERRUPTED
+        case Lost():
+            return ExitCode.NOT_VERIFIED
         case Unavailable():
             return ExitCode.UNAVAILABLE
         case ClosedPipe():

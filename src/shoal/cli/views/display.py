@@ -77,7 +77,7 @@ class LiveScreen:
     def __init__(self, lost: Callable[[], None], screen: "Screen | TopScreen") -> None:
         from rich.live import Live
 
-        from shoal.cli.process.streams import open_console
+        from shoal.cli.views.streams import open_console
 
         self._console = open_console(stderr=True)
         self._screen = screen

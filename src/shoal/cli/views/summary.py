@@ -65,7 +65,7 @@ def summary_lines(summary: Summary, *, resume: str) -> Iterator[str]:
     ):
         if figures:
             yield f"  {label:<10} {by_count(figures)}"
-    for line in pattern_lines(summary.quarantined, summary.near_duplicates):
+    for line in pattern_lines(summary.quarantined, summary.near_duplicates, summary.identical):
         yield f"  {line}"
     if now.rejected:
         yield f"  {'rejected':<10} {plural(now.rejected, 'item')}, reasons in {summary.rejects}"

@@ -15,6 +15,7 @@ MAX_PATTERNS = 5
 def pattern_lines(
     quarantined: "Mapping[str, ClosedPattern]",
     near_duplicates: "Mapping[str, ClosedPattern]",
+    identical: "Mapping[str, ClosedPattern]",
     *,
     of: str = "",
 ) -> Iterator[str]:
@@ -22,6 +23,7 @@ def pattern_lines(
     yield from _lines(f"quarantined{of}", quarantined, "URLs in an hour", "links.per_pattern")
     setting = "links.near_duplicates"
     yield from _lines(f"near-duplicates{of}", near_duplicates, "near-duplicate pages", setting)
+    yield from _lines(f"identical{of}", identical, "identical pages", "links.identical_pages")
 
 
 def _lines(label: str, closed: "Mapping[str, ClosedPattern]", what: str, setting: str) -> Iterator[str]:

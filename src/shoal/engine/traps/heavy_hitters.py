@@ -22,5 +22,12 @@ class HeavyHitters:
         count = self._counts[name] = self._counts.get(name, 0) + weight
         return count
 
+    def get(self, name: str) -> int:
+        """Return the count of `name` so far."""
+        return self._counts.get(name, 0)
+
+    def items(self) -> list[tuple[str, int]]:
+        return list(self._counts.items())
+
     def clear(self) -> None:
         self._counts.clear()

@@ -11,27 +11,31 @@ A later run continues with that, unless it allows more; it has to see one such p
 import logging
 from collections.abc import Callable, MutableMapping
 
-from shoal.engine.traps.heavy_hitters import HeavyHitters
+from shoal.engine.traps.counts import SharedCounts
 from shoal.model.crawl_totals import ClosedPattern
-from shoal.model.simhash import SAMPLE, NearDuplicates
-from shoal.model.url_pattern import pattern_of
+from shoal.model.traps.simhash import SAMPLE, NearDuplicates
+from shoal.model.traps.url_pattern import pattern_of
 
 log = logging.getLogger(__name__)
 
-CAPACITY = 5_000  # pages remembered, about 400 bytes each, and patterns counted
+CAPACITY = 5_000  # pages remembered, about 400 bytes each
 
 
 class NearDuplicateTrap:
     """Allows `limit` near-identical pages per URL pattern; 0: any number."""
 
     def __init__(
-        self, limit: int, watched: MutableMapping[str, ClosedPattern], on_watch: Callable[[str], None]
+        self,
+        limit: int,
+        watched: MutableMapping[str, ClosedPattern],
+        on_watch: Callable[[str], None],
+        counts: SharedCounts | None = None,
     ) -> None:
         self._limit = limit
         self._watched = watched  # by pattern
         self._on_watch = on_watch
         self._pages = NearDuplicates(capacity=CAPACITY)
-        self._counts = HeavyHitters(CAPACITY)
+        self._counts = counts or SharedCounts()
 
     def is_trap(self, url: str, simhash: int) -> bool:
         """Record a page that was hashed; return whether its links lead to more of the same."""

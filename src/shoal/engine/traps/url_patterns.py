@@ -1,7 +1,7 @@
 """Quarantine: a host that brings ever more URLs of one pattern is probably generating them.
 
 One link in `SAMPLE`, chosen by fingerprint, is inspected and counts for that many: the others cost nothing,
-and a pattern that matters has thousands. A pattern that has brought more URLs than allowed within `SPAN_S`
+and a pattern that matters has thousands. A pattern that has brought more URLs than allowed within an hour
 is closed: its links are dropped, counted by rule, logged, and shown by `status`. A later run continues with
 that, unless it allows more.
 
@@ -10,19 +10,16 @@ generations, which represent a million URLs.
 """
 
 import logging
-import time
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 
-from shoal.engine.traps.heavy_hitters import HeavyHitters
+from shoal.engine.traps.counts import URL_SAMPLE as SAMPLE
+from shoal.engine.traps.counts import TrapCounters
 from shoal.model.crawl_totals import ClosedPattern
 from shoal.model.request import Link, unpack
-from shoal.model.url_pattern import pattern_of
+from shoal.model.traps.url_pattern import pattern_of
 
 log = logging.getLogger(__name__)
 
-SAMPLE = 64
-SPAN_S = 3600.0
-MAX_PATTERNS = 4096
 GENERATION = 8192  # fingerprints
 
 
@@ -33,17 +30,16 @@ class PatternQuarantine:
         self,
         limit: int,
         closed: MutableMapping[str, ClosedPattern] | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        counters: TrapCounters | None = None,
     ) -> None:
         self._limit = limit
         self._closed = {} if closed is None else closed  # by pattern
-        self._clock = clock
-        self._since = clock()
-        self._counts = HeavyHitters(MAX_PATTERNS)
+        self._counters = counters or TrapCounters()
         self._counted: set[int] = set()  # fingerprints; below, those of the previous generation
         self._counted_before: set[int] = set()
         # Only links to these hosts are checked one by one.
-        self._hosts = {pattern.partition("/")[0] for pattern in self._closed}
+        self._hosts: set[str] = set()
+        self._hosts_of = 0  # closed patterns that `_hosts` was made from; other workers add some
 
     def admitted(self, links: Sequence[Link]) -> Sequence[Link]:
         """Return the links that are not in a closed pattern."""
@@ -52,6 +48,9 @@ class PatternQuarantine:
         for link in links:
             if not link.fingerprint % SAMPLE and not self._was_counted(link.fingerprint):
                 self._count(link)
+        if len(self._closed) != self._hosts_of:
+            self._hosts = {pattern.partition("/")[0] for pattern in self._closed}
+            self._hosts_of = len(self._closed)
         if not self._hosts:
             return links
         return tuple(link for link in links if link.host not in self._hosts or not self._is_closed(link))
@@ -66,15 +65,10 @@ class PatternQuarantine:
         return False
 
     def _count(self, link: Link) -> None:
-        now = self._clock()
-        if now - self._since > SPAN_S:
-            self._since = now
-            self._counts.clear()
         url = unpack(link.packed).url
         pattern = pattern_of(url)
-        if self._counts.add(pattern, SAMPLE) > self._limit and pattern not in self._closed:
+        if self._counters.count_url(pattern, SAMPLE) > self._limit and pattern not in self._closed:
             self._closed[pattern] = ClosedPattern(self._limit, url)
-            self._hosts.add(link.host)
             facts = {"pattern": pattern, "more_than": self._limit, "example": url}
             log.warning("links.quarantined", extra=facts)
 

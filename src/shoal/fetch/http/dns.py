@@ -5,7 +5,7 @@ failure. The cache is bounded by names and by addresses.
 
 An answer that c-ares cannot parse makes it fail or drop every query that is under way on the same channel,
 whatever its name. So there are several channels, and all names of one domain use the same one. A look-up that
-fails for such a reason is repeated on a channel of its own, where no other name can disturb it, and a name
+fails for such a reason is repeated on a separate channel, where no other name can disturb it, and a name
 that fails there, too, is asked there from then on. One that times out is repeated on another shared channel.
 """
 
@@ -31,7 +31,7 @@ MAX_ADDRESSES = 256  # of one name
 MIN_TTL_S, MAX_TTL_S = 5.0, 3600.0  # neither one query per page nor stale for days
 NEGATIVE_TTL_S = 5.0
 CHANNELS = 4  # shared ones; each has a thread of c-ares
-ALONE_AT_ONCE = 16  # look-ups on channels of their own
+ALONE_AT_ONCE = 16  # look-ups on separate channels
 MAX_DISTURBING = 1_000  # names that are known to fail there
 
 # The name itself is the reason: asking again alone would not help.
@@ -122,7 +122,7 @@ class DnsResolver:
     async def _look_up(self, host: str) -> Answer:
         result: Result = aiodns.error.DNSError(aiodns.error.ARES_EBADRESP, "")
         if host not in self._disturbing:
-            # Randomised for each process: nobody can choose names that share a channel with others.
+            # Randomised for each process: a site cannot choose names that share a channel with others.
             number = hash(".".join(host.split(".")[-2:]))
             result = await _query(self._shared[number % CHANNELS], host)
             if _timed_out(result):

@@ -18,7 +18,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 import ada_url
 
-from shoal.model.address_ranges import PRIVATE, Network
+from shoal.model.configuration.address_ranges import PRIVATE, Network
 from shoal.model.failure import Failure, FailureClass
 
 DEFAULT_PORTS = {"http": 80, "https": 443}

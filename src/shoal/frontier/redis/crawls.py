@@ -49,7 +49,7 @@ class RedisCrawls:
         known = (await self._client.numbers()).get(name)
         if known is None and not may_be_new:
             raise Misconfigured(f"the store has no crawl named {name!r}")
-        number = known or await self._store.do(self._home, "HINCRBY", keys.meta(self._home), "crawl", 1)
+        number = known or await self._new_number()
         await fan_out(
             self._set_terms(tag, number, name, terms, self._host_paces(tag, hosts))
             for tag in self._store.tags()
@@ -87,6 +87,14 @@ class RedisCrawls:
         self._client.names[number] = name
         self._client.picker.wake_all()
         return Opened(name, resumed=known is not None)
+
+    async def _new_number(self) -> int:
+        """Return a number that no crawl has, even if the shard has lost the last one that it gave out."""
+        used = set((await self._client.numbers()).values())
+        while True:
+            number = int(await self._store.do(self._home, "HINCRBY", keys.meta(self._home), "crawl", 1))
+            if number not in used:
+                return number
 
     def _host_paces(self, tag: str, hosts: Mapping[str, Pace] | None) -> bytes:
         """Pack the hosts of a shard that have another pace; empty: they stay unchanged."""
@@ -130,6 +138,24 @@ class RedisCrawls:
                 await self._store.do(self._home, "HDEL", keys.checkpoints(self._home), *checkpoints)
         await self.sweep_deleted()
         return number is not None
+
+    async def unlisted(self) -> list[int]:
+        """Return the numbers of crawls that have counters and neither a name nor a deletion in progress."""
+        listed = set((await self._client.numbers()).values())
+        dropped = await self._store.do(self._home, "SMEMBERS", keys.dropped(self._home))
+        [last] = await self._store.do(self._home, "HMGET", keys.meta(self._home), "crawl")
+        known = listed | {int(number) for number in dropped}
+        unknown = [number for number in range(1, int(last or 0) + 1) if number not in known]
+        found: set[int] = set()
+        for tag in self._store.tags():
+            exist = [("EXISTS", keys.counters(tag, number)) for number in unknown]
+            answers = await self._store.pipeline(tag, exist)
+            found |= {number for number, exists in zip(unknown, answers, strict=True) if exists}
+        return sorted(found)
+
+    async def deleting(self) -> bool:
+        """Return whether any crawl is being deleted right now."""
+        return bool(await self._store.do(self._home, "SCARD", keys.dropped(self._home)))
 
     async def sweep_deleted(self) -> None:
         """Delete the remaining keys of deleted crawls, also of those whose deletion was interrupted."""

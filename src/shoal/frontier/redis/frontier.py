@@ -31,7 +31,7 @@ from shoal.frontier.results import Added, Committed, Unparsed, Validator
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
 from shoal.model.pace import ADDRESS_MARK, DelayEstimate, TurnAnswer, TurnRequest
-from shoal.model.request import Link, unpack_stored
+from shoal.model.request import UNREADABLE, Link, unpack_stored
 from shoal.redis_client import EPOCH, Full, RedisClient, Script, ScriptArgument
 from shoal.redis_client.fan_out import fan_out
 
@@ -167,6 +167,8 @@ class RedisFrontier:
                 damage = found
             else:
                 leases.append(found)
+                if found.request is UNREADABLE:
+                    damage = f"the request of a lease under {token!r} cannot be read"
         for lease in leases:
             self._held.take(self._id(lease), deadline)
             if lease.crashes:

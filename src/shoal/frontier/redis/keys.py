@@ -17,6 +17,9 @@ deleted in batches. `P` is a pool. Keys marked * are shared with other packages 
                            crashes, purged, items, `dead.<class>`, `filtered.<rule>`, and
                            `pool.<pool>`: waiting or delayed, for every pool but http
 
+    T:tot:C        hash    totals that pages add to: `links.<rule>` (not followed), rejected, withheld,
+                           partial, hook_items, hook_faults
+
     T:h            hash    host -> state (HOST, followed by one LANE per lane); deleted when idle. `@` and an
                            address: the turns of that address
     T:ho           hash    host -> what the operator has set, and its Crawl-delay (OVERRIDES)
@@ -53,7 +56,8 @@ deleted in batches. `P` is a pool. Keys marked * are shared with other packages 
 
     T:s:C:<n>      set     fingerprints that a crawl has seen, in buckets (seen.lua)
     T:so:C         set     names of buckets of the seen-set that were too large to be split
-    T:sm:C         hash    size of the seen-set
+    T:sm:C         hash    size of the seen-set (seen.lua); lost: requests that a repair found in no state;
+                           forgotten: requests that a repair found to be missing in the seen-set
     T:sb:C         string  the seen-set as a Bloom filter, if the crawl uses one
     T:r:<origin>   string  robots.txt: >dI expires, status; text. Expires
 
@@ -113,6 +117,10 @@ def counters(tag: str, crawl: int) -> str:
     return f"{tag}:n:{crawl}"
 
 
+def totals(tag: str, crawl: int) -> str:
+    return f"{tag}:tot:{crawl}"
+
+
 def hosts(tag: str) -> str:
     return f"{tag}:h"
 
@@ -157,6 +165,10 @@ def seen_large(tag: str, crawl: int) -> str:
 
 def seen_size(tag: str, crawl: int) -> str:
     return f"{tag}:sm:{crawl}"
+
+
+def bloom_filter(tag: str, crawl: int) -> str:
+    return f"{tag}:sb:{crawl}"
 
 
 def values(tag: str, crawl: int) -> str:

@@ -75,8 +75,9 @@ class RedisReader:
         answers = await fan_out(
             self._store.run(self._scripts.counts, tag, [number]) for tag in self._store.tags()
         )
-        counts = Counts(mistaken=false_positive_share([seen for *_, seen in answers]))
-        for counters, ended_delays, _ in answers:
+        counts = Counts(mistaken=false_positive_share([seen[:3] for *_, seen in answers]))
+        for counters, ended_delays, [*_, lost] in answers:
+            counts.lost += int(lost or 0)
             for name, count in zip(counters[::2], counters[1::2], strict=True):
                 _count(counts, name.decode(), int(count))
             counts.delayed -= ended_delays
@@ -107,6 +108,18 @@ class RedisReader:
             self._store.do(tag, "HGET", keys.counters(tag, number), ITEMS) for tag in self._store.tags()
         )
         return sum(int(count or 0) for count in found)
+
+    async def totals(self, crawl: str) -> dict[str, int]:
+        """Return what the pages of a crawl have added to its totals, by name."""
+        number = await self.number(crawl)
+        found = await fan_out(
+            self._store.do(tag, "HGETALL", keys.totals(tag, number)) for tag in self._store.tags()
+        )
+        sums: Counter[str] = Counter()
+        for totals in found:
+            for name, count in zip(totals[::2], totals[1::2], strict=True):
+                sums[name.decode()] += int(count)
+        return dict(sums)
 
     # --- requests --------------------------------------------------------------------------------
 

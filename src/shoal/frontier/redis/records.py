@@ -8,6 +8,7 @@ import msgspec
 from shoal.frontier.redis import keys
 from shoal.frontier.results import DeadLetter
 from shoal.frontier.rules import LOWEST_BAND, band
+from shoal.model.errors import Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Lease
 from shoal.model.page import PageRecord
@@ -27,6 +28,9 @@ _host = struct.Struct(">ddddddHHHIIHBB")
 _lane = struct.Struct(">IBBHd")
 _dated = struct.Struct(">d8s")
 _fingerprint = struct.Struct(">Q")
+
+# What unpacking raises for bytes that no Shoal has packed.
+UNREADABLE = (struct.error, IndexError, ValueError, msgspec.MsgspecError, Rejected)
 
 unpack_page = msgspec.msgpack.Decoder(PageRecord).decode
 

@@ -1,12 +1,16 @@
 """Reads the keys of a shard in batches: no call blocks the server for long, however much there is."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from shoal.frontier.redis import keys
-from shoal.frontier.redis.records import StoredHost, unpack_host
+from shoal.frontier.redis.records import UNREADABLE, StoredHost, unpack_host
 from shoal.redis_client import RedisClient
 
 BATCH = 500
+
+
+async def _nothing() -> None:
+    pass
 
 
 class ShardScan:
@@ -46,6 +50,38 @@ class ShardScan:
             first += BATCH
 
     async def hosts(self) -> AsyncIterator[StoredHost]:
-        """Yield the hosts of the shard."""
+        """Yield the hosts of the shard that can be read."""
         async for name, packed in self.hash(keys.hosts(self._tag)):
-            yield unpack_host(name.decode(), packed)
+            try:
+                host = unpack_host(name.decode(), packed)
+            except UNREADABLE:
+                continue
+            yield host
+
+    async def seen_members(
+        self, crawl: int, buckets: int, *, between: Callable[[], Awaitable[None]] = _nothing
+    ) -> int:
+        """Count the members of a seen-set; call `between` after each batch of buckets."""
+        members: int = 0
+        for first in range(0, buckets, BATCH):
+            some = range(first, min(first + BATCH, buckets))
+            sizes = [("SCARD", keys.seen(self._tag, crawl, bucket)) for bucket in some]
+            members += sum(await self._store.pipeline(self._tag, sizes))
+            await between()
+        for name in await self._store.do(self._tag, "SMEMBERS", keys.seen_large(self._tag, crawl)):
+            members += int(
+                await self._store.do(self._tag, "SCARD", keys.seen(self._tag, crawl, name.decode()))
+            )
+        return members
+
+    async def seen_buckets(self, crawl: int) -> int:
+        """Return how many buckets a seen-set has that has lost its own record of that."""
+        known = first = 0
+        while True:
+            some = range(first, first + BATCH)
+            exist = [("EXISTS", keys.seen(self._tag, crawl, bucket)) for bucket in some]
+            found = await self._store.pipeline(self._tag, exist)
+            if not any(found):
+                return known
+            known = first + max(number for number, exists in enumerate(found) if exists) + 1
+            first += BATCH

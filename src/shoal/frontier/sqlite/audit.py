@@ -11,8 +11,10 @@ from shoal.frontier.sqlite.load import decode_counts, id_range, seen_log
 from shoal.frontier.sqlite.packing import unpack_ints
 from shoal.frontier.sqlite.seen import SeenSet
 from shoal.frontier.sqlite.state import ORDINAL_BITS, CrawlState, FrontierState
-from shoal.model.request import trace_id
+from shoal.model.errors import Rejected
+from shoal.model.request import trace_id, unpack
 
+OPEN_TABLES = (("request", "waiting"), ("parsing", "parsing"), ("dead", "dead"))  # with a packed request
 MAX_LINES = 20  # problems of one kind that are listed one by one
 
 
@@ -31,13 +33,18 @@ def audit(database: sqlite3.Connection, crawl_id: int, now: float) -> Audit:
     found: Counter[str] = Counter()
     classes: Counter[str] = Counter()
     placed = array("q")
-    for state, state_and_class, fp in _places(database, crawl_id, now):
+    for state, state_and_class, fp in places(database, crawl_id, now):
         found[state] += 1
         if state_and_class:
             classes[state_and_class] += 1
         placed.append(fp)
+    lost: list[int] = []
     if len(placed) != logged or not seen.same_as(SeenSet.of([placed], logged)):
-        _explain(problems, seen, _places(database, crawl_id, now))
+        lost = _explain(problems, seen, places(database, crawl_id, now))
+    lost_number = max(len(lost), counts.lost)
+    if lost_number:
+        problems.add(f"{lost_number} requests are lost: they were accepted, and are in no state")
+    _check_rows(database, crawl_id, problems)
 
     found["leased"] = len(leased)
     found["waiting"] -= len(leased)
@@ -52,20 +59,40 @@ def audit(database: sqlite3.Connection, crawl_id: int, now: float) -> Audit:
         present = {name.partition(" ")[2] for name in classes if name.startswith(f"{what} ")}
         for name in counted.keys() | present:
             _compare(problems, f"{what} as {name}", counted.get(name, 0), classes[f"{what} {name}"])
-    return Audit({state: found[state] for state in STATES}, problems.lines)
+    return Audit({state: found[state] for state in STATES}, problems.lines, lost_number)
 
 
-def _explain(problems: "_Problems", seen: SeenSet, places: Iterable[tuple[str, str, int]]) -> None:
-    """List the fingerprints that are in no place, in two, or in one without having been accepted."""
+def _explain(problems: "_Problems", seen: SeenSet, places: Iterable[tuple[str, str, int]]) -> list[int]:
+    """List the fingerprints that are in no place, in two, or in one without having been accepted.
+
+    Return those that are in no place.
+    """
     placed = SeenSet()
     for state, _, fp in places:
         if fp not in seen:
             problems.add(f"{state} but never accepted: {trace_id(fp)}")
         if not placed.add(fp):
             problems.add(f"in two places, one of them {state}: {trace_id(fp)}")
-    for fp in seen:
-        if fp not in placed:
-            problems.add(f"accepted but in no place: {trace_id(fp)}")
+    lost = [fp for fp in seen if fp not in placed]
+    for fp in lost:
+        problems.add(f"accepted but in no place: {trace_id(fp)}")
+    return lost
+
+
+def _check_rows(database: sqlite3.Connection, crawl_id: int, problems: "_Problems") -> None:
+    """Find rows that cannot be read, or whose lane or host does not exist: no worker could be given them."""
+    for table, state in OPEN_TABLES:
+        for fp, packed, host in database.execute(
+            f"SELECT fp, request, host.name FROM {table} LEFT JOIN lane ON lane.id = {table}.lane"  # noqa: S608
+            f" LEFT JOIN host ON host.id = lane.host WHERE {table}.id BETWEEN ? AND ?",
+            id_range(crawl_id),
+        ):
+            if host is None:
+                problems.add(f"{state} in a lane that does not exist: {trace_id(fp)}")
+            try:
+                unpack(packed)
+            except (Rejected, ValueError, TypeError) as error:
+                problems.add(f"an entry that cannot be read: {state} {trace_id(fp)}: {error}")
 
 
 def audit_state(state: FrontierState, crawl: CrawlState) -> list[str]:
@@ -118,6 +145,15 @@ def _compare(problems: _Problems, what: str, counted: int, found: int) -> None:
         problems.add(f"the counter of {what} says {counted}, the data {found}")
 
 
+def orphaned_crawls(database: sqlite3.Connection) -> list[int]:
+    """Return the ids of crawls that have rows and are not listed any more."""
+    found = database.execute(
+        f"SELECT DISTINCT id >> {ORDINAL_BITS} FROM request UNION SELECT DISTINCT crawl FROM seen"  # noqa: S608
+        " UNION SELECT DISTINCT crawl FROM ended EXCEPT SELECT id FROM crawl"
+    )
+    return sorted(id for [id] in found)
+
+
 def _leased(database: sqlite3.Connection, crawl_id: int, problems: _Problems) -> set[int]:
     leased: set[int] = set()
     for [ids] in database.execute("SELECT ids FROM lease"):
@@ -132,7 +168,7 @@ def _leased(database: sqlite3.Connection, crawl_id: int, problems: _Problems) ->
     return leased
 
 
-def _places(database: sqlite3.Connection, crawl_id: int, now: float) -> Iterator[tuple[str, str, int]]:
+def places(database: sqlite3.Connection, crawl_id: int, now: float) -> Iterator[tuple[str, str, int]]:
     """Yield state, failure class and fingerprint of every row of the crawl."""
     ids = id_range(crawl_id)
     spent = spent_ids(database)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from importlib.resources import files
 from pathlib import Path
 
@@ -19,14 +19,21 @@ from shoal.frontier.sqlite.load import recover
 from shoal.frontier.sqlite.owner import Owner
 from shoal.frontier.sqlite.packing import unpack_page
 from shoal.frontier.sqlite.reader import SqliteReader
+from shoal.frontier.sqlite.repair import repair
 from shoal.frontier.sqlite.settle import acknowledge, find_held, give_up_unreadable_page, settle
 from shoal.frontier.sqlite.state import FrontierState, ParsingPage
-from shoal.frontier.sqlite.wal import Checkpointer
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
 from shoal.model.page import PageRef
 from shoal.model.request import Link, unpack
-from shoal.sqlite_database import check, connect_for_reading, open_database, translated
+from shoal.sqlite_database import (
+    Checkpointer,
+    check,
+    connect_for_reading,
+    open_database,
+    transaction,
+    translated,
+)
 
 PAUSED_S = 0.001  # see `held_for`
 MIGRATIONS = ("schema.sql", "versions.sql")  # each leads to the next version
@@ -80,6 +87,20 @@ class SqliteFrontier:
             yield SqliteReader(database, path, clock)
         finally:
             database.close()
+
+    @classmethod
+    def repair(
+        cls, path: Path, crawls: Sequence[str], *, clock: Callable[[], float] = time.time
+    ) -> list[str]:
+        """Repair crawls of a database that the caller owns; return one line per kind of fault."""
+        lines: list[str] = []
+        with closing(open_database(path, _migrations(), fsync=True)) as database, translated(path):
+            for name in crawls:
+                with transaction(database):
+                    found = database.execute("SELECT id FROM crawl WHERE name = ? AND NOT dropped", (name,))
+                    [id] = found.fetchone()
+                    lines += [f"{name}: {line}" for line in repair(database, id, clock())]
+        return lines
 
     # --- leasing ---------------------------------------------------------------------------------
 

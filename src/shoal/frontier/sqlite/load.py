@@ -1,5 +1,6 @@
 """Starting: charging crashes for what an earlier owner held, and rebuilding the state in RAM."""
 
+import logging
 import sqlite3
 from array import array
 from collections import defaultdict
@@ -20,6 +21,8 @@ from shoal.frontier.sqlite.seen import SeenSet
 from shoal.frontier.sqlite.state import ORDINAL_BITS, CrawlState, CrawlTerms, FrontierState, ParsingPage
 from shoal.model.failure import Failure, FailureClass
 from shoal.sqlite_database import transaction
+
+log = logging.getLogger(__name__)
 
 _PRIORITY_CLASSES = LOWEST_BAND + 1
 
@@ -73,16 +76,18 @@ def _reclaim_leases(database: sqlite3.Connection, crawls: dict[int, tuple[int, C
             if id >> ORDINAL_BITS not in crawls:
                 continue
             max_crashes, counts = crawls[id >> ORDINAL_BITS]
+            counts.leased -= 1
             found = database.execute(
                 "UPDATE request SET attempts = attempts + 1, crashes = crashes + 1, due = NULL,"
                 " first_at = coalesce(first_at, ?) WHERE id = ? RETURNING crashes, fp",
                 (granted_at, id),
             ).fetchone()
-            if found is None:
+            if found is None:  # the database was changed from outside
+                log.error("store.damaged", extra={"why": f"leased request {id} is lost; see shoal verify"})
+                counts.lost += 1
                 continue
             [crashes, fp] = found
             _log(database, id, fp, OVERRAN, now, elapsed=max(now - granted_at, 0.0))
-            counts.leased -= 1
             counts.crashes += 1
             if crashes < max_crashes:
                 counts.waiting += 1

@@ -10,9 +10,8 @@ from shoal.frontier.clock import Clock
 from shoal.frontier.sqlite.changes import Changes
 from shoal.frontier.sqlite.leases import set_back
 from shoal.frontier.sqlite.state import FrontierState
-from shoal.frontier.sqlite.wal import Checkpointer
-from shoal.model.errors import ShoalError, Unavailable
-from shoal.sqlite_database import transaction, translate
+from shoal.model.errors import Lost, ShoalError, Unavailable
+from shoal.sqlite_database import Checkpointer, transaction, translate
 
 
 class Owner:
@@ -33,6 +32,8 @@ class Owner:
         self._checkpointer = checkpointer
         self._clock = Clock(clock, lambda now, by: set_back(state, now, by))
         self._broken: ShoalError | None = None
+        opened = path.stat()
+        self._file = opened.st_dev, opened.st_ino
 
     def now(self) -> float:
         return self._clock.now()
@@ -49,6 +50,7 @@ class Owner:
             changes = Changes()
             yield changes
             if changes:
+                self._check_file()
                 with transaction(self.database):
                     changes.write(self.database, self.state.spent)
         self._checkpointer.note(self.database.total_changes)
@@ -58,6 +60,15 @@ class Owner:
         with self._fail_stop(), transaction(self.database):
             yield self.database
 
+    def _check_file(self) -> None:
+        """Raise if the path no longer leads to the open database: SQLite would write to a deleted one."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != self._file:
+            raise Lost(f"{self.path} was deleted or replaced while this crawl ran: restore it from a copy")
+
     @contextmanager
     def _fail_stop(self) -> Iterator[None]:
         self.refuse_if_broken()
@@ -65,7 +76,9 @@ class Owner:
             yield
         except BaseException as error:
             ours = translate(error, self.path) if isinstance(error, sqlite3.Error) else None
+            if isinstance(error, ShoalError):
+                ours = error
             self._broken = ours or Unavailable(f"{self.path}: stopped after {type(error).__name__}: {error}")
-            if ours is not None:
+            if ours is not None and ours is not error:
                 raise ours from error
             raise

@@ -13,7 +13,7 @@ import msgspec
 
 from shoal.frontier.results import Audit, Counts, CrawlStats, DeadLetter, HostQueue, HostView, RequestHistory
 from shoal.frontier.sqlite import quarantine
-from shoal.frontier.sqlite.audit import audit, audit_state
+from shoal.frontier.sqlite.audit import audit, audit_state, orphaned_crawls
 from shoal.frontier.sqlite.history import find_history
 from shoal.frontier.sqlite.leases import promote
 from shoal.frontier.sqlite.load import decode_counts, id_range
@@ -97,6 +97,16 @@ class SqliteReader:
             "SELECT value FROM crawl_state WHERE crawl = ? AND key = ?", (self.crawl_id(crawl), key)
         )
 
+    async def values(self, crawl: str, prefix: str) -> dict[str, bytes]:
+        """Return the values of a crawl whose keys start with `prefix`."""
+        with translated(self._path):
+            return dict(
+                self._database.execute(
+                    "SELECT key, value FROM crawl_state WHERE crawl = ? AND key >= ? AND key < ?",
+                    (self.crawl_id(crawl), prefix, prefix + "\U0010ffff"),
+                ).fetchall()
+            )
+
     async def checkpoint(self, name: str) -> bytes | None:
         """Return what the last commit stored under `name`."""
         return self._value("SELECT value FROM checkpoint WHERE name = ?", (name,))
@@ -174,7 +184,17 @@ class SqliteReader:
             found = audit(self._database, id, self._clock())
         if self._live is None or (opened := self._live.state.crawls.get(crawl)) is None:
             return found
-        return Audit(found.counts, [*found.problems, *audit_state(self._live.state, opened)])
+        return Audit(found.counts, [*found.problems, *audit_state(self._live.state, opened)], found.lost)
+
+    async def check(self) -> list[str]:
+        """Return problems of the database itself: blocks that are damaged, and rows of no known crawl."""
+        with self._snapshot():
+            blocks = [line for [line] in self._database.execute("PRAGMA quick_check(20)") if line != "ok"]
+            lost = [] if blocks else orphaned_crawls(self._database)
+        return [
+            *(f"{self._path} is damaged: {line}" for line in blocks),
+            *(f"{self._path} has the data of a crawl whose own record is lost (number {id})" for id in lost),
+        ]
 
     async def history(self, crawl: str, fingerprint: int) -> RequestHistory | None:
         """Return the history of one request, or None if the crawl never accepted it. Slow: a full scan."""

@@ -34,8 +34,10 @@ class CrawlStatus:
     hook_faults: int = 0  # `on_error` hooks that raised or hung
     quarantined: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by pattern: too many URLs
     near_duplicates: Mapping[str, ClosedPattern] = field(default_factory=dict)
+    identical: Mapping[str, ClosedPattern] = field(default_factory=dict)
     paused: bool = False
     unserved_pools: Mapping[str, int] = field(default_factory=dict)  # requests in pools without a worker
+    lost: int = 0  # requests that a repair found in no state
     unreadable: Sequence[QuarantinedEntry] = ()  # entries of the store that could not be read
     mistaken: float = 0.0  # share of new links taken for known ones; 0: links are remembered exactly
 
@@ -117,7 +119,9 @@ async def read_crawl(store: Store, name: str) -> CrawlStatus:
         hook_faults=totals.hook_faults,
         quarantined=totals.quarantined,
         near_duplicates=totals.near_duplicates,
+        identical=totals.identical,
         paused=await store.frontier.paused(name),
+        lost=counts.lost,
         unreadable=await store.quarantined(name),
         mistaken=counts.mistaken,
     )

@@ -17,6 +17,7 @@ def status_json(status: StoreStatus, now: float) -> dict[str, object]:
             {
                 "crawl": crawl.name,
                 "accepted": crawl.accepted,
+                "lost": crawl.lost,
                 "counts": dict(crawl.counts),
                 "dead_by_class": dict(crawl.dead_by_class),
                 "filtered_by_rule": dict(crawl.filtered_by_rule),
@@ -27,6 +28,7 @@ def status_json(status: StoreStatus, now: float) -> dict[str, object]:
                 "hook_faults": crawl.hook_faults,
                 "quarantined": patterns_json(crawl.quarantined),
                 "near_duplicates": patterns_json(crawl.near_duplicates),
+                "identical_pages": patterns_json(crawl.identical),
                 "paused": crawl.paused,
                 "mistaken_links": crawl.mistaken,
                 "unreadable": [*map(entry_json, crawl.unreadable)],

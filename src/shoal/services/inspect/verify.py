@@ -12,9 +12,11 @@ not a problem of a running crawl.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from shoal.model.quarantine import QuarantinedEntry
 from shoal.stores.contract.store import OutputState, Store, select_crawls
 from shoal.stores.open import open_store
 
+MAX_UNREADABLE = 20  # entries in quarantine that are listed one by one
 REMEDY = "put it back from a copy, or write the items again: shoal reparse SPIDER --commit --out NEW"
 
 
@@ -30,6 +32,7 @@ class CrawlReport:
     problems: Sequence[str]  # one line each
     waiting: int = 0  # items in a shared store that are not in the outputs yet
     unchecked: Sequence[str] = ()  # what could not be compared, one line each
+    lost: int = 0  # requests that were accepted and are in no state
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,17 @@ class VerifyReport:
     deep: bool
     crawls: Sequence[CrawlReport]
     repaired: Sequence[str] | None = None  # what was repaired, one line each; None: no repair was requested
+    damage: Sequence[str] = ()  # of the store itself, or of crawls of which only a part is left
 
     @property
     def problems(self) -> list[str]:
-        return [f"{crawl.name}: {problem}" for crawl in self.crawls for problem in crawl.problems]
+        of_crawls = [f"{crawl.name}: {problem}" for crawl in self.crawls for problem in crawl.problems]
+        return [*self.damage, *of_crawls]
+
+    @property
+    def empty(self) -> bool:
+        """Whether the store has no crawl, nor anything of one."""
+        return not self.crawls and not self.damage
 
 
 async def verify(
@@ -61,7 +71,10 @@ async def verify(
         names = await select_crawls(store, crawl)
         repaired = await store.repair(names) if repair else None
         crawls = [await _verify_crawl(store, name, deep=deep) for name in names]
-        return VerifyReport(store.address, deep, crawls, repaired)
+        damage: list[str] = []
+        if crawl is None:
+            damage = [*await store.crawls.check(), *_unreadable(await store.quarantined(None))]
+        return VerifyReport(store.address, deep, crawls, repaired, damage)
 
 
 async def _verify_crawl(store: Store, crawl: str, *, deep: bool) -> CrawlReport:
@@ -72,7 +85,8 @@ async def _verify_crawl(store: Store, crawl: str, *, deep: bool) -> CrawlReport:
     running = bool(workers) or store.workers.owner() is not None
     audit = await store.crawls.audit(crawl)
     waiting = max((output.waiting for output in outputs.values()), default=0)
-    problems = [*audit.problems, *pages.problems, *_problems(outputs), *_problems(rejects)]
+    unreadable = _unreadable(await store.quarantined(crawl))
+    problems = [*audit.problems, *unreadable, *pages.problems, *_problems(outputs), *_problems(rejects)]
     if waiting and not running and not (await store.frontier.counts(crawl)).open:
         problems.append(f"{waiting} items are in the store and in no output; shoal worker writes them there")
     problems += compare(pages.items, _reached(outputs), running=running)
@@ -92,7 +106,18 @@ async def _verify_crawl(store: Store, crawl: str, *, deep: bool) -> CrawlReport:
         problems=problems,
         waiting=waiting,
         unchecked=unchecked,
+        lost=audit.lost,
     )
+
+
+def _unreadable(entries: Sequence[QuarantinedEntry]) -> list[str]:
+    """Return a line for each of the first entries that could not be read and were set aside."""
+    lines = [
+        f"an entry of the store could not be read and is quarantined: {entry.place}: {entry.reason}"
+        for entry in entries[:MAX_UNREADABLE]
+    ]
+    more = len(entries) - len(lines)
+    return [*lines, f"{more} more entries are quarantined"] if more else lines
 
 
 def _problems(outputs: Mapping[str, OutputState]) -> list[str]:
@@ -129,4 +154,5 @@ def compare(items: int, written: Mapping[str, int | None], *, running: bool) -> 
 
 
 def verify_json(report: VerifyReport) -> dict[str, object]:
-    return {"ok": not report.problems, "problems": report.problems, **asdict(report)}
+    ok = not report.problems and not report.empty
+    return {"ok": ok, "problems": report.problems, **asdict(report)}

@@ -27,13 +27,13 @@ _HEADER_BYTES = 5
 
 
 @dataclass(slots=True)
-class Login:
+class LoginAttempt:
     """One attempt to log in, and why it was refused."""
 
     refusal: str = ""
 
 
-_login: ContextVar[Login | None] = ContextVar("shoal_postgres_login", default=None)
+_login: ContextVar[LoginAttempt | None] = ContextVar("shoal_postgres_login", default=None)
 
 
 class LoginGuard:
@@ -100,10 +100,10 @@ _protocols.Protocol = _GuardedProtocol  # type: ignore[attr-defined]
 
 
 @contextmanager
-def guarded_login(dsn: str) -> Iterator[Login]:
+def guarded_login(dsn: str) -> Iterator[LoginAttempt]:
     """Guard the login of connections that are opened in the block, unless the server is this machine or
     verified."""
-    login = Login()
+    login = LoginAttempt()
     if not needs_guard(dsn):
         yield login
         return

@@ -29,6 +29,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -36,11 +37,22 @@ import msgspec
 from shoal.model.errors import Misconfigured, Rejected, Unavailable
 from shoal.model.page import Item
 from shoal.sinks.contract import LastFlush
-from shoal.sinks.files import changed_output, foreign_output
+from shoal.sinks.files import altered_output, changed_output, foreign_output
 from shoal.sinks.names import canonical_name
 from shoal.sinks.postgres.rows import ItemRow, UnfitItem, row_of
 from shoal.sinks.postgres.session import Connection, Session, Unstorable
-from shoal.sinks.postgres.sql import BATCH, COUNT, ITEMS, PUT, SCHEMA, UNDO, UPSERT
+from shoal.sinks.postgres.sql import (
+    BATCH,
+    CHECKSUM,
+    CHECKSUM_COLUMN,
+    CHECKSUMS,
+    COUNT,
+    ITEMS,
+    PUT,
+    SCHEMA,
+    UNDO,
+    UPSERT,
+)
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +66,7 @@ class PostgresCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     flushes: int
     items: int = 0  # written, including those that replaced another one or were rejected
     rows: int = 0  # in the table
+    checksum: int | None = None  # of all rows, in any order; None: written by an earlier version
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +107,8 @@ class PostgresSink:
             else:
                 self._state = msgspec.msgpack.decode(checkpoint, type=PostgresCheckpoint)
                 self._session.run(self._undo)
+                if self._state.checksum is None:
+                    self._state = self._session.run(self._add_checksum)
         except BaseException:
             self.close()
             raise
@@ -205,11 +220,14 @@ class PostgresSink:
         self, connection: Connection, lock: str = ""
     ) -> tuple[PostgresCheckpoint, bytes | None] | None:
         found = await connection.fetchrow(
-            f"SELECT id, flushes, items, rows, attempt FROM {self._schema}_shoal_outputs"  # noqa: S608 (quoted)
-            f" WHERE output = $1 {lock}",
+            f"SELECT to_jsonb(outputs) ->> 'checksum', attempt, id, flushes, items, rows"  # noqa: S608 (quoted)
+            f" FROM {self._schema}_shoal_outputs AS outputs WHERE output = $1 {lock}",
             self._table,
         )
-        return None if found is None else (PostgresCheckpoint(*found[:4]), found[4])
+        if found is None:
+            return None
+        checksum, attempt, *state = found
+        return _checkpoint(state, checksum), attempt
 
     async def _last_flush(self, connection: Connection) -> LastFlush | None:
         self._position_read, self._state_read = True, None
@@ -218,14 +236,14 @@ class PostgresSink:
         # In one query: a suspended writer may still commit its flush, and a position needs its own
         # checkpoint.
         found = await connection.fetchrow(
-            f"SELECT note, id, flushes, items, rows FROM {self._schema}_shoal_outputs"  # noqa: S608 (quoted)
-            " WHERE output = $1",
+            f"SELECT to_jsonb(outputs) ->> 'checksum', note, id, flushes, items, rows"  # noqa: S608 (quoted)
+            f" FROM {self._schema}_shoal_outputs AS outputs WHERE output = $1",
             self._table,
         )
         if found is None:
             return None
-        position, *state = found
-        self._state_read = PostgresCheckpoint(*state)
+        checksum, position, *state = found
+        self._state_read = _checkpoint(state, checksum)
         return None if position is None else LastFlush(msgspec.msgpack.encode(self._state_read), position)
 
     def _check_not_replaced(self, found: tuple[PostgresCheckpoint, bytes | None] | None) -> None:
@@ -240,6 +258,7 @@ class PostgresSink:
             # Two sinks that start at once do this one after the other: creating a table twice is an error.
             await connection.execute("SELECT pg_advisory_xact_lock(hashtext('shoal'))")
             await connection.execute(self._statement(SCHEMA))
+            await connection.execute(self._statement(CHECKSUM_COLUMN))
             found = await self._read_state(connection, "FOR UPDATE")
             self._check_not_replaced(found)
             exists = await self._exists(connection, self._items)
@@ -255,7 +274,7 @@ class PostgresSink:
                         self._table,
                     )
                 await connection.execute(
-                    f"INSERT INTO {self._schema}_shoal_outputs (output, id) VALUES ($1, $2)",  # noqa: S608 (quoted)
+                    f"INSERT INTO {self._schema}_shoal_outputs (output, id, checksum) VALUES ($1, $2, 0)",  # noqa: S608
                     *(self._table, os.urandom(16)),
                 )
             found = await self._read_state(connection)
@@ -274,10 +293,23 @@ class PostgresSink:
                 raise changed_output(self._name)
             if found[0].flushes > wanted.flushes:
                 done = await connection.execute(
-                    self._statement(UNDO), *(self._table, wanted.flushes, wanted.items, wanted.rows)
+                    self._statement(UNDO),
+                    *(self._table, wanted.flushes, wanted.items, wanted.rows, wanted.checksum),
                 )
                 if done != "UPDATE 1":  # too many flushes ago
                     raise changed_output(self._name)
+
+    async def _add_checksum(self, connection: Connection) -> PostgresCheckpoint:
+        """Compute the checksum of a table that an earlier version has written."""
+        async with connection.transaction():
+            await connection.execute(self._statement(CHECKSUM_COLUMN))
+            found = await self._read_state(connection, "FOR UPDATE")
+            if found is None or msgspec.structs.replace(found[0], checksum=None) != self._state:
+                raise self._replaced()
+            checksum = await connection.fetchval(self._statement(CHECKSUM), self._table)
+        if self._state_read is not None:
+            self._state_read = msgspec.structs.replace(self._state_read, checksum=checksum)
+        return msgspec.structs.replace(self._state, checksum=checksum)
 
     async def _count(self, wanted: PostgresCheckpoint, connection: Connection) -> int:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
@@ -286,11 +318,18 @@ class PostgresSink:
                 found = await self._read_state(connection)
             if found is None or found[0].output != wanted.output or found[0].flushes < wanted.flushes:
                 raise changed_output(self._name)
-            rows = await connection.fetchval(self._statement(COUNT), *(self._table, wanted.flushes))
+            counted = await connection.fetchrow(self._statement(COUNT), *(self._table, wanted.flushes))
+            assert counted
+        rows, checksum = counted
         # The table has the last flushes only: if the crawl has made more since, later rows count as well.
         overtaken = found[0].flushes > wanted.flushes + UNDO_FLUSHES
         if rows != wanted.rows and not (overtaken and rows > wanted.rows):
             raise Rejected(f"output {self._name} holds {rows} rows, but {wanted.rows} were written there")
+        # A fleet's writer stores nothing to undo, so rows that it has replaced since cannot be checked.
+        since = found[0].flushes > wanted.flushes
+        unknown = wanted.checksum is None or overtaken or (since and self._position_read)
+        if checksum != wanted.checksum and not unknown:
+            raise altered_output(self._name, f"{rows} rows", "as many as were written")
         return wanted.items
 
     async def _exists(self, connection: Connection, table: str) -> bool:
@@ -298,7 +337,12 @@ class PostgresSink:
 
     def _statement(self, statement: str) -> str:
         upsert = UPSERT.format(items=self._items)
-        return statement.format(schema=self._schema, items=self._items, upsert=upsert)
+        return statement.format(schema=self._schema, items=self._items, upsert=upsert, **CHECKSUMS)
+
+
+def _checkpoint(state: Sequence[Any], checksum: str | None) -> PostgresCheckpoint:
+    output, flushes, items, rows = state
+    return PostgresCheckpoint(output, flushes, items, rows, None if checksum is None else int(checksum))
 
 
 def _table_of(dsn: str, name: str) -> tuple[str, str]:

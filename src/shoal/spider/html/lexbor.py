@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from shoal.spider.html.css import SCOPE, Query, ResultType, compile_query, lexbor_selector
 from shoal.spider.html.selector import Selector, SelectorList, TextSelector
@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from shoal.spider.html.lxml_element import LxmlElement
 
 
+# Tags, opening and closing, that are read of a page with more than memory allows: as many as are possible.
+FEWER_TAGS = (250_000, 50_000, 10_000, 1_000)
+
+
 class LexborDocument(Selector):
-    """A whole HTML page."""
+    """A whole HTML page; the beginning of one whose tree would need more memory than the process may use."""
 
     def __init__(self, markup: str | bytes) -> None:
-        self._markup = markup
-        self.tree = LexborHTMLParser(markup)
+        self.tree, self._markup, self._cut = _parse(markup)
         self._root = self.tree.root  # kept: `tree.root` creates a new object on each access
 
     def css(self, query: str) -> SelectorList:
@@ -62,8 +65,8 @@ class LexborDocument(Selector):
 
     @property
     def partial(self) -> str:
-        """Why elements are missing from the tree that XPath sees; empty if none are known to be."""
-        return self._element.partial if "_element" in vars(self) else ""
+        """Why elements are missing from the tree, or from that of XPath; empty if none are known to be."""
+        return self._cut or (self._element.partial if "_element" in vars(self) else "")
 
     @cached_property
     def _element(self) -> "LxmlElement":
@@ -217,3 +220,30 @@ def _outermost(nodes: list[LexborNode]) -> list[LexborNode]:
 
 def _attributes(node: LexborNode) -> dict[str, str]:
     return {name: value or "" for name, value in node.attributes.items()}
+
+
+def _parse(markup: str | bytes) -> tuple[LexborHTMLParser, str | bytes, str]:
+    """Return the tree of a page, the markup that it is of, and why that is not the whole page."""
+    try:
+        return LexborHTMLParser(markup), markup, ""
+    except SelectolaxError:  # what it raises when it gets no more memory
+        pass
+    units = "bytes" if isinstance(markup, bytes) else "characters"
+    for tags in FEWER_TAGS:
+        beginning = first_tags(markup, tags)
+        why = (
+            "the tree of the page needs more memory than parse.memory_bytes allows:"
+            f" the first {len(beginning):,} of {len(markup):,} {units} were read"
+        )
+        try:
+            return LexborHTMLParser(beginning), beginning, why
+        except SelectolaxError:
+            continue
+    raise MemoryError
+
+
+def first_tags(markup: str | bytes, most: int) -> str | bytes:
+    """Return the beginning of a page with about `most` tags."""
+    tags = markup.count(b"<") if isinstance(markup, bytes) else markup.count("<")
+    # Not even, but close enough; a page is rarely ten times denser at its beginning.
+    return markup[: int(len(markup) * min(0.5, most / max(tags, 1)))]

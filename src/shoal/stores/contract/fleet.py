@@ -1,6 +1,6 @@
 """What the workers of a shared store need besides its `Store` interface."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -44,6 +44,9 @@ class SubmittedCrawls(Protocol):
     async def read(self, *, key: bytes = b"") -> StoredRecords:
         """Return the records, and those that cannot be used with the reason; `key`: they must be signed."""
 
+    async def was_deleted(self, name: str) -> bool:
+        """Return whether a command deleted the crawl; if not, a crawl without a record is lost."""
+
 
 class Heartbeats(Protocol):
     async def beat(self, heartbeat: Heartbeat) -> None: ...
@@ -64,13 +67,26 @@ class SharedQuota(Protocol):
         """Release the worker's share at once."""
 
 
+class SiteBudget(Protocol):
+    """How many requests a crawl may send to a site."""
+
+    async def take(self, site: str) -> bool:
+        """Take one request of a site; return False if none is left."""
+
+    async def give_back(self, site: str) -> None:
+        """Return a request that was not sent."""
+
+    def changes(self) -> Mapping[str, bytes]:
+        """Return what has to be stored with the crawl since the last call."""
+
+
 class OpenPageQuota(Protocol):
     def __call__(
         self, crawl: int, *, worker: str, limit: int, lease: float, count: Callable[[], Awaitable[int]]
     ) -> SharedQuota: ...
 
 
-class Mending(Protocol):
+class ChecksDamage(Protocol):
     """Moves entries of the store that cannot be read to the quarantine."""
 
     async def __call__(self, tag: str, fault: "ScriptFault", /) -> bool:
@@ -97,6 +113,7 @@ class Fleet:
     crawls: SubmittedCrawls
     workers: Heartbeats
     page_quota: OpenPageQuota
+    site_budget: Callable[[int, int], SiteBudget]  # by number of the crawl, and limit
     unwritten_pages: Callable[[str], Awaitable[int]]
-    mend: Mending
+    damage: ChecksDamage
     lost_holders: ReclaimingLeases

@@ -11,15 +11,16 @@ import math
 import re
 import stat
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from shoal.model.configure import TYPES, SettingValue, configure
+from shoal.model.configuration.configure import TYPES, SettingValue, configure
+from shoal.model.configuration.output_patterns import check_address, check_path, is_address
 from shoal.model.errors import Misconfigured, Rejected
-from shoal.model.names import name_fault
-from shoal.model.output_patterns import check_address, check_path, is_address
+from shoal.model.printable import name_fault
 from shoal.model.settings import Settings
 from shoal.spider.source import PlainSpider, SpiderFile, SpiderModule, SpiderSource
 from shoal.stores.contract.crawl_record import CrawlRecord
@@ -89,7 +90,7 @@ def settings_of(record: CrawlRecord) -> Settings:
     for table in _TABLES:
         if not isinstance(record.settings.get(table, {}), Mapping):
             raise Misconfigured(f"settings of the crawl: {table} is not a table")
-    return configure(
+    settings = configure(
         SettingValue(key, value, f"settings of the crawl: {key}")
         for key in TYPES
         if key != "store"
@@ -97,6 +98,7 @@ def settings_of(record: CrawlRecord) -> Settings:
         and (value := _leaf(record.settings, key)) is not None
         and value != _leaf(_DEFAULTS, key)
     )
+    return replace(settings, store="")
 
 
 def _leaf(tree: Mapping[str, Any], key: str) -> Any:

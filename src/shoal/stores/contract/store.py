@@ -50,6 +50,9 @@ class StoredCrawls(Protocol):
     async def totals(self, crawl: str) -> CrawlTotals:
         """Return what the crawl has counted besides its requests, over all its workers."""
 
+    async def check(self) -> list[str]:
+        """Return problems that belong to no crawl: damage, and crawls of which only a part is left."""
+
     async def audit(self, crawl: str) -> Audit:
         """Recount the requests of a crawl. Differences that only running workers cause are not problems."""
 

@@ -134,7 +134,7 @@ def explain(error: OSError, path: Path) -> Misconfigured | Unavailable:
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             return Unavailable(f"disk full: {path}")
-        case errno.EACCES | errno.EPERM | errno.EROFS:
+        case errno.EACCES | errno.EPERM:
             return Misconfigured(f"{path} cannot be written: {os.strerror(error.errno)}")
         case errno.ELOOP:
             return Misconfigured(f"{path}: its lock is a symbolic link: remove it, or name another folder")

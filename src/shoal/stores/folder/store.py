@@ -5,12 +5,13 @@ Reading needs no ownership and works while a crawl runs.
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shoal.archive.names import file_name
-from shoal.archive.registry import folder_location
-from shoal.frontier.results import HostView
+from shoal.archive.registry import folder_location, open_crawl_folder
+from shoal.archive.writer import accept_loss
+from shoal.frontier.results import Audit, HostView
 from shoal.frontier.sqlite import SqliteFrontier, SqliteReader
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, Rejected
@@ -29,6 +30,7 @@ from shoal.stores.folder.directory import StoreFolder
 from shoal.stores.folder.pages import FolderPages
 from shoal.stores.folder.permissions import secure_file
 
+CHECKPOINTS = {sinks_key: "outputs", archive_key: "archive"}  # that every crawl has that has run
 DURABLE = Capabilities(shared=False, durable=True, page_records=True)
 TEMPORARY = Capabilities(shared=False, durable=False, page_records=True)
 
@@ -100,7 +102,21 @@ class FolderStore:
         return await self.frontier.quarantined(crawl)
 
     async def repair(self, crawls: Sequence[str]) -> list[str]:
-        return []  # every change of the database is one transaction: no half of one is ever stored
+        with self._folder.owned():
+            lines = SqliteFrontier.repair(self._folder.database, crawls)
+            async with SqliteFrontier.open(self._folder.database) as frontier:
+                for crawl in crawls:
+                    lines += await self._accept_loss(frontier, crawl)
+            return lines
+
+    async def _accept_loss(self, frontier: SqliteFrontier, crawl: str) -> list[str]:
+        """Let a crawl resume whose archive has lost pages: it continues in a new segment."""
+        checkpoint = await frontier.reader.checkpoint(archive_key(crawl))
+        segments = open_crawl_folder(self._folder.archive / file_name(crawl))
+        if checkpoint is None or (accepted := accept_loss(segments, checkpoint)) is None:
+            return []
+        await frontier.commit(checkpoints={archive_key(crawl): accepted[0]})
+        return [f"{crawl}: {accepted[1]}: not restored; the crawl continues in a new segment"]
 
     @asynccontextmanager
     async def change(self, crawls: Sequence[str] = ()) -> AsyncIterator[StoreChanges]:
@@ -137,7 +153,17 @@ class FolderCrawls:
         self._folder = folder
         self._reader = reader
         self.names = reader.crawls
-        self.audit = reader.audit
+        self.check = reader.check
+
+    async def audit(self, crawl: str) -> Audit:
+        found = await self._reader.audit(crawl)
+        if not sum(found.counts.values()):
+            return found
+        missing = [key for key in CHECKPOINTS if await self._reader.checkpoint(key(crawl)) is None]
+        problems = [f"the checkpoint of its {CHECKPOINTS[key]} is lost" for key in missing]
+        if found.counts["done"] and await self._reader.value(crawl, sums.KEY) is None:
+            problems.append("its totals are lost: links filtered, items rejected and withheld")
+        return replace(found, problems=[*found.problems, *problems])
 
     async def record(self, crawl: str) -> CrawlRecord | None:
         return None  # the command that runs an embedded crawl describes it every time

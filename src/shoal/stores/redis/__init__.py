@@ -4,6 +4,7 @@
     crawls          the records of submitted crawls
     workers         heartbeats
     page_quota      the page limit of a crawl, shared out among workers
+    site_budget     the requests of a crawl per site
     pages           the archived pages of a crawl
     checks          findings about the servers, for `shoal doctor`
     private_server  a Valkey server for a fleet on one machine

@@ -5,19 +5,21 @@ Its signature, if it has one, is in a separate hash: workers of older versions r
 """
 
 import asyncio
+import time
 from contextlib import suppress
 
 import msgspec
 
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.redis_client import RedisClient, key_names
-from shoal.redis_client.quarantine import NO_CRAWL, Quarantine, Unreadable
+from shoal.redis_client.quarantine import NO_CRAWL, Quarantine, UnreadableEntry
 from shoal.redis_client.script import load_script
 from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.record_reader import check_record, check_signature, read_record, sign_record
 
 _BETWEEN_WRITES_S = 0.1
 _REMOVE_SECRETS = load_script("shoal.stores.redis", "remove_secrets")
+DELETION_KEPT_S = 30 * 86_400.0  # how long the store records that a crawl was deleted
 
 
 class Crawls:
@@ -27,6 +29,7 @@ class Crawls:
         self._key = key_names.crawl_records(self._tag)
         self._signatures = key_names.record_signatures(self._tag)
         self._news = key_names.news(self._tag)
+        self._deleted = key_names.deleted_crawls(self._tag)
 
     async def submit(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
         """Store a record and announce it; return False if that very record was stored already.
@@ -48,13 +51,19 @@ class Crawls:
             if key:
                 signed = ("HSET", self._signatures, record.name, sign_record(key, record.name, packed))
             stored = ("HSET", self._key, record.name, packed)
-            commands = [signed, stored, ("INCR", self._news)]
+            known_again = ("ZREM", self._deleted, record.name)
+            commands = [signed, stored, known_again, *self._announcement()]
             await self._store.pipeline(self._tag, commands, replicated=True)
         return not same
 
     async def announce(self) -> None:
         """Make workers look again at crawls that had nothing to do."""
-        await self._store.do_always(self._tag, "INCR", self._news)
+        for command in self._announcement():
+            await self._store.do_always(self._tag, *command)
+
+    def _announcement(self) -> list[tuple[str, ...]]:
+        # It starts with the time: a store that has lost everything must not count to the same number again.
+        return [("SET", self._news, str(time.time_ns() // 1_000_000), "NX"), ("INCR", self._news)]
 
     async def news(self) -> int:
         """Return a number that changes with every announcement; workers poll it."""
@@ -62,7 +71,8 @@ class Crawls:
         try:
             return int(found)
         except ValueError as error:
-            await self._set_aside(Unreadable(self._news, "string", b"", str(error)))
+            entry = UnreadableEntry(self._news, "string", b"", str(error))
+            await Quarantine(self._store).move(self._tag, NO_CRAWL, [entry])
             return 0
 
     async def get(self, name: str, *, key: bytes = b"") -> CrawlRecord | None:
@@ -122,13 +132,20 @@ class Crawls:
         arguments = (self._key, self._signatures, record.name, packed, stripped, signature)
         return bool(await self._store.run(_REMOVE_SECRETS, self._tag, arguments, replicated=True))
 
-    async def _set_aside(self, entry: Unreadable) -> None:
-        await Quarantine(self._store).move(self._tag, NO_CRAWL, [entry])
-
     async def delete(self, name: str) -> None:
-        """Delete the record of a crawl; its data stays in the frontier."""
-        commands = [("HDEL", self._key, name), ("HDEL", self._signatures, name)]
+        """Delete the record of a crawl, and store that it was deleted; its data stays in the frontier."""
+        now = time.time()
+        commands = [
+            ("ZADD", self._deleted, str(now), name),
+            ("ZREMRANGEBYSCORE", self._deleted, "-inf", str(now - DELETION_KEPT_S)),
+            ("HDEL", self._key, name),
+            ("HDEL", self._signatures, name),
+        ]
         await self._store.pipeline(self._tag, commands, replicated=True)
+
+    async def was_deleted(self, name: str) -> bool:
+        """Return whether a command deleted the crawl; if not, a crawl without a record is lost."""
+        return await self._store.do(self._tag, "ZSCORE", self._deleted, name) is not None
 
 
 def _read(name: bytes, packed: bytes, signature: bytes | None, key: bytes) -> CrawlRecord:

@@ -21,7 +21,6 @@ from shoal.model.page import Item, PageRecord
 from shoal.model.request import unpack
 from shoal.model.spider_versions import KEY as VERSIONS
 from shoal.model.spider_versions import SpiderVersions
-from shoal.stores.contract.crawl_record import CrawlRecord
 from shoal.stores.contract.heartbeat import Heartbeat
 
 Check = Callable[[bytes, bytes], object]  # member or field, and value
@@ -30,7 +29,6 @@ _CRAWL_OPTIONS = struct.Struct(">dHHHIBBddHHdd")
 _LEASE_ID_BYTES = 12
 _decode_page = msgspec.msgpack.Decoder(PageRecord).decode
 _decode_items = msgspec.msgpack.Decoder(list[Item]).decode
-_decode_record = msgspec.msgpack.Decoder(CrawlRecord).decode
 _decode_heartbeat = msgspec.msgpack.Decoder(Heartbeat).decode
 
 
@@ -150,6 +148,11 @@ def _letter(fp: bytes, packed: bytes) -> None:
     records.unpack_letter("", packed)
 
 
+def _bucket_name(member: bytes, value: bytes) -> None:
+    if re.fullmatch(rb"\d+/\d+", member) is None:
+        raise Unfit("not the name of a bucket")
+
+
 def _dated(member: bytes, value: bytes) -> None:
     if len(member) != 16:
         raise Unfit("not a date of a dead letter")
@@ -237,11 +240,6 @@ def _items(id: bytes, packed: bytes) -> None:
     _decode_items(fields[b"items"])
 
 
-def _crawl_record(name: bytes, packed: bytes) -> None:
-    if _decode_record(packed).name != name.decode():
-        raise Unfit("the record of another crawl")
-
-
 def _heartbeat(member: bytes, packed: bytes) -> None:
     _decode_heartbeat(packed)
 
@@ -290,7 +288,8 @@ FAMILIES = (
     _family("quarantine", "stream", r"quarantine:C", _any),
     _family("d", "hash", r"d:C", _letter),
     _family("dz", "zset", r"dz:C", _dated),
-    _family("s", "set", r"s:C:\d+", _integer_member),
+    _family("s", "set", r"s:C:\d+(?:/\d+)?", _integer_member),
+    _family("so", "set", r"so:C", _bucket_name),
     _family("sm", "hash", r"sm:C", _integer),
     _family("sb", "string", r"sb:C", _any),
     _family("r", "string", r"r:.*", _robots),
@@ -298,7 +297,8 @@ FAMILIES = (
     _family("crawls", "hash", r"crawls", _integer),
     _family("dropped", "set", r"dropped", _integer_member),
     _family("checkpoints", "hash", r"checkpoints", _any),
-    _family("F:crawls", "hash", r"crawls", _crawl_record, fleet=True),
+    _family("F:crawls", "hash", r"crawls", _any, fleet=True),  # what cannot be used is refused by name
+    _family("F:signatures", "hash", r"signatures", _any, fleet=True),
     _family("F:news", "string", r"news", _integer_string, fleet=True),
     _family("F:workers", "set", r"workers", _text, fleet=True),
     _family("F:worker", "string", r"worker:.*", _heartbeat, fleet=True),

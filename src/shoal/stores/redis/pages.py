@@ -30,7 +30,7 @@ from shoal.model.errors import Misconfigured
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.request import FINGERPRINT_KEY
 from shoal.model.settings import Settings
-from shoal.model.url import fingerprint_of
+from shoal.model.url import fingerprint_of, host_key
 from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.progress import ever_written, output_progress
 from shoal.sinks.names import canonical_name
@@ -71,7 +71,7 @@ class RedisPages:
 
     def __init__(self, client: RedisClient, crawl: str, record: CrawlRecord | None) -> None:
         self.crawl = crawl
-        self.unreadable = 0
+        self.unreadable = self.lost = 0
         self._stored_record = record
         self._client = client
         self._reader = RedisFrontier(client).reader
@@ -115,7 +115,9 @@ class RedisPages:
     ) -> AsyncGenerator[PageEntry, None]:
         assert items is None, "this store has no page records"
         with closing(sqlite3.connect("")) as pages:  # a temporary database on disk, deleted when closed
-            self.unreadable = (await self._list(pages)).unreadable
+            found = await self._list(pages)
+            self.unreadable = found.unreadable
+            self.lost = found.unreadable if self._located else found.damaged
             # In the order of the archive: that is how it is read fastest.
             for fingerprint, segment, offset, length, status, fetched_at in pages.execute(
                 "SELECT * FROM page ORDER BY segment, offset"
@@ -123,6 +125,16 @@ class RedisPages:
                 page = PageRecord(PageRef(segment, offset, length), status, fetched_at)
                 if selection.takes(page):
                     yield PageEntry(fingerprint, page, None)
+
+    async def fingerprints(self) -> AsyncGenerator[tuple[str, int], None]:
+        """Yield host and fingerprint of every page in the archive."""
+        key = await self._reader.value(self.crawl, FINGERPRINT_KEY) or b""
+        for number, found in enumerate(_exchanges(self.archive)):
+            if not isinstance(found, Damage):
+                _, answer, request = found
+                yield host_key(answer.url), _fingerprint(answer, request, key)
+            if number % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
 
     async def item_lines(self) -> ItemLines:
         number = await self._reader.number(self.crawl)
@@ -197,7 +209,17 @@ class RedisPages:
 
 
 def _entries(archive: ArchiveReader, key: bytes) -> Iterator[tuple[int, PageRecord] | Damage]:
-    """Yield each page with its fingerprint; the request record behind a response identifies it."""
+    """Yield each page with its fingerprint."""
+    for found in _exchanges(archive):
+        if isinstance(found, Damage):
+            yield found
+        else:
+            at, answer, request = found
+            yield _fingerprint(answer, request, key), PageRecord(at, answer.status, answer.fetched_at)
+
+
+def _exchanges(archive: ArchiveReader) -> Iterator[tuple[PageRef, ArchivedResponse, WarcRecord] | Damage]:
+    """Yield each response with the request record behind it, which identifies the page."""
     answered: tuple[PageRef, ArchivedResponse] | None = None
     for found in archive.records():
         if isinstance(found, Damage):
@@ -209,7 +231,8 @@ def _entries(archive: ArchiveReader, key: bytes) -> Iterator[tuple[int, PageReco
                 answered = ref, parse_response(record)
             elif record.kind == "request" and answered is not None:
                 (at, answer), answered = answered, None
-                yield _fingerprint(answer, record, key), PageRecord(at, answer.status, answer.fetched_at)
+                parse_metadata(answer.url, answer.request_metadata)  # raises if it cannot be read
+                yield at, answer, record
         except PageDamaged as error:
             yield Damage(ref, str(error))
 

@@ -20,7 +20,7 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.repair import repair_crawls
 from shoal.frontier.results import Audit, Counts, HostView
 from shoal.model import crawl_totals as sums
-from shoal.model.errors import Misconfigured, Unavailable
+from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.model.quarantine import QuarantinedEntry
 from shoal.model.spider_versions import Reparse
 from shoal.redis_client import RedisClient
@@ -36,10 +36,11 @@ from shoal.stores.contract.heartbeat import Heartbeat
 from shoal.stores.contract.places import NO_SERVERS, Places
 from shoal.stores.contract.store import Capabilities, OutputState, OwnedStore, require_crawl
 from shoal.stores.redis.crawls import Crawls
+from shoal.stores.redis.damage import DamageCheck
 from shoal.stores.redis.lost_holders import LostHolders
-from shoal.stores.redis.mend import Mender
 from shoal.stores.redis.page_quota import SharedPageQuota
 from shoal.stores.redis.pages import RedisPages
+from shoal.stores.redis.site_budget import SharedSiteBudget
 from shoal.stores.redis.workers import Workers
 
 log = logging.getLogger(__name__)
@@ -69,8 +70,9 @@ class RedisStore:
             Crawls(client),
             Workers(client),
             partial(SharedPageQuota, client),
+            partial(SharedSiteBudget, client),
             self.outputs.unwritten_pages,
-            Mender(frontier),
+            DamageCheck(frontier),
             LostHolders(client),
         )
         self._client = client
@@ -95,11 +97,23 @@ class RedisStore:
         return await Quarantine(self._client).entries(number)
 
     async def repair(self, crawls: Sequence[str]) -> list[str]:
-        return await repair_crawls(self.fleet.frontier, crawls)
+        return await repair_crawls(self.fleet.frontier, crawls, self._archived)
+
+    async def _archived(self, crawl: str) -> Mapping[str, Sequence[int]]:
+        """Return, by shard, the fingerprints of the pages that the archive of a crawl holds."""
+        record = await self.crawls.record(crawl)
+        # After `--fresh` the archive also has pages that this generation has not seen.
+        if record is None or record.overwrite:
+            return {}
+        found: dict[str, set[int]] = {}
+        with suppress(ShoalError):
+            async for host, fingerprint in (await self.archive_of(crawl)).fingerprints():
+                found.setdefault(self._client.tag_of(host), set()).add(fingerprint)
+        return {tag: sorted(fingerprints) for tag, fingerprints in found.items()}
 
     @asynccontextmanager
     async def change(self, crawls: Sequence[str] = ()) -> AsyncIterator[StoreChanges]:
-        self._client.mend_with(self.fleet.mend)
+        self._client.on_damage(self.fleet.damage)
         frontier = RedisFrontier(self._client)
         for name in crawls:
             await frontier.crawls.open(name)
@@ -209,16 +223,43 @@ class RedisCrawlRecords:
                 except msgspec.DecodeError as error:
                     about = {"crawl": crawl, "entry": key, "bytes": len(value), "why": str(error)}
                     log.error("totals.unreadable", extra=about)
-        return sums.total(parts)
+        # Earlier versions counted in the part of each worker; now parts have closed patterns alone.
+        totals = sums.total(parts)
+        totals.add(await self._reader.totals(crawl))
+        return totals
+
+    async def check(self) -> list[str]:
+        names = await self.names()
+        found = await self._records.read()
+        records = [record.name for record in found.records]
+        numbers = await self._frontier.crawls.unlisted()
+        return [
+            *(f"crawl {name!r}: {why}" for name, why in found.refused.items()),
+            *(
+                f"crawl {name!r} was submitted, but its queue is lost: submit it again"
+                for name in records
+                if name not in names
+            ),
+            *(f"the store has data of a crawl whose name is lost (number {number})" for number in numbers),
+        ]
 
     async def audit(self, crawl: str) -> Audit:
         found = await self._reader.audit(crawl)
+        record: CrawlRecord | str | None = ""
+        with suppress(Misconfigured):  # it cannot be used, which `check` reports
+            record = await self.record(crawl)
+        if record is None:
+            missing = (
+                "it has no record: its submission was interrupted, or the record is lost; submit it again"
+            )
+            found = replace(found, problems=[*found.problems, missing])
         if not found.problems or not await self._workers.all():
             return found
         # Shards are read at different instants and may disagree while workers run: only what two audits
         # report in the same words is a problem.
         again = await self._reader.audit(crawl)
-        return Audit(again.counts, [line for line in again.problems if line in found.problems])
+        problems = [line for line in again.problems if line in found.problems]
+        return Audit(again.counts, problems, again.lost if problems else 0)
 
     async def footprint(self, crawl: str) -> CrawlFootprint:
         record = None

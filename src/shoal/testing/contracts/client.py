@@ -30,7 +30,7 @@ from shoal.fetch.contract import Client
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.http.message import Headers
 from shoal.fetch.http.send_turn import SendTurn
-from shoal.model.address_ranges import PRIVATE
+from shoal.model.configuration.address_ranges import PRIVATE
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, FetchLimits
 from shoal.model.page import NotSent, Response

@@ -8,7 +8,7 @@ import pytest
 from shoal.cli.commands.crawl import command
 from shoal.cli.input.crawl_options import CrawlOptions
 from shoal.cli.input.crawl_plan import plan_crawl
-from shoal.model.configure import TYPES
+from shoal.model.configuration.configure import TYPES
 from shoal.model.errors import Misconfigured
 from shoal.spider.source import PlainSpider
 

@@ -7,7 +7,7 @@ import pytest
 
 from shoal.engine.traps.near_duplicates import NearDuplicateTrap
 from shoal.model.crawl_totals import ClosedPattern
-from shoal.model.simhash import SAMPLE
+from shoal.model.traps.simhash import SAMPLE
 
 LIMIT = 10 * SAMPLE
 SAME = 0x0123_4567_89AB_CDEF

@@ -4,7 +4,9 @@ import logging
 
 import pytest
 
-from shoal.engine.traps.url_patterns import SAMPLE, SPAN_S, PatternQuarantine
+from shoal.engine.traps.counts import SPAN_S, TrapCounters
+from shoal.engine.traps.counts import URL_SAMPLE as SAMPLE
+from shoal.engine.traps.url_patterns import PatternQuarantine
 from shoal.model.crawl_totals import ClosedPattern
 from shoal.model.request import Link, Request
 
@@ -39,7 +41,7 @@ def test_a_pattern_that_brings_too_much_is_closed_told_and_alone_in_it(
 
 def test_what_comes_slowly_enough_is_never_closed() -> None:
     clock = Clock()
-    quarantine = PatternQuarantine(MOST, clock=clock)
+    quarantine = PatternQuarantine(MOST, counters=TrapCounters(clock=clock))
     for hour in range(5):
         clock.now = hour * (SPAN_S + 1)
         found = links("p/{}", hour * MOST, MOST // 2)

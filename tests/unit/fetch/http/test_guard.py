@@ -3,7 +3,7 @@
 import pytest
 
 from shoal.fetch.http.guard import BAD_PORTS, Guard, Origin, is_ip_literal
-from shoal.model.address_ranges import PRIVATE as PRIVATE_RANGES
+from shoal.model.configuration.address_ranges import PRIVATE as PRIVATE_RANGES
 from shoal.model.failure import Failure, FailureClass
 
 PUBLIC = ["93.184.216.34", "8.8.8.8", "2606:2800:220:1:248:1893:25c8:1946", "2a00:1450:4001:80b::200e"]

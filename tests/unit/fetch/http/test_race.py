@@ -24,7 +24,7 @@ Connect = Callable[[str], Coroutine[Any, Any, Connected]]
 
 
 def connecting(behaviour: dict[str, float | Exception], made: list[Connected] | None = None) -> Connect:
-    """Connect after so many seconds, or fail."""
+    """Connect after that many seconds, or fail."""
 
     async def connect(address: str) -> Connected:
         what = behaviour[address]

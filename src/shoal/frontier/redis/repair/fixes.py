@@ -4,7 +4,14 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from shoal.frontier.redis import keys
-from shoal.frontier.redis.records import announced_as, pack_dated, unpack_leased, unpack_letter
+from shoal.frontier.redis.records import (
+    UNREADABLE,
+    announced_as,
+    pack_dated,
+    unpack_leased,
+    unpack_letter,
+    unpack_parsing,
+)
 from shoal.frontier.redis.repair.scan import UnlinkedLane
 from shoal.frontier.redis.repair.shard import Shard
 from shoal.frontier.redis.scan import BATCH
@@ -26,6 +33,19 @@ FAULTS = {  # as repair_hosts.lua reports them
 }
 
 
+# --- the numbers that a shard gives out: above all those that it has given ---------------------------------
+
+
+async def repair_meta(shard: Shard, *, ordinal: int) -> None:
+    """Raise the latest token and ordinal of a shard above those in use."""
+    tokens = [int(member) async for member, _ in shard.scan.sorted(keys.deadlines(shard.tag))]
+    meta = keys.meta(shard.tag)
+    for name, used in (("token", max(tokens, default=0)), ("ordinal", ordinal)):
+        if int(await shard.do("HGET", meta, name) or 0) < used:
+            await shard.do("HSET", meta, name, used)
+            shard.report.add(f"a shard that would have given out a {name} again", shard.tag)
+
+
 # --- leases: each batch has its deadline; suspects and requests in flight follow from them ---------------
 
 
@@ -44,7 +64,13 @@ async def repair_leases(shard: Shard, tokens: set[str]) -> Counter[str]:
         await shard.renew_freeze()
         batch = [pair async for pair in shard.scan.hash(keys.batch(shard.tag, token))]
         holder = dict(batch).get(keys.HEAD, b"0")[1:]
-        for leased in (unpack_leased(packed) for field, packed in batch if field != keys.HEAD):
+        for field, packed in batch:
+            if field == keys.HEAD:
+                continue
+            try:
+                leased = unpack_leased(packed)
+            except UNREADABLE:
+                continue  # the audit reports it
             inflight[leased.record.host] += not leased.landed
             suspects[holder] += leased.record.entry.crashes > 0
     await _repair_suspects(shard, +suspects)
@@ -106,12 +132,20 @@ async def repair_announcements(shard: Shard, name: str, crawl: int) -> None:
     if shard.relayed:
         return  # the entries are with the other bus
     pages = shard.scan.hash(keys.parsing(shard.tag, crawl))
-    announced_ids = {fp: announced_as(packed) async for fp, packed in pages}
+    announced_ids = {fp: announced_as(packed) async for fp, packed in pages if _is_readable(packed)}
     entries = await _delete_stale_entries(shard, name, announced_ids)
     missing = [fp for fp, id in announced_ids.items() if id not in entries]
     for some in chunks(missing, PAGES_PER_CALL):
         await shard.run_frozen(shard.scripts.repair_pages, crawl, *some)
         shard.report.add("a page to be parsed that was not in the stream", number=len(some))
+
+
+def _is_readable(page: bytes) -> bool:
+    try:
+        unpack_parsing(page)
+    except UNREADABLE:
+        return False  # the audit reports it
+    return True
 
 
 async def _delete_stale_entries(shard: Shard, name: str, announced_ids: dict[bytes, bytes]) -> set[bytes]:
@@ -139,7 +173,10 @@ async def repair_dates(shard: Shard, crawl: int) -> None:
     dated = {member[8:]: member async for member, _ in shard.scan.sorted(dates)}
     async for fp, packed in shard.scan.hash(keys.dead_letters(shard.tag, crawl)):
         if dated.pop(fp, None) is None:
-            ordinal, letter = unpack_letter("", packed)
+            try:
+                ordinal, letter = unpack_letter("", packed)
+            except UNREADABLE:
+                continue  # the audit reports it
             await shard.do("ZADD", dates, letter.died_at, pack_dated(ordinal, letter.fingerprint))
             shard.report.add("a dead letter without a date")
     for member in dated.values():
@@ -156,22 +193,14 @@ async def count_seen(shard: Shard, crawl: int) -> int | None:
     if bits is not None:
         return None
     number = int(buckets or 1)
-    seen = await _count_buckets(shard, crawl, number)
+    if buckets is None and (found := await shard.scan.seen_buckets(crawl)) > 1:
+        number = found
+        await shard.do("HSET", keys.seen_size(shard.tag, crawl), "buckets", number)
+        shard.report.add("a seen-set without its number of buckets")
+    seen = await shard.scan.seen_members(crawl, number, between=shard.renew_freeze)
     if seen != int(size or 0):
         await _finish_splits(shard, crawl, number)
-        seen = await _count_buckets(shard, crawl, number)
-    return seen
-
-
-async def _count_buckets(shard: Shard, crawl: int, number: int) -> int:
-    seen = 0
-    for first in range(0, number, BATCH):
-        some = range(first, min(first + BATCH, number))
-        seen += sum(await shard.pipeline([("SCARD", keys.seen(shard.tag, crawl, one)) for one in some]))
-        await shard.renew_freeze()
-    large = await shard.do("SMEMBERS", keys.seen_large(shard.tag, crawl))
-    for name in large:
-        seen += int(await shard.do("SCARD", keys.seen(shard.tag, crawl, name.decode())))
+        seen = await shard.scan.seen_members(crawl, number, between=shard.renew_freeze)
     return seen
 
 

@@ -6,13 +6,15 @@ kept although no worker holds it expires.
 """
 
 import struct
+import zlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from shoal.frontier.redis import keys
 from shoal.frontier.redis.chunks import unpack_chunk
 from shoal.frontier.redis.records import (
+    UNREADABLE,
     unpack_entry,
     unpack_fp,
     unpack_host,
@@ -21,10 +23,12 @@ from shoal.frontier.redis.records import (
 )
 from shoal.frontier.redis.repair.shard import Shard
 from shoal.frontier.redis.scan import BATCH, ShardScan
-from shoal.frontier.redis.seen import seen_hash
+from shoal.frontier.redis.seen import bucket_of, seen_hash
 from shoal.frontier.redis.shards import chunks
 from shoal.frontier.redis.spill import IN_SERVER
 from shoal.redis_client import RedisClient, ScriptArgument, key_names
+
+T = TypeVar("T")
 
 SEEN_PER_CALL, MOVED_PER_CALL = 200, 50
 DEAD, PARSING, LEASED, DELAYED, RETURNED, FRESH = range(6)  # the place to keep first
@@ -41,6 +45,14 @@ class Place(NamedTuple):
     member: bytes
 
 
+def _read(unpack: Callable[[bytes], T], packed: bytes) -> T | None:
+    """Unpack an entry; None: it cannot be read, which the audit reports."""
+    try:
+        return unpack(packed)
+    except UNREADABLE:
+        return None
+
+
 class PlaceScan:
     """Reads every place of the requests of a crawl, and keeps each request in one."""
 
@@ -48,6 +60,7 @@ class PlaceScan:
         self._shard = shard
         self._crawl = crawl
         self.known: set[int] = set()  # fingerprints that were found
+        self.ordinal = 0  # the latest that was found in a lane
         # Entries out of the order of their list, by its host, pool and band.
         self._disordered: dict[tuple[str, str, int], list[bytes]] = {}
 
@@ -60,9 +73,9 @@ class PlaceScan:
             (twice if place.fingerprint in self.known else self.known).add(place.fingerprint)
             batch.append(place.fingerprint)
             if len(batch) == SEEN_PER_CALL:
-                unseen += await self._add_to_seen(batch)
+                unseen += await add_to_seen(self._shard, self._crawl, batch)
                 batch = []
-        unseen += await self._add_to_seen(batch)
+        unseen += await add_to_seen(self._shard, self._crawl, batch)
         reordered = await self._reorder()
         removed = await self._remove_duplicates(twice)
         add = self._shard.report.add
@@ -70,13 +83,36 @@ class PlaceScan:
         add("a request out of the order of its list", number=reordered)
         add("a request that was missing in the seen-set", number=unseen)
 
-    async def _add_to_seen(self, fingerprints: list[int]) -> int:
-        if not fingerprints:
-            return 0
-        arguments: list[ScriptArgument] = [self._crawl]
-        for fp in fingerprints:
-            arguments += [str(fp), seen_hash(fp)]
-        return int(await self._shard.run(self._shard.scripts.repair_seen, *arguments))
+    async def add_unseen(self) -> tuple[int, int]:
+        """Add what is missing in the seen-set, in a frozen shard.
+
+        A call that was aborted after `run` has read its lane may have left a request there, or in two places.
+        Return how many were added, and how many places hold a request that another place holds, too.
+        """
+        shard, batch, added, places = self._shard, list[int](), 0, 0
+        buckets = int(await shard.do("HGET", keys.seen_size(shard.tag, self._crawl), "buckets") or 1)
+        async for place in self._all():
+            self.known.add(place.fingerprint)
+            places += 1
+            batch.append(place.fingerprint)
+            if len(batch) == SEEN_PER_CALL:
+                added += await self._add_unseen(batch, buckets)
+                batch = []
+        return added + await self._add_unseen(batch, buckets), places - len(self.known)
+
+    async def _add_unseen(self, fingerprints: Sequence[int], buckets: int) -> int:
+        tag, crawl = self._shard.tag, self._crawl
+        large = [name.decode() for name in await self._shard.do("SMEMBERS", keys.seen_large(tag, crawl))]
+        for name in large:
+            asked = [("SISMEMBER", keys.seen(tag, crawl, name), str(fp)) for fp in fingerprints]
+            answers = await self._shard.pipeline(asked)
+            fingerprints = [fp for fp, there in zip(fingerprints, answers, strict=True) if not there]
+        bucket_keys = [keys.seen(tag, crawl, bucket_of(seen_hash(fp), buckets)) for fp in fingerprints]
+        commands = [("SADD", key, str(fp)) for key, fp in zip(bucket_keys, fingerprints, strict=True)]
+        added: int = sum(await self._shard.pipeline(commands))
+        self._shard.report.add("a request that was missing in the seen-set", number=added)
+        await self._shard.renew_freeze()
+        return added
 
     async def _reorder(self) -> int:
         reordered, script = 0, self._shard.scripts.repair_order
@@ -109,11 +145,15 @@ class PlaceScan:
         async for token, _ in scan.sorted(keys.deadlines(tag)):
             batch = keys.batch(tag, token.decode())
             async for field, leased in scan.hash(batch):
-                if field != keys.HEAD and (record := unpack_leased(leased).record).crawl == crawl:
-                    yield Place(record.entry.fingerprint, (LEASED, -int(token)), "hash", batch, field)
+                if field == keys.HEAD or (found := _read(unpack_leased, leased)) is None:
+                    continue
+                if found.record.crawl == crawl:
+                    fingerprint = found.record.entry.fingerprint
+                    yield Place(fingerprint, (LEASED, -int(token)), "hash", batch, field)
         delayed = keys.delayed(tag, crawl)
         async for packed, _ in scan.sorted(delayed):
-            yield Place(unpack_record(packed).entry.fingerprint, (DELAYED, 0), "sorted", delayed, packed)
+            if (record := _read(unpack_record, packed)) is not None:
+                yield Place(record.entry.fingerprint, (DELAYED, 0), "sorted", delayed, packed)
         async for place in self._waiting():
             yield place
 
@@ -126,17 +166,32 @@ class PlaceScan:
                 if lane.has_returned:
                     key = lane.returned(tag, host.name)
                     async for packed, _ in scan.sorted(key):
-                        entry = unpack_entry(packed)
+                        if (entry := _read(unpack_entry, packed)) is None:
+                            continue
+                        self.ordinal = max(self.ordinal, entry.ordinal)
                         yield Place(entry.fingerprint, (RETURNED, -entry.attempts), "sorted", key, packed)
                 for band in lane.bands:
                     key = lane.fresh(tag, host.name, band)
                     latest = 0
                     async for packed in scan.list(key):
-                        entry = unpack_entry(packed)
+                        if (entry := _read(unpack_entry, packed)) is None:
+                            continue
+                        self.ordinal = max(self.ordinal, entry.ordinal)
                         if entry.ordinal <= latest:
                             self._disordered.setdefault((host.name, lane.pool, band), []).append(packed)
                         latest = max(latest, entry.ordinal)
                         yield Place(entry.fingerprint, (FRESH, entry.ordinal), "list", key, packed)
+
+
+async def add_to_seen(shard: Shard, crawl: int, fingerprints: Sequence[int]) -> int:
+    """Add fingerprints to the seen-set; return how many were missing there."""
+    added = 0
+    for some in chunks(fingerprints, SEEN_PER_CALL):
+        arguments: list[ScriptArgument] = [crawl]
+        for fp in some:
+            arguments += [str(fp), seen_hash(fp)]
+        added += int(await shard.run(shard.scripts.repair_seen, *arguments))
+    return added
 
 
 # --- batches and lanes that nothing refers to, found by the names of their keys --------------------------
@@ -207,7 +262,11 @@ async def _add_unknown(
 def _lanes_of(name: str, state: bytes | None) -> set[UnlinkedLane]:
     if state is None:
         return set()
-    return {UnlinkedLane(lane.crawl, lane.is_suspect, lane.pool) for lane in unpack_host(name, state).lanes}
+    try:
+        lanes = unpack_host(name, state).lanes
+    except UNREADABLE:
+        return set()
+    return {UnlinkedLane(lane.crawl, lane.is_suspect, lane.pool) for lane in lanes}
 
 
 # --- spilled chunks whose requests are in another place as well ------------------------------------------
@@ -252,7 +311,12 @@ async def _registered_chunks(shard: Shard, crawl: int) -> set[bytes]:
 async def _chunk_members(shard: Shard, crawl: int, id: bytes) -> list[bytes]:
     """Return the requests of a chunk that is in the server; chunks in other places cannot be checked."""
     body = await shard.do("HGET", keys.chunk_bodies(shard.tag, crawl), id)
-    return unpack_chunk(body[1:]) if body is not None and body.startswith(IN_SERVER) else []
+    if body is None or not body.startswith(IN_SERVER):
+        return []
+    try:
+        return unpack_chunk(body[1:])
+    except (*UNREADABLE, zlib.error):
+        return []  # the audit reports it
 
 
 def _has_any(members: list[bytes], known: set[int]) -> bool:

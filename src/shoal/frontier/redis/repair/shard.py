@@ -2,14 +2,14 @@
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from shoal.frontier.redis.scan import ShardScan
 from shoal.frontier.redis.scripts import Scripts
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.redis_client import RedisClient, Script, ScriptArgument
+from shoal.redis_client import RedisClient, Script, ScriptArgument, ScriptFault
 from shoal.redis_client.connection import Argument
 
 FREEZE_S = 10.0  # as in require_frozen.lua
@@ -60,6 +60,7 @@ class Shard:
         self.scan = ShardScan(store, tag)
         self.report = report
         self.relayed = bool(store.dsn.bus)  # another bus takes the announcements of pages out of the shard
+        self.faulty = False  # a part of it could not be repaired: what follows from that part is not known
         self._store = store
         self._freezer = freezer
         self._renewed_at = 0.0
@@ -87,6 +88,15 @@ class Shard:
         if not await self.run(self.scripts.freeze, self._freezer, seconds):
             raise Misconfigured("another process is repairing the store; run this again when it has finished")
         self._renewed_at = time.monotonic()
+
+    @contextmanager
+    def reporting_faults(self) -> Iterator[None]:
+        """Report a script that fails, most likely at an entry that it cannot read, and go on."""
+        try:
+            yield
+        except ScriptFault:
+            self.faulty = True
+            self.report.add("a part that cannot be repaired: an entry of it cannot be read", self.tag)
 
     async def renew_freeze(self) -> None:
         """Extend the freeze, between two batches."""

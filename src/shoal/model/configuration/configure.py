@@ -12,11 +12,11 @@ from difflib import get_close_matches
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from shoal.model.address_ranges import address_range
+from shoal.model.configuration.address_ranges import address_range
+from shoal.model.configuration.output_patterns import output_pattern
+from shoal.model.configuration.setting_ranges import RANGES
 from shoal.model.errors import Misconfigured, Rejected
-from shoal.model.output_patterns import output_pattern
 from shoal.model.sandbox import SandboxMode
-from shoal.model.setting_ranges import RANGES
 from shoal.model.settings import HostSettings, Settings
 from shoal.model.url import canonical, host_key
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shoal.model.configure import TYPES, SettingValue, configure, from_environment, from_tree
+from shoal.model.configuration.configure import TYPES, SettingValue, configure, from_environment, from_tree
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import CrawlSettings, HostSettings, Settings
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.model.simhash import NearDuplicates, _majority, distance, simhash
+from shoal.model.traps.simhash import NearDuplicates, _majority, distance, simhash
 
 RNG = random.Random(7)
 VOCABULARY = ["".join(RNG.choices("abcdefghijklmnopqrstuvwxyz", k=RNG.randint(2, 10))) for _ in range(2_000)]
@@ -66,7 +66,7 @@ def test_a_short_text_has_no_hash(text: str) -> None:
 
 def test_another_process_finds_the_same_hash() -> None:
     text = " ".join(words(100, seed=4))
-    code = "import sys; from shoal.model.simhash import simhash; print(simhash(sys.argv[1]))"
+    code = "import sys; from shoal.model.traps.simhash import simhash; print(simhash(sys.argv[1]))"
     other = subprocess.run([sys.executable, "-c", code, text], capture_output=True, text=True, check=True)
     assert int(other.stdout) == simhash(text)
 

@@ -36,8 +36,8 @@ def _plain(number: float) -> str:
 
 
 _CRAWL = {
-    "rate": Range(0.00001, 100_000, or_zero=True),
-    "address_rate": Range(0.00001, 100_000, or_zero=True),
+    "rate": Range(0.0001, 100_000, or_zero=True),
+    "address_rate": Range(0.0001, 100_000, or_zero=True),
     "burst": Range(1, 10_000),
     "per_host": Range(1, 10_000),
     "concurrency": Range(1, 10_000),  # each has a task, and mostly a socket
@@ -91,6 +91,9 @@ _LINKS = {
     "segments": Range(1, 65_536),
     "repeated_segments": Range(1, 65_536),
     "per_page": Range(1, 10_000_000),
+    "identical_pages": Range(0, _MANY),
+    "per_site": Range(0, _MANY),
+    "bytes_per_page": Range(1, _GIB),
     "per_pattern": Range(0, _MANY),
     "near_duplicates": Range(0, _MANY),
     "per_host": Range(0, _MANY),
@@ -103,6 +106,7 @@ _PARSE = {
     "items": Range(1, 100_000_000),
     "crashes": Range(1, 1_000),
 }
+_WORKER = {"max_crawls": Range(1, 10_000)}
 _ARCHIVE = {"segment_bytes": Range(1, 1 << 42), "keep_days": Range(0, 36_500)}
 
 
@@ -115,6 +119,7 @@ def _all() -> Iterator[tuple[str, Range]]:
         "links": _LINKS,
         "parse": _PARSE,
         "archive": _ARCHIVE,
+        "worker": _WORKER,
     }
     for table, ranges in tables.items():
         for name, allowed in ranges.items():

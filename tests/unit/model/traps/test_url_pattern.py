@@ -1,6 +1,6 @@
 """Patterns: which URLs count as alike."""
 
-from shoal.model.url_pattern import pattern_of
+from shoal.model.traps.url_pattern import pattern_of
 
 
 def test_urls_that_differ_in_numbers_and_query_values_share_a_pattern() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from shoal.model.configure import SettingValue, configure
-from shoal.model.contact import contact_missing
+from shoal.model.configuration.configure import SettingValue, configure
+from shoal.model.configuration.contact import contact_missing
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import USER_AGENT, CrawlSettings
 

@@ -1,0 +1,1 @@
+"""What values settings may have."""

@@ -1,0 +1,1 @@
+"""How pages and URLs that are almost the same are recognised."""
