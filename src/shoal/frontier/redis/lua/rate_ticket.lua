@@ -29,7 +29,7 @@ local function take_ticket(host, first)
   local leeway, ahead, returned = tonumber(ARGV[first + 4]), tonumber(ARGV[first + 5]), tonumber(ARGV[first + 6])
   local options = crawl > 0 and options_of(crawl)
   if is_paused(host) or options and options.paused == 1 then return 'paused', '0', '' end
-  if byte(host[NAME]) == ADDRESS_MARK then host[INTERVAL] = interval end  -- an address has no pace of its own
+  if byte(host[NAME]) == ADDRESS_MARK then host[INTERVAL] = interval end  -- an address has no configured pace
   local its_interval, burst, pending = host[INTERVAL], host[BURST], pending_leases(host)
   local period = math.max(interval, its_interval) + margin
   local for_others = due_for_others(host)
