@@ -98,7 +98,7 @@ class EmbeddedOutputs:
     def put(self, ended: Ended, result: ParseResult) -> Ended:
         self._items += result.items
         self._rejected += result.rejected
-        self._changed |= self._totals.add(ended.outcome, result)
+        self._changed |= self._totals.add(sums.tally_of(ended.outcome, result))
         return ended
 
     async def flush(self) -> Durable:
@@ -154,9 +154,10 @@ class StreamedOutputs:
         self._patience = patience
 
     def put(self, ended: Ended, result: ParseResult) -> Ended:
-        self._totals.add(ended.outcome, result)
+        tally = sums.tally_of(ended.outcome, result)
+        self._totals.add(tally)  # of this run; the store adds it to those of all runs
         self._rejects.write(result.rejected)
-        return msgspec.structs.replace(ended, items=result.items)
+        return msgspec.structs.replace(ended, items=result.items, tally=tally)
 
     async def flush(self) -> Durable:
         began = time.monotonic()

@@ -59,7 +59,7 @@ class RetryingCalls:
                     raise
                 repaired = True
             else:
-                self._outages.record_success(attempts=number)
+                self._outages.record_success(since=began, attempts=number)
                 return answer
             await asyncio.sleep(pause)
         raise AssertionError("_pauses is endless")
