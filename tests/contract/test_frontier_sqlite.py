@@ -14,7 +14,7 @@ import pytest
 
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite.hosts import MAX_ROBOTS, ROBOTS_SWEEP_WRITES
-from shoal.frontier.sqlite.wal import CHECKPOINT_EVERY_ROWS
+from shoal.frontier.sqlite.owner import CHECKPOINT_EVERY_ROWS
 from shoal.model.errors import Lost, Misconfigured, Unavailable
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Dead, Done, Fetched, Filtered, Gone, Outcome, Settlement

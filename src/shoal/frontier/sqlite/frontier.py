@@ -16,13 +16,12 @@ from shoal.frontier.sqlite.dead_letters import SqliteDeadLetters
 from shoal.frontier.sqlite.hosts import SqliteHosts
 from shoal.frontier.sqlite.leases import grant, promote, reclaim
 from shoal.frontier.sqlite.load import recover
-from shoal.frontier.sqlite.owner import Owner
+from shoal.frontier.sqlite.owner import Checkpointer, Owner
 from shoal.frontier.sqlite.packing import unpack_page
 from shoal.frontier.sqlite.reader import SqliteReader
 from shoal.frontier.sqlite.repair import repair
 from shoal.frontier.sqlite.settle import acknowledge, find_held, give_up_unreadable_page, settle
 from shoal.frontier.sqlite.state import FrontierState, ParsingPage
-from shoal.frontier.sqlite.wal import Checkpointer
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
 from shoal.model.page import PageRef
