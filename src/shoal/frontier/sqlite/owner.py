@@ -96,9 +96,9 @@ class Checkpointer:
     """Writes WAL checkpoints off the event loop: a thread copies the write-ahead log into the database.
 
     SQLite would do it inside the commit that fills the log, and sync the disk twice there. Here a thread
-    copies most of the log while commits continue. Commits wait only for the short last part, after which the log
-    restarts from its beginning. The log stays bounded; if a long read transaction prevents the restart, the
-    next round tries again.
+    copies most of the log while commits continue. Commits wait only for the short last part, after which the
+    log restarts from its beginning. The log stays bounded; if a long read transaction prevents the restart,
+    the next round tries again.
     """
 
     def __init__(self, path: Path) -> None:
