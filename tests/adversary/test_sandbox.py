@@ -66,7 +66,7 @@ class Ground:
         spider: Path | None = None,
         visible: str = "",
     ) -> dict[str, Any]:
-        """Parse pages in a process of its own that lacks some system calls; return what it prints."""
+        """Parse pages in a separate process that lacks some system calls; return what it prints."""
         command = [
             sys.executable,
             "-m",

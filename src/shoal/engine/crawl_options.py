@@ -105,7 +105,7 @@ def sandbox_rules(settings: Settings, *, otherwise: SandboxMode = SandboxMode.PR
         SandboxMode(parse.sandbox or otherwise),
         readable=parse.readable,
         environment=parse.environment,
-        # The sandbox is told paths only: an address may contain a password.
+        # Paths only: an address may contain a password, and user code can read what the sandbox receives.
         private=tuple(path for path in private if path and "://" not in path),
     )
 

@@ -116,7 +116,7 @@ class OutputTasks:
                 log.error(event, extra={**about, "retry_in_s": pause})
             self._refusals[output] = why
             if event == "output.failed":
-                await self._fleet.mend.check_all()
+                await self._fleet.damage.check_all()
             if await _stopped(stop, pause):
                 return
 

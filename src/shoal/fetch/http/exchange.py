@@ -11,7 +11,7 @@ import re
 
 import httptools
 
-from shoal.fetch.http.lenient import LenientReader, Unreadable
+from shoal.fetch.http.lenient import LenientReader, UnreadableResponse
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, FetchLimits
 
@@ -339,7 +339,7 @@ class Exchange:
     def _feed_lenient(self, reader: LenientReader, data: bytes) -> bool:
         try:
             reader.feed(data)
-        except Unreadable as error:
+        except UnreadableResponse as error:
             self.status = reader.status
             self._fail(error.failure_class, error.reason)
             return True

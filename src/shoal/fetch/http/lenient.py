@@ -30,7 +30,7 @@ _FRAMING = frozenset({"content-length", "transfer-encoding"})
 _NO_BODY = (204, 304)
 
 
-class Unreadable(Exception):
+class UnreadableResponse(Exception):
     """The response cannot be read; the argument is the failure."""
 
     def __init__(self, failure_class: FailureClass, reason: str) -> None:
@@ -39,7 +39,7 @@ class Unreadable(Exception):
 
 
 class LenientReader:
-    """Reads one response. Every byte of it goes through `feed`, which raises `Unreadable`."""
+    """Reads one response. Every byte of it goes through `feed`, which raises `UnreadableResponse`."""
 
     def __init__(self, limits: FetchLimits, *, head: bool) -> None:
         self._limits = limits
@@ -78,39 +78,41 @@ class LenientReader:
         found = _END_OF_HEADERS.search(pending, max(0, self._searched - 2))
         end = found.end() if found else len(pending)
         if end > self._limits.header_bytes:
-            raise Unreadable(FailureClass.TOO_LARGE, f"headers above {self._limits.header_bytes} bytes")
+            raise UnreadableResponse(
+                FailureClass.TOO_LARGE, f"headers above {self._limits.header_bytes} bytes"
+            )
         if not _START.startswith(pending[: len(_START)]):
-            raise Unreadable(FailureClass.PROTOCOL, "not valid HTTP: no status line")
+            raise UnreadableResponse(FailureClass.PROTOCOL, "not valid HTTP: no status line")
         if found is None:
             self._searched = end
             return False
         line, _, rest = bytes(pending[:end]).partition(b"\n")
         status = _STATUS_LINE.fullmatch(line.rstrip(b"\r"))
         if status is None:
-            raise Unreadable(FailureClass.PROTOCOL, "not valid HTTP: no status line")
+            raise UnreadableResponse(FailureClass.PROTOCOL, "not valid HTTP: no status line")
         del pending[:end]
         self._searched = 0
         code = int(status[2])
         if code < 100:
-            raise Unreadable(FailureClass.PROTOCOL, f"status {code}")
+            raise UnreadableResponse(FailureClass.PROTOCOL, f"status {code}")
         if code >= 200:
             lines = rest.split(b"\n")[:-2]
             if len(lines) > self._limits.header_lines:
-                raise Unreadable(
+                raise UnreadableResponse(
                     FailureClass.TOO_LARGE, f"more than {self._limits.header_lines} header lines"
                 )
             self.headers, framing = read_fields(lines)
             self.status = code
             self._set_framing(framing)
         elif code == 101:
-            raise Unreadable(FailureClass.PROTOCOL, "status 101")
+            raise UnreadableResponse(FailureClass.PROTOCOL, "status 101")
         return True
 
     def _set_framing(self, framing: dict[str, list[str]]) -> None:
         length = agreed_length(framing["content-length"])
         codings = [name for name in framing["transfer-encoding"] if name != "identity"]
         if codings not in ([], ["chunked"]):
-            raise Unreadable(FailureClass.PROTOCOL, f"transfer encoding {codings[0][:32]!r}")
+            raise UnreadableResponse(FailureClass.PROTOCOL, f"transfer encoding {codings[0][:32]!r}")
         if self._head or self.status in _NO_BODY:
             self.complete = True
         elif codings:
@@ -118,7 +120,7 @@ class LenientReader:
         elif length is None:
             self.until_close = True
         elif length > self._limits.wire_bytes:
-            raise Unreadable(
+            raise UnreadableResponse(
                 FailureClass.TOO_LARGE, f"announces {length} bytes, limit {self._limits.wire_bytes}"
             )
         else:
@@ -130,7 +132,7 @@ class LenientReader:
         """Read a body whose end is known by its length, or by the end of the connection."""
         data = self._pending if self.until_close else self._pending[: self._left]
         if len(self.body) + len(data) > self._limits.wire_bytes:
-            raise Unreadable(FailureClass.TOO_LARGE, f"body above {self._limits.wire_bytes} bytes")
+            raise UnreadableResponse(FailureClass.TOO_LARGE, f"body above {self._limits.wire_bytes} bytes")
         self.body += data
         self._pending = bytearray()
         self._left -= len(data)
@@ -167,10 +169,10 @@ class LenientReader:
     def _read_size(self, line: bytes) -> None:
         found = _CHUNK_SIZE.fullmatch(line)
         if found is None:
-            raise Unreadable(FailureClass.PROTOCOL, "not valid HTTP: a chunk size")
+            raise UnreadableResponse(FailureClass.PROTOCOL, "not valid HTTP: a chunk size")
         size = int(found[1], 16)
         if len(self.body) + size > self._limits.wire_bytes:
-            raise Unreadable(FailureClass.TOO_LARGE, f"body above {self._limits.wire_bytes} bytes")
+            raise UnreadableResponse(FailureClass.TOO_LARGE, f"body above {self._limits.wire_bytes} bytes")
         if size:
             self._left, self._in_chunk = size, True
         else:
@@ -179,10 +181,12 @@ class LenientReader:
     def _check_line(self, line_bytes: int) -> None:
         if line_bytes > MAX_LINE_BYTES:
             what = "trailer" if self._in_trailers else "chunk extension"
-            raise Unreadable(FailureClass.PROTOCOL, f"endless {what}")
+            raise UnreadableResponse(FailureClass.PROTOCOL, f"endless {what}")
         if self._framing + line_bytes > self._limits.header_bytes:
             what = "trailers" if self._in_trailers else "chunk extensions"
-            raise Unreadable(FailureClass.TOO_LARGE, f"{what} above {self._limits.header_bytes} bytes")
+            raise UnreadableResponse(
+                FailureClass.TOO_LARGE, f"{what} above {self._limits.header_bytes} bytes"
+            )
 
 
 def _line_end(data: bytes, position: int) -> int | None:
@@ -194,7 +198,7 @@ def _line_end(data: bytes, position: int) -> int | None:
         return position + 2
     if end in (b"", b"\r"):
         return None
-    raise Unreadable(FailureClass.PROTOCOL, "not valid HTTP: no line end after a chunk")
+    raise UnreadableResponse(FailureClass.PROTOCOL, "not valid HTTP: no line end after a chunk")
 
 
 def read_fields(lines: list[bytes]) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
@@ -204,13 +208,13 @@ def read_fields(lines: list[bytes]) -> tuple[list[tuple[str, str]], dict[str, li
     for raw in lines:
         line = raw.removesuffix(b"\r")
         if b"\0" in line:
-            raise Unreadable(FailureClass.PROTOCOL, "not valid HTTP: a NUL byte in a header")
+            raise UnreadableResponse(FailureClass.PROTOCOL, "not valid HTTP: a NUL byte in a header")
         plain = _CONTROLS.sub(b" ", line)
         if plain[:1] in (b" ", b"\t"):
             if headers:
                 name, value = headers[-1]
                 if name in _FRAMING:
-                    raise Unreadable(FailureClass.PROTOCOL, f"not valid HTTP: a folded {name}")
+                    raise UnreadableResponse(FailureClass.PROTOCOL, f"not valid HTTP: a folded {name}")
                 headers[-1] = (name, f"{value} {plain.decode('latin-1').strip()}".strip())
             continue
         key, colon, content = plain.decode("latin-1").partition(":")
@@ -220,7 +224,9 @@ def read_fields(lines: list[bytes]) -> tuple[list[tuple[str, str]], dict[str, li
         headers.append((name, value))
         if name in _FRAMING:
             if plain != line:
-                raise Unreadable(FailureClass.PROTOCOL, f"not valid HTTP: a control character in {name}")
+                raise UnreadableResponse(
+                    FailureClass.PROTOCOL, f"not valid HTTP: a control character in {name}"
+                )
             framing[name] += [piece.strip(" \t") for piece in value.lower().split(",")]
     return headers, framing
 
@@ -230,7 +236,9 @@ def agreed_length(values: list[str]) -> int | None:
     if not values:
         return None
     if len(set(values)) > 1:
-        raise Unreadable(FailureClass.PROTOCOL, "not valid HTTP: different Content-Lengths")
+        raise UnreadableResponse(FailureClass.PROTOCOL, "not valid HTTP: different Content-Lengths")
     if _LENGTH.fullmatch(values[0]) is None:
-        raise Unreadable(FailureClass.PROTOCOL, "not valid HTTP: a Content-Length that is not a number")
+        raise UnreadableResponse(
+            FailureClass.PROTOCOL, "not valid HTTP: a Content-Length that is not a number"
+        )
     return int(values[0])

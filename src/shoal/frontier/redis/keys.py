@@ -20,11 +20,13 @@ deleted in batches. `P` is a pool. Keys marked * are shared with other packages 
     T:tot:C        hash    totals that pages add to: `links.<rule>` (not followed), rejected, withheld,
                            partial, hook_items, hook_faults
 
-    T:h            hash    host -> state (HOST, followed by one LANE per lane); deleted when idle
+    T:h            hash    host -> state (HOST, followed by one LANE per lane); deleted when idle. `@` and an
+                           address: the turns of that address
     T:ho           hash    host -> what the operator has set, and its Crawl-delay (OVERRIDES)
     T:hw           hash    host -> its latest responses, a `1` for each block and a `0` for any other
     T:ht:host      string  >dd seconds, since; the taker that may have its next turn of the host so much
                            earlier than others (rate_ticket.lua). Expires
+    T:ad:<address> zset    hosts that have this address -> when one was last asked. Expires
     T:hp           zset    hosts that the operator has paused -> until when
     T:hc:C         hash    host -> >dHH the pace of the crawl there, if it differs
     T:b:C          hash    host -> requests that were accepted for it, where the crawl has a budget

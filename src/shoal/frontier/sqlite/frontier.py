@@ -16,7 +16,7 @@ from shoal.frontier.sqlite.dead_letters import SqliteDeadLetters
 from shoal.frontier.sqlite.hosts import SqliteHosts
 from shoal.frontier.sqlite.leases import grant, promote, reclaim
 from shoal.frontier.sqlite.load import recover
-from shoal.frontier.sqlite.owner import Checkpointer, Owner
+from shoal.frontier.sqlite.owner import Owner
 from shoal.frontier.sqlite.packing import unpack_page
 from shoal.frontier.sqlite.reader import SqliteReader
 from shoal.frontier.sqlite.repair import repair
@@ -26,7 +26,14 @@ from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
 from shoal.model.page import PageRef
 from shoal.model.request import Link, unpack
-from shoal.sqlite_database import check, connect_for_reading, open_database, transaction, translated
+from shoal.sqlite_database import (
+    Checkpointer,
+    check,
+    connect_for_reading,
+    open_database,
+    transaction,
+    translated,
+)
 
 PAUSED_S = 0.001  # see `held_for`
 MIGRATIONS = ("schema.sql", "versions.sql")  # each leads to the next version
