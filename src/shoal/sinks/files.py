@@ -1,7 +1,7 @@
 """Output files: opened without destroying what is there, appended to, and cut back after a crash."""
 
-import fcntl
 import errno
+import fcntl
 import os
 import stat
 import zlib
