@@ -1,5 +1,6 @@
 """Output files: opened without destroying what is there, appended to, and cut back after a crash."""
 
+import errno
 import fcntl
 import os
 import stat
@@ -39,6 +40,11 @@ def changed_output(path: Path | str) -> Misconfigured:
     )
 
 
+def not_a_file(path: Path | str) -> Misconfigured:
+    """Return the error for an output that is a pipe, a device or a socket."""
+    return Misconfigured(f"output {path}: not a regular file (use - for standard output)")
+
+
 class AppendFile:
     """A file that one process appends to, starting at a known length, with a checksum of what it holds."""
 
@@ -65,6 +71,10 @@ class AppendFile:
                 self._descriptor = os.open(path, flags, 0o666)
             except FileNotFoundError:
                 raise changed_output(path) from None
+            except OSError as error:
+                if error.errno == errno.ENXIO and not path.is_file():  # a pipe without a reader, a socket
+                    raise not_a_file(path) from None
+                raise
         try:
             with translate_errors(path):
                 self._claim(length, overwrite=overwrite)
@@ -108,7 +118,7 @@ class AppendFile:
     def _claim(self, length: int | None, *, overwrite: bool) -> None:
         found = os.fstat(self._descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise Misconfigured(f"output {self.path}: not a regular file (use - for standard output)")
+            raise not_a_file(self.path)
         lock(self._descriptor, self.path)
         if length is None and found.st_size and not overwrite:
             raise foreign_output(self.path)
