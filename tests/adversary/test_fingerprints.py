@@ -66,7 +66,8 @@ async def test_a_crawl_without_a_key_takes_them_in_in_a_folder(tmp_path: Path) -
             assert (await frontier.add("c", links)).new == new
             assert (await frontier.add("c", links[:100])).duplicate == 100
             seen = frontier._owner.state.crawl("c").seen
-            assert (len(seen), max(map(len, seen._buckets))) == (LINKS, MAX_SIZE)
+            assert len(seen) == LINKS
+            assert max(map(len, seen._buckets)) <= MAX_SIZE
             assert all(link.fingerprint in seen for link in links)
             assert not (await frontier.reader.audit("c")).problems
 

@@ -71,7 +71,9 @@ class CrawlTotals(msgspec.Struct):
 
     def patterns(self) -> "CrawlTotals":
         """Return the closed patterns alone, for a store that counts everything else itself."""
-        return CrawlTotals(quarantined=self.quarantined, near_duplicates=self.near_duplicates)
+        return CrawlTotals(
+            quarantined=self.quarantined, near_duplicates=self.near_duplicates, identical=self.identical
+        )
 
 
 def tally_of(outcome: Outcome, result: ParseResult) -> dict[str, int]:
