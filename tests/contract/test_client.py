@@ -460,7 +460,7 @@ class Turns:
         self.sends = 0
         self.answers = 0
 
-    async def take(self) -> float:
+    async def take(self, address: str = "") -> float:
         self.taken += 1
         return self.waits.pop(0) if self.waits else 0.0
 
@@ -494,7 +494,7 @@ async def test_a_turn_that_is_too_far_off_sends_nothing_and_keeps_the_connection
 
 async def test_a_fetch_cancelled_while_waiting_for_its_turn_leaves_nothing_open(client: HttpClient) -> None:
     class Never(Turns):
-        async def take(self) -> float:
+        async def take(self, address: str = "") -> float:
             await asyncio.sleep(60)
             return 0.0
 

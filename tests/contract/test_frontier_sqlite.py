@@ -14,11 +14,10 @@ import pytest
 
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite.hosts import MAX_ROBOTS, ROBOTS_SWEEP_WRITES
-from shoal.frontier.sqlite.wal import CHECKPOINT_EVERY_ROWS
 from shoal.model.errors import Lost, Misconfigured, Unavailable
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Dead, Done, Fetched, Filtered, Gone, Outcome, Settlement
-from shoal.sqlite_database import open_database
+from shoal.sqlite_database import CHECKPOINT_EVERY_ROWS, open_database
 from shoal.testing.contracts.frontier import TIMEOUT, UNLIMITED, link, page, paths, states, take
 
 

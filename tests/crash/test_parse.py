@@ -248,10 +248,27 @@ async def test_the_scope_applies_to_pages_submitted_later(tmp_path: Path) -> Non
             "import os\nfor fd in range(3, 99):\n  try: os.write(fd, bytes(99))\n  except OSError: pass\n",
             r"spider.py",
         ),
+        (
+            "import os, socket\nfor fd in range(3, 99):\n  try:\n    sock = socket.socket(fileno=os.dup(fd))\n"
+            "    for _ in range(50): socket.send_fds(sock, [b'x'], [0] * 8)\n  except OSError: pass\n",
+            r"spider.py",
+        ),
         ("import time; time.sleep(60)\n", r"spider.py: importing it took more than 1 s"),
         ("x = 1\n", r"no spider in it"),
     ],
-    ids=["syntax", "import", "exception", "exit", "_exit", "segfault", "memory", "junk", "sleep", "empty"],
+    ids=[
+        "syntax",
+        "import",
+        "exception",
+        "exit",
+        "_exit",
+        "segfault",
+        "memory",
+        "junk",
+        "descriptors",
+        "sleep",
+        "empty",
+    ],
 )
 async def test_a_spider_that_cannot_be_loaded_is_refused_and_leaves_nothing(
     code: str, complaint: str, tmp_path: Path

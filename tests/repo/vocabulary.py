@@ -39,7 +39,7 @@ RETIRED = {
 FIRST_WORDS = {"Give", "Gives", "Say", "Says", "Tell", "Tells", "Let", "Spell", "Hear"}
 # Functions are named by verbs or nouns; these say neither what a function does nor what it returns.
 LONE_PARTICIPLES = {
-    *("asked", "drawn", "fitted", "given", "heard", "kept", "landed", "meant", "mended", "noted", "owed"),
+    *("asked", "drawn", "fitted", "given", "heard", "kept", "landed", "meant", "repaired", "noted", "owed"),
     *("placed", "said", "shown", "spelled", "standing", "taken", "told", "widened"),
 }
 TEXT = {".md", ".lua", ".sql", ".toml", ".txt", ".sh", ".yaml", ".yml"}

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -84,6 +85,8 @@ class ArchiveReader:
             return self._page(ref, self._response(ref))
         except PageUnreadable as error:
             raise type(error)(f"archive: {ref.segment} at {ref.offset}: {error}") from None
+        except Rejected as error:  # its body cannot be decoded: that concerns no other page
+            raise PageDamaged(f"archive: {ref.segment} at {ref.offset}: {error}") from None
 
     async def read_async(self, ref: PageRef) -> StoredPage:
         """Return the page at `ref` like `read`; where that may take long, in a thread."""
@@ -96,7 +99,9 @@ class ArchiveReader:
         segment, end = SegmentName.parse(ref.segment), ref.offset + ref.length
         read = partial(self._bytes, segment)
         following = next(scan(lambda at, length: read(end + at, length), limit=self._record_bytes), None)
-        is_request = isinstance(following, Member) and parse_record(following.record).kind == "request"
+        is_request = False
+        with suppress(PageDamaged):
+            is_request = isinstance(following, Member) and parse_record(following.record).kind == "request"
         length = ref.length + (following.length if following and is_request else 0)
         return read(ref.offset, length)
 

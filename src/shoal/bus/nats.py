@@ -46,7 +46,7 @@ from shoal.model.page import PageRecord
 from shoal.model.request import unpack_stored
 from shoal.redis_client import RedisClient, key_names
 from shoal.redis_client.fan_out import fan_out
-from shoal.redis_client.quarantine import NO_CRAWL, Quarantine, Unreadable
+from shoal.redis_client.quarantine import NO_CRAWL, Quarantine, UnreadableEntry
 from shoal.redis_client.streams import ShardStreams, StreamEntry
 
 log = logging.getLogger(__name__)
@@ -317,7 +317,7 @@ class NatsBus:
             )
         except (msgspec.DecodeError, struct.error, ValueError, KeyError) as error:
             key, why = self._streams.key(entry.shard), f"{type(error).__name__}: {error}"
-            unreadable = Unreadable(key, "stream", entry.id.encode(), why)
+            unreadable = UnreadableEntry(key, "stream", entry.id.encode(), why)
             await Quarantine(self._store).move(self._store.tag(entry.shard), NO_CRAWL, [unreadable])
             return
         await self._jetstream.publish(

@@ -31,7 +31,7 @@ from shoal.model.page import PageRecord
 from shoal.model.request import unpack_stored
 from shoal.redis_client import RedisClient, ScriptFault, key_names
 from shoal.redis_client.fan_out import fan_out
-from shoal.redis_client.quarantine import NO_CRAWL, Quarantine, Unreadable
+from shoal.redis_client.quarantine import NO_CRAWL, Quarantine, UnreadableEntry
 from shoal.redis_client.script import load_script
 from shoal.redis_client.streams import ShardStreams, StreamEntry
 
@@ -217,7 +217,7 @@ class RedisBus:
             try:
                 found.append(self._delivery(entry, number))
             except (msgspec.DecodeError, struct.error, ValueError, KeyError) as error:
-                unreadable = Unreadable(
+                unreadable = UnreadableEntry(
                     self._streams.key(entry.shard),
                     "stream",
                     entry.id.encode(),

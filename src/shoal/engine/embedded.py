@@ -23,6 +23,7 @@ from shoal.archive.registry import choose_location
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.crawl import Crawl
 from shoal.engine.crawl_options import (
+    fit_open_files,
     frontier_options,
     new_crawl_state,
     parse_processes,
@@ -30,7 +31,6 @@ from shoal.engine.crawl_options import (
     with_spider_options,
 )
 from shoal.engine.fetchers import Pools, check_seed_pools, check_waiting_pools
-from shoal.engine.open_files import fit_open_files
 from shoal.engine.outputs import EmbeddedOutputs, OutputCommit, Run
 from shoal.engine.plan import CrawlPlan, Stop, crawl_name
 from shoal.engine.scope_state import ScopeState
@@ -180,7 +180,7 @@ class Embedded:
                 segments=choose_location(owned.archive / file_name(name), settings.archive.location, name),
                 archived=await frontier.reader.checkpoint(archive_key(name)),
                 quota=EmbeddedPageQuota(frontier.reader, name, limit) if limit else None,
-                gate=SendGate(hold=partial(frontier.held_for, name)),
+                gate=SendGate(hold=partial(frontier.held_for, name), addresses=settings.crawl.address_pace),
                 unparsed=frontier.parsing(name),
                 initial_state={crawl_totals.KEY: totals.dump(), VERSIONS: versions.dump()},
                 keep_days=settings.archive.keep_days,
@@ -318,7 +318,7 @@ class EmbeddedSiteBudget:
 
     def __init__(self, limit: int, stored: Mapping[str, bytes]) -> None:
         self._limit = limit
-        self._sent = {key.removeprefix(SITE): int(value) for key, value in stored.items()}
+        self._sent = {key.removeprefix(SITE): int(value) for key, value in stored.items() if value.isdigit()}
         self._changed: set[str] = set()
 
     async def take(self, site: str) -> bool:

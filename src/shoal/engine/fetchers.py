@@ -200,7 +200,15 @@ async def open_fetcher_context(
             _robots(settings, client, redirects, headers, robots_cache) if settings.crawl.robots else None
         )
         yield FetcherContext(
-            settings, guard, client, gate or SendGate(), headers, redirects, jar, robots, refuse
+            settings,
+            guard,
+            client,
+            SendGate() if gate is None else gate,  # an empty gate is false
+            headers,
+            redirects,
+            jar,
+            robots,
+            refuse,
         )
 
 

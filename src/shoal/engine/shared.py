@@ -157,7 +157,13 @@ class Shared:
             rejects_file=rejects,
             segments=open_segments(settings.archive.location or str(self._folder / "archive"), record.name),
             segment_writer=self.holder,
-            gate=SharedGate(frontier.turn, is_paused=frontier.pauses.is_paused, crawl=record.name),
+            gate=SharedGate(
+                frontier.turn,
+                is_paused=frontier.pauses.is_paused,
+                hosts_at=frontier.hosts_at,
+                addresses=settings.crawl.address_pace,
+                crawl=record.name,
+            ),
             quota=await self._quota(frontier, settings.crawl),
             unparsed=None if self._bus is None else self._bus.pages_of(record.name),
         )
@@ -237,7 +243,7 @@ class SharedOwnership:
         return True
 
     def state(self) -> Mapping[str, bytes]:
-        return {f"{crawl_totals.PART}{self._worker}": self._totals.dump()}
+        return {f"{crawl_totals.PART}{self._worker}": self._totals.patterns().dump()}
 
 
 async def open_shared_crawl(

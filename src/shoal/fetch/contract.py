@@ -11,9 +11,9 @@ that impersonates a browser, or drives one, implements the same. A client must d
   a
   socket is opened, and connect to the checked address, not to the name again. Return a failure of class
   `refused` otherwise. No other part checks addresses after this one.
-- **Gate.** If `turn` is given, await `turn.take()` with the connection open and the request composed, and
-  write
-  without awaiting anything in between. If it returns more than 0.0, send nothing and return `NotSent` with
+- **Gate.** If `turn` is given, await `turn.take(address)`, the peer's address, with the connection open and
+  the request composed, and write without awaiting anything in between. If it returns more than 0.0, send
+  nothing and return `NotSent` with
   that delay. Call `turn.sent()` after writing and `turn.answered()` at the first byte of the response. A
   transparent second send takes the turn again. A wait for a turn does not count towards the time limits.
 - **Limits.** Apply every limit of `FetchLimits` while bytes arrive, not afterwards: `too_large` and `bomb`

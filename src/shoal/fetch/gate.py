@@ -14,18 +14,26 @@ come between a lease and its request. So the pace is enforced again at the momen
 A pause holds from the moment at which it is set: `hold` is asked before every turn, also where no rate
 applies.
 
+Several hosts may have one address. It has a separate pace (`AddressPace`): a request first takes a turn of
+its address, then one of its host. A request may have to wait for the second, so the pace of an address is
+kept on average, with bursts of at most a second.
+
 If the turn is more than `MAX_WAIT_S` away, the request goes back to the frontier until then, and its slot is
 free for another one.
 """
 
 import asyncio
+import random
 from collections.abc import Callable
 from time import monotonic
 
 from shoal.model import pace
+from shoal.model.pace import AddressPace
 
 MAX_WAIT_S = 1.0
 LATENCY_ALLOWANCE = 0.05
+CROWD_SPREAD = 4.0  # requests to a busy address return after up to this multiple of the wait, not together
+MAX_ADDRESSES = 10_000  # number of addresses at which idle ones are removed
 SWEEP_HOSTS = 1_000  # number of hosts at which idle ones are first removed
 
 
@@ -33,9 +41,15 @@ class SendGate:
     """The last send to each host. One gate serves all crawls of a process."""
 
     def __init__(
-        self, *, hold: Callable[[str], float] | None = None, clock: Callable[[], float] = monotonic
+        self,
+        *,
+        hold: Callable[[str], float] | None = None,
+        addresses: AddressPace | None = None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         """`hold` returns for how many seconds nothing may be sent to a host; 0.0: it may."""
+        self.addresses = addresses or AddressPace()
+        self._address_tat: dict[str, float] = {}
         self.hold = hold
         self.clock = clock
         self._tat: dict[str, float] = {}
@@ -68,6 +82,16 @@ class SendGate:
             self._remove_idle(now)
         return 0.0
 
+    def reserve(self, address: str, interval: float) -> float:
+        """Reserve the next turn of an address and return the seconds until it; not if it is too far away."""
+        now = self.clock()
+        tat = max(self._address_tat.get(address, now), now)
+        if tat - now <= MAX_WAIT_S:
+            self._address_tat[address] = pace.take(tat, now=now, interval=interval)
+            if len(self._address_tat) > MAX_ADDRESSES:
+                self._address_tat = {known: at for known, at in self._address_tat.items() if at > now}
+        return tat - now
+
     def push_back(self, turn: "LocalTurn", seconds: float) -> None:
         """Delay the host's next turn, unless it has been taken already."""
         if self._last.get(turn.host) is turn:
@@ -93,9 +117,14 @@ class LocalTurn:
         self._gate = gate
         self.at = 0.0  # when it was taken, then when the request was sent
 
-    async def take(self) -> float:
+    async def take(self, address: str = "") -> float:
         """Wait for the turn, take it and return 0.0; if it is too far away, return the seconds until it."""
         gate = self._gate
+        if address and (interval := gate.addresses.interval_for(self.interval)) > 0:
+            if (wait := gate.reserve(address, interval)) > MAX_WAIT_S:
+                return wait * random.uniform(1.0, CROWD_SPREAD)
+            if wait > 0:
+                await asyncio.sleep(wait)
         while True:
             if gate.hold is not None and (held := gate.hold(self.host)) > 0:
                 return held

@@ -20,12 +20,20 @@ as long as it is the one that asks; a change of worker costs the leeway.
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
 
-from shoal.fetch.gate import MAX_WAIT_S, LocalTurn, SendGate
-from shoal.model.pace import DelayEstimate, TurnAnswer, TurnKind, TurnRequest
+from shoal.fetch.gate import CROWD_SPREAD, MAX_ADDRESSES, MAX_WAIT_S, LocalTurn, SendGate
+from shoal.model.pace import (
+    ADDRESS_MARK,
+    AddressPace,
+    DelayEstimate,
+    TurnAnswer,
+    TurnKind,
+    TurnRequest,
+)
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +43,7 @@ DELAY_FACTOR, DELAY_EXTRA_S = 1.5, 0.01  # the leeway is a little longer than th
 AHEAD_FACTOR = 2.0  # turns are granted ahead for so many delays: one for this answer, one for another
 NOT_SENT_S = 0.001  # a paused request returns to the frontier, which does not lease it until resumed
 LOG_EVERY_S = 60.0
+COUNT_EVERY_S = 60.0  # after which the hosts of an address are counted again
 
 
 class TakeTurn(Protocol):
@@ -49,6 +58,12 @@ class IsPaused(Protocol):
     async def __call__(self, crawl: str, host: str) -> bool: ...
 
 
+class HostsAt(Protocol):
+    """Records that a host has an address; returns how many hosts of the fleet have it."""
+
+    async def __call__(self, address: str, host: str) -> int: ...
+
+
 class SharedGate:
     """A gate whose turns come from the store."""
 
@@ -57,11 +72,17 @@ class SharedGate:
         ask: TakeTurn,
         *,
         is_paused: IsPaused | None = None,
+        hosts_at: HostsAt | None = None,
+        addresses: AddressPace | None = None,
         crawl: str = "",
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.ask = ask
         self.is_paused = is_paused
+        self._hosts_at = hosts_at
+        self.addresses = addresses or AddressPace()
+        self._counted: dict[tuple[str, str], float] = {}  # address and host -> when its hosts were counted
+        self._crowds: dict[str, int] = {}  # address -> hosts that it has
         self.crawl = crawl
         self.clock = clock
         self.local = SendGate(clock=clock)
@@ -82,6 +103,33 @@ class SharedGate:
             leeway = max(margin, DELAY_FACTOR * self.delay.worst + DELAY_EXTRA_S)
             ahead = AHEAD_FACTOR * self.delay.typical
         return TurnRequest(host, interval, margin, leeway, ahead, self.crawl, receipt)
+
+    async def address_wait(self, address: str, host: str, interval: float) -> float:
+        """Wait for the turn of an address and return 0.0; if it is too far away, return the seconds until it.
+
+        The pace of its hosts limits an address that has few. So turns are taken only for one that has many.
+        """
+        if (own := self.addresses.interval_for(interval)) <= 0:
+            return 0.0
+        if await self._count_hosts(address, host) * own <= interval:
+            return 0.0
+        asked = TurnRequest(f"{ADDRESS_MARK}{address}", own, 0.0, 0.0, ahead=MAX_WAIT_S)
+        answer = await self.ask(asked)
+        if answer.kind is not TurnKind.GRANTED:
+            return answer.wait * random.uniform(1.0, CROWD_SPREAD)
+        if answer.wait > 0:
+            await asyncio.sleep(answer.wait)
+        return 0.0
+
+    async def _count_hosts(self, address: str, host: str) -> int:
+        now, place = self.clock(), (address, host)
+        if self._hosts_at is not None and now - self._counted.get(place, -COUNT_EVERY_S) >= COUNT_EVERY_S:
+            if len(self._counted) >= MAX_ADDRESSES:
+                self._counted.clear()
+                self._crowds.clear()
+            self._counted[place] = now
+            self._crowds[address] = await self._hosts_at(address, host)
+        return self._crowds.get(address, 1)
 
     def record_lost(self, host: str, late: float) -> None:
         """Count a turn that was lost, and log it: once a minute, however many there are."""
@@ -105,9 +153,11 @@ class SharedTurn:
         self._receipt = ""  # of a turn that was taken and not used
         self.sends = 0
 
-    async def take(self) -> float:
+    async def take(self, address: str = "") -> float:
         """Wait for the turn, take it and return 0.0; if it is too far away, return the seconds until it."""
         gate, local = self._gate, self._local
+        if address and (wait := await gate.address_wait(address, local.host, local.interval)) > 0:
+            return wait
         if local.interval <= 0:
             if gate.is_paused is not None and await gate.is_paused(gate.crawl, local.host):
                 return NOT_SENT_S

@@ -4,7 +4,7 @@ A link that a rule filters on the parse side never becomes a request, and the it
 page.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -12,6 +12,8 @@ from shoal.model.outcome import Done, Outcome
 from shoal.model.page import ParseResult
 
 KEY = "sums"
+LINKS = "links."  # followed by a rule: the name of a total of links
+COUNTED = ("rejected", "withheld", "partial", "hook_items", "hook_faults")
 PART = "sums/"  # followed by a worker's name: the totals of one worker of a fleet
 
 
@@ -57,22 +59,38 @@ class CrawlTotals(msgspec.Struct):
         self.near_duplicates |= others.near_duplicates
         self.identical |= others.identical
 
-    def add(self, outcome: Outcome, result: ParseResult) -> bool:
-        """Add the result of a page or a hook; return whether any total changed."""
-        # Only a hook yields items for a request without a page, and only a hook's fault is passed here.
-        hook_items = 0 if isinstance(outcome, Done) else len(result.items)
-        hook_failed = result.fault is not None
-        lacking = result.rejected or result.withheld or result.partial
-        if not (result.dropped or lacking or hook_items or hook_failed):
-            return False
-        self.rejected += len(result.rejected)
-        self.withheld += result.withheld
-        self.partial += bool(result.partial)
-        self.hook_items += hook_items
-        self.hook_faults += hook_failed
-        for rule, count in result.dropped.items():
-            self.links[rule] = self.links.get(rule, 0) + count
-        return True
+    def add(self, tally: Mapping[str, int]) -> bool:
+        """Add what a page or a hook brought (`tally_of`); return whether any total changed."""
+        for name, count in tally.items():
+            if name.startswith(LINKS):
+                rule = name.removeprefix(LINKS)
+                self.links[rule] = self.links.get(rule, 0) + count
+            elif name in COUNTED:
+                setattr(self, name, getattr(self, name) + count)
+        return bool(tally)
+
+    def patterns(self) -> "CrawlTotals":
+        """Return the closed patterns alone, for a store that counts everything else itself."""
+        return CrawlTotals(quarantined=self.quarantined, near_duplicates=self.near_duplicates)
+
+
+def tally_of(outcome: Outcome, result: ParseResult) -> dict[str, int]:
+    """Return what the result of a page or a hook adds to the totals of its crawl, by name."""
+    # Only a hook yields items for a request without a page, and only a hook's fault is passed here.
+    hook_items = 0 if isinstance(outcome, Done) else len(result.items)
+    if not (
+        result.dropped or result.rejected or result.withheld or result.partial or hook_items or result.fault
+    ):
+        return {}
+    counted = {
+        "rejected": len(result.rejected),
+        "withheld": result.withheld,
+        "partial": int(bool(result.partial)),
+        "hook_items": hook_items,
+        "hook_faults": int(result.fault is not None),
+        **{f"{LINKS}{rule}": count for rule, count in result.dropped.items()},
+    }
+    return {name: count for name, count in counted.items() if count}
 
 
 def total(parts: Iterable[CrawlTotals]) -> CrawlTotals:

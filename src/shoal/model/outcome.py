@@ -4,7 +4,7 @@ Structs and not dataclasses: several of these are created for every page, and a 
 where a frozen struct takes 0.2 µs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, assert_never
 
@@ -90,6 +90,7 @@ class Settlement(msgspec.Struct, frozen=True):
     sent: bool = True  # False: no request was sent, so the host's turn is returned
     elapsed: float = 0.0  # seconds that the attempt took
     items: Sequence[Item] = ()  # items of the page, if the store passes them on to the sinks
+    tally: Mapping[str, int] = {}  # what the page adds to the crawl's totals, if the store counts them
 
 
 class Acknowledgement(msgspec.Struct, frozen=True):
@@ -100,6 +101,7 @@ class Acknowledgement(msgspec.Struct, frozen=True):
     outcome: Done | Dead
     links: Sequence[Link] = ()
     items: Sequence[Item] = ()  # as in a settlement
+    tally: Mapping[str, int] = {}  # as in a settlement
     host: str = ""  # of its request: a sharded store finds the page by it; without it, it searches all shards
     consumer: str = ""  # the consumer that received the page; refused if another one has it by now
 

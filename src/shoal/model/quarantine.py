@@ -1,4 +1,4 @@
-"""Entries of a store that cannot be read: set aside, so that everything else goes on."""
+"""Entries of a store that cannot be read: set aside, so that everything else continues."""
 
 from dataclasses import dataclass
 

@@ -11,7 +11,9 @@ from shoal import __version__
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.limits import FetchLimits, LinkLimits, ParseLimits
 from shoal.model.outcome import RetryRules
+from shoal.model.pace import AddressPace
 
+ADDRESS_FACTOR = 5.0  # hosts of one address that may be asked at their full rate at once
 USER_AGENT = f"Shoal/{__version__}"
 
 
@@ -20,6 +22,10 @@ class CrawlSettings:
     """How a crawl behaves. A spider can set most of these; file, environment and flags override it."""
 
     rate: Annotated[float, "Requests per second and host; 0: no limit."] = 2.0
+    address_rate: Annotated[
+        float | None,
+        "Requests per second and IP address, over all its hosts; 0: no limit; not set: 5 times crawl.rate.",
+    ] = None
     burst: Annotated[int, "Requests that an idle host may get at once before the rate applies."] = 1
     per_host: Annotated[int, "Concurrent requests per host."] = 4
     concurrency: Annotated[int, "Concurrent requests in total."] = 64
@@ -81,6 +87,11 @@ class CrawlSettings:
     ] = 6.0  # containers are killed 10 s after they were asked to stop
 
     @property
+    def address_pace(self) -> AddressPace:
+        rate = ADDRESS_FACTOR * self.rate if self.address_rate is None else self.address_rate
+        return AddressPace(1 / rate if rate else 0.0, is_explicit=self.address_rate is not None)
+
+    @property
     def sent_user_agent(self) -> str:
         """The User-Agent header: `user_agent` if it is set, else Shoal with the contact."""
         return self.user_agent or (f"{USER_AGENT} (+{self.contact})" if self.contact else USER_AGENT)
@@ -105,8 +116,8 @@ class ParseSettings(ParseLimits):
 
     sandbox: Annotated[
         str | None,
-        "Run a spider only in a complete sandbox (require), with a warning in an incomplete one (prefer), or"
-        " without one (off). Not set: require in shoal worker, prefer elsewhere.",
+        "How strict the sandbox of spiders is: require, prefer or off; by default require in shoal worker,"
+        " else prefer.",
     ] = None
     readable: Annotated[
         tuple[str, ...],

@@ -23,6 +23,7 @@ from shoal.parse.messages import (
     FromPool,
     FromZygote,
     Ready,
+    Sandboxed,
     SpiderLoadFailed,
     Start,
     decode_from_zygote,
@@ -68,6 +69,7 @@ class ForkServerClient:
         on_end: Callable[[], None],
     ) -> None:
         self.ready: asyncio.Future[Ready] = loop.create_future()
+        self.guarantees: frozenset[str] | None = None  # of the sandbox; None: it is not in it yet
         self._ended: asyncio.Future[None] = loop.create_future()
         self._where = start.where
         self._loop = loop
@@ -162,8 +164,10 @@ class ForkServerClient:
             while data := self._receive():
                 for payload in self._reader.feed(memoryview(data)):
                     self._handle(decode_from_zygote(payload))
-                if self._reader.invalid:  # user code wrote to the connection during its import
+                # User code wrote to the connection during its import, or sends file descriptors.
+                if self._reader.invalid or len(self._unclaimed) > MAX_DESCRIPTORS:
                     self._process.kill()
+                    self._close_unclaimed()
         except BlockingIOError:
             return
         except ConnectionError:  # it died before it read all our messages
@@ -179,6 +183,10 @@ class ForkServerClient:
                 whole = len(content) - len(content) % _FD.size
                 self._unclaimed.extend(fd for (fd,) in _FD.iter_unpack(content[:whole]))
         return data
+
+    def _close_unclaimed(self) -> None:
+        while self._unclaimed:
+            os.close(self._unclaimed.popleft())
 
     def _add_child(self, child: int, pidfd: int) -> None:
         """Record the pidfd of a child. User code may have sent one of another process: do not kill that."""
@@ -198,6 +206,8 @@ class ForkServerClient:
                 if (pidfd := self._pidfds.pop(child, None)) is not None:
                     os.close(pidfd)
                 self._on_exit(message)
+            case Sandboxed(held) if self.guarantees is None:
+                self.guarantees = frozenset(held)
             case Ready() if not self.ready.done():
                 self.ready.set_result(message)
             case SpiderLoadFailed(reason):
@@ -215,8 +225,7 @@ class ForkServerClient:
         if self._control.fileno() >= 0:
             self._readable()  # its last messages may not have been read yet
             self._close_control()
-        while self._unclaimed:
-            os.close(self._unclaimed.popleft())
+        self._close_unclaimed()
         self._output.close()
         self._ended.set_result(None)
         self.fail(f"{self._where}: importing it ended the process (status {status})")

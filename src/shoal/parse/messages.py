@@ -37,11 +37,16 @@ class Fork(msgspec.Struct, frozen=True, tag="fork"):
     token: int
 
 
+class Sandboxed(msgspec.Struct, frozen=True, tag="sandboxed"):
+    """Fork server: it is in its sandbox. Sent once, before user code runs and could send it."""
+
+    held: tuple[str, ...]  # the guarantees that hold
+
+
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """Fork server: the spider is loaded."""
 
     description: SpiderDescription
-    confinement: tuple[str, ...]  # the guarantees of the sandbox that hold
 
 
 class SpiderLoadFailed(msgspec.Struct, frozen=True, tag="refused"):
@@ -68,7 +73,7 @@ class ChildExited(msgspec.Struct, frozen=True, tag="exited"):
 
 
 FromPool = Start | Fork
-FromZygote = Ready | SpiderLoadFailed | Forked | ChildExited
+FromZygote = Sandboxed | Ready | SpiderLoadFailed | Forked | ChildExited
 
 encode = msgspec.msgpack.Encoder().encode
 decode_from_pool = msgspec.msgpack.Decoder(FromPool).decode

@@ -112,7 +112,10 @@ class ParsePool:
         pool = cls(start, procs, import_timeout)
         try:
             ready = await pool._wait_loaded()
-            pool.description, pool.confinement = ready.description, frozenset(ready.confinement)
+            pool.description, pool.confinement = (
+                ready.description,
+                pool._fork_server.guarantees or frozenset(),
+            )
             pool._warn_of_gaps()
             yield pool
         finally:

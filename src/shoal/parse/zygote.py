@@ -36,6 +36,7 @@ from shoal.parse.messages import (
     FromPool,
     FromZygote,
     Ready,
+    Sandboxed,
     SpiderLoadFailed,
     Start,
     decode_from_pool,
@@ -108,9 +109,10 @@ class Zygote:
         if start.sandbox.mode is SandboxMode.REQUIRE and (reason := guarantees.refusal(self._held)):
             self.send(SpiderLoadFailed(reason))
             return False
+        self.send(Sandboxed(tuple(sorted(self._held))))
         try:
             self._spider = load(start.source)
-            ready = Ready(describe(self._spider), tuple(sorted(self._held)))
+            ready = Ready(describe(self._spider))
         except BaseException as error:  # SystemExit too: user code may raise anything
             known = isinstance(error, ShoalError)
             self.send(

@@ -28,7 +28,7 @@ from shoal.redis_client.connection import Argument, RedisConnection
 from shoal.redis_client.dsn import Address, Dsn, parse
 from shoal.redis_client.errors import UNSYNCED, CallFailed, ScriptFault
 from shoal.redis_client.fan_out import fan_out
-from shoal.redis_client.retry import Mend, RetryingCalls
+from shoal.redis_client.retry import OnDamage, RetryingCalls
 from shoal.redis_client.script import ALLOW_OOM, Script, ScriptArgument, evaluate
 from shoal.redis_client.servers import CALL_TIMEOUT_S, Server, Servers
 
@@ -94,13 +94,13 @@ class RedisClient:
     def patience(self, seconds: float) -> None:
         self._calls.patience = seconds
 
-    def mend_with(self, mend: Mend) -> None:
-        """Call `mend` when a script or command finds data that it cannot read, and repeat the call once."""
-        self._calls.mend = mend
+    def on_damage(self, on_damage: OnDamage) -> None:
+        """Call `on_damage` when a call finds data that it cannot read, and repeat the call once."""
+        self._calls.on_damage = on_damage
 
     async def report_damage(self, tag: str, why: str) -> bool:
         """Report data of a shard that could not be decoded here; return whether any was moved away."""
-        return self._calls.mend is not None and await self._calls.mend(tag, ScriptFault(why))
+        return self._calls.on_damage is not None and await self._calls.on_damage(tag, ScriptFault(why))
 
     @property
     def servers_met(self) -> int:

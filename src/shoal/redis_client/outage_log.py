@@ -8,6 +8,7 @@ from shoal.redis_client.errors import CallFailed
 log = logging.getLogger(__name__)
 
 QUIET_ATTEMPTS = 4  # failed attempts that are not logged, about a second: short interruptions are normal
+QUIET_S = 2.0  # unless they took longer: a server that does not answer fails an attempt every few seconds
 LOG_EVERY_S = 60.0
 
 
@@ -20,18 +21,24 @@ class OutageLog:
     def record_failure(self, failure: CallFailed, *, since: float, attempts: int) -> None:
         """Record that an attempt of a call failed; `since`: when the call began, `attempts`: earlier ones."""
         now = time.monotonic()
-        if attempts < QUIET_ATTEMPTS or (self._since is not None and now - self._logged_at < LOG_EVERY_S):
+        if not _is_outage(attempts, now - since):
+            return
+        if self._since is not None and now - self._logged_at < LOG_EVERY_S:
             return
         if self._since is None:
             self._since = since
         self._logged_at = now
-        about = {"why": failure.kind, "where": failure.where, "seconds": round(now - self._since)}
-        log.warning("store.unavailable", extra=about)
+        about = {"store": self._store, "why": failure.kind, "where": failure.where}
+        log.warning("store.unavailable", extra={**about, "seconds": round(now - self._since)})
 
-    def record_success(self, *, attempts: int) -> None:
+    def record_success(self, *, since: float, attempts: int) -> None:
         """Record that a call succeeded; one that failed only briefly may have asked another server."""
-        if self._since is None or attempts < QUIET_ATTEMPTS:
+        if self._since is None or not attempts or not _is_outage(attempts, time.monotonic() - since):
             return
         seconds = round(time.monotonic() - self._since)
         log.info("store.recovered", extra={"store": self._store, "seconds": seconds})
         self._since = None
+
+
+def _is_outage(attempts: int, seconds: float) -> bool:
+    return attempts >= QUIET_ATTEMPTS or seconds >= QUIET_S

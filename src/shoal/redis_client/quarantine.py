@@ -26,7 +26,7 @@ _SCRIPT = load_script("shoal.redis_client", "quarantine")
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableEntry:
     """An entry that cannot be read, where it is."""
 
     key: str
@@ -39,7 +39,7 @@ class Quarantine:
     def __init__(self, client: RedisClient) -> None:
         self._client = client
 
-    async def move(self, tag: str, crawl: int, entries: Sequence[Unreadable]) -> int:
+    async def move(self, tag: str, crawl: int, entries: Sequence[UnreadableEntry]) -> int:
         """Move entries of one shard to the quarantine, and log each; return how many were still there."""
         moved = 0
         for begin in range(0, len(entries), MOVED_PER_CALL):

@@ -20,7 +20,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 
 T = TypeVar("T")
 
-Mend = Callable[[str, ScriptFault], Awaitable[bool]]
+OnDamage = Callable[[str, ScriptFault], Awaitable[bool]]
 """Move what a call could not read out of the way; return whether the call is worth repeating."""
 
 
@@ -28,7 +28,7 @@ class RetryingCalls:
     """Runs attempts against the master of a tag until one succeeds."""
 
     def __init__(self, dsn: Dsn, servers: Servers) -> None:
-        self.mend: Mend | None = None
+        self.on_damage: OnDamage | None = None
         self.patience = dsn.patience  # seconds; a change applies to calls that are waiting already
         self._replicas = dsn.replicas
         self._servers = servers
@@ -38,7 +38,7 @@ class RetryingCalls:
         self, tag: str, attempt: Callable[[Server], Awaitable[T]], *, replicated: bool = False
     ) -> T:
         """Repeat `attempt` until it succeeds; raise a `ShoalError` if it cannot, or after `patience`."""
-        began, mended = time.monotonic(), False
+        began, repaired = time.monotonic(), False
         for number, pause in enumerate(_pauses()):
             try:
                 server = await self._servers.master(tag)
@@ -55,11 +55,11 @@ class RetryingCalls:
                     self._servers.rediscover(failure)
                 self._outages.record_failure(failure, since=began, attempts=number)
             except ScriptFault as fault:
-                if mended or self.mend is None or not await self.mend(tag, fault):
+                if repaired or self.on_damage is None or not await self.on_damage(tag, fault):
                     raise
-                mended = True
+                repaired = True
             else:
-                self._outages.record_success(attempts=number)
+                self._outages.record_success(since=began, attempts=number)
                 return answer
             await asyncio.sleep(pause)
         raise AssertionError("_pauses is endless")

@@ -45,7 +45,7 @@ from shoal.worker.session_steps import (
     state_after_check,
     state_after_run,
 )
-from shoal.worker.turns import Turn
+from shoal.worker.turns import CrawlTurn
 
 log = logging.getLogger(__name__)
 
@@ -294,7 +294,7 @@ class CrawlSession:
         if self._context.deliveries is not None:
             await self._context.deliveries.give_back(self.record.name)
         if self._failures <= GIVE_UP_AFTER:  # an entry that cannot be read may be the cause
-            await self._context.fleet.mend.check_all()
+            await self._context.fleet.damage.check_all()
         return SessionState.FAILED
 
     async def _serve(self) -> Ending:
@@ -394,9 +394,9 @@ class CrawlSession:
         return 0 if self._crawl is None else self._crawl.in_flight
 
     @property
-    def turn(self) -> Turn:
+    def turn(self) -> CrawlTurn:
         runs = self.is_running and not self.stop.drain.is_set()
-        return Turn(self.waits_for_place, time.monotonic() - self.ran_at if runs else None)
+        return CrawlTurn(self.waits_for_place, time.monotonic() - self.ran_at if runs else None)
 
     @property
     def longest_request_s(self) -> float:

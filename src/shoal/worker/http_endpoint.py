@@ -3,10 +3,16 @@
 /metrics   figures of the worker and of the fleet, for Prometheus (`metrics.py`)
 /readyz    200 while the worker takes work, 503 while it drains or the store is unavailable
 /healthz   200 while the worker is alive: restarting it would not bring an unavailable store back
+
+Metrics name crawls and count their pages. If the environment variable `SHOAL_METRICS_TOKEN` is set, /metrics
+asks for it (`Authorization: Bearer TOKEN`); the other two say nothing about crawls and stay open for probes.
 """
 
 import asyncio
+import hmac
+import ipaddress
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -20,6 +26,8 @@ log = logging.getLogger(__name__)
 FLEET_TTL_S = 5.0  # for which figures of the fleet are reused
 TIMEOUT_S = 5.0  # for a client to send its request, and for the store to answer
 MAX_REQUEST_BYTES = 8192
+MAX_CONNECTIONS = 32  # at once; more are closed
+TOKEN = "SHOAL_METRICS_TOKEN"  # noqa: S105 - the name of a variable
 
 
 class Endpoint:
@@ -29,6 +37,8 @@ class Endpoint:
         self._known: StoreView | None = None
         self._asked_at = -FLEET_TTL_S
         self._asking = asyncio.Lock()
+        self._token = os.environ.get(TOKEN, "")
+        self._connections = 0
 
     @classmethod
     @asynccontextmanager
@@ -47,30 +57,53 @@ class Endpoint:
             raise Misconfigured(f"--metrics {address}: {error.strerror}") from None
         async with server:
             log.info("metrics.listening", extra={"address": address})
+            if not endpoint._token and not is_loopback(host):
+                log.warning("metrics.open_to_all", extra={"address": address, "protect_with": TOKEN})
             yield
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request, then close the connection."""
-        with suppress(
-            OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
-        ):
-            async with asyncio.timeout(TIMEOUT_S):
-                head = await reader.readuntil(b"\r\n\r\n")
-            method, target, _ = head.decode("latin-1").split(" ", 2)
-            status, body = await self._answer(method, target.partition("?")[0])
-            kind = "text/plain; version=0.0.4; charset=utf-8"
-            writer.write(
-                f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-                f"Connection: close\r\n\r\n".encode()
-                + (body if method == "GET" else b"")
-            )
-            await writer.drain()
-        writer.close()
+        self._connections += 1
+        try:
+            if self._connections <= MAX_CONNECTIONS:
+                await self._serve(reader, writer)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # the client went away, was slow, or sent too much
+        finally:
+            self._connections -= 1
+            writer.close()
 
-    async def _answer(self, method: str, path: str) -> tuple[str, bytes]:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        method, _, rest = head.partition(" ")
+        path = rest.partition(" ")[0].partition("?")[0]
+        try:
+            status, body = await self._answer(method, path, head)
+        except Exception:  # a bug of ours must not be a traceback on the loop, nor end the worker
+            log.exception("metrics.failed", extra={"path": path[:100]})
+            status, body = "500 Internal Server Error", b"see the log of the worker\n"
+        kind = "text/plain; version=0.0.4; charset=utf-8"
+        writer.write(
+            f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+            f"Connection: close\r\n\r\n".encode()
+            + (body if method == "GET" else b"")
+        )
+        async with asyncio.timeout(TIMEOUT_S):
+            await writer.drain()
+
+    def _is_allowed(self, head: str) -> bool:
+        """Return whether a request carries the token, if there is one."""
+        sent = [line.partition(":")[2].strip() for line in head.split("\r\n") if _is_authorization(line)]
+        wanted = f"Bearer {self._token}".encode()
+        return not self._token or any(hmac.compare_digest(one.encode(), wanted) for one in sent)
+
+    async def _answer(self, method: str, path: str, head: str) -> tuple[str, bytes]:
         if method not in ("GET", "HEAD"):
             return "405 Method Not Allowed", b"use GET\n"
         match path:
+            case "/metrics" if not self._is_allowed(head):
+                return "401 Unauthorized", b"send the token of the worker: Authorization: Bearer TOKEN\n"
             case "/metrics":
                 return "200 OK", exposition(self._figures(), await self._look())
             case "/healthz":
@@ -93,6 +126,18 @@ class Endpoint:
                         self._known = await self._fleet()
                 self._asked_at = time.monotonic()
         return self._known
+
+
+def _is_authorization(line: str) -> bool:
+    return line.partition(":")[0].strip().lower() == "authorization"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can connect to a listening address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def address_of(address: str) -> tuple[str, int]:

@@ -86,7 +86,7 @@ class OutputTasks:
             output,
             record.outputs,
             fsync=settings_of(record).crawl.fsync,
-            overwrite=record.overwrite,
+            overwrite=record.overwrite and self._places.may_replace(output),
         )
         failures = 0
         while True:
@@ -116,7 +116,7 @@ class OutputTasks:
                 log.error(event, extra={**about, "retry_in_s": pause})
             self._refusals[output] = why
             if event == "output.failed":
-                await self._fleet.mend.check_all()
+                await self._fleet.damage.check_all()
             if await _stopped(stop, pause):
                 return
 

@@ -11,14 +11,14 @@ SLICE_S = 60.0  # that a crawl runs at least, while others wait
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class CrawlTurn:
     """One crawl of a worker."""
 
     waiting: bool = False  # it has work, and no place
     running_s: float | None = None  # how long it runs; None: it does not, or was asked to make room already
 
 
-def make_room(turns: Mapping[str, Turn], slice_s: float = SLICE_S) -> list[str]:
+def make_room(turns: Mapping[str, CrawlTurn], slice_s: float = SLICE_S) -> list[str]:
     """Return the crawls that end their turn now: those that have run longest, one for each that waits."""
     waiting = sum(turn.waiting for turn in turns.values())
     over = [

@@ -31,7 +31,7 @@ from functools import partial
 from typing import Protocol
 
 from shoal import __version__
-from shoal.engine.open_files import fit_open_files
+from shoal.engine.crawl_options import fit_open_files
 from shoal.engine.plan import Stop
 from shoal.engine.snapshot import Snapshot, Summary, WorkerStats, WorkStats
 from shoal.fetch.registry import check_pools
@@ -51,7 +51,7 @@ from shoal.worker.crawl_session import (
 from shoal.worker.deliveries import Deliveries
 from shoal.worker.retention import delete_expired_pages
 from shoal.worker.session_steps import LONGEST_PAUSE_S, SessionState, pause_after
-from shoal.worker.turns import Turn, make_room
+from shoal.worker.turns import CrawlTurn, make_room
 
 __all__ = ["ROLES", "Worker", "WorkerPlan"]
 
@@ -106,7 +106,7 @@ class WorkerSession(Protocol):
     @property
     def ran_at(self) -> float: ...
     @property
-    def turn(self) -> Turn: ...
+    def turn(self) -> CrawlTurn: ...
     @property
     def work(self) -> CrawlWork | None: ...
     @property
@@ -159,7 +159,7 @@ class Worker:
     async def run(self) -> None:
         """Serve until asked to stop, or, with `until_done`, until no crawl has work left."""
         workers = self._fleet.workers
-        self._store.mend_with(self._fleet.mend)
+        self._store.on_damage(self._fleet.damage)
         if not self._plan.until_done:
             self._store.patience = math.inf
         async with self._deliveries() as deliveries:
@@ -234,7 +234,7 @@ class Worker:
                 pause = pause_after(failures, refused=False)
                 why = f"{type(leaves[0]).__name__}: {leaves[0]}"
                 log.error("worker.chore_failed", extra={"chore": name, "why": why}, exc_info=leaves[0])
-                await self._fleet.mend.check_all()
+                await self._fleet.damage.check_all()
                 await asyncio.sleep(pause)
 
     # --- crawls ----------------------------------------------------------------------------------

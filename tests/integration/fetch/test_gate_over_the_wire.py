@@ -51,8 +51,8 @@ async def test_no_two_requests_arrive_closer_together_than_the_interval(tmp_path
 class StalledTurn(LocalTurn):
     """Lets the process stop between taking the turn and writing, as a busy machine does."""
 
-    async def take(self) -> float:
-        wait = await super().take()
+    async def take(self, address: str = "") -> float:
+        wait = await super().take(address)
         time.sleep(0.15)  # noqa: ASYNC251
         return wait
 

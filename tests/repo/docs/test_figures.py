@@ -57,3 +57,14 @@ def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
     assert figures
     for figure in figures:
         assert figure in sections["Results"], figure
+
+
+def test_the_python_versions_of_the_package_are_those_that_the_documentation_names() -> None:
+    classifiers = re.findall(
+        r"Programming Language :: Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text()
+    )
+    page = (ROOT / "docs" / "compatibility.md").read_text()
+    section = page[page.index("## Python and platforms") : page.index("## Stores")]
+    assert classifiers == re.findall(r"\b3\.\d+\b(?!\.)", section.partition(" on Linux")[0])
+    for version in classifiers[1:]:
+        assert re.search(rf"\b{re.escape(version)}\.\d+\b.* run last on \d{{4}}-\d\d-\d\d", section), version

@@ -9,7 +9,7 @@ from shoal.engine.embedded import EXPIRY_MARGIN_S, EmbeddedOwnership
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.shared import COUNT_EVERY_S, SharedOwnership
 from shoal.fetch.cookies import Cookie, CookieJar
-from shoal.model.crawl_totals import CrawlTotals
+from shoal.model.crawl_totals import ClosedPattern, CrawlTotals
 from shoal.model.page import ParseResult, ParseTask
 from shoal.model.scope import Scope
 from shoal.parse.pool import Poisoned
@@ -112,7 +112,8 @@ def test_an_owner_saves_cookies_and_the_hosts_that_seeds_redirect_to() -> None:
     assert set(embedded(scope()).state()) == {"cookies"}  # any host is in scope
 
 
-def test_a_worker_saves_its_totals_under_its_name() -> None:
-    totals = CrawlTotals(rejected=3)
+def test_a_worker_saves_its_closed_patterns_under_its_name_and_no_counts() -> None:
+    closed = {"a.test/n/0": ClosedPattern(5, "http://a.test/n/1")}
+    totals = CrawlTotals(rejected=3, quarantined=closed)
 
-    assert shared(totals=totals).state() == {"sums/w1": totals.dump()}
+    assert shared(totals=totals).state() == {"sums/w1": CrawlTotals(quarantined=closed).dump()}

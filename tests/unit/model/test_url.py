@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shoal.model.errors import Rejected
-from shoal.model.url import canonical, fingerprint_of, host_key, join, origin_of, resolver
+from shoal.model.url import canonical, fingerprint_of, host_key, join, origin_of, resolver, site_of
 
 BASES = [
     "https://books.example/",
@@ -229,6 +229,56 @@ def test_method_and_body_belong_to_the_identity() -> None:
 def test_a_fingerprint_fits_a_signed_64_bit_column(url: str) -> None:
     found = join("https://a.example/", url)
     assert 0 <= fingerprint_of("GET", found or "https://a.example/") < 2**63
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://example.com./a", "http://example.com/a"),
+        ("http://example.com.:8080/a", "http://example.com:8080/a"),
+        ("http://EXAMPLE.com..?x=1", "http://example.com/?x=1"),
+        ("https://u:p@example.com./", "https://example.com/"),
+        ("http://127.0.0.1./", "http://127.0.0.1/"),
+        ("http://[::1]/.", "http://[::1]/"),
+        ("http://example.com/a./b.", "http://example.com/a./b."),
+        ("http://example.com/?q=a./", "http://example.com/?q=a./"),
+    ],
+)
+def test_a_dot_at_the_end_of_a_host_makes_no_other_host(url: str, expected: str) -> None:
+    assert canonical(url) == expected
+    assert join("http://other.test/", url) == expected
+    assert host_key(canonical(url)) == host_key(expected)
+    assert canonical(expected) == expected
+
+
+@pytest.mark.parametrize(
+    ("host", "site"),
+    [
+        ("www.example.com", "example.com"),
+        ("a.b.example.co.uk:8080", "example.co.uk"),
+        ("example.com", "example.com"),
+        ("one.github.io", "one.github.io"),
+        ("co.uk", "co.uk"),
+        ("127.0.0.1:80", "127.0.0.1:80"),
+        ("[::1]:80", "[::1]:80"),
+        ("[::1]", "[::1]"),
+        ("localhost:8080", "localhost:8080"),
+        ("", ""),
+    ],
+)
+def test_a_site_is_a_registrable_domain(host: str, site: str) -> None:
+    assert site_of(host) == site
+
+
+def test_a_key_changes_every_fingerprint() -> None:
+    one, other = b"1" * 16, b"2" * 16
+    url = "https://books.example/a"
+    found = {fingerprint_of("GET", url, b"", key) for key in (b"", one, other)}
+    assert len(found) == 3
+    assert all(0 <= fingerprint < 2**63 for fingerprint in found)
+    assert fingerprint_of("GET", f"{url}?b=1&a=2&gclid=3", b"", one) == fingerprint_of(
+        "GET", f"{url}?a=2&b=1", b"", one
+    )
 
 
 def test_the_fingerprint_of_a_page_never_changes_between_releases() -> None:

@@ -93,7 +93,7 @@ class NothingDamaged:
         return 0
 
 
-class NobodyLost:
+class NoneLost:
     """All holders are live."""
 
     async def reclaim(self, worker: str, live: Collection[str], *, longest_s: float) -> int:

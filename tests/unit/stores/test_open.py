@@ -4,7 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -123,7 +123,7 @@ async def test_a_store_of_another_format_is_refused_with_one_line(tmp_path: Path
     async with open_store(str(tmp_path), create=True) as store, store.own():
         pass
     for version, complaint in ((99, "was written by a newer Shoal"), (1, "was written by an older Shoal")):
-        with sqlite3.connect(StoreFolder(tmp_path).database) as database:
+        with closing(sqlite3.connect(StoreFolder(tmp_path).database)) as database, database:
             database.execute(f"PRAGMA user_version = {version}")
         with pytest.raises(Misconfigured, match=complaint) as caught:
             async with open_store(str(tmp_path)):

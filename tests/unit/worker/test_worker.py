@@ -11,7 +11,7 @@ import pytest
 from tests.unit.stores.fleets import (
     FakeHeartbeats,
     FakeSubmittedCrawls,
-    NobodyLost,
+    NoneLost,
     NothingDamaged,
     heartbeat,
     record,
@@ -30,7 +30,7 @@ from shoal.stores.contract.heartbeat import CrawlActivity, OutputActivity
 from shoal.worker.activity import PACE, CrawlWork
 from shoal.worker.crawl_session import WorkerContext
 from shoal.worker.session_steps import SessionState
-from shoal.worker.turns import Turn
+from shoal.worker.turns import CrawlTurn
 from shoal.worker.worker import Worker, WorkerPlan
 
 FETCHING = frozenset({"fetch", "sink"})  # without the role that joins the bus of a server
@@ -54,7 +54,7 @@ class FakeSession:
         self.in_flight = 0
         self.longest_request_s = 65.0
         self.ran_at = 0.0
-        self.turn = Turn()
+        self.turn = CrawlTurn()
         self.work: CrawlWork | None = None
         self.activity: CrawlActivity | None = None
         self.output_activity: list[OutputActivity] = []
@@ -133,7 +133,7 @@ class Bench:
             _no_quota,
             _nothing_unwritten,
             NothingDamaged(),
-            NobodyLost(),
+            NoneLost(),
         )
         planned = WorkerPlan(**{"roles": FETCHING, **plan})
         self.worker = Worker(fleet, planned, self.stop, open_session=self._open)

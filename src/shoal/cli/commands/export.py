@@ -35,7 +35,7 @@ class ExportOptions(PageFilterOptions):
     json: Json = False
 
 
-def command(options: ExportOptions) -> None:
+def command(options: ExportOptions) -> int:
     """Write the items or the pages of a crawl to a file.
 
     The suffix of --out chooses the format. The file appears only when it is complete.
@@ -44,6 +44,7 @@ def command(options: ExportOptions) -> None:
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
+    from shoal.cli.process.exit_codes import ExitCode
     from shoal.cli.views.output import print_json, print_lines
     from shoal.services.reprocess.export import ExportPlan, export, export_json
 
@@ -55,6 +56,7 @@ def command(options: ExportOptions) -> None:
         print_json(export_json(done), stream)
     else:
         print_lines(export_lines(done), stream)
+    return ExitCode.NOT_VERIFIED if done.lost else ExitCode.FINISHED
 
 
 def export_lines(done: "Exported") -> Iterator[str]:

@@ -75,7 +75,7 @@ class ReparseOptions(PageFilterOptions):
     json: Json = False
 
 
-def command(options: ReparseOptions) -> None:
+def command(options: ReparseOptions) -> int:
     """Parse archived pages again with a changed spider, without a request.
 
     Prints which fields are added, removed or changed, with examples. Does not change the crawl.
@@ -107,6 +107,7 @@ def command(options: ReparseOptions) -> None:
 
     import uvloop
 
+    from shoal.cli.process.exit_codes import ExitCode
     from shoal.cli.process.log_format import start_logging
 
     start_logging(quiet=True)
@@ -118,6 +119,7 @@ def command(options: ReparseOptions) -> None:
         print_json(reparse_json(report, elapsed), stream)
     else:
         print_lines(reparse_lines(report, elapsed), stream)
+    return ExitCode.NOT_VERIFIED if report.lost else ExitCode.FINISHED
 
 
 def reparse_lines(report: "Reparsed", elapsed: float) -> Iterator[str]:

@@ -13,11 +13,14 @@ import msgspec
 from shoal.engine.traps.heavy_hitters import HeavyHitters
 from shoal.model import crawl_totals
 from shoal.model.limits import LinkLimits
+from shoal.model.traps.simhash import SAMPLE as SIMHASH_SAMPLE
+from shoal.model.traps.text_digest import SAMPLE as TEXT_SAMPLE
 
 SPAN_S = 3600.0  # URLs are counted per hour
+URL_SAMPLE = 64  # one link in this many is counted, for that many
 CAPACITY = 4096  # names of each kind
 PART = "traps/"  # followed by the name of a worker
-MAX_NAMES = 500  # stored of each kind, those with the highest counts
+MAX_NAMES = 200  # stored of each kind, those with the highest counts
 
 
 class TrapCounts(msgspec.Struct):
@@ -62,8 +65,9 @@ class SharedCounts:
         self._own.clear()
         self._others = {}
 
-    def largest(self) -> dict[str, int]:
-        counted = self._own.items()
+    def largest(self, above: int) -> dict[str, int]:
+        """Return the names with a count above `above`, at most `MAX_NAMES`: most have a single sample."""
+        counted = [(name, count) for name, count in self._own.items() if count > above]
         return dict(counted if len(counted) <= MAX_NAMES else nlargest(MAX_NAMES, counted, key=_count))
 
     def restore(self, counts: dict[str, int]) -> None:
@@ -104,10 +108,10 @@ class TrapCounters:
 
     def dump(self) -> bytes:
         return TrapCounts(
-            self.urls.largest(),
-            self.alike.largest(),
-            self.identical.largest(),
-            self.shapes.largest(),
+            self.urls.largest(URL_SAMPLE),
+            self.alike.largest(SIMHASH_SAMPLE),
+            self.identical.largest(TEXT_SAMPLE),
+            self.shapes.largest(TEXT_SAMPLE),
             self._since,
         ).dump()
 
@@ -140,7 +144,10 @@ def share_traps(
     """Take what other workers have closed and counted from the values that are stored with the crawl."""
     for key, value in values.items():
         if key.startswith(crawl_totals.PART):
-            others = crawl_totals.CrawlTotals.load(value)
+            try:
+                others = crawl_totals.CrawlTotals.load(value)
+            except msgspec.DecodeError:
+                continue  # `shoal status` reports it
             others.reopen(
                 per_pattern=limits.per_pattern,
                 near_duplicates=limits.near_duplicates,

@@ -12,6 +12,7 @@ generations, which represent a million URLs.
 import logging
 from collections.abc import MutableMapping, Sequence
 
+from shoal.engine.traps.counts import URL_SAMPLE as SAMPLE
 from shoal.engine.traps.counts import TrapCounters
 from shoal.model.crawl_totals import ClosedPattern
 from shoal.model.request import Link, unpack
@@ -19,7 +20,6 @@ from shoal.model.traps.url_pattern import pattern_of
 
 log = logging.getLogger(__name__)
 
-SAMPLE = 64
 GENERATION = 8192  # fingerprints
 
 

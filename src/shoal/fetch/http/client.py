@@ -136,7 +136,7 @@ class HttpClient:
         try:
             if turn is not None:
                 waited_from = monotonic()
-                if wait := await turn.take():
+                if wait := await turn.take(connection.address):
                     self._pool.put(connection)
                     return NotSent(wait)
                 started_at += monotonic() - waited_from  # the wait does not count towards the total time

@@ -30,7 +30,7 @@ from shoal.frontier.redis.spill import LaneName, Spilling
 from shoal.frontier.results import Added, Committed, Unparsed, Validator
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
-from shoal.model.pace import DelayEstimate, TurnAnswer, TurnRequest
+from shoal.model.pace import ADDRESS_MARK, DelayEstimate, TurnAnswer, TurnRequest
 from shoal.model.request import UNREADABLE, Link, unpack_stored
 from shoal.redis_client import EPOCH, Full, RedisClient, Script, ScriptArgument
 from shoal.redis_client.fan_out import fan_out
@@ -196,6 +196,11 @@ class RedisFrontier:
         """Take a turn of a host, or return when to ask again."""
         crawl = self.client.opened_number(request.crawl) if request.crawl else 0
         return await self._rate_tickets.take(request, crawl)
+
+    async def hosts_at(self, address: str, host: str) -> int:
+        """Record that a host has an address; return how many hosts have had it lately."""
+        tag = self._store.tag_of(f"{ADDRESS_MARK}{address}")
+        return int(await self._store.run(self._scripts.address_hosts, tag, [address, host]))
 
     # --- committing ------------------------------------------------------------------------------
 

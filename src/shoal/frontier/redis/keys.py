@@ -17,11 +17,16 @@ deleted in batches. `P` is a pool. Keys marked * are shared with other packages 
                            crashes, purged, items, `dead.<class>`, `filtered.<rule>`, and
                            `pool.<pool>`: waiting or delayed, for every pool but http
 
-    T:h            hash    host -> state (HOST, followed by one LANE per lane); deleted when idle
+    T:tot:C        hash    totals that pages add to: `links.<rule>` (not followed), rejected, withheld,
+                           partial, hook_items, hook_faults
+
+    T:h            hash    host -> state (HOST, followed by one LANE per lane); deleted when idle. `@` and an
+                           address: the turns of that address
     T:ho           hash    host -> what the operator has set, and its Crawl-delay (OVERRIDES)
     T:hw           hash    host -> its latest responses, a `1` for each block and a `0` for any other
-    T:ht:host      string  >dd seconds, since; the taker that may have its next turn of the host so much
-                           earlier than others (rate_ticket.lua). Expires
+    T:ht:host      string  >ddd seconds, since, due for others; the taker that may have its next turn of the
+                           host that many seconds earlier than others (rate_ticket.lua). Expires
+    T:ad:<address> zset    hosts that have this address -> when one was last asked. Expires
     T:hp           zset    hosts that the operator has paused -> until when
     T:hc:C         hash    host -> >dHH the pace of the crawl there, if it differs
     T:b:C          hash    host -> requests that were accepted for it, where the crawl has a budget
@@ -110,6 +115,10 @@ HEAD = b"_"  # the field of a batch that is not a lease
 
 def counters(tag: str, crawl: int) -> str:
     return f"{tag}:n:{crawl}"
+
+
+def totals(tag: str, crawl: int) -> str:
+    return f"{tag}:tot:{crawl}"
 
 
 def hosts(tag: str) -> str:

@@ -114,7 +114,8 @@ def pack_settlements(settlements: Sequence[tuple[int, Settlement]]) -> list[byte
             flags = (
                 BLOCKED * settlement.blocked + SENT * settlement.sent + ANSWERED * host_responded(settlement)
             )
-            packed += bytes((code, flags)) + pack_items(settlement.items) + payload
+            packed += bytes((code, flags)) + pack_items(settlement.items) + pack_tally(settlement.tally)
+            packed += payload
             ids.append(struct.pack(">I8s", crawl, pack_fp(settlement.lease.fingerprint)))
             number += 1
         batches.append(struct.pack(">dH", token, number))
@@ -158,6 +159,14 @@ def pack_items(items: Sequence[Item]) -> bytes:
     return _long(_pack(list(items)) if items else b"")
 
 
+def pack_tally(tally: Mapping[str, int]) -> bytes:
+    """Pack what a page adds to the totals of its crawl."""
+    packed = b"".join(
+        _short(name) + struct.pack(">I", min(count, 0xFFFF_FFFF)) for name, count in tally.items()
+    )
+    return struct.pack(">H", len(packed)) + packed
+
+
 def pack_acknowledgements(acknowledgements: Sequence[tuple[int, Acknowledgement]]) -> bytes:
     """Pack acknowledgements, each with the number of its crawl, for acknowledge.lua."""
     packed = bytearray(struct.pack(">H", len(acknowledgements)))
@@ -165,7 +174,7 @@ def pack_acknowledgements(acknowledgements: Sequence[tuple[int, Acknowledgement]
         code, payload = _pack_outcome(acknowledgement.outcome)
         packed += struct.pack(">I8s", crawl, pack_fp(acknowledgement.fingerprint))
         packed += _short(acknowledgement.consumer) + bytes((code,)) + payload
-        packed += pack_items(acknowledgement.items)
+        packed += pack_items(acknowledgement.items) + pack_tally(acknowledgement.tally)
     return bytes(packed)
 
 

@@ -109,6 +109,18 @@ class RedisReader:
         )
         return sum(int(count or 0) for count in found)
 
+    async def totals(self, crawl: str) -> dict[str, int]:
+        """Return what the pages of a crawl have added to its totals, by name."""
+        number = await self.number(crawl)
+        found = await fan_out(
+            self._store.do(tag, "HGETALL", keys.totals(tag, number)) for tag in self._store.tags()
+        )
+        sums: Counter[str] = Counter()
+        for totals in found:
+            for name, count in zip(totals[::2], totals[1::2], strict=True):
+                sums[name.decode()] += int(count)
+        return dict(sums)
+
     # --- requests --------------------------------------------------------------------------------
 
     async def dead_letters(

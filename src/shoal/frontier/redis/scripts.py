@@ -62,6 +62,7 @@ class Scripts:
     lease = _Assembled("epoch", "leases", "spilled", "repairing", "idle_hosts")
     rate_ticket = _Assembled("epoch")
     pauses = _Assembled()
+    address_hosts = _Assembled()
     settle = _Assembled("leases", "pages")
     acknowledge = _Assembled("leases", "pages")
     reannounce = _Assembled("leases", "pages")

@@ -31,7 +31,7 @@ from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.rules import LOWEST_BAND
 from shoal.model.errors import Misconfigured, ShoalError
 from shoal.redis_client import RedisClient
-from shoal.redis_client.quarantine import Quarantine, Unreadable
+from shoal.redis_client.quarantine import Quarantine, UnreadableEntry
 
 log = logging.getLogger(__name__)
 
@@ -200,7 +200,7 @@ class Spilling:
 
     async def _quarantine(self, tag: str, lane: LaneName, id: bytes, why: str) -> None:
         """Set the body of a chunk aside; the check of the shard then finds a chunk without one."""
-        body = Unreadable(keys.chunk_bodies(tag, lane.crawl), "hash", id, why)
+        body = UnreadableEntry(keys.chunk_bodies(tag, lane.crawl), "hash", id, why)
         await Quarantine(self._store).move(tag, lane.crawl, [body])
         await self._store.report_damage(tag, f"chunk {id!r} of {lane.host} cannot be read")
 

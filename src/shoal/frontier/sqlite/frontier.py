@@ -22,12 +22,18 @@ from shoal.frontier.sqlite.reader import SqliteReader
 from shoal.frontier.sqlite.repair import repair
 from shoal.frontier.sqlite.settle import acknowledge, find_held, give_up_unreadable_page, settle
 from shoal.frontier.sqlite.state import FrontierState, ParsingPage
-from shoal.frontier.sqlite.wal import Checkpointer
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
 from shoal.model.page import PageRef
 from shoal.model.request import Link, unpack
-from shoal.sqlite_database import check, connect_for_reading, open_database, transaction, translated
+from shoal.sqlite_database import (
+    Checkpointer,
+    check,
+    connect_for_reading,
+    open_database,
+    transaction,
+    translated,
+)
 
 PAUSED_S = 0.001  # see `held_for`
 MIGRATIONS = ("schema.sql", "versions.sql")  # each leads to the next version

@@ -10,9 +10,8 @@ from shoal.frontier.clock import Clock
 from shoal.frontier.sqlite.changes import Changes
 from shoal.frontier.sqlite.leases import set_back
 from shoal.frontier.sqlite.state import FrontierState
-from shoal.frontier.sqlite.wal import Checkpointer
 from shoal.model.errors import Lost, ShoalError, Unavailable
-from shoal.sqlite_database import transaction, translate
+from shoal.sqlite_database import Checkpointer, transaction, translate
 
 
 class Owner:

@@ -1,4 +1,4 @@
-"""Rows of a folder's database that cannot be read: each costs one request, and the rest goes on.
+"""Rows of a folder's database that cannot be read: each costs one request, and the rest continues.
 
 The table is created by the first process that owns the folder, and not by a migration: an older Shoal can
 still open the folder.

@@ -36,7 +36,8 @@ def _plain(number: float) -> str:
 
 
 _CRAWL = {
-    "rate": Range(0.00001, 100_000, or_zero=True),
+    "rate": Range(0.0001, 100_000, or_zero=True),
+    "address_rate": Range(0.0001, 100_000, or_zero=True),
     "burst": Range(1, 10_000),
     "per_host": Range(1, 10_000),
     "concurrency": Range(1, 10_000),  # each has a task, and mostly a socket

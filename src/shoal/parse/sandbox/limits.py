@@ -33,7 +33,7 @@ def limit_writing() -> None:
 def limit_child(*, threads: bool) -> None:
     """Limit a child to few open files and few threads.
 
-    The limit on processes counts threads as well: without `threads` there are none of either.
+    The limit on processes counts threads as well: without `threads` a child starts neither.
     """
     _limit(resource.RLIMIT_NOFILE, OPEN_FILES)
     _limit(resource.RLIMIT_NPROC, TASKS if threads else 0)

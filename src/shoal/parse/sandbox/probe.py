@@ -1,6 +1,6 @@
 """Ask this machine which guarantees the sandbox can give, without loading a spider.
 
-`probe` runs this module in a process of its own, because no measure can be undone.
+`probe` runs this module in a separate process, because no measure can be undone.
 """
 
 import asyncio

@@ -74,7 +74,7 @@ def readable_paths(
     """Return what the processes of a spider may read.
 
     `spider` is its file, `import_path` the list `sys.path`, `given` what the operator adds, and `private`
-    what is not readable although it lies in one of these folders: the store.
+    what is not readable although it is in one of these folders: the store.
     """
     hidden = [os.path.realpath(path) for path in private if path]
     found = [ReadablePath(path) for path in _SYSTEM]

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from shoal import __version__
-from shoal.archive.errors import PageUnreadable
+from shoal.archive.errors import PageExpired, PageUnreadable
 from shoal.archive.gzip_members import pack
 from shoal.archive.warc import RecordIds, warcinfo_record
 from shoal.model.errors import Misconfigured
@@ -43,6 +43,7 @@ class Exported:
     pages: int | None = None  # None: the store does not know which page an item came from
     items: int = 0
     unreadable: int = 0  # pages that are missing in the archive or damaged
+    lost: int = 0  # of those, pages that have not expired
 
 
 async def export(plan: ExportPlan) -> Exported:
@@ -111,6 +112,7 @@ async def _export_pages(pages: CrawlPages, plan: ExportPlan, report: Exported) -
                 file.write(pages.archive.raw_records(entry.page.ref))
                 report.pages += 1
     report.unreadable += pages.unreadable
+    report.lost += pages.lost
 
 
 async def _chosen(
@@ -124,8 +126,9 @@ async def _chosen(
             try:
                 if reads and not selection.takes_url(pages.archive.read(entry.page.ref).url):
                     continue
-            except PageUnreadable:
+            except PageUnreadable as error:
                 report.unreadable += 1
+                report.lost += not isinstance(error, PageExpired)
                 continue
             left = None if left is None else left - 1
             yield entry

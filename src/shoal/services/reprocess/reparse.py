@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
 
-from shoal.archive.errors import PageUnreadable
+from shoal.archive.errors import PageExpired, PageUnreadable
 from shoal.archive.reader import StoredPage
 from shoal.engine.crawl_options import sandbox_rules, with_spider_options
 from shoal.model.errors import Misconfigured
@@ -66,6 +66,7 @@ class Reparsed:
     fault_urls: dict[str, list[str]] = field(default_factory=dict)  # examples, by reason
     rejected: int = 0  # items that do not fit their model
     unreadable: int = 0
+    lost: int = 0  # of those, pages that have not expired
     differences: Differences | None = None  # None: nothing to compare with
     uncompared: str = ""  # why
     against: str = ""  # what was compared with, unless the crawl's items or `ReparsePlan.against`
@@ -134,6 +135,7 @@ async def _reparse(
             for watch in watches:
                 watch.cancel()
         report.unreadable += pages.unreadable
+    report.lost += pages.lost
 
 
 def _note(plan: ReparsePlan, version: str) -> Reparse:
@@ -213,8 +215,9 @@ async def _read_pages(
             try:
                 stored = await pages.archive.read_async(entry.page.ref)
                 request = stored.request
-            except PageUnreadable:
+            except PageUnreadable as error:
                 report.unreadable += 1
+                report.lost += not isinstance(error, PageExpired)
                 continue
             if selection.takes_url(stored.url):
                 left = None if left is None else left - 1

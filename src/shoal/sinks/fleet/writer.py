@@ -51,7 +51,7 @@ from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import Item
 from shoal.redis_client import RedisClient, key_names
 from shoal.redis_client.fan_out import fan_out
-from shoal.redis_client.quarantine import Quarantine, Unreadable
+from shoal.redis_client.quarantine import Quarantine, UnreadableEntry
 from shoal.redis_client.script import load_script
 from shoal.redis_client.streams import START, ShardStreams, StreamEntry
 from shoal.sinks.contract import CheckpointedSink
@@ -256,7 +256,7 @@ class OutputWriter:
 
     async def _set_aside(self, shard: int, id: str, why: str) -> None:
         """Move an entry whose items cannot be read to the quarantine; the output is past it already."""
-        entry = Unreadable(self._streams.key(shard), "stream", id.encode(), why)
+        entry = UnreadableEntry(self._streams.key(shard), "stream", id.encode(), why)
         await Quarantine(self._store).move(self._store.tag(shard), self._output.crawl, [entry])
 
     async def _renew(self) -> bool:

@@ -86,7 +86,7 @@ class OpenPageQuota(Protocol):
     ) -> SharedQuota: ...
 
 
-class Mending(Protocol):
+class ChecksDamage(Protocol):
     """Moves entries of the store that cannot be read to the quarantine."""
 
     async def __call__(self, tag: str, fault: "ScriptFault", /) -> bool:
@@ -115,5 +115,5 @@ class Fleet:
     page_quota: OpenPageQuota
     site_budget: Callable[[int, int], SiteBudget]  # by number of the crawl, and limit
     unwritten_pages: Callable[[str], Awaitable[int]]
-    mend: Mending
+    damage: ChecksDamage
     lost_holders: ReclaimingLeases

@@ -75,6 +75,10 @@ class CrawlPages(Protocol):
     def unreadable(self) -> int:
         """Return how many pages the last run of `pages` did not find in the archive, or found damaged."""
 
+    @property
+    def lost(self) -> int:
+        """Return how many of those are nowhere else: not those that another machine may have."""
+
     def settings(self, own: Settings) -> Settings:
         """Return the crawl's settings where the store keeps them, else `own`."""
 

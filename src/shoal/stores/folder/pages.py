@@ -34,7 +34,7 @@ MAX_PAGE_PROBLEMS = 20  # reported one by one
 class FolderPages:
     """See `CrawlPages`."""
 
-    unreadable = 0  # a page that is missing in the archive is reported when it is read
+    lost = unreadable = 0  # a page that is missing in the archive is reported when it is read
 
     def __init__(self, reader: SqliteReader, folder: StoreFolder, crawl: str) -> None:
         self.crawl = crawl

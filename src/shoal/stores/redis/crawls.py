@@ -12,7 +12,7 @@ import msgspec
 
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.redis_client import RedisClient, key_names
-from shoal.redis_client.quarantine import NO_CRAWL, Quarantine, Unreadable
+from shoal.redis_client.quarantine import NO_CRAWL, Quarantine, UnreadableEntry
 from shoal.redis_client.script import load_script
 from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.record_reader import check_record, check_signature, read_record, sign_record
@@ -71,7 +71,7 @@ class Crawls:
         try:
             return int(found)
         except ValueError as error:
-            entry = Unreadable(self._news, "string", b"", str(error))
+            entry = UnreadableEntry(self._news, "string", b"", str(error))
             await Quarantine(self._store).move(self._tag, NO_CRAWL, [entry])
             return 0
 

@@ -71,7 +71,7 @@ class RedisPages:
 
     def __init__(self, client: RedisClient, crawl: str, record: CrawlRecord | None) -> None:
         self.crawl = crawl
-        self.unreadable = 0
+        self.unreadable = self.lost = 0
         self._stored_record = record
         self._client = client
         self._reader = RedisFrontier(client).reader
@@ -115,7 +115,9 @@ class RedisPages:
     ) -> AsyncGenerator[PageEntry, None]:
         assert items is None, "this store has no page records"
         with closing(sqlite3.connect("")) as pages:  # a temporary database on disk, deleted when closed
-            self.unreadable = (await self._list(pages)).unreadable
+            found = await self._list(pages)
+            self.unreadable = found.unreadable
+            self.lost = found.unreadable if self._located else found.damaged
             # In the order of the archive: that is how it is read fastest.
             for fingerprint, segment, offset, length, status, fetched_at in pages.execute(
                 "SELECT * FROM page ORDER BY segment, offset"

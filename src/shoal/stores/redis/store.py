@@ -36,8 +36,8 @@ from shoal.stores.contract.heartbeat import Heartbeat
 from shoal.stores.contract.places import NO_SERVERS, Places
 from shoal.stores.contract.store import Capabilities, OutputState, OwnedStore, require_crawl
 from shoal.stores.redis.crawls import Crawls
+from shoal.stores.redis.damage import DamageCheck
 from shoal.stores.redis.lost_holders import LostHolders
-from shoal.stores.redis.mend import Mender
 from shoal.stores.redis.page_quota import SharedPageQuota
 from shoal.stores.redis.pages import RedisPages
 from shoal.stores.redis.site_budget import SharedSiteBudget
@@ -72,7 +72,7 @@ class RedisStore:
             partial(SharedPageQuota, client),
             partial(SharedSiteBudget, client),
             self.outputs.unwritten_pages,
-            Mender(frontier),
+            DamageCheck(frontier),
             LostHolders(client),
         )
         self._client = client
@@ -113,7 +113,7 @@ class RedisStore:
 
     @asynccontextmanager
     async def change(self, crawls: Sequence[str] = ()) -> AsyncIterator[StoreChanges]:
-        self._client.mend_with(self.fleet.mend)
+        self._client.on_damage(self.fleet.damage)
         frontier = RedisFrontier(self._client)
         for name in crawls:
             await frontier.crawls.open(name)
@@ -223,7 +223,10 @@ class RedisCrawlRecords:
                 except msgspec.DecodeError as error:
                     about = {"crawl": crawl, "entry": key, "bytes": len(value), "why": str(error)}
                     log.error("totals.unreadable", extra=about)
-        return sums.total(parts)
+        # Earlier versions counted in the part of each worker; now parts have closed patterns alone.
+        totals = sums.total(parts)
+        totals.add(await self._reader.totals(crawl))
+        return totals
 
     async def check(self) -> list[str]:
         names = await self.names()

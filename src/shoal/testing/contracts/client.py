@@ -111,7 +111,7 @@ class Turn:
         self.calls: list[str] = []
         self.requests_at_take = -1
 
-    async def take(self) -> float:
+    async def take(self, address: str = "") -> float:
         self.calls.append("take")
         self.requests_at_take = len(self._served.requests)
         return self._wait

@@ -5,7 +5,8 @@ import logging
 import pytest
 
 from shoal.engine.traps.counts import SPAN_S, TrapCounters
-from shoal.engine.traps.url_patterns import SAMPLE, PatternQuarantine
+from shoal.engine.traps.counts import URL_SAMPLE as SAMPLE
+from shoal.engine.traps.url_patterns import PatternQuarantine
 from shoal.model.crawl_totals import ClosedPattern
 from shoal.model.request import Link, Request
 

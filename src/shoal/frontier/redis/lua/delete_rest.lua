@@ -11,8 +11,8 @@ for i = 1, #found, 2 do remove_page(crawl, found[i], unpack_page(found[i + 1])) 
 save_page_removals()
 if #found > 0 or seen_drop(tag, crawl, 64) > 0 then return 1 end
 for _, key in ipairs({
-  ':n:', ':b:', ':hc:', ':dl:', ':pg:', ITEMS_KEY, WRITTEN_KEY, WRITER_KEY, PAGE_QUOTA_KEY, SITE_BUDGET_KEY, QUARANTINE_KEY,
-  ':d:',
+  ':n:', ':tot:', ':b:', ':hc:', ':dl:', ':pg:', ITEMS_KEY, WRITTEN_KEY, WRITER_KEY, PAGE_QUOTA_KEY, SITE_BUDGET_KEY,
+  QUARANTINE_KEY, ':d:',
   ':dz:', ':spb:',
 }) do
   call('UNLINK', tag .. key .. crawl)

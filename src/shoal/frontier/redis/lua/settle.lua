@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  T:m
 -- ARGV     one frame: >H runs of one batch, each >d token, >H number; then for each settlement >B outcome, >B flags
---          (1 blocked, 2 sent, 4 the host answered), >I items (empty: none), and by outcome
+--          (1 blocked, 2 sent, 4 the host answered), >I items (empty: none), >H tally (pages.lua), and by outcome
 --            fetched   >I page
 --            filtered  s1 rule
 --            dead      >H status, s1 class, >H reason, >I page (empty: none)
@@ -113,7 +113,7 @@ end
 
 local ended = {}  -- crawl -> number of attempts
 
-local function settle(outcome, flags, payload, items, lease)
+local function settle(outcome, flags, payload, items, tally, lease)
   local crawl = lease[HELD_CRAWL]
   end_lease(lease)
   release(outcome, flags, lease)
@@ -122,16 +122,17 @@ local function settle(outcome, flags, payload, items, lease)
   ended[crawl] = (ended[crawl] or 0) + 1
   apply_outcome(outcome, payload, lease)
   if items ~= '' then append_items(crawl, sub(lease[ID], 5), items) end
+  if tally ~= '' then add_totals(crawl, tally) end
   return true
 end
 
 call('ZCARD', tag .. ':lx')  -- written last: if it has the wrong type, fail before anything is written
 local accepted = {}
 for i, lease in ipairs(read_leases()) do
-  local outcome, flags, items, payload
-  outcome, flags, items, position = parse('>BBIc0', frame, position)
+  local outcome, flags, items, tally, payload
+  outcome, flags, items, tally, position = parse('>BBIc0Hc0', frame, position)
   payload = PAYLOAD[outcome] and read_payload(outcome)
-  accepted[i] = lease and settle(outcome, flags, payload, items, lease) and '1' or '0'
+  accepted[i] = lease and settle(outcome, flags, payload, items, tally, lease) and '1' or '0'
 end
 for crawl, number in pairs(ended) do count(crawl, 'leased', -number) end
 save()

@@ -16,13 +16,30 @@ local function append_items(crawl, fp, items)
   count(crawl, 'items', item_count(items))
 end
 
--- Write the items just before what makes the caller repeat the call is removed: a script that is aborted earlier has
--- appended none, and one that is aborted later appends them twice.
+local total_changes = {}  -- crawl -> total -> change
+
+-- Add to the totals of a crawl: s1 name, >I number, repeated.
+local function add_totals(crawl, tally)
+  local changes, position = total_changes[crawl] or {}, 1
+  total_changes[crawl] = changes
+  while position <= #tally do
+    local name, by
+    name, by, position = parse('>Bc0I', tally, position)
+    changes[name] = (changes[name] or 0) + by
+  end
+end
+
+-- Write the items and totals just before what makes the caller repeat the call is removed: a script that is aborted
+-- earlier has written none, and one that is aborted later writes them twice.
 local function save_items()
   for i = 1, #new_items, 3 do
     call('XADD', tag .. ITEMS_KEY .. new_items[i], '*', 'fp', new_items[i + 1], 'items', new_items[i + 2])
   end
   new_items = {}
+  for crawl, changes in pairs(total_changes) do
+    for name, by in pairs(changes) do call('HINCRBY', tag .. ':tot:' .. crawl, name, format_int(by)) end
+  end
+  total_changes = {}
 end
 
 local function add_page(crawl, entry, record, page, holder)

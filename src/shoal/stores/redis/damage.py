@@ -1,4 +1,4 @@
-"""Mending a shared store: what cannot be read is moved to the quarantine, and the rest goes on.
+"""Damage in a shared store: what cannot be read is moved to the quarantine, and the rest continues.
 
 Scripts and commands do not check what they read: that would cost every call something, for a fault that is
 rare. Instead, a call that fails on its data, or a reader that cannot decode an entry, has the whole shard
@@ -20,7 +20,7 @@ from shoal.frontier.redis.repair import repair_shard
 from shoal.frontier.redis.scan import BATCH, ShardScan
 from shoal.model.errors import Misconfigured, ShoalError
 from shoal.redis_client import RedisClient, ScriptFault, key_names
-from shoal.redis_client.quarantine import NO_CRAWL, WHOLE_KEY, Quarantine, Unreadable
+from shoal.redis_client.quarantine import NO_CRAWL, WHOLE_KEY, Quarantine, UnreadableEntry
 from shoal.stores.redis.key_families import UNREADABLE, Family, check_options, family_of, pack_fields
 
 log = logging.getLogger(__name__)
@@ -31,15 +31,15 @@ MAX_REASONS = 1000  # that are remembered
 OTHER_REPAIR_S = 1.0  # wait while another process repairs the shard
 _NO_DAMAGE = ("NOGROUP", "BUSYGROUP")  # errors that callers handle
 _UNCHECKED = frozenset(  # any bytes will do
-    {"sb", "rollcall", "quarantine", "checkpoints", "F:quarantine", "F:crawls", "F:signatures"}
+    {"sb", "rollcall", "quarantine", "checkpoints", "F:quarantine", "F:crawls", "F:deleted", "F:signatures"}
 )
 
 HOLDS_REQUESTS = frozenset({"q", "w", "x", "dl", "l", "pg", "spb", "sp"})
 
-_mending: ContextVar[bool] = ContextVar("mending", default=False)
+_checking: ContextVar[bool] = ContextVar("checking", default=False)
 
 
-class Mender:
+class DamageCheck:
     """Called by the client of `frontier` when a call finds data that it cannot read."""
 
     def __init__(self, frontier: RedisFrontier) -> None:
@@ -54,7 +54,7 @@ class Mender:
 
     async def __call__(self, tag: str, fault: ScriptFault) -> bool:
         """Check the shard, and then all others if nothing is wrong there; return whether anything was."""
-        if _mending.get() or any(known in str(fault) for known in _NO_DAMAGE):
+        if _checking.get() or any(known in str(fault) for known in _NO_DAMAGE):
             return False
         log.warning("store.checked", extra={"shard": tag, "why": str(fault)})
         # One command may read the streams of all shards.
@@ -74,11 +74,11 @@ class Mender:
         async with self._locks[tag]:
             if self._clean_at.get((tag, why), -math.inf) > asked_at - CHECK_AGAIN_S:
                 return 0
-            token = _mending.set(True)
+            token = _checking.set(True)
             try:
                 moved = await self._check_repeatedly(tag)
             finally:
-                _mending.reset(token)
+                _checking.reset(token)
             if not moved and tag not in self._lost:
                 if len(self._clean_at) > MAX_REASONS:
                     self._clean_at.clear()
@@ -151,7 +151,7 @@ class _Scan:
         self._tag = tag
         self._scan = ShardScan(client, tag)
 
-    async def unreadable(self) -> AsyncIterator[tuple[int, Unreadable]]:
+    async def unreadable(self) -> AsyncIterator[tuple[int, UnreadableEntry]]:
         """Yield what cannot be read, each with its crawl."""
         names = sorted({name async for name in self._client.names(key_names.keys_with(self._tag))})
         for begin in range(0, len(names), BATCH):
@@ -162,7 +162,7 @@ class _Scan:
                 async for crawl, found in self._in_key(raw, held):
                     yield crawl, found
 
-    async def _in_key(self, raw: bytes, held: str) -> AsyncIterator[tuple[int, Unreadable]]:
+    async def _in_key(self, raw: bytes, held: str) -> AsyncIterator[tuple[int, UnreadableEntry]]:
         try:
             key = raw.decode()
         except UnicodeDecodeError:
@@ -173,20 +173,20 @@ class _Scan:
         family, crawl = known
         if held != family.type:
             reason = f"the key holds a {held} instead of a {family.type}"
-            yield crawl, Unreadable(key, WHOLE_KEY, b"", reason)
+            yield crawl, UnreadableEntry(key, WHOLE_KEY, b"", reason)
         elif family.name not in _UNCHECKED:
             async for member, value in self._entries(family, key):
                 if fault := _fault(family, member, value):
-                    yield _crawl_of(family, crawl, member), Unreadable(key, family.type, member, fault)
+                    yield _crawl_of(family, crawl, member), UnreadableEntry(key, family.type, member, fault)
             if family.name == "sp":
                 async for orphan in self._chunks_without_body(key, crawl):
                     yield crawl, orphan
 
-    async def _chunks_without_body(self, key: str, crawl: int) -> AsyncIterator[Unreadable]:
+    async def _chunks_without_body(self, key: str, crawl: int) -> AsyncIterator[UnreadableEntry]:
         bodies = keys.chunk_bodies(self._tag, crawl)
         async for id, _ in self._scan.sorted(key):
             if not await self._client.do(self._tag, "HEXISTS", bodies, id):
-                yield Unreadable(key, "zset", id, "a chunk without its body")
+                yield UnreadableEntry(key, "zset", id, "a chunk without its body")
 
     async def _entries(self, family: Family, key: str) -> AsyncIterator[tuple[bytes, bytes]]:
         """Yield what the check of the family takes."""
@@ -220,7 +220,7 @@ class _Scan:
             after = b"(" + found[-1][0]
 
 
-def requests_in(entry: Unreadable) -> int:
+def requests_in(entry: UnreadableEntry) -> int:
     """Return how many requests were lost with an entry, at most."""
     known = family_of(entry.key, fleet=False)
     name = "" if known is None else known[0].name

@@ -1,0 +1,55 @@
+"""Many host names on one address: the address has a separate pace."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from tests.adversary.size import sized
+from tests.e2e.command import shoal
+from tests.fleet_crawl import Fleet
+from tests.servers.redis import valkey
+from tests.site.access_log import violations
+from tests.site.name_server import name_server
+
+NAMES = sized(20, full=50)
+RATE = 1.0
+ADDRESS_RATE = 5 * RATE
+BURST = 12  # the first few hosts are not a crowd yet, and the wait for the turn of the host comes after that
+
+
+@pytest.mark.parametrize("kind", ["folder", "fleet"])
+async def test_many_names_on_one_address_do_not_get_as_many_paces(kind: str, tmp_path: Path) -> None:
+    arrived: list[float] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await reader.readuntil(b"\r\n\r\n"):
+                arrived.append(time.monotonic())
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nok")
+        except asyncio.IncompleteReadError:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    seeds = [f"http://n{number}.test:{port}/" for number in range(NAMES)]
+    async with server, name_server(lambda name: ["127.0.0.1"]) as nameserver:
+        env = {"SHOAL_CRAWL_NAMESERVERS": nameserver}
+        options = (*seeds[1:], "--rate", f"{RATE:g}", "--allow-private", "--any-host", "--no-robots")
+        if kind == "folder":
+            ran = await asyncio.to_thread(shoal, "crawl", seeds[0], *options, cwd=tmp_path, env=env)
+            assert ran.code == 0, ran.err
+        else:
+            async with valkey(tmp_path) as store:
+                with Fleet(store.dsn, tmp_path, settings=env) as fleet:
+                    submitted = await asyncio.to_thread(
+                        shoal, "submit", seeds[0], *options, cwd=tmp_path, env=fleet.env
+                    )
+                    assert submitted.code == 0, submitted.err
+                    for _ in range(2):
+                        fleet.start("--until-done")
+                    for worker in fleet.workers:
+                        assert await fleet.ended(worker) == 0, fleet.logs()
+    assert len(arrived) == NAMES
+    assert not violations(arrived, rate=ADDRESS_RATE, burst=BURST), arrived
+    assert violations(arrived, rate=RATE, burst=3)  # and the address is not limited to the pace of one host
