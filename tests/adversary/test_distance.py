@@ -26,6 +26,7 @@ CASES: list[tuple[float, float, int, int, int]] = sized(
 SHARE = sized(0.05, full=0.5)  # of the pace, in the middle of the crawl; a small crawl hardly reaches it
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("distance", "rate", "pages", "hosts", "workers"), CASES)
 async def test_a_fleet_far_from_its_store_has_the_pace_of_the_hosts_and_never_more(
     distance: float, rate: float, pages: int, hosts: int, workers: int, tmp_path: Path
