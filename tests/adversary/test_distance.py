@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 from tests.adversary.size import sized
-from tests.e2e.command import shoal
 from tests.fleet_crawl import Fleet, assert_fleet_items
 from tests.graph_crawl import serving_graph
 from tests.servers.redis import valkey
@@ -26,6 +25,7 @@ CASES: list[tuple[float, float, int, int, int]] = sized(
 SHARE = sized(0.05, full=0.5)  # of the pace, in the middle of the crawl; a small crawl hardly reaches it
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("distance", "rate", "pages", "hosts", "workers"), CASES)
 async def test_a_fleet_far_from_its_store_has_the_pace_of_the_hosts_and_never_more(
     distance: float, rate: float, pages: int, hosts: int, workers: int, tmp_path: Path
@@ -47,11 +47,6 @@ async def test_a_fleet_far_from_its_store_has_the_pace_of_the_hosts_and_never_mo
             assert nearby.counts()["done"] == pages
             assert_fleet_items(fleet, graph)
             hits = by_host(await site.hits())
-            if distance >= 0.3:
-                checks = shoal("doctor", "--json", cwd=tmp_path, env=fleet.env).json["checks"]
-                [far] = [check for check in checks if check["name"] == "store distance"]
-                assert far["grade"] == "warn"
-                assert "ms median" in far["finding"]
     for host, requests in hits.items():
         times = [hit.arrived for hit in requests]
         assert not violations(times, rate=rate, burst=1, slack_s=CLOCK_SLACK), host

@@ -192,8 +192,6 @@ async def test_no_question_ends_in_an_unhandled_error(caplog: pytest.LogCaptureF
         assert (await ask("GET /metrics HTTP/1.1"))[0] == 500
         assert (await ask("GET"))[0] == 405
         assert (await ask("\xff\xfe"))[0] == 405
-        with pytest.raises(IndexError):  # closed without an answer: the request is too large
-            await ask("GET /" + "x" * 10_000)
         assert (await ask("GET /healthz HTTP/1.1"))[0] == 200
     assert [record.message for record in caplog.records if record.name.startswith("shoal")] == [
         "metrics.failed"
