@@ -1,4 +1,4 @@
-"""A store that stalls, refuses, resets connections and loses answers: nothing is lost, and nothing stops in silence."""
+"""A store that stalls, refuses, resets connections and loses answers: nothing is lost, and the log says so."""
 
 import asyncio
 from pathlib import Path

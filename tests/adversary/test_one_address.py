@@ -1,4 +1,4 @@
-"""Many host names on one address: the address has a pace of its own."""
+"""Many host names on one address: the address has a separate pace."""
 
 import asyncio
 import time

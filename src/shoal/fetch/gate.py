@@ -14,7 +14,7 @@ come between a lease and its request. So the pace is enforced again at the momen
 A pause holds from the moment at which it is set: `hold` is asked before every turn, also where no rate
 applies.
 
-Several hosts may have one address. It has a pace of its own (`AddressPace`): a request first takes a turn of
+Several hosts may have one address. It has a separate pace (`AddressPace`): a request first takes a turn of
 its address, then one of its host. A request may have to wait for the second, so the pace of an address is
 kept on average, with bursts of at most a second.
 
@@ -32,7 +32,7 @@ from shoal.model.pace import AddressPace
 
 MAX_WAIT_S = 1.0
 LATENCY_ALLOWANCE = 0.05
-CROWD_SPREAD = 4.0  # requests to a busy address return after up to so many times the wait, not all at once
+CROWD_SPREAD = 4.0  # requests to a busy address return after up to this multiple of the wait, not together
 MAX_ADDRESSES = 10_000  # number of addresses at which idle ones are removed
 SWEEP_HOSTS = 1_000  # number of hosts at which idle ones are first removed
 

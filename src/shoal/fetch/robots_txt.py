@@ -38,7 +38,7 @@ class RobotsRules:
     sitemaps: tuple[str, ...] = ()
     _prefixes: list[str] = field(default_factory=list)  # sorted
     _allowed: list[bool] = field(default_factory=list)  # whether the prefix at that index allows
-    _shorter: list[int] = field(default_factory=list)  # index of its own longest prefix; -1: none
+    _shorter: list[int] = field(default_factory=list)  # index of the longest prefix of that prefix; -1: none
     _patterns: list[tuple[int, bool, list[str], bool]] = field(default_factory=list)  # longest first
 
     def allows(self, target: str) -> bool:
@@ -58,7 +58,7 @@ class RobotsRules:
 
     def _longest_prefix(self, path: str) -> tuple[int, bool]:
         # What sorts between a prefix and the path starts with that prefix as well. So the longest one is the
-        # last that sorts before the path, or one of its own prefixes.
+        # last that sorts before the path, or a prefix of that one.
         at = bisect_right(self._prefixes, path) - 1
         while at >= 0 and not path.startswith(self._prefixes[at]):
             at = self._shorter[at]

@@ -52,7 +52,7 @@ class AddressPace:
     """How often one address may be asked, over all hosts that have it."""
 
     interval: float = 0.0  # seconds between requests; 0: unlimited
-    is_explicit: bool = False  # else a host with a faster pace of its own keeps that
+    is_explicit: bool = False  # else a host with a faster pace keeps that
 
     def interval_for(self, interval: float) -> float:
         """Return the interval that applies to a host whose own interval is `interval`."""
@@ -72,7 +72,7 @@ class TurnRequest:
     """A worker asks for the turn of a host, with the request ready to be sent."""
 
     host: str
-    interval: float  # at least so many seconds after it
+    interval: float  # at least this many seconds after it
     margin: float  # added to the interval
     leeway: float  # seconds after its turn until which the request is sent, or the turn is lost
     ahead: float = 0.0  # seconds until a turn that may be granted now

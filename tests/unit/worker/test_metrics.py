@@ -13,7 +13,7 @@ from shoal.engine.snapshot import WorkerStats, WorkStats
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.services.inspect.status import CrawlStatus, FleetStatus, Stage, StoreStatus
 from shoal.stores.contract.heartbeat import Heartbeat
-from shoal.worker.http_endpoint import Endpoint, address_of
+from shoal.worker.http_endpoint import Endpoint, address_of, is_loopback
 from shoal.worker.metrics import exposition
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -168,3 +168,42 @@ def test_an_address_that_is_none_is_refused_with_an_example(address: str) -> Non
 
 def test_an_address_may_be_of_version_six() -> None:
     assert address_of("[::1]:9464") == ("::1", 9464)
+
+
+async def test_metrics_are_for_those_who_know_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOAL_METRICS_TOKEN", "s3cret")
+    async with asked(OWN, look) as ask:
+        for wrong in (
+            "",
+            "\r\nAuthorization: Bearer s3cre",
+            "\r\nAuthorization: s3cret",
+            "\r\nX: Bearer s3cret",
+        ):
+            assert (await ask(f"GET /metrics HTTP/1.1{wrong}"))[0] == 401
+        assert (await ask("GET /metrics HTTP/1.1\r\nauthorization:  Bearer s3cret"))[0] == 200
+        assert (await ask("GET /healthz HTTP/1.1"))[0] == 200
+
+
+async def test_no_question_ends_in_an_unhandled_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken() -> StoreStatus:
+        raise KeyError("a bug")
+
+    async with asked(OWN, broken) as ask:
+        assert (await ask("GET /metrics HTTP/1.1"))[0] == 500
+        assert (await ask("GET"))[0] == 405
+        assert (await ask("\xff\xfe"))[0] == 405
+        with pytest.raises(IndexError):  # closed without an answer: the request is too large
+            await ask("GET /" + "x" * 10_000)
+        assert (await ask("GET /healthz HTTP/1.1"))[0] == 200
+    assert [record.message for record in caplog.records if record.name.startswith("shoal")] == [
+        "metrics.failed"
+    ]
+    assert not [record for record in caplog.records if record.name == "asyncio"]
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False)],
+)
+def test_an_address_is_open_to_others_or_not(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback

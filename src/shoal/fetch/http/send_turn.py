@@ -9,7 +9,7 @@ class SendTurn(Protocol):
     async def take(self, address: str = "") -> float:
         """Wait for the turn. Return 0.0 to write the request now, else the seconds until the turn.
 
-        `address`: the one that the connection leads to, which has a pace of its own.
+        `address`: the one that the connection leads to; it has a separate pace.
         """
 
     def sent(self) -> None:

@@ -1,7 +1,7 @@
 """Hosts on Redis: their pace, rests and pauses, and their robots.txt.
 
 A request learns of a pause when it takes its turn. Requests to hosts without a rate limit take no turn, and
-would need a call of their own. So a worker asks each shard once a second what is paused (`RedisPauses`). A
+would need a separate call. So a worker asks each shard once a second what is paused (`RedisPauses`). A
 pause holds `PAUSE_HOLDS_S` seconds after it was stored, and not before every turn that was granted is over.
 """
 

@@ -8,5 +8,5 @@ local RECENT_S = 600
 local key = tag .. ':ad:' .. ARGV[1]
 call('ZADD', key, now, ARGV[2])
 call('ZREMRANGEBYSCORE', key, '-inf', now - RECENT_S)
-call('EXPIRE', key, RECENT_S)
+call('PEXPIRE', key, RECENT_S * 1000)
 return call('ZCARD', key)

@@ -29,12 +29,12 @@ local function take_ticket(host, first)
   local leeway, ahead, returned = tonumber(ARGV[first + 4]), tonumber(ARGV[first + 5]), tonumber(ARGV[first + 6])
   local options = crawl > 0 and options_of(crawl)
   if is_paused(host) or options and options.paused == 1 then return 'paused', '0', '' end
-  if byte(host[NAME]) == ADDRESS_MARK then host[INTERVAL] = interval end  -- an address has no pace of its own
+  if byte(host[NAME]) == ADDRESS_MARK then host[INTERVAL] = interval end  -- an address has no configured pace
   local its_interval, burst, pending = host[INTERVAL], host[BURST], pending_leases(host)
   local period = math.max(interval, its_interval) + margin
-  local for_others = host[TAT] - pending * its_interval
+  local for_others = due_for_others(host)
   local tat = for_others - head_start(host, taker)
-  if returned and math.abs(returned - for_others) < 1e-6 then
+  if returned and math.abs(returned - for_others) < SAME_S then
     tat = tat - period  -- the latest turn was the taker's, and was not used
   end
   local ready = math.max(tat - (burst - 1) * its_interval, host[REST_UNTIL])

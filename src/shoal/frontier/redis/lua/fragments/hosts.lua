@@ -63,7 +63,13 @@ local function set_pending_leases(host, number)
   host[FLAGS] = host[FLAGS] % PENDING + math.min(number, MAX_PENDING) * PENDING
 end
 
-local head_starts = {}  -- host -> taker and seconds, as read or changed by this call
+-- When the host is due for any taker after the request that was sent last.
+local function due_for_others(host)
+  return host[TAT] - pending_leases(host) * host[INTERVAL]
+end
+
+local SAME_S = 1e-5  -- instants that differ by less are the same: a double holds epoch seconds to 2e-7
+local head_starts = {}  -- host -> taker, seconds and due_for_others, as read or changed by this call
 
 -- Return by how many seconds a taker of turns may have its next one before any other taker (rate_ticket.lua).
 local function head_start(host, taker)
@@ -71,26 +77,28 @@ local function head_start(host, taker)
   local known = head_starts[host[NAME]]
   if not known then
     local packed = call('GET', tag .. ':ht:' .. host[NAME])
-    known = {taker = '', seconds = 0}
+    known = {taker = '', seconds = 0, due = 0}
     if packed then
-      local seconds, since, position = parse('>dd', packed)
-      if since > meta.rested then known = {taker = sub(packed, position), seconds = seconds} end
+      local seconds, since, due, position = parse('>ddd', packed)
+      if since > meta.rested then known = {taker = sub(packed, position), seconds = seconds, due = due} end
     end
     head_starts[host[NAME]] = known
   end
-  return known.taker == taker and known.seconds or 0
+  -- Another taker of an older version leaves it behind, and the pace may have changed.
+  local is_current = math.abs(known.due - due_for_others(host)) < SAME_S
+  return is_current and known.taker == taker and known.seconds or 0
 end
 
--- Give a taker a head start until other takers have their turn, or remove it.
-local function set_head_start(host, taker, seconds, until_instant)
+-- Give a taker a head start over others, for which the host is due at `due`, or remove it.
+local function set_head_start(host, taker, seconds, due)
   local key = tag .. ':ht:' .. host[NAME]
   if seconds > 0 then
-    call('SET', key, pack('>dd', seconds, now) .. taker, 'PX', math.ceil((until_instant - now) * 1000) + 1000)
+    call('SET', key, pack('>ddd', seconds, now, due) .. taker, 'PX', math.ceil((due - now) * 1000) + 1000)
   elseif has_flag(host[FLAGS], HAS_HEAD_START) then
     call('DEL', key)
   end
   host[FLAGS] = with_flag(host[FLAGS], HAS_HEAD_START, seconds > 0)
-  head_starts[host[NAME]] = {taker = taker, seconds = seconds}
+  head_starts[host[NAME]] = {taker = taker, seconds = seconds, due = due}
 end
 
 local function update_ready(host)
