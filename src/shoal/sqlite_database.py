@@ -153,10 +153,10 @@ CHECKPOINT_EVERY_ROWS = 16_384
 class Checkpointer:
     """WAL checkpoints off the event loop: a dedicated thread copies the write-ahead log into the database.
 
-    SQLite would do it inside the commit that fills the log, and sync the disk twice there. Here a thread copies
-    most of the log while commits continue. Commits wait only for the short last part, after which the log
-    restarts from its beginning. The log stays bounded; if a long read transaction prevents the restart, the next
-    round tries again.
+    SQLite would do it inside the commit that fills the log, and sync the disk twice there. Here a thread
+    copies most of the log while commits continue. Commits wait only for the short last part, after which the
+    log restarts from its beginning. The log stays bounded; if a long read transaction prevents the restart,
+    the next round tries again.
     """
 
     def __init__(self, path: Path) -> None:

@@ -19,6 +19,7 @@ from shoal.model.page import ParseTask, Response
 from shoal.model.request import Link, Request
 from shoal.model.scope import Scope
 from shoal.model.traps.simhash import simhash
+from shoal.model.traps.text_digest import text_digest
 from shoal.model.traps.url_pattern import pattern_of
 from shoal.model.url import canonical, host_key, join, origin_of
 from shoal.sinks.csv_safety import escape_formulas
@@ -43,7 +44,7 @@ READERS = (
         "spider/page",
         "spider/items",
     ),
-    *("model/url", "model/traps/url_pattern", "model/scope", "model/traps/simhash"),
+    *("model/url", "model/scope", "model/traps"),
     *("fetch/http_date", "fetch/interpret", "fetch/challenge", "sinks/csv_safety"),
 )
 # They take what another parser has read.
@@ -229,6 +230,7 @@ def _csv(data: bytes) -> None:
 def _visible_text(one: Page) -> None:
     simhash(one.text)
     one.simhash()
+    text_digest(one.body)
 
 
 # --- samples and tokens -----------------------------------------------------------------------------

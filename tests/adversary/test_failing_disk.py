@@ -16,7 +16,7 @@ from tests.site.graph import Shape
 from tests.site.server import ServedSite
 
 from shoal.archive.segments import SegmentFolder
-from shoal.engine.open_files import fitting_concurrency
+from shoal.engine.crawl_options import fitting_concurrency
 
 SHAPE = Shape(seed=12, pages=sized(200, full=1500), hosts=2)
 OUTPUTS = [f"--out=items.{ending}" for ending in ("jsonl", "csv", "sqlite", "parquet")]
@@ -28,7 +28,7 @@ def command(start: str, *options: str) -> list[str]:
 
 
 async def run(script: str, folder: Path) -> tuple[int, str]:
-    """Run a shell script in a mount namespace of its own."""
+    """Run a shell script in a separate mount namespace."""
     process = await asyncio.create_subprocess_exec(
         *("unshare", "-m", "bash", "-c", script),
         cwd=folder,

@@ -18,11 +18,14 @@ from tests.servers.redis import RedisServer, valkey
 from shoal.cli.demo.server import open_shop
 from shoal.cli.demo.shop import Shop
 from shoal.model.errors import Rejected
+from shoal.model.pace import Pace
+from shoal.model.request import Link, Request
 from shoal.model.settings import Settings
 from shoal.redis_client import RedisClient, key_names
 from shoal.spider.source import SpiderFile
 from shoal.stores.contract.crawl_record import CrawlRecord, spider_on_disk
 from shoal.stores.contract.record_reader import read_record, sign_record
+from shoal.stores.open import open_store
 
 GOOD = CrawlRecord(
     name="books",
@@ -174,6 +177,19 @@ class HostileStore:
         ran = shoal("submit", self._shop, *options, cwd=self.folder, env=environment)
         assert ran.code == 0, ran.err
 
+    async def copy(self, crawl: str, name: str) -> None:
+        """Add a crawl with the record of another one, and one request to fetch."""
+        async with open_store(self.server.dsn, create=True) as store:
+            frontier, client = store.fleet.frontier, store.fleet.client
+            key = key_names.crawl_records(client.fleet_tag)
+            record = msgspec.msgpack.decode(await client.do(client.fleet_tag, "HGET", key, crawl))
+            await frontier.crawls.open(name, pace=Pace(interval=0.0, burst=1, concurrency=16))
+            await frontier.add(name, [Link.to(Request(url=self._shop))])
+            record |= {"name": name, "number": await frontier.reader.number(name)}
+            record["outputs"] = [str(self.folder / f"{name}.jsonl")]
+            packed = msgspec.msgpack.encode(record)
+            await client.do(client.fleet_tag, "HSET", key, name, packed)
+
     async def change(
         self, crawl: str, change: Callable[[dict[str, Any]], None], *, key: bytes = b""
     ) -> bytes:
@@ -236,6 +252,7 @@ async def test_a_worker_does_for_a_record_only_what_its_operator_allows(tmp_path
     folder.mkdir()
     outside.mkdir()
     (folder / "link").symlink_to(outside)
+    (folder / "customers.jsonl").write_text('{"name": "Ada"}\n')
     asked: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
         "path": (
             lambda record: record.update(
@@ -250,6 +267,10 @@ async def test_a_worker_does_for_a_record_only_what_its_operator_allows(tmp_path
         "through": (
             lambda record: record.update(outputs=[str(folder / "link" / "items.jsonl")]),
             f"which leads to {outside}",
+        ),
+        "existing": (
+            lambda record: record.update(outputs=[str(folder / "customers.jsonl")], overwrite=True),
+            "it already exists and was not written by this crawl",
         ),
         "own": (
             lambda record: record.update(outputs=[str(folder / "shoal-data" / "store.db")]),
@@ -276,9 +297,9 @@ async def test_a_worker_does_for_a_record_only_what_its_operator_allows(tmp_path
     async with valkey(tmp_path / "server") as server:
         with open_shop(Shop(categories=1), latency=0.001) as shop:
             store = HostileStore(server, folder, shop)
-            for crawl in ("good", *asked):
-                store.submit(crawl)
+            store.submit("good")
             for crawl, (change, _) in asked.items():
+                await store.copy("good", crawl)
                 await store.change(crawl, change)
             worker = store.start()
             try:
@@ -294,6 +315,7 @@ async def test_a_worker_does_for_a_record_only_what_its_operator_allows(tmp_path
     for crawl, (_, reason) in asked.items():
         assert reason in refusals[crawl], (crawl, refusals[crawl])
     assert list(outside.iterdir()) == []
+    assert (folder / "customers.jsonl").read_text() == '{"name": "Ada"}\n'
     assert "crawl.refused" in store.log
     assert "output.refused" in store.log
 

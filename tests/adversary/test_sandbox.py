@@ -266,7 +266,7 @@ import asyncio, csv, dataclasses, datetime, json, locale, os, re, sqlite3, ssl, 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 import lxml.html, selectolax.lexbor
-import msgspec
+import dateutil.parser, msgspec, pydantic
 import beside
 import shoal
 
@@ -290,6 +290,8 @@ def page(page):
     yield {
         "lxml": lxml.html.fromstring("<p>a<b>c</b></p>").text_content(),
         "selectolax": selectolax.lexbor.LexborHTMLParser("<p>a</p>").css_first("p").text(),
+        "date": str(dateutil.parser.parse("1 May 2026").date()),
+        "model": pydantic.create_model("Price", value=(float, ...))(value="1.5").value,
         "regex": re.findall(r"\\d+", "a1b22"),
         "sqlite": database.execute("select 1").fetchone()[0],
         "zone": datetime.datetime(2026, 7, 1, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin")).isoformat(),
@@ -325,6 +327,7 @@ def test_an_honest_spider_notices_nothing(ground: Ground, lacking: str, uid: int
         assert item["squares"] == sum(n * n for n in range(20))
         assert (item["lxml"], item["selectolax"], item["regex"]) == ("ac", "a", ["1", "22"])
         assert (item["table"], item["beside"], item["late"], item["extra"]) == ({"rows": 3}, 1, 2, {})
+        assert (item["date"], item["model"]) == ("2026-05-01", 1.5)
         assert (item["visible"], item["secret"]) == (visible, None)
         assert item["zone"] == "2026-07-01T00:00:00+02:00"
 

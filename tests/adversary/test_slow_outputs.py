@@ -1,4 +1,4 @@
-"""An output or an archive that does not respond: an embedded crawl goes on as far as it may, and stays exact."""
+"""An output or an archive that does not respond: an embedded crawl continues as far as it may, and stays exact."""
 
 import asyncio
 import signal

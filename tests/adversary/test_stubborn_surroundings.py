@@ -24,6 +24,7 @@ from shoal.archive.names import SegmentName
 from shoal.archive.registry import open_segments
 from shoal.model.configuration.configure import from_environment, is_service_variable
 from shoal.model.settings import CrawlSettings
+from shoal.stores.contract.places import pattern_for
 from shoal.stores.open import open_store
 from shoal.worker.retention import expire_archive
 
@@ -58,7 +59,8 @@ async def test_an_output_that_is_read_only_for_a_while_is_tried_again(tmp_path: 
             valkey(tmp_path / "server", "--appendonly", "yes") as server,
             serving_graph(shape) as (site, graph),
         ):
-            with Fleet(server.dsn, tmp_path) as fleet:
+            allowed = {"SHOAL_WORKER_ALLOW_OUTPUTS": f".\n{pattern_for(database)}"}
+            with Fleet(server.dsn, tmp_path, settings=allowed) as fleet:
                 assert fleet.submit(graph.start, "--rate", "20", "--out", table).code == 0
                 worker = fleet.start("--until-done")
                 await fleet.until_served(site, shape.pages // 4)

@@ -194,7 +194,7 @@ class Changing:
 
 
 def length_and_chunks() -> bytes:
-    """Return a response with a length and chunks, and one behind it that nobody has asked for."""
+    """Return a response with a length and chunks, and one behind it that was not asked for."""
     body = b'<title>first</title><a href="/second">x</a>'
     head = (
         b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n"

@@ -5,7 +5,6 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from typer.exceptions import TyperException
 
@@ -63,7 +62,7 @@ def _report_usage(error: TyperException) -> ExitCode:
 def _report_error(error: BaseException) -> ExitCode:
     if os.environ.get("SHOAL_DEBUG") == "1":
         traceback.print_exception(error)
-    leaves = [_disk_error(leaf) or leaf for leaf in _leaves(error)]
+    leaves = [disk_error(leaf) or leaf for leaf in _leaves(error)]
     raised = [leaf for leaf in leaves if isinstance(leaf, ShoalError)]
     if len(raised) == len(leaves):
         code = exit_code_for(raised[0])
@@ -87,17 +86,6 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
             yield from _leaves(inner)
     else:
         yield error
-
-
-def _disk_error(leaf: BaseException) -> ShoalError | None:
-    """Return the error for a disk that failed where no caller expected it; None: it is something else."""
-    from sqlite3 import Error
-
-    from shoal.sqlite_database import translate
-
-    if isinstance(leaf, Error):
-        return translate(leaf, Path("the store"))
-    return disk_error(leaf)
 
 
 def _report_bug(error: BaseException) -> ExitCode:

@@ -23,6 +23,7 @@ from shoal.archive.registry import choose_location
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.crawl import Crawl
 from shoal.engine.crawl_options import (
+    fit_open_files,
     frontier_options,
     new_crawl_state,
     parse_processes,
@@ -30,7 +31,6 @@ from shoal.engine.crawl_options import (
     with_spider_options,
 )
 from shoal.engine.fetchers import Pools, check_seed_pools, check_waiting_pools
-from shoal.engine.open_files import fit_open_files
 from shoal.engine.outputs import EmbeddedOutputs, OutputCommit, Run
 from shoal.engine.plan import CrawlPlan, Stop, crawl_name
 from shoal.engine.scope_state import ScopeState

@@ -7,9 +7,12 @@ items travel with the settlement of their page, and the store passes them on in 
 
 import asyncio
 import logging
+import queue
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -104,7 +107,7 @@ class EmbeddedOutputs:
     async def flush(self) -> Durable:
         """Write in one call of the thread, so that the checkpoints are true of archive and outputs alike.
 
-        Pages that are archived meanwhile belong to the next flush. If the call fails, or its caller is
+        Pages that are archived during the call belong to the next flush. If the call fails, or its caller is
         cancelled, sinks and archive still have everything that they were given, and the next call writes it.
         """
         items, self._items = self._items, []
@@ -178,3 +181,63 @@ class StreamedOutputs:
     async def finish(self) -> Durable:
         self._rejects.finish()
         return Durable()
+
+
+# --- the thread that writes the outputs of an embedded crawl -----------------------------------------------
+
+Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
+
+
+class WriterThread:
+    """Runs one call at a time, in order.
+
+    A database that is locked or an object store that does not respond blocks this thread and not the event
+    loop: fetching continues until enough pages wait for their commit; signals and the screen keep working.
+    The thread does not keep the process alive: a call may never return.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="shoal.writer", daemon=True)
+        self._thread.start()
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Wait for the calls before it, run `call`, and return its result.
+
+        If the caller is cancelled, the call still runs to its end; calls after it wait for that.
+        """
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        self._jobs.put((call, loop, done))
+        return await done
+
+    def close(self, *, wait_s: float) -> bool:
+        """End the thread when its calls have returned; return False if that takes longer than `wait_s`."""
+        self._jobs.put(None)
+        self._thread.join(wait_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            call, loop, done = job
+            try:
+                result = call()
+            except BaseException as error:
+                _tell(loop, _fail, done, error)
+            else:
+                _tell(loop, _succeed, done, result)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, settle: Callable[..., None], *arguments: object) -> None:
+    with suppress(RuntimeError):  # the loop is closed: no one waits for the result
+        loop.call_soon_threadsafe(settle, *arguments)
+
+
+def _succeed(done: "asyncio.Future[Any]", result: Any) -> None:
+    if not done.done():
+        done.set_result(result)
+
+
+def _fail(done: "asyncio.Future[Any]", error: BaseException) -> None:
+    if not done.done():
+        done.set_exception(error)

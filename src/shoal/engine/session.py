@@ -26,12 +26,11 @@ from shoal.archive.writer import ArchiveWriter
 from shoal.engine.crawl_options import parse_processes, write_rules
 from shoal.engine.fetchers import open_fetchers
 from shoal.engine.leases import Ownership
-from shoal.engine.outputs import OutputCommit, Run
+from shoal.engine.outputs import OutputCommit, Run, WriterThread
 from shoal.engine.pages import Pages
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.stations import CrawlFrontier, Locations, PageQuota, Stations, WorkShare
 from shoal.engine.traps.counts import TrapCounters
-from shoal.engine.writer_thread import WriterThread
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.gate import SendGate
 from shoal.fetch.http.decode import decode_archived

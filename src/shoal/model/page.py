@@ -126,4 +126,4 @@ class ParseResult(msgspec.Struct, frozen=True, array_like=True):
     withheld: Count = 0  # items dropped in favour of the canonical page
     simhash: int | None = None  # of the visible text; None: the page was not sampled
     partial: str = ""  # why a part of the page could not be read; empty: nothing is missing
-    text_digest: Annotated[int, msgspec.Meta(ge=0)] | None = None  # `model.text_digest`; None: not sampled
+    text_digest: Annotated[int, msgspec.Meta(ge=0)] | None = None  # of its text; None: not sampled

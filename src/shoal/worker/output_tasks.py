@@ -86,7 +86,7 @@ class OutputTasks:
             output,
             record.outputs,
             fsync=settings_of(record).crawl.fsync,
-            overwrite=record.overwrite,
+            overwrite=record.overwrite and self._places.may_replace(output),
         )
         failures = 0
         while True:

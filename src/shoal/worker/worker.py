@@ -31,7 +31,7 @@ from functools import partial
 from typing import Protocol
 
 from shoal import __version__
-from shoal.engine.open_files import fit_open_files
+from shoal.engine.crawl_options import fit_open_files
 from shoal.engine.plan import Stop
 from shoal.engine.snapshot import Snapshot, Summary, WorkerStats, WorkStats
 from shoal.fetch.registry import check_pools

@@ -1,11 +1,15 @@
-"""Blocks for hosts: the paces that they mean, and what goes before what."""
+"""Blocks for hosts: the paces that they mean, and what goes before what. The options of spiders."""
 
 from pathlib import Path
 
-from shoal.engine.crawl_options import host_paces, pace_of
+import pytest
+
+from shoal.engine.crawl_options import host_paces, pace_of, with_spider_options
 from shoal.frontier.sqlite import SqliteFrontier
+from shoal.model.errors import Misconfigured
 from shoal.model.request import Link, Request
 from shoal.model.settings import CrawlSettings, HostSettings, Settings
+from shoal.spider.source import SpiderDescription
 
 Paces = dict[str, tuple[float, int, int]]
 
@@ -56,3 +60,28 @@ async def test_a_pace_given_by_hand_goes_before_a_block_until_it_is_taken_back(t
 
 def test_a_rate_of_nothing_is_no_limit() -> None:
     assert host_paces(Settings(hosts={"a.test": HostSettings(rate=0.0)}))["a.test"].interval == 0.0
+
+
+def test_options_of_a_spider_apply_unless_the_user_has_set_them() -> None:
+    spider = SpiderDescription(name="s", options={"rate": 5, "depth": 2, "follow": "/a/"})
+    crawl = with_spider_options(Settings(), spider, frozenset({"depth"})).crawl
+    assert (crawl.rate, crawl.depth, crawl.follow) == (5.0, None, "/a/")
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"allow_private": True}, "allow_private is not an option of a spider"),
+        ({"cookie_file": "/etc/passwd"}, "cookie_file is not an option of a spider"),
+        ({"ca_file": "/etc/passwd"}, "ca_file is not an option of a spider"),
+        ({"nameservers": "127.0.0.1"}, "nameservers is not an option of a spider"),
+        ({"concurrency": 10**9}, "concurrency: must be a whole number from 1 to 10,000"),
+        ({"rate": "fast"}, "rate: must be"),
+        ({"headers": {"X": "a\r\nb"}}, "the value must be a string on one line"),
+        ({"__class__": 1}, "unknown option"),
+    ],
+)
+def test_what_a_spider_process_returns_is_checked_again(options: dict[str, object], complaint: str) -> None:
+    """A description that did not come from `Spider`: user code has replaced it."""
+    with pytest.raises(Misconfigured, match=complaint):
+        with_spider_options(Settings(), SpiderDescription(name="s", options=options), frozenset())

@@ -70,6 +70,10 @@ def test_options_are_settings_of_a_crawl() -> None:
         ({"rate": "fast"}, "rate: must be 0, or a number"),
         ({"depth": -1}, "depth: must be a whole number"),
         ({"follow": "("}, "follow: not a regular expression"),
+        ({"allow_private": True}, "set crawl.allow_private in shoal.toml or SHOAL_CRAWL_ALLOW_PRIVATE"),
+        ({"ca_file": "ca.pem"}, "ca_file is not an option of a spider"),
+        ({"nameservers": "127.0.0.1"}, "nameservers is not an option of a spider"),
+        ({"cookie_file": "/etc/passwd"}, "cookie_file is not an option of a spider"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_by_name(options: dict[str, object], complaint: str) -> None:

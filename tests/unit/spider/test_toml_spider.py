@@ -131,6 +131,10 @@ def test_links_can_name_the_page_that_takes_them() -> None:
             'name = "a"\nrate = -1\n[[page]]\nlinks = true',
             r"a\.toml:2: rate: must be 0, or a number from 0.0001 to 100,000",
         ),
+        (
+            'name = "a"\nallow_private = true\n[[page]]\nlinks = true',
+            r"a\.toml:2: allow_private is not an option of a spider",
+        ),
         ('name = "a"\n\nstart = ["nope"]\n[[page]]\nlinks = true', r"a\.toml:3: .*not an http\(s\) URL"),
         (
             'start = "https://a.test"\n[[page]]\nlinks = true',

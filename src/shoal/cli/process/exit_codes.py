@@ -25,7 +25,7 @@ MEANING = {
     ExitCode.DEAD_LETTERS: "finished, with more dead letters than --max-dead allows, or no page at all",
     ExitCode.INTERRUPTED: "interrupted; run the same command to resume",
     ExitCode.UNAVAILABLE: "the store or an output is not available: in use, or the disk is full",
-    ExitCode.NOT_VERIFIED: "data is lost, as verify found, or a crawl vanished from its store, or pages from the archive",
+    ExitCode.NOT_VERIFIED: "data is lost: verify found a problem, or a crawl or archived pages are gone",
     ExitCode.BAD_LINES: "finished, but some lines of --seeds are not start URLs and were skipped",
     ExitCode.NO_CRAWL: "verify found a store without any crawl: it is new, or everything in it is lost",
     ExitCode.BUG: "a bug in Shoal; the traceback was written to a file",

@@ -25,7 +25,7 @@ deleted in batches. `P` is a pool. Keys marked * are shared with other packages 
     T:ho           hash    host -> what the operator has set, and its Crawl-delay (OVERRIDES)
     T:hw           hash    host -> its latest responses, a `1` for each block and a `0` for any other
     T:ht:host      string  >ddd seconds, since, due for others; the taker that may have its next turn of the
-                           host so much earlier than others (rate_ticket.lua). Expires
+                           host that many seconds earlier than others (rate_ticket.lua). Expires
     T:ad:<address> zset    hosts that have this address -> when one was last asked. Expires
     T:hp           zset    hosts that the operator has paused -> until when
     T:hc:C         hash    host -> >dHH the pace of the crawl there, if it differs

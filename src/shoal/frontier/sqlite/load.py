@@ -210,7 +210,7 @@ _UNREADABLE = """
 def _quarantine_requests(
     database: sqlite3.Connection, crawl: CrawlState, now: float, reason: Exception
 ) -> None:
-    """Give up the requests whose rows cannot be read, inside the caller's transaction."""
+    """Move requests whose rows cannot be read to the quarantine, inside the caller's transaction."""
     for id, fp, request in database.execute(_UNREADABLE, (*id_range(crawl.id), crawl.id)).fetchall():
         quarantine.add(database, quarantine.DamagedRow(crawl.id, "request", id, request), reason, now)
         database.execute("DELETE FROM request WHERE id = ?", (id,))

@@ -33,6 +33,14 @@ class Places:
         except Rejected as error:
             return f"{what} refused: {error}"
 
+    def may_replace(self, output: str) -> bool:
+        """Return whether a crawl may start an output again that exists.
+
+        Where the operator has named no places, only what a fleet has written: otherwise a record could delete
+        every file of a known format below the current folder.
+        """
+        return bool(self.patterns) or os.path.exists(f"{output}.shoal")
+
     def read_refusal(self, output: str) -> str:
         """Return why an output must not be opened to count its items; empty: it may.
 

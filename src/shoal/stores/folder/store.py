@@ -110,7 +110,7 @@ class FolderStore:
             return lines
 
     async def _accept_loss(self, frontier: SqliteFrontier, crawl: str) -> list[str]:
-        """Let a crawl resume whose archive has lost pages: it continues in a new segment."""
+        """Write a checkpoint with which a crawl resumes although its archive has lost pages."""
         checkpoint = await frontier.reader.checkpoint(archive_key(crawl))
         segments = open_crawl_folder(self._folder.archive / file_name(crawl))
         if checkpoint is None or (accepted := accept_loss(segments, checkpoint)) is None:

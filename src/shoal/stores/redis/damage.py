@@ -31,7 +31,7 @@ MAX_REASONS = 1000  # that are remembered
 OTHER_REPAIR_S = 1.0  # wait while another process repairs the shard
 _NO_DAMAGE = ("NOGROUP", "BUSYGROUP")  # errors that callers handle
 _UNCHECKED = frozenset(  # any bytes will do
-    {"sb", "rollcall", "quarantine", "checkpoints", "F:quarantine", "F:crawls", "F:signatures"}
+    {"sb", "rollcall", "quarantine", "checkpoints", "F:quarantine", "F:crawls", "F:deleted", "F:signatures"}
 )
 
 HOLDS_REQUESTS = frozenset({"q", "w", "x", "dl", "l", "pg", "spb", "sp"})

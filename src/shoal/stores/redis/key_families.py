@@ -184,6 +184,10 @@ def _call(member: bytes, value: bytes) -> None:
     struct.unpack_from(">d", value)
 
 
+def _turn_taker(member: bytes, value: bytes) -> None:
+    struct.unpack_from(">dd", value)
+
+
 def _robots(member: bytes, value: bytes) -> None:
     struct.unpack_from(">dI", value)
 
@@ -263,6 +267,8 @@ FAMILIES = (
     _family("h", "hash", r"h", _host),
     _family("ho", "hash", r"ho", _size(20)),
     _family("hw", "hash", r"hw", _responses),
+    _family("hp", "zset", r"hp", _text),
+    _family("ht", "string", r"ht:.*", _turn_taker),
     _family("hc", "hash", r"hc:C", _size(12)),
     _family("b", "hash", r"b:C", _integer),
     _family("q", "list", r"q:C:.*", _entry),
@@ -285,6 +291,7 @@ FAMILIES = (
     _family("written", "hash", r"written:C", _written),
     _family("writer", "hash", r"writer:C", _writer),
     _family("allowance", "hash", r"allowance:C", _quota),
+    _family("sites", "hash", r"sites:C", _integer),
     _family("quarantine", "stream", r"quarantine:C", _any),
     _family("d", "hash", r"d:C", _letter),
     _family("dz", "zset", r"dz:C", _dated),
@@ -298,6 +305,7 @@ FAMILIES = (
     _family("dropped", "set", r"dropped", _integer_member),
     _family("checkpoints", "hash", r"checkpoints", _any),
     _family("F:crawls", "hash", r"crawls", _any, fleet=True),  # what cannot be used is refused by name
+    _family("F:deleted", "zset", r"deleted", _any, fleet=True),
     _family("F:signatures", "hash", r"signatures", _any, fleet=True),
     _family("F:news", "string", r"news", _integer_string, fleet=True),
     _family("F:workers", "set", r"workers", _text, fleet=True),

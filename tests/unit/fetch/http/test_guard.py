@@ -4,6 +4,8 @@ import pytest
 
 from shoal.fetch.http.guard import BAD_PORTS, Guard, Origin, is_ip_literal
 from shoal.model.configuration.address_ranges import PRIVATE as PRIVATE_RANGES
+from shoal.model.configuration.address_ranges import address_range, address_ranges
+from shoal.model.errors import Rejected
 from shoal.model.failure import Failure, FailureClass
 
 PUBLIC = ["93.184.216.34", "8.8.8.8", "2606:2800:220:1:248:1893:25c8:1946", "2a00:1450:4001:80b::200e"]
@@ -43,7 +45,13 @@ NEVER = [
     "2001:2::1",
     "5f00::1",
     "fd00:ec2::254",  # cloud metadata
+    "fd20:ce::254",  # of other clouds
+    "fd00:c1::a9fe:a9fe",
+    "fd00:42::42",
+    "fd12:3456::a9fe:a9fe",
+    "100.100.100.200",
     "64:ff9b:1::7f00:1",
+    "::ffff:0:127.0.0.1",  # IPv4 translated
     "not an address",
     "",
 ]
@@ -57,6 +65,12 @@ DISGUISED = [
     "64:ff9b::7f00:1",  # NAT64
     "64:ff9b::a00:1",
     "2001:0:7f00:1::",  # Teredo with a loopback server
+    "2600::5efe:127.0.0.1",  # ISATAP
+    "2600::200:5efe:10.0.0.1",
+    "2600::5efe:169.254.169.254",
+    "fd00::5efe:169.254.169.254",
+    "fd00::200:5efe:10.0.0.1",
+    "fe80::5efe:10.0.0.1",
     "2001:0:808:808::80ff:fffe",  # Teredo with a loopback client
 ]
 
@@ -165,3 +179,38 @@ def test_an_allowed_url_says_where_to_connect(url: str, origin: Origin) -> None:
 )
 def test_names_that_end_in_a_digit_are_names(host: str, literal: bool) -> None:
     assert is_ip_literal(host) is literal
+
+
+def test_only_the_ranges_that_are_named_are_allowed() -> None:
+    guard = Guard(address_ranges(["10.1.2.0/24", "fd12::/16", "100.64.0.0/10"]))
+    for address in ("10.1.2.3", "fd12::1", "100.64.0.1", "93.184.215.14"):
+        assert guard.allows(address), address
+    for address in (
+        "10.1.3.1",
+        "127.0.0.1",
+        "fd13::1",
+        "100.100.100.200",
+        "fd12::a9fe:a9fe",
+        "::ffff:10.1.2.3",
+    ):
+        assert not guard.allows(address), address
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0.0.0.0/0",
+        "::/0",
+        "169.254.0.0/16",
+        "8.8.8.0/24",
+        "10.0.0.1/8",
+        "10.0.0.0/33",
+        "x",
+        "",
+        "fe80::/10",
+        "::/96",
+    ],
+)
+def test_a_range_that_is_not_private_cannot_be_allowed(text: str) -> None:
+    with pytest.raises(Rejected):
+        address_range(text)

@@ -100,7 +100,7 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
 
 def test_other_faults_keep_the_system_message(tmp_path: Path) -> None:
     assert "Input/output error" in str(explain(OSError(errno.EIO, os.strerror(errno.EIO)), tmp_path))
-    assert isinstance(explain(OSError(errno.EROFS, "read-only"), tmp_path), Misconfigured)
+    assert isinstance(explain(OSError(errno.EROFS, "read-only"), tmp_path), Unavailable)
 
 
 def test_a_missing_store_has_no_owner(tmp_path: Path) -> None:

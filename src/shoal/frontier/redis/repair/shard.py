@@ -91,7 +91,7 @@ class Shard:
 
     @contextmanager
     def reporting_faults(self) -> Iterator[None]:
-        """Report a script that fails, most likely at an entry that it cannot read, and go on."""
+        """Report a script that fails, most likely at an entry that it cannot read, and continue."""
         try:
             yield
         except ScriptFault:
