@@ -75,7 +75,7 @@ def test_no_number_is_without_a_range() -> None:
     numbers = {
         key
         for key, kind in TYPES.items()
-        if str(kind).startswith(("<class 'int'", "<class 'float'", "int |"))
+        if str(kind).startswith(("<class 'int'", "<class 'float'", "int |", "float |"))
     }
     assert numbers == RANGES.keys()
 

@@ -21,6 +21,7 @@ DISAGREEMENTS = {
     "http://10.0.0.XN--pokxncvks": PUNYCODE,
     "http://10.0.0.xN--pokxncvks": PUNYCODE,
     "https://xn--/": PUNYCODE,
+    "http://foo.09..": "final dots are removed, and a name that ends in a number is no name",
     "file://xn--/p": PUNYCODE,
     "foo://host/ !\"$%&'()*+,-./:;<=>@[\\]^_`{|}~": CARET,
     "wss://host/ !\"$%&'()*+,-./:;<=>@[\\]^_`{|}~": CARET,

@@ -123,7 +123,7 @@ async def test_verify_proves_that_a_fleet_has_lost_and_duplicated_nothing(store:
     counters = f"{{shoal:{crc32(shop.split('/')[2].encode()) % 16:02}}}:n:1"
     for counter, complaint in (
         ("items", f"{found + 1} items were committed"),
-        ("done", "the counter of everything accepted"),
+        ("done", "1 requests more than were accepted"),
     ):
         await store.server.ask("HINCRBY", counters, counter, 1)
         assert complaint in store.shoal("verify", code=5)["problems"][0]

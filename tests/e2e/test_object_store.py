@@ -39,11 +39,12 @@ async def test_a_machine_parses_pages_that_another_one_has_fetched(shop: str, tm
         async with valkey(tmp_path / "valkey") as store:
             settings = {**HASTY, **server.environment, "SHOAL_ARCHIVE_LOCATION": f"s3://{BUCKET}/fleet"}
             folders = [tmp_path / "fetching", tmp_path / "parsing"]
+            allowed = {"SHOAL_WORKER_ALLOW_OUTPUTS": str(tmp_path)}
             for folder in folders:
                 folder.mkdir()
             with (
                 Fleet(store.dsn, folders[0], settings=settings) as fetching,
-                Fleet(store.dsn, folders[1], settings=settings) as parsing,
+                Fleet(store.dsn, folders[1], settings={**settings, **allowed}) as parsing,
             ):
                 assert fetching.submit(shop, "--crawl", "shop", spider=None).code == 0
                 workers = [

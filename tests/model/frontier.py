@@ -107,6 +107,11 @@ class MemoryFrontier:
         """Return True if a settlement of this lease would be accepted now."""
         return self._state.held(lease) is not None
 
+    def keep_until_settled(self, leases: Sequence[Lease]) -> None:
+        for lease in leases:
+            if (held := self._state.held(lease)) is not None:
+                held.until = math.inf
+
     def mark_landed(self, leases: Sequence[Lease]) -> None:
         """Record that requests have left the wire, although they are not settled yet."""
         for lease in leases:

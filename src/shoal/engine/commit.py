@@ -32,6 +32,9 @@ class CommitFrontier(Protocol):
 
     def holds(self, lease: Lease) -> bool: ...
 
+    def keep_until_settled(self, leases: Sequence[Lease]) -> None:
+        """Let no deadline end these leases: their pages are about to be written."""
+
     async def commit(
         self,
         settlements: Sequence[Settlement] = (),
@@ -83,6 +86,8 @@ class Committer:
         self._flushing = asyncio.Lock()  # an output that is slow must not be flushed twice at once
 
     def settle(self, settlement: Settlement, result: ParseResult | None = None) -> None:
+        # Its page is in the archive's buffer, and flushing takes time: no deadline may have it fetched again.
+        self._store.keep_until_settled([settlement.lease])
         self._settlements.append((settlement, result))
         self._schedule(result)
 

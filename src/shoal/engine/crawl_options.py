@@ -123,7 +123,7 @@ def write_rules(crawl: str, settings: Settings, *, writer: str = "") -> WriteRul
 
 # --- the limit of open files: read at the start, so that no request fails for want of a descriptor ---------
 
-RESERVED = 36  # store, archive, outputs, log, event loop, modules that are loaded late
+RESERVED = 44  # store, archive, outputs, log, event loop, modules that are loaded late
 PER_PROCESS = 4  # pipes and sockets of a parse process
 PER_REQUEST = 2  # a connection in use, and one that is kept for the next request to its host
 

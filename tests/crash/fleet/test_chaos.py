@@ -23,6 +23,8 @@ from tests.servers.redis import cluster, sentinels, valkey
 from tests.servers.shared import shared_database
 from tests.site.graph import Shape
 
+from shoal.stores.contract.places import pattern_for
+
 RATE = 1.0  # requests per second and host: no crawl is over before its largest host is
 LEASE = 4.0
 ALL: tuple[str, ...] = ()
@@ -73,7 +75,8 @@ async def play(scenario: Scenario, dsn: str, folder: Path, strike: Strike) -> No
     with kept_if_it_fails(scenario.name, scenario.seed), shared_database() as database:
         table = f"{database}?table=chaos"
         async with serving_graph(scenario.shape) as (site, graph):
-            with Fleet(dsn, folder, lease=LEASE) as fleet:
+            allowed = {"SHOAL_WORKER_ALLOW_OUTPUTS": f".\n{pattern_for(table)}"}
+            with Fleet(dsn, folder, lease=LEASE, settings=allowed) as fleet:
                 submitted = fleet.submit(graph.start, "--rate", str(RATE), "--out", table)
                 assert submitted.code == 0, submitted.err
                 adversary = Adversary(fleet, rng, ROLES, lambda: strike(rng))

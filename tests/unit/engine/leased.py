@@ -41,6 +41,9 @@ class ScriptedFrontier:
     def holds(self, lease: Lease) -> bool:
         return lease.token not in self.lost
 
+    def keep_until_settled(self, leases: Sequence[Lease]) -> None:
+        pass
+
     async def extend(self, leases: Sequence[Lease], ttl: float) -> Sequence[Lease]:
         self.calls.append("extend")
         self.extended += [lease.fingerprint for lease in leases]

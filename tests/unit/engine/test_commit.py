@@ -50,10 +50,14 @@ class Witness:
     checkpoints: dict[str, bytes] = field(default_factory=dict)
     state: dict[str, bytes] = field(default_factory=dict)
     broken: bool = False
+    kept: list[int] = field(default_factory=list)  # leases that no deadline may end
     new: int = 0
 
     def holds(self, lease: Lease) -> bool:
         return lease.fingerprint not in self.lost
+
+    def keep_until_settled(self, leases: Sequence[Lease]) -> None:
+        self.kept += [lease.fingerprint for lease in leases]
 
     async def commit(
         self,
@@ -178,6 +182,7 @@ async def test_bytes_are_out_before_the_store_says_so() -> None:
     witness = Witness()
     work = committer(witness)
     work.settle(settlement(1), brought("k"))
+    assert witness.kept == [1]
 
     await work.flush()
 

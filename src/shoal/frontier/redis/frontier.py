@@ -366,6 +366,9 @@ class RedisFrontier:
         """Return True if, as far as this process knows, a settlement of this lease would be accepted now."""
         return self._held.holds(self._id(lease))
 
+    def keep_until_settled(self, leases: Sequence[Lease]) -> None:
+        """Do nothing: items travel with their settlement, and the store refuses both or neither."""
+
     def mark_landed(self, leases: Sequence[Lease]) -> None:
         """Record that requests have left the wire, although they are not settled yet.
 

@@ -1,5 +1,6 @@
 """The embedded frontier: each call changes the state in RAM, then writes one transaction."""
 
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
@@ -130,6 +131,13 @@ class SqliteFrontier:
     def holds(self, lease: Lease) -> bool:
         """Return True if a settlement of this lease would be accepted now."""
         return find_held(self._state, lease) is not None
+
+    def keep_until_settled(self, leases: Sequence[Lease]) -> None:
+        """Let no deadline end these leases; a settlement ends them, or the end of this process."""
+        for lease in leases:
+            held = find_held(self._state, lease)
+            if held is not None:
+                held.until = math.inf
 
     def held_for(self, crawl: str, host: str) -> float:
         """Return for how many seconds nothing may be sent to a host for a crawl; 0.0: it may be sent now.

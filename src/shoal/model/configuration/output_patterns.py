@@ -44,7 +44,7 @@ def output_pattern(text: str) -> str:
     address = _parse(text)
     if address.password:
         raise Rejected("the pattern has a password: leave it out")
-    if not address.host and address.scheme != "file":
+    if not address.host and (address.scheme in _DEFAULT_PORTS or not address.path.strip("/")):
         raise Rejected("the pattern names no host, such as postgresql://db.example/shop")
     if any(mark in address.host for mark in "*?[]"):
         raise Rejected(

@@ -52,7 +52,7 @@ class Places:
         if any(matches_address(pattern, address) for pattern in self.patterns):
             return ""
         name = canonical_name(address)
-        shown = urlsplit(name)._replace(query="").geturl()
+        shown = name.partition("?")[0]
         return f"{what} {name}: this machine does not allow it: allow it with --allow-output {shown}"
 
     def _refuse_path(self, path: str, what: str) -> str:
@@ -88,7 +88,8 @@ def pattern_for(place: str) -> str:
     """Return the pattern that allows exactly this output or location."""
     if not is_address(place):
         return str(Path(place).absolute())
-    parts = urlsplit(place)
-    user, _, host = parts.netloc.rpartition("@")
-    user = user.partition(":")[0]
-    return parts._replace(netloc=f"{user}@{host}" if user else host).geturl()
+    # Not by `geturl`, which drops the `//` of an address without a host.
+    scheme, _, rest = place.partition("://")
+    host = urlsplit(place).netloc
+    user, at, server = host.rpartition("@")
+    return f"{scheme}://{user.partition(':')[0]}{at}{server}{rest[len(host) :]}"

@@ -32,7 +32,7 @@ def test_a_host_shows_everything_that_limits_it() -> None:
     busy = structs.replace(HOST, inflight=2, crawl_delay=5.0, next_turn=NOW + 60, failures=3)
     assert host_lines(busy, NOW)[1:] == [
         "  2 of 4 requests at once, bursts of 1",
-        "  robots.txt asks for 5.0 s between requests",
+        "  robots.txt asks for 5.0 s between requests; at most crawl.max_crawl_delay counts",
         "  next request 2023-11-14 22:14:20Z, in 1m 00s",
         "  3 failed attempts since the crawl started",
     ]

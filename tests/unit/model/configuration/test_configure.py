@@ -163,8 +163,13 @@ def test_a_wrong_variable_is_named_as_the_person_wrote_it() -> None:
         Misconfigured, match=r"SHOAL_CRAWL_RATE: must be 0, or a number from 0.0001 to 100,000, not 'fast'"
     ):
         configure(from_environment({"SHOAL_CRAWL_RATE": "fast"}))
-    with pytest.raises(Misconfigured, match=r"SHOAL_CRAWL_RAT; did you mean SHOAL_CRAWL_RATE\?"):
-        configure(from_environment({"SHOAL_CRAWL_RAT": "1"}))
+
+
+def test_an_unknown_variable_is_a_warning_that_names_the_nearest(caplog: pytest.LogCaptureFixture) -> None:
+    configure(from_environment({"SHOAL_CRAWL_RAT": "1", "SHOAL_SERVICE_HOST": "10.0.0.1"}))
+    [record] = caplog.records
+    assert record.message == "environment.unknown"
+    assert "SHOAL_CRAWL_RAT; did you mean SHOAL_CRAWL_RATE?" in str(vars(record)["variable"])
 
 
 def test_headers_do_not_show_up_when_settings_are_printed() -> None:
