@@ -1,5 +1,6 @@
 """Reading the frontier on Redis, without changing what is queued."""
 
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
 
@@ -23,7 +24,10 @@ from shoal.frontier.results import (
 )
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord
+from shoal.redis_client import ScriptFault
 from shoal.redis_client.fan_out import fan_out
+
+log = logging.getLogger(__name__)
 
 POOL = "pool"  # prefix of the counters of what waits in pools other than http
 ITEMS = "items"  # a counter
@@ -112,14 +116,26 @@ class RedisReader:
     async def totals(self, crawl: str) -> dict[str, int]:
         """Return what the pages of a crawl have added to its totals, by name."""
         number = await self.number(crawl)
-        found = await fan_out(
-            self._store.do(tag, "HGETALL", keys.totals(tag, number)) for tag in self._store.tags()
-        )
         sums: Counter[str] = Counter()
-        for totals in found:
-            for name, count in zip(totals[::2], totals[1::2], strict=True):
-                sums[name.decode()] += int(count)
+        for totals in await fan_out(self._totals_in(tag, number) for tag in self._store.tags()):
+            sums.update(totals)
         return dict(sums)
+
+    async def _totals_in(self, tag: str, number: int) -> dict[str, int]:
+        """Return the totals of one shard; log what cannot be read, and leave it out."""
+        key, totals, fault = keys.totals(tag, number), {}, ""
+        try:
+            found = await self._store.do(tag, "HGETALL", key)
+        except ScriptFault as error:
+            found, fault = [], str(error)
+        for name, count in zip(found[::2], found[1::2], strict=True):
+            try:
+                totals[name.decode()] = int(count)
+            except ValueError as error:
+                fault = str(error)
+        if fault:
+            log.error("totals.unreadable", extra={"place": key, "why": fault})
+        return totals
 
     # --- requests --------------------------------------------------------------------------------
 
