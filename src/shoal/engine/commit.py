@@ -33,7 +33,7 @@ class CommitFrontier(Protocol):
     def holds(self, lease: Lease) -> bool: ...
 
     def keep_until_settled(self, leases: Sequence[Lease]) -> None:
-        """Let no deadline end these leases: their pages are about to be written."""
+        """Keep these leases past their deadlines: their pages are about to be written."""
 
     async def commit(
         self,

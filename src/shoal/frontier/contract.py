@@ -219,7 +219,7 @@ class Frontier(Protocol):
         """Return True if, as far as this process knows, a settlement of the lease would be accepted now."""
 
     def keep_until_settled(self, leases: Sequence[Lease]) -> None:
-        """Let no deadline end these leases: their pages are about to be written."""
+        """Keep these leases past their deadlines: their pages are about to be written."""
 
     def mark_landed(self, leases: Sequence[Lease]) -> None:
         """Record that requests have left the wire, although they are not settled yet."""

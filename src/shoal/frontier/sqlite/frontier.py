@@ -133,7 +133,7 @@ class SqliteFrontier:
         return find_held(self._state, lease) is not None
 
     def keep_until_settled(self, leases: Sequence[Lease]) -> None:
-        """Let no deadline end these leases; a settlement ends them, or the end of this process."""
+        """Keep these leases past their deadlines; a settlement ends them, or the end of this process."""
         for lease in leases:
             held = find_held(self._state, lease)
             if held is not None:
