@@ -78,7 +78,8 @@ def _segment(folder: Path) -> Path:
 
 def _flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 4
+    middle = len(content) // 2
+    content[middle : middle + 64] = bytes(byte ^ 4 for byte in content[middle : middle + 64])
     path.write_bytes(content)
 
 

@@ -43,6 +43,7 @@ DELAY_FACTOR, DELAY_EXTRA_S = 1.5, 0.01  # the leeway is a little longer than th
 AHEAD_FACTOR = 2.0  # turns are granted ahead for so many delays: one for this answer, one for another
 NOT_SENT_S = 0.001  # a paused request returns to the frontier, which does not lease it until resumed
 LOG_EVERY_S = 60.0
+LOG_FROM = 10  # lost turns since the last line
 COUNT_EVERY_S = 60.0  # after which the hosts of an address are counted again
 
 
@@ -132,10 +133,10 @@ class SharedGate:
         return self._crowds.get(address, 1)
 
     def record_lost(self, host: str, late: float) -> None:
-        """Count a turn that was lost, and log it: once a minute, however many there are."""
+        """Count a turn that was lost; log them once a minute, unless a busy moment explains so few."""
         self.lost += 1
         now = self.clock()
-        if now - self._logged_at >= LOG_EVERY_S:
+        if self.lost - self._logged >= LOG_FROM and now - self._logged_at >= LOG_EVERY_S:
             about = {"host": host, "late_ms": round(late * 1000), "lost": self.lost - self._logged}
             delay = {"store_delay_ms": round(self.delay.typical * 1000), "see": "shoal doctor --store DSN"}
             log.warning("turns.lost", extra={**about, **delay})

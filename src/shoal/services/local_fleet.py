@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -143,7 +143,8 @@ async def _run_and_show(
 
 async def _show(monitor: StoreMonitor, watch: Callable[[Overview], None]) -> None:
     while True:
-        watch(await monitor.look())
+        with suppress(Misconfigured):  # the crawl vanished while it was looked at: its workers end with that
+            watch(await monitor.look())
         await asyncio.sleep(LOOK_EVERY_S)
 
 

@@ -7,7 +7,6 @@ lease may have added its links. They were on the page, and only arrive earlier t
 """
 
 import itertools
-import math
 import secrets
 import time
 from collections import Counter
@@ -40,6 +39,12 @@ MAX_LINKS, MAX_LEASES = 200, 100
 SCAN_PAGES = 200  # that one call reads
 NEAR_S = 0.02  # a store that answers within this time is nearby
 LEASE_AHEAD = 1.5  # delays of the store: see `_lease_ahead`
+
+
+def share_out(limit: int, shards: int) -> list[int]:
+    """Return how many requests to lease from each shard: together never more than `limit`."""
+    share, more = divmod(limit, shards)
+    return [min(share + (number < more), MAX_LEASES) for number in range(shards)]
 
 
 class RedisFrontier:
@@ -116,14 +121,14 @@ class RedisFrontier:
         leases: list[Lease] = []
         asked: set[int] = set()
         while shards := self._picker.pick(asked, self._shards_at_once(limit - len(leases))):
-            wanted = min(math.ceil((limit - len(leases)) / len(shards)), MAX_LEASES)
+            wanted = share_out(limit - len(leases), len(shards))
             answers = await fan_out(
-                self._lease_from(shard, holder, wanted, ttl, crawls_and_pools, suspects=number == 0)
+                self._lease_from(shard, holder, wanted[number], ttl, crawls_and_pools, suspects=number == 0)
                 for number, shard in enumerate(shards)
             )
-            for shard, found in zip(shards, answers, strict=True):
+            for shard, found, most in zip(shards, answers, wanted, strict=True):
                 leases += found
-                if len(found) < wanted:
+                if len(found) < most:
                     asked.add(shard)
             if len(leases) >= limit or (leases and self._is_far):  # another round would keep these waiting
                 return Grant(leases, 0.0)
