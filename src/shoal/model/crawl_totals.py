@@ -13,7 +13,11 @@ from shoal.model.page import ParseResult
 
 KEY = "sums"
 LINKS = "links."  # followed by a rule: the name of a total of links
-COUNTED = ("rejected", "withheld", "partial", "hook_items", "hook_faults")
+DISCARDED = "discarded."  # followed by a reason: the name of a total of items
+MAX_REASONS = 50  # for which items were dropped that are counted by name; spiders choose them
+OTHER_REASONS = "other reasons"
+COUNTED = ("rejected", "withheld", "partial", "hook_items", "hook_faults", "repeats")
+BEGAN = "began"  # the name under which a crawl stores when its generation began, in epoch seconds
 PART = "sums/"  # followed by a worker's name: the totals of one worker of a fleet
 
 
@@ -33,6 +37,8 @@ class CrawlTotals(msgspec.Struct):
     partial: int = 0  # pages of which a part could not be read
     hook_items: int = 0  # items yielded by `on_error` hooks
     hook_faults: int = 0  # hooks that raised or hung
+    repeats: int = 0  # duplicate links that a parse process left out; the frontier counts the others
+    discarded: dict[str, int] = {}  # items that item hooks dropped, by reason
     quarantined: dict[str, ClosedPattern] = {}  # patterns with too many URLs
     near_duplicates: dict[str, ClosedPattern] = msgspec.field(  # patterns with too many near-duplicate pages
         default_factory=dict,
@@ -46,6 +52,11 @@ class CrawlTotals(msgspec.Struct):
 
     def dump(self) -> bytes:
         return msgspec.json.encode(self)
+
+    @property
+    def closed(self) -> int:
+        """The number of traps that were closed."""
+        return len(self.quarantined) + len(self.near_duplicates) + len(self.identical)
 
     def reopen(self, *, per_pattern: int, near_duplicates: int, identical_pages: int = 0) -> None:
         """Reopen the patterns that exceeded limits lower than these; 0: no limit."""
@@ -65,9 +76,25 @@ class CrawlTotals(msgspec.Struct):
             if name.startswith(LINKS):
                 rule = name.removeprefix(LINKS)
                 self.links[rule] = self.links.get(rule, 0) + count
+            elif name.startswith(DISCARDED):
+                reason = name.removeprefix(DISCARDED)
+                self.discarded[reason] = self.discarded.get(reason, 0) + count
             elif name in COUNTED:
                 setattr(self, name, getattr(self, name) + count)
         return bool(tally)
+
+    def bounded(self, tally: Mapping[str, int]) -> Mapping[str, int]:
+        """Return a tally whose reasons are known here, or still few; others count as `OTHER_REASONS`."""
+        if len(self.discarded) + len(tally) <= MAX_REASONS:
+            return tally
+        kept: dict[str, int] = {}
+        new = MAX_REASONS - len(self.discarded)
+        for name, count in tally.items():
+            if name.startswith(DISCARDED) and name.removeprefix(DISCARDED) not in self.discarded:
+                new -= 1
+                name = name if new >= 0 else f"{DISCARDED}{OTHER_REASONS}"
+            kept[name] = kept.get(name, 0) + count
+        return kept
 
     def patterns(self) -> "CrawlTotals":
         """Return the closed patterns alone, for a store that counts everything else itself."""
@@ -81,16 +108,24 @@ def tally_of(outcome: Outcome, result: ParseResult) -> dict[str, int]:
     # Only a hook yields items for a request without a page, and only a hook's fault is passed here.
     hook_items = 0 if isinstance(outcome, Done) else len(result.items)
     if not (
-        result.dropped or result.rejected or result.withheld or result.partial or hook_items or result.fault
+        result.dropped
+        or result.rejected
+        or result.withheld
+        or result.partial
+        or hook_items
+        or result.fault
+        or result.discarded
     ):
-        return {}
+        return {"repeats": result.repeats} if result.repeats else {}
     counted = {
         "rejected": len(result.rejected),
         "withheld": result.withheld,
         "partial": int(bool(result.partial)),
         "hook_items": hook_items,
         "hook_faults": int(result.fault is not None),
+        "repeats": result.repeats,
         **{f"{LINKS}{rule}": count for rule, count in result.dropped.items()},
+        **{f"{DISCARDED}{reason}": count for reason, count in result.discarded.items()},
     }
     return {name: count for name, count in counted.items() if count}
 
@@ -104,11 +139,14 @@ def total(parts: Iterable[CrawlTotals]) -> CrawlTotals:
         whole.partial += part.partial
         whole.hook_items += part.hook_items
         whole.hook_faults += part.hook_faults
+        whole.repeats += part.repeats
         whole.quarantined |= part.quarantined
         whole.near_duplicates |= part.near_duplicates
         whole.identical |= part.identical
         for rule, count in part.links.items():
             whole.links[rule] = whole.links.get(rule, 0) + count
+        for reason, count in part.discarded.items():
+            whole.discarded[reason] = whole.discarded.get(reason, 0) + count
     return whole
 
 

@@ -3,6 +3,8 @@
 What a web server does (timeouts, 503s, broken TLS) is data, a `Failure`, and never one of these.
 """
 
+from collections.abc import Iterator
+
 
 class ShoalError(Exception):
     """Base class of every error raised on purpose. Its message is one line, for a person."""
@@ -28,9 +30,22 @@ class Bomb(Rejected):
     """This input was built to expand to many times its size."""
 
 
+class Blocked(Rejected):
+    """This page is a block, by the user's own rules."""
+
+
 class Misconfigured(ShoalError):
     """A person has to change something: stop at once, and say what and where."""
 
 
 class DataFault(Exception):
     """The data of a store is not as it should be: it is damaged, or this is a bug."""
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors inside of exception groups, or the error itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves(inner)
+    else:
+        yield error

@@ -16,6 +16,7 @@ class FailureClass(StrEnum):
     RATE_LIMITED = "rate_limited"
     IP_BLOCKED = "ip_blocked"
     ANTI_BOT = "anti_bot"
+    NEEDS_BROWSER = "needs_browser"
     TARGET_ERROR = "target_error"
     GONE = "gone"
     HTTP_ERROR = "http_error"
@@ -30,6 +31,7 @@ class FailureClass(StrEnum):
     BUDGET = "budget"
     PARSE_ERROR = "parse_error"
     POISON = "poison"
+    RENDERER_CRASH = "renderer_crash"
     HOLDER_LOST = "holder_lost"
     UNREADABLE = "unreadable"
     INTERNAL = "internal"
@@ -38,6 +40,8 @@ class FailureClass(StrEnum):
 class Action(StrEnum):
     RETRY = "retry"
     REST_HOST = "rest_host"
+    OTHER_EXIT = "other_exit"
+    OTHER_LEVEL = "other_level"
     DEAD = "dead"
     GONE = "gone"
     FILTER = "filter"
@@ -46,6 +50,8 @@ class Action(StrEnum):
 CONSEQUENCE = {
     Action.RETRY: "back off and retry; a dead letter after the last attempt",
     Action.REST_HOST: "pause the host as long as it asked, then retry; no attempt is charged",
+    Action.OTHER_EXIT: "retry through another exit; no attempt is charged, up to `retry.max_rests` times",
+    Action.OTHER_LEVEL: "retry at the next level ([levels](../levels.md)); no attempt is charged",
     Action.DEAD: "no retry; a dead letter",
     Action.GONE: "ends as `gone`: the page does not exist; not a dead letter",
     Action.FILTER: "ends as `filtered`, counted by rule",
@@ -57,7 +63,6 @@ class FailurePolicy:
     action: Action
     when: str  # for the reference of failure classes
     retries: int | None = None  # None: the crawl's max_retries
-    blocks: bool = False  # counts towards the host's adaptive slow-down
 
 
 _RETRY, _DEAD, _FILTER = Action.RETRY, Action.DEAD, Action.FILTER
@@ -74,10 +79,15 @@ POLICY: dict[FailureClass, FailurePolicy] = {
     ),
     FailureClass.TRUNCATED: FailurePolicy(_RETRY, "the body is shorter than announced"),
     FailureClass.DECODE: FailurePolicy(_RETRY, "the body does not decode by its content encoding"),
-    FailureClass.PROXY_ERROR: FailurePolicy(_RETRY, "not in use: Shoal has no proxies yet"),
-    FailureClass.RATE_LIMITED: FailurePolicy(Action.REST_HOST, "429, or 503 with Retry-After", blocks=True),
-    FailureClass.IP_BLOCKED: FailurePolicy(_RETRY, "403", blocks=True),
-    FailureClass.ANTI_BOT: FailurePolicy(_RETRY, "a challenge page instead of the page", blocks=True),
+    FailureClass.PROXY_ERROR: FailurePolicy(
+        Action.OTHER_EXIT, "the exit cannot be reached, refuses us or does not answer as a proxy does"
+    ),
+    FailureClass.RATE_LIMITED: FailurePolicy(Action.REST_HOST, "429, or 503 with Retry-After"),
+    FailureClass.IP_BLOCKED: FailurePolicy(_RETRY, "403"),
+    FailureClass.ANTI_BOT: FailurePolicy(_RETRY, "a challenge page instead of the page"),
+    FailureClass.NEEDS_BROWSER: FailurePolicy(
+        Action.OTHER_LEVEL, "an empty page that JavaScript fills, where a browser is available"
+    ),
     FailureClass.TARGET_ERROR: FailurePolicy(_RETRY, "5xx"),
     FailureClass.GONE: FailurePolicy(Action.GONE, "404 or 410"),
     FailureClass.HTTP_ERROR: FailurePolicy(_DEAD, "any other 4xx"),
@@ -96,6 +106,9 @@ POLICY: dict[FailureClass, FailurePolicy] = {
         _DEAD, "the spider raised, or an item is invalid; the page is kept"
     ),
     FailureClass.POISON: FailurePolicy(_DEAD, "a worker or parse process died or hung on it"),
+    FailureClass.RENDERER_CRASH: FailurePolicy(
+        _RETRY, "the browser crashed on it, or used more memory than browser.memory_bytes", retries=1
+    ),
     FailureClass.HOLDER_LOST: FailurePolicy(
         _RETRY, "its worker died or overran; after the second time it is tried alone, and then `poison`"
     ),
@@ -114,3 +127,15 @@ class Failure:
     reason: str  # one line, no secrets
     status: int = 0  # HTTP status, if there was one
     retry_after: float | None = None  # seconds that the host asked us to wait
+    detail: str = ""  # several lines: the traceback of a spider
+
+    @property
+    def text(self) -> str:
+        """The reason and, below it, the detail: what a dead letter stores."""
+        return f"{self.reason}\n{self.detail}" if self.detail else self.reason
+
+
+def split_text(text: str) -> tuple[str, str]:
+    """Return the reason and the detail of a dead letter (`Failure.text`)."""
+    reason, _, detail = text.partition("\n")
+    return reason, detail

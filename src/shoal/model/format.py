@@ -1,5 +1,7 @@
 """Numbers and times as people read them."""
 
+import math
+
 
 def count(number: int) -> str:
     return f"{number:,}"
@@ -20,6 +22,8 @@ def size(count_bytes: float) -> str:
 
 def duration(seconds: float) -> str:
     """Return at most two units: `40 ms`, `0.4 s`, `12 s`, `3m 05s`, `2h 10m`, `4d 03h`."""
+    if not math.isfinite(seconds):
+        return "an unknown time"
     if 0 < seconds < 0.0995:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 9.95:

@@ -55,6 +55,9 @@ class LinkLimits:
         "Pages of a site with the same text, whose URLs differ only in ids, after which no more of them are"
         " requested; 0: no limit.",
     ] = 500
+    again: Annotated[
+        int, "Requests with again or unique that may follow from one another; a longer chain is a trap."
+    ] = 100
     per_host: Annotated[int, "Requests per host in a crawl; 0: no limit."] = 0
     per_site: Annotated[
         int, "Requests per registrable domain in a crawl, all its hosts together; 0: no limit."

@@ -10,48 +10,53 @@ from typing import Annotated, assert_never
 
 import msgspec
 
+from shoal.model.adaptive_delay import Signal
 from shoal.model.failure import POLICY, Action, Failure, FailureClass
-from shoal.model.page import Item, PageRecord
+from shoal.model.page import Item, PageRecord, Timing
 from shoal.model.request import Link, Request
 
+OTHER_EXIT_S = 1.0  # before a request that met faults of exits is tried again
 
-class Fetched(msgspec.Struct, frozen=True):
+
+class Fetched(msgspec.Struct, frozen=True, tag=True):
     """Archived, not yet parsed: the page is published on the bus (state `parsing`)."""
 
     page: PageRecord
 
 
-class Done(msgspec.Struct, frozen=True):
+class Done(msgspec.Struct, frozen=True, tag=True):
     """Archived, and parsed if the page has something to parse."""
 
     page: PageRecord
 
 
-class Gone(msgspec.Struct, frozen=True):
+class Gone(msgspec.Struct, frozen=True, tag=True):
     status: int
 
 
-class Retry(msgspec.Struct, frozen=True):
+class Retry(msgspec.Struct, frozen=True, tag=True):
     failure: Failure
     delay: float  # seconds until it may be leased again
     charged: bool = True  # False: the attempt does not count; the host is paused, not the request at fault
     rest: float = 0.0  # seconds for which the whole host is paused
+    instead: Request | None = None  # the same request with another level or pool, which is tried next
 
 
-class Dead(msgspec.Struct, frozen=True):
+class Dead(msgspec.Struct, frozen=True, tag=True):
     failure: Failure
     page: PageRecord | None = None  # set if the page itself was fetched (parse_error, poison)
 
 
-class Filtered(msgspec.Struct, frozen=True):
+class Filtered(msgspec.Struct, frozen=True, tag=True):
     rule: FailureClass
     reason: str = ""
 
 
-class Released(msgspec.Struct, frozen=True):
-    """Returned unchanged: no attempt and no crash is counted, and the request keeps its place."""
+class Released(msgspec.Struct, frozen=True, tag=True):
+    """Returned: no attempt and no crash is counted, and the request keeps its place."""
 
     delay: float = 0.0
+    instead: Request | None = None  # as for `Retry`; None: unchanged
 
 
 Outcome = Fetched | Done | Gone | Retry | Dead | Filtered | Released
@@ -86,11 +91,13 @@ class Settlement(msgspec.Struct, frozen=True):
     lease: Lease
     outcome: Outcome
     links: Sequence[Link] = ()
-    blocked: bool = False  # the response was a block: counts towards the host's adaptive slow-down
+    signal: Signal | None = None  # for the host's governor; None: what the outcome says about the host
     sent: bool = True  # False: no request was sent, so the host's turn is returned
     elapsed: float = 0.0  # seconds that the attempt took
     items: Sequence[Item] = ()  # items of the page, if the store passes them on to the sinks
     tally: Mapping[str, int] = {}  # what the page adds to the crawl's totals, if the store counts them
+    timing: Timing | None = None  # for the fetch log; stores do not keep it
+    history: bytes = b""  # for the next generations, of a request without a page; else its page has it
 
 
 class Acknowledgement(msgspec.Struct, frozen=True):
@@ -104,6 +111,7 @@ class Acknowledgement(msgspec.Struct, frozen=True):
     tally: Mapping[str, int] = {}  # as in a settlement
     host: str = ""  # of its request: a sharded store finds the page by it; without it, it searches all shards
     consumer: str = ""  # the consumer that received the page; refused if another one has it by now
+    history: bytes = b""  # as in a settlement
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +123,17 @@ class RetryRules:
     ceiling: Annotated[float, "Longest wait before a retry, in seconds."] = 900.0
     # A host that always responds with 429 must not keep a crawl from finishing.
     max_rests: Annotated[int, "Responses of 429 to one request before it becomes a dead letter."] = 20
-    rest: Annotated[float, "Seconds to pause a host after a 429 without Retry-After."] = 30.0
+    rest: Annotated[
+        float,
+        "Seconds to pause a host after the sixth 429 without Retry-After to one request; before that, the"
+        " host is slowed down and the request waits.",
+    ] = 30.0
     rest_ceiling: Annotated[float, "Longest pause that a host can ask for, in seconds."] = 86_400.0
+
+
+# 429 without Retry-After to one request after which its host is paused. Before, its governor slows it down: a
+# pause of the whole host for each of them would leave most of what the server allows unused.
+FREE_RESTS = 5
 
 
 def judge(
@@ -129,14 +146,21 @@ def judge(
             return Gone(failure.status)
         case Action.FILTER:
             return Filtered(failure.failure_class, failure.reason)
-        case Action.DEAD:
+        case Action.DEAD | Action.OTHER_LEVEL:
             return Dead(failure)
         case Action.REST_HOST:
             if rests >= rules.max_rests:
                 return Dead(failure)
+            if failure.retry_after is None and rests < FREE_RESTS:
+                wait = min(rules.base ** (rests + 1), rules.rest)
+                return Retry(failure, delay=wait * (0.75 + jitter / 2), charged=False)
             rest = rules.rest if failure.retry_after is None else failure.retry_after
             rest = min(rest, rules.rest_ceiling)
             return Retry(failure, delay=rest, charged=False, rest=rest)
+        case Action.OTHER_EXIT:
+            if rests >= rules.max_rests:
+                return Dead(failure)
+            return Retry(failure, delay=OTHER_EXIT_S * (1 + jitter), charged=False)
         case Action.RETRY:
             retries = rules.max_retries if policy.retries is None else min(policy.retries, rules.max_retries)
             if attempt > retries:

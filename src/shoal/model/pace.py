@@ -8,7 +8,7 @@ In a fleet the store keeps it, and a worker takes turns from the store: `TurnReq
 """
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,21 @@ def clamp(tat: float, *, now: float, interval: float, burst: int) -> float:
 ADDRESS_MARK = "@"  # before an address that takes a turn like a host
 
 
+class PaceBy(StrEnum):
+    """What the rate of a crawl applies to."""
+
+    HOST = "host"
+    SITE = "site"
+    ADDRESS = "address"
+
+
 @dataclass(frozen=True, slots=True)
 class AddressPace:
     """How often one address may be asked, over all hosts that have it."""
 
     interval: float = 0.0  # seconds between requests; 0: unlimited
     is_explicit: bool = False  # else a host with a faster pace keeps that
+    by_site: bool = False  # the hosts of a registrable domain have the pace of one host together
 
     def interval_for(self, interval: float) -> float:
         """Return the interval that applies to a host whose own interval is `interval`."""

@@ -16,8 +16,25 @@ class PageRef(msgspec.Struct, frozen=True, array_like=True):
     length: int
 
 
+class Rendered(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a browser made of a page, besides its DOM; the archive stores it with the DOM."""
+
+    url: str  # of the document, which its scripts may have changed
+    console: tuple[str, ...] = ()  # errors of its scripts
+    partial: tuple[str, ...] = ()  # the limits that cut it short: `deadline`, `navigations`
+    leads_to: str = ""  # where it navigates by itself: a separate request, and not followed in the browser
+    # Headers of the main response that do not hold for its archived body: the browser decodes it.
+    replaced: tuple[tuple[str, str], ...] = ()
+    browser: str = ""  # name and version
+    screenshot: bytes = b""  # PNG
+    pdf: bytes = b""
+
+
 class Response(msgspec.Struct, frozen=True, weakref=True):
-    """A complete response, within all limits."""
+    """A complete response, within all limits.
+
+    Of a rendered page, `body` is the DOM and `wire` the main response, both in UTF-8.
+    """
 
     url: str
     status: int
@@ -29,6 +46,15 @@ class Response(msgspec.Struct, frozen=True, weakref=True):
     address: str = ""  # IP address of the peer
     unsealed: bool = False  # the body may be cut: neither a length nor a TLS close marks its end
     lenient: bool = False  # it broke the rules of HTTP and was read as browsers read it
+    exit: str = ""  # the name of the exit that it came through
+    by_proxy: bool = False  # the exit may have written it: plain http without a tunnel
+    rendered: Rendered | None = None  # None: the body is as the server sent it
+    set_cookies: tuple[str, ...] = ()  # by scripts and by what the page has loaded, as Set-Cookie headers
+
+    @property
+    def leads_to(self) -> str:
+        """Where the page navigates by itself; empty: nowhere."""
+        return self.rendered.leads_to if self.rendered is not None else ""
 
     def header(self, name: str, default: str = "") -> str:
         """Return the first value of `name` (lower case), or `default`."""
@@ -36,6 +62,29 @@ class Response(msgspec.Struct, frozen=True, weakref=True):
             if key == name:
                 return value
         return default
+
+
+class Timing(msgspec.Struct):
+    """How long the phases of one attempt took, in seconds, and what it received. Its client fills it in.
+
+    A phase that did not take place took no time: a connection that is used again has neither DNS, connect
+    nor TLS. Between the phases the process itself was busy.
+    """
+
+    started_at: float = 0.0  # epoch seconds
+    total: float = 0.0
+    queue: float = 0.0  # for robots.txt and for the host's turn
+    dns: float = 0.0
+    connect: float = 0.0
+    tls: float = 0.0
+    first_byte: float = 0.0  # from the request to the first byte of its response
+    body: float = 0.0  # from there to the last byte
+    wire_bytes: int = 0  # of the body, as sent
+    body_bytes: int = 0  # of the body, decoded
+    address: str = ""  # of the peer
+    exit: str = ""  # the name of the exit that it went through; empty: direct
+    robots: float = 0.0  # part of `queue`: robots.txt had to be fetched first
+    level: str = "plain"  # at which it was made
 
 
 class NotSent(msgspec.Struct, frozen=True):
@@ -58,6 +107,8 @@ class PageRecord(msgspec.Struct, frozen=True):
     elapsed: float = 0.0  # seconds that fetching took
     wire_bytes: int = 0  # size of the body as sent
     version: int = 0  # number of the spider version that parsed it (`SpiderVersions`); 0: not parsed
+    body_at: float = 0.0  # when its body was fetched, if that was earlier: it has not changed since
+    history: bytes = b""  # for the next generations (`page_history`); empty: nothing is kept
 
     def parsed(self, *, items: int, links: int, version: int = 0) -> "PageRecord":
         """Return the record with the number of items and links, and the version of the spider."""
@@ -76,7 +127,8 @@ class ParseTask(msgspec.Struct, frozen=True, array_like=True):
     """A page for a parse child.
 
     With `final_failure`: a failed request for its `on_error` hook. With `judge_only`: only a URL; the rule of
-    the scope that refuses it is returned in `ParseResult.dropped`.
+    the scope that refuses it is returned in `ParseResult.dropped`. With `route_only`: the same, if no handler
+    takes a page of this URL and status.
     """
 
     id: int
@@ -89,6 +141,9 @@ class ParseTask(msgspec.Struct, frozen=True, array_like=True):
     fetched_at: float
     final_failure: FinalFailure | None = None
     judge_only: bool = False
+    blocked_if: tuple[tuple[str, ...], ...] = ()  # it is a block if it has an element for all of one
+    route_only: bool = False
+    rendered: Rendered | None = None
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True):
@@ -107,6 +162,20 @@ class ParseFault(msgspec.Struct, frozen=True, array_like=True):
 
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+MAX_SKIPPED = 50  # links of one page that are named if they are not followed
+
+
+class HandlerReport(msgspec.Struct, frozen=True, array_like=True):
+    """How a handler ran, if the scope asks for it."""
+
+    handler: str = ""  # empty: the spider has none for the page
+    seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0
+    queries: dict[str, Count] = {}  # CSS and XPath queries, with the number of their matches
+
+
+MAX_REASON_CHARS = 100
+Reason = Annotated[str, msgspec.Meta(max_length=MAX_REASON_CHARS)]
+"""Why an item hook dropped an item."""
 
 
 class ParseResult(msgspec.Struct, frozen=True, array_like=True):
@@ -127,3 +196,8 @@ class ParseResult(msgspec.Struct, frozen=True, array_like=True):
     simhash: int | None = None  # of the visible text; None: the page was not sampled
     partial: str = ""  # why a part of the page could not be read; empty: nothing is missing
     text_digest: Annotated[int, msgspec.Meta(ge=0)] | None = None  # of its text; None: not sampled
+    # URL and rule ("duplicate") of links that are not followed; only the first, and only if they are logged
+    skipped: Annotated[tuple[tuple[str, str], ...], msgspec.Meta(max_length=MAX_SKIPPED)] = ()
+    report: HandlerReport | None = None
+    discarded: dict[Reason, Count] = {}  # items that the spider's item hooks dropped, by reason
+    all_links: bytes = b""  # every link of the page (`model.generations.all_links`), if the scope asks for it

@@ -41,10 +41,14 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     follow: str = ""  # regular expression that must match somewhere in a link's URL
     depth: int | None = None
     obey_nofollow: bool = True  # rel=nofollow, <meta name=robots>, X-Robots-Tag
+    render: bool = False  # requests for pages go to the pool that renders them
     canonical_only: bool = False  # drop items of pages whose canonical URL is another one in scope
     limits: LinkLimits = LinkLimits()
     item_keys: KeyScheme = KeyScheme.INJECTIVE
     watched_patterns: frozenset[str] = frozenset()  # patterns whose pages are all hashed and compared
+    name_skipped: bool = False  # return the links that are not followed, for a log
+    explain: bool = False  # return which handler ran and what its queries matched
+    all_links: bool = False  # also return all links of each page, for the next generation
 
     @classmethod
     def of(
@@ -67,6 +71,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             follow=settings.follow,
             depth=settings.depth,
             obey_nofollow=settings.robots,
+            render=settings.render,
             canonical_only=settings.canonical_only,
             limits=limits or LinkLimits(),
         )

@@ -15,7 +15,7 @@ from struct import Struct
 import ada_url
 from publicsuffixlist import PublicSuffixList
 
-from shoal.model.errors import Rejected
+from shoal.model.errors import Misconfigured, Rejected
 
 _PATH = r"[A-Za-z0-9_~!$&()*+,;=:@/.-]*"
 _QUERY = r"(?:\?[A-Za-z0-9_~!$&()*+,;=:@/.%?-]*)?"
@@ -25,7 +25,7 @@ _plain = re.compile(rf"{_PATH}{_QUERY}(?:#[!-~]*)?").fullmatch
 # number, and dotted IPv4. Default ports are left to the parser, which removes them.
 _NAME = r"(?:(?!xn--)[a-z0-9-]+\.)*[a-z]+"
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-_PORT = r"(?::(?!80/|443/)(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}))?"
+_PORT = r"(?::(?!80/|443/)(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}))?"
 _absolute = re.compile(rf"https?://(?:{_NAME}|(?:{_OCTET}\.){{3}}{_OCTET}){_PORT}/{_PATH}{_QUERY}").fullmatch
 
 # Query parameters that track where a visitor came from and never select content.
@@ -114,6 +114,14 @@ def resolver(base: str) -> Callable[[str], str | None]:
 _resolver = lru_cache(maxsize=16)(resolver)
 
 
+def fragment_of(base: str, href: str) -> str:
+    """Return the fragment of a link with its `#`; empty if it has none."""
+    try:
+        return str(ada_url.URL(href, base).hash)
+    except ValueError:
+        return ""
+
+
 def _join(base: str, href: str) -> str | None:
     try:
         return _bare(ada_url.join_url(base, href))
@@ -133,22 +141,39 @@ def _bare(url: str) -> str:
     return without_final_dots(url)
 
 
+def has_credentials(url: str) -> bool:
+    """Return whether a URL holds a user name or a password; `canonical` would drop them."""
+    if "@" not in url:
+        return False
+    _, scheme, rest = url.partition("://")
+    return bool(scheme) and "@" in re.split(r"[/?#]", rest, maxsplit=1)[0]
+
+
+CREDENTIALS = (
+    "it holds a user name or a password, which would be stored with the URL: leave them out, and set the"
+    ' header instead, in shoal.toml: [hosts."HOST"] headers = { Authorization = "Basic ..." }'
+)
+"""Why a URL with credentials is refused."""
+
+
 def without_final_dots(url: str) -> str:
     """Return a URL with no dots at the end of its host name."""
     dotted = _dotted_host(url)
     return url if dotted is None else dotted[1] + url[dotted.end() :]
 
 
-def fingerprint_of(method: str, url: str, body: bytes = b"", key: bytes = b"") -> int:
+def fingerprint_of(method: str, url: str, body: bytes = b"", key: bytes = b"", *, unique: str = "") -> int:
     """Return the 63-bit fingerprint of a request; `url` must be canonical.
 
     `key` is the crawl's own, so that a site cannot choose URLs by their fingerprints. Crawls that
     earlier versions began have none.
 
     The order of query parameters and tracking parameters are ignored. The URL that is fetched stays as it was
-    found.
+    found. `unique` tells requests apart that are equal otherwise.
     """
-    identified = f"{method} {identity(url)}\n".encode() + body
+    # A canonical URL has no space, so that no other request can have the same bytes.
+    own = f" {sha256(unique.encode('utf-8', 'surrogatepass')).hexdigest()}" if unique else ""
+    identified = f"{method} {identity(url)}{own}\n".encode() + body
     if key:
         return int(_first_64_bits(blake2b(identified, digest_size=8, key=key).digest())[0]) >> 1
     return int(_first_64_bits(sha256(identified).digest())[0]) >> 1
@@ -206,3 +231,14 @@ def site_of(host: str) -> str:
     if not name or name.startswith("[") or name[-1].isdigit():
         return host
     return _suffixes().privatesuffix(name) or host
+
+
+def host_name(text: str) -> str:
+    """Return the host that a name, a name with a port, or a URL means."""
+    try:
+        name = host_key(canonical(text if "://" in text else f"http://{text}/"))
+    except Rejected:
+        name = ""
+    if not name:
+        raise Misconfigured(f"{text!r} is not a host name such as shop.example or 127.0.0.1:8000")
+    return name

@@ -9,13 +9,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
+from functools import cache
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from shoal.model.configuration.address_ranges import address_range
+from shoal.model.configuration.block_rules import block_rule
 from shoal.model.configuration.output_patterns import output_pattern
 from shoal.model.configuration.setting_ranges import RANGES
 from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.levels.ladder import LADDER, PINS
+from shoal.model.pace import PaceBy
 from shoal.model.sandbox import SandboxMode
 from shoal.model.settings import HostSettings, Settings
 from shoal.model.url import canonical, host_key
@@ -51,7 +55,11 @@ TYPES: dict[str, Any] = {key: type_ for key, type_, _ in _leaves(Settings)}
 DESCRIPTIONS: dict[str, str] = {key: description for key, _, description in _leaves(Settings)}
 """What each key does, in one sentence."""
 
-VARIABLES = {key: ENVIRONMENT + key.replace(".", "_").upper() for key in TYPES if key != "hosts"}
+VARIABLES = {
+    key: ENVIRONMENT + key.replace("proxies.", "proxy_").replace(".", "_").upper()
+    for key in TYPES
+    if key != "hosts"
+}
 """The environment variable of each key. [hosts] has none: a host name cannot be part of a variable's name."""
 
 _TABLES = {key.rpartition(".")[0] for key in TYPES if "." in key}
@@ -66,6 +74,10 @@ _SECRET = frozenset(
         "crawl.cookie_file",
         "worker.allow_outputs",
         "worker.record_key_file",
+        "proxies.list",
+        "alerts.webhooks",
+        "alerts.webhook_key_file",
+        "tracing.endpoint",
     }
 )
 """Keys whose values are never part of a message. Where a file name is expected, a user may put the
@@ -75,7 +87,33 @@ _SERVICE = re.compile(
     r"SHOAL_(?:[A-Z0-9_]+_)?"
     r"(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)"
 )
-_MAY_BE_EMPTY = frozenset({"crawl.follow", "crawl.user_agent", "crawl.contact"})
+# Their values may have commas.
+ALERT_ACTIONS = ("pause_host", "none")
+BROWSERS = ("chrome", "edge", "firefox", "safari")  # `fetch/impersonate/profiles.py`
+_ONE_PER_LINE = frozenset({"worker.allow_outputs", "crawl.blocked_if", "proxies.list", "alerts.webhooks"})
+_MAY_BE_EMPTY = frozenset(
+    {
+        "browser.path",
+        "crawl.contact",
+        "crawl.country",
+        "crawl.exit_kind",
+        "crawl.follow",
+        "crawl.user_agent",
+        "proxies.slice",
+        "tracing.endpoint",
+    }
+)
+_FORMS = {
+    "tracing.endpoint": (r"(?:https?://\S+)?", "a URL, such as http://127.0.0.1:4318/v1/traces"),
+    "crawl.exit_kind": (r"(?:[A-Za-z][A-Za-z0-9_.]{0,31})?", "a name, such as residential or isp"),
+    "crawl.over_budget": (r"[A-Za-z][A-Za-z0-9_.]{0,31}", "stop, or a kind of exits"),
+    "crawl.country": (r"(?:[a-z]{2})?", "a code of two small letters, such as us"),
+    "proxies.rotation": ("request|timed|worker", "request, timed or worker"),
+    "browser.sandbox": ("on|off", "on or off"),
+    "browser.network": ("own|shared", "own or shared"),
+    "proxies.when_refused": ("[A-Za-z][A-Za-z0-9_.]{0,31}", "rotate, off, or a kind of exits such as isp"),
+    "proxies.slice": (r"(?:auto|[1-9]\d{0,3}/[1-9]\d{0,3})?", "auto, or a part such as 2/4"),
+}
 # Printable ASCII without what would end the comment of a User-Agent header.
 _CONTACT = re.compile(r"(?:https?://|[!-'*-?A-\[\]-~]+@)[!-'*-\[\]-~]+")
 
@@ -115,7 +153,7 @@ def is_service_variable(name: str, text: str) -> bool:
 
 def parse_setting(key: str, value: object, origin: str) -> SettingValue:
     """Return a value from the command line or the environment, with text parsed as the key's type."""
-    if key == "worker.allow_outputs" and isinstance(value, str):  # a path or DSN may have commas in it
+    if key in _ONE_PER_LINE and isinstance(value, str):
         return SettingValue(key, [line.strip() for line in value.splitlines() if line.strip()], origin)
     return SettingValue(key, _parse(value, TYPES[key]) if isinstance(value, str) else value, origin)
 
@@ -126,9 +164,14 @@ def configure(given: Iterable[SettingValue]) -> Settings:
     return settings
 
 
+@cache  # evaluating them takes longer than everything else
+def _hints(type_: Any) -> Mapping[str, Any]:
+    return get_type_hints(type_)
+
+
 def _build(type_: Any, prefix: str, values: Mapping[str, object]) -> Any:
     chosen = {}
-    for name, hint in get_type_hints(type_).items():
+    for name, hint in _hints(type_).items():
         key = f"{prefix}{name}"
         if is_dataclass(hint):
             chosen[name] = _build(hint, f"{key}.", values)
@@ -211,6 +254,17 @@ def _text(given: SettingValue) -> str:
             raise Misconfigured(f"{given.origin}: not a regular expression: {error}: {text!r}") from None
     if given.key == "crawl.user_agent":
         _require(text.isprintable() and text.isascii(), given, "one line of plain ASCII")
+    if given.key == "crawl.level":
+        _require(text in PINS, given, f"{', '.join(PINS[:-1])} or {PINS[-1]}")
+    if given.key == "crawl.profile":
+        _require(text in BROWSERS, given, "chrome, edge, firefox or safari")
+    if given.key == "crawl.pace_by":
+        _require(text in list(PaceBy), given, "host, site or address")
+    if (form := _FORMS.get(given.key)) is not None:
+        _require(re.fullmatch(form[0], text), given, form[1])
+    if given.key == "proxies.slice" and "/" in text:
+        number, _, count = text.partition("/")
+        _require(int(number) <= int(count), given, "a part such as 2/4")
     if given.key == "parse.sandbox":
         _require(text in list(SandboxMode), given, "require, prefer or off")
     if given.key == "crawl.contact" and text:
@@ -231,7 +285,34 @@ def _list(given: SettingValue) -> tuple[str, ...]:
         raise Misconfigured(f"{given.origin}: {error}") from None
 
 
+def _alert_action(text: str) -> str:
+    if text not in ALERT_ACTIONS:
+        raise Rejected(f"{text[:40]!r} is not an action; known: {', '.join(ALERT_ACTIONS)}")
+    return text
+
+
+def _webhook(text: str) -> str:
+    """Check a webhook; errors never show it, because a part of it may be a secret."""
+    try:
+        scheme = canonical(text).partition("://")[0]
+    except Rejected:
+        scheme = ""
+    if scheme not in ("http", "https"):
+        raise Rejected("one of the webhooks is not a URL that starts with https:// or http://")
+    return text
+
+
+def _level(text: str) -> str:
+    if text not in LADDER:
+        raise Rejected(f"{text[:40]!r} is not a level: use {', '.join(LADDER)}")
+    return text
+
+
 _LIST_CHECKS: dict[str, Callable[[str], object]] = {
+    "crawl.levels": _level,
+    "alerts.actions": _alert_action,
+    "alerts.webhooks": _webhook,
+    "crawl.blocked_if": block_rule,
     "fetch.allow_ranges": address_range,
     "worker.allow_outputs": output_pattern,
 }

@@ -36,6 +36,8 @@ def _plain(number: float) -> str:
 
 
 _CRAWL = {
+    "browser_pages": Range(0, _MANY),
+    "browser_pages_per_host": Range(0, _MANY),
     "rate": Range(0.0001, 100_000, or_zero=True),
     "address_rate": Range(0.0001, 100_000, or_zero=True),
     "burst": Range(1, 10_000),
@@ -44,6 +46,7 @@ _CRAWL = {
     "max_pages": Range(0, _MANY),
     "depth": Range(0, 1_000_000),
     "procs": Range(0, 1_024),
+    "weight": Range(0.001, 1_000),
     "max_dead": Range(0, _MANY),
     "max_crashes": Range(1, 1_000),
     "approximate_links": Range(0, 10**11),
@@ -51,6 +54,8 @@ _CRAWL = {
     "grace": Range(0, _DAY_S),
     "robots_min_ttl": Range(0.1, _DAY_S),
     "max_crawl_delay": Range(0.1, _DAY_S),
+    "budget": Range(0.000_001, 1e9, or_zero=True),
+    "budget_gb": Range(0.000_001, 1e9, or_zero=True),
 }
 _RETRY = {
     "max_retries": Range(0, 1_000),
@@ -91,6 +96,7 @@ _LINKS = {
     "segments": Range(1, 65_536),
     "repeated_segments": Range(1, 65_536),
     "per_page": Range(1, 10_000_000),
+    "again": Range(0, 1_000_000),
     "identical_pages": Range(0, _MANY),
     "per_site": Range(0, _MANY),
     "bytes_per_page": Range(1, _GIB),
@@ -106,7 +112,56 @@ _PARSE = {
     "items": Range(1, 100_000_000),
     "crashes": Range(1, 1_000),
 }
-_WORKER = {"max_crawls": Range(1, 10_000)}
+_PROXIES = {
+    "sticky": Range(1, _DAY_S),
+    "connections": Range(1, 1_000),
+    "cool_off": Range(0.1, _DAY_S),
+}
+_BROWSER = {
+    "pages": Range(1, 1_000),
+    "page_s": Range(0.1, 3_600),
+    "wire_bytes": Range(1, 4 * _GIB),
+    "memory_bytes": Range(64 << 20, 1 << 42),
+    "processes": Range(1, 10_000),
+    "nodes": Range(1, 100_000_000),
+    "dom_bytes": Range(1, _GIB),
+    "navigations": Range(0, 10_000),
+    "popups": Range(0, 1_000),
+    "context_pages": Range(1, 1_000_000),
+    "context_s": Range(0.1, _DAY_S),
+    "browser_pages": Range(1, 1_000_000),
+    "idle_s": Range(0.1, _DAY_S),
+}
+_FETCH_LOG = {"keep_days": Range(0, 36_500), "part_bytes": Range(1, _GIB)}
+_RECRAWL = {"keep": Range(0, 100), "after": Range(0, 1e11)} | {
+    "budget": Range(0, 1e12),
+    "first_interval": Range(0, _YEAR_S),
+    "shortest_interval": Range(0, _YEAR_S),
+    "longest_interval": Range(0, _YEAR_S),
+}
+_WORKER = {
+    "max_crawls": Range(1, 10_000),
+    "procs": Range(0, 1_024),
+    "max_spiders": Range(1, 1_024),
+}
+_ALERTS = {
+    "every": Range(0.1, 3_600),
+    "window": Range(1, _DAY_S),
+    "wait": Range(0, _DAY_S),
+    "calm": Range(0, _DAY_S),
+    "min_attempts": Range(1, _MANY),
+    "queue_depth": Range(1, _MANY),
+    "success": Range(0, 1),
+    "host_success": Range(0, 1),
+    "p95": Range(0.001, _DAY_S),
+    "dead_letters": Range(0, 1),
+    "bandwidth": Range(0, 1),
+    "error_budget": Range(0, 1),
+    "store_memory": Range(0.01, 1),
+    "disk_free": Range(0, 1 << 50),
+    "stalled": Range(0.1, _DAY_S),
+    "pause": Range(1, _YEAR_S),
+}
 _ARCHIVE = {"segment_bytes": Range(1, 1 << 42), "keep_days": Range(0, 36_500)}
 
 
@@ -119,7 +174,13 @@ def _all() -> Iterator[tuple[str, Range]]:
         "links": _LINKS,
         "parse": _PARSE,
         "archive": _ARCHIVE,
+        "fetch_log": _FETCH_LOG,
+        "recrawl": _RECRAWL,
         "worker": _WORKER,
+        "proxies": _PROXIES,
+        "browser": _BROWSER,
+        "alerts": _ALERTS,
+        "tracing": {"sample": Range(0, 1)},
     }
     for table, ranges in tables.items():
         for name, allowed in ranges.items():

@@ -1,0 +1,1 @@
+"""Exits: the upstream proxies through which requests leave. Values and pure rules."""

@@ -1,0 +1,1 @@
+"""What the generations of a crawl keep of pages and links."""

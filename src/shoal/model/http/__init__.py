@@ -1,0 +1,1 @@
+"""HTTP, as requests use it: arguments that become URL, headers and body, and which headers are public."""
