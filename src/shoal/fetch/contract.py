@@ -24,6 +24,11 @@ that impersonates a browser, or drives one, implements the same. A client must d
   after transfer coding and before content decoding: the archive stores it and must be able to decode it again
   by the response's own `content-encoding` header. `body` is the decoded content; it is the same object as
   `wire` if there was no encoding. `address` is the peer's address.
+- **Timing.** If `turn` is given, note in `turn.timing` how long each phase took, also of a request that
+  failed. What a client cannot tell apart it leaves at 0.
+- **Exit.** If `via` is given, connect through that exit and nothing else, and set `exit` of the response to
+  its name. Return `proxy_error` for a fault of the exit, `connect` where it says that it cannot reach the
+  target. A client without this parameter serves crawls without exits.
 - **Cancellation.** A cancelled call closes its connection and leaves nothing behind.
 
 `Fetcher` turns a lease into an `Attempt`; each worker pool has one. `HttpFetcher` implements it with any
@@ -33,15 +38,18 @@ that impersonates a browser, or drives one, implements the same. A client must d
 it on `HttpClient`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from shoal.fetch.http.message import Headers
 from shoal.fetch.http.send_turn import SendTurn
-from shoal.model.failure import Failure
+from shoal.model.adaptive_delay import Signal
+from shoal.model.exits.exit import ChosenExit
+from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
 from shoal.model.outcome import Dead, Filtered, Gone, Lease, Released, Retry
-from shoal.model.page import NotSent, Response
+from shoal.model.page import NotSent, Response, Timing
 from shoal.model.request import Request
 
 
@@ -57,6 +65,7 @@ class Client(Protocol):
         body: bytes = b"",
         limits: FetchLimits,
         turn: SendTurn | None,
+        via: ChosenExit | None = None,
     ) -> Response | Failure | NotSent: ...
 
 
@@ -81,12 +90,16 @@ class Attempt:
     response: Response | None = None
     outcome: Gone | Retry | Dead | Filtered | Released | None = None
     following: Request | None = None  # the target of a redirect or of a Refresh header
+    refused: FailureClass | None = None  # the rule that the target of a redirect was refused by
     parse: bool = False
-    blocked: bool = False  # counts towards the host's adaptive slow-down
+    signal: Signal | None = None  # what it says about the host; None: what its outcome says
     sent: bool = False  # a request was sent to this host, even if only for robots.txt
     crawl_delay: float | None = None  # seconds between requests that robots.txt asks for
     new_rules: bool = False  # this attempt has fetched robots.txt
     headers: Headers = ()  # as they were sent
+    timing: Timing = field(default_factory=Timing)
+    at_next_level: Callable[[Failure], Retry | None] | None = None  # for a block that is found later
+    keep: bool = False  # archive the response, although it is not the page: it is tried again
 
 
 class Fetcher(Protocol):

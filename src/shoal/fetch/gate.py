@@ -16,7 +16,11 @@ applies.
 
 Several hosts may have one address. It has a separate pace (`AddressPace`): a request first takes a turn of
 its address, then one of its host. A request may have to wait for the second, so the pace of an address is
-kept on average, with bursts of at most a second.
+kept on average, with bursts of at most a second. The hosts of one site are paced the same way, if the crawl
+asks for that (`pace_by`).
+
+Other processes may take turns of this gate (`grant`), each as a slot in time that the taker meets with its
+own clock (`fetch/shared_gate.py`): one gate keeps the pace of a host for all of them.
 
 If the turn is more than `MAX_WAIT_S` away, the request goes back to the frontier until then, and its slot is
 free for another one.
@@ -24,11 +28,13 @@ free for another one.
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import monotonic
 
 from shoal.model import pace
-from shoal.model.pace import AddressPace
+from shoal.model.pace import ADDRESS_MARK, AddressPace, TurnAnswer, TurnKind, TurnRequest
+from shoal.model.page import Timing
+from shoal.model.url import site_of
 
 MAX_WAIT_S = 1.0
 LATENCY_ALLOWANCE = 0.05
@@ -54,6 +60,7 @@ class SendGate:
         self.clock = clock
         self._tat: dict[str, float] = {}
         self._last: dict[str, LocalTurn] = {}
+        self._granted = 0  # turns of other processes
         self._sweep_at = SWEEP_HOSTS
 
     def __len__(self) -> int:
@@ -82,6 +89,44 @@ class SendGate:
             self._remove_idle(now)
         return 0.0
 
+    def grant(self, asked: TurnRequest, taker: str) -> TurnAnswer:
+        """Grant the turn of a host to another process, or return how long it has to wait.
+
+        The taker sends between its slot and `leeway` seconds after it, and keeps the distance between its
+        own requests with its own clock. So its next slot is an interval and the margin after this one, and
+        that of anything else an interval and the leeway.
+        """
+        now = self.clock()
+        if asked.host.startswith(ADDRESS_MARK):
+            wait = self.reserve(asked.host.removeprefix(ADDRESS_MARK), asked.interval)
+            return TurnAnswer(TurnKind.GRANTED if wait <= MAX_WAIT_S else TurnKind.WAIT, wait, now)
+        last, tat = self._last.get(asked.host), self._tat.get(asked.host, now)
+        if isinstance(last, GrantedTurn) and last.taker == taker:
+            # The latest turn was the taker's: it is either returned, or followed by its own clock.
+            tat = last.before if asked.receipt == last.receipt else tat - last.head_start
+        if last is not None and asked.interval > last.interval:
+            tat += asked.interval - last.interval
+        if tat - now > asked.ahead:
+            return TurnAnswer(TurnKind.WAIT, tat - now, now)
+        slot = max(tat, now)
+        others = max(asked.leeway, asked.margin)
+        self._granted += 1
+        turn = GrantedTurn(
+            self, asked, taker, str(self._granted), before=tat, head_start=others - asked.margin
+        )
+        turn.at = slot
+        self._last[asked.host], self._tat[asked.host] = turn, slot + asked.interval + others
+        if len(self._tat) > self._sweep_at:
+            self._remove_idle(now)
+        return TurnAnswer(TurnKind.GRANTED, slot - now, now, turn.receipt)
+
+    def crowds(self, host: str, address: str, interval: float) -> Iterator[tuple[str, float]]:
+        """Yield what paces several hosts together, each with its interval: a site, an address."""
+        if self.addresses.by_site and interval > 0:
+            yield site_of(host), interval
+        if address and (own := self.addresses.interval_for(interval)) > 0:
+            yield address, own
+
     def reserve(self, address: str, interval: float) -> float:
         """Reserve the next turn of an address and return the seconds until it; not if it is too far away."""
         now = self.clock()
@@ -107,21 +152,22 @@ class SendGate:
 class LocalTurn:
     """Permission to send, for one attempt: taken before every write, a transparent second one included."""
 
-    __slots__ = ("_gate", "at", "burst", "host", "interval", "sends")
+    __slots__ = ("_gate", "at", "burst", "host", "interval", "sends", "timing")
 
     def __init__(self, gate: SendGate, host: str, interval: float, burst: int) -> None:
         self.host = host
         self.interval = interval
         self.burst = burst
         self.sends = 0
+        self.timing = Timing()
         self._gate = gate
         self.at = 0.0  # when it was taken, then when the request was sent
 
     async def take(self, address: str = "") -> float:
         """Wait for the turn, take it and return 0.0; if it is too far away, return the seconds until it."""
         gate = self._gate
-        if address and (interval := gate.addresses.interval_for(self.interval)) > 0:
-            if (wait := gate.reserve(address, interval)) > MAX_WAIT_S:
+        for crowd, interval in gate.crowds(self.host, address, self.interval):
+            if (wait := gate.reserve(crowd, interval)) > MAX_WAIT_S:
                 return wait * random.uniform(1.0, CROWD_SPREAD)
             if wait > 0:
                 await asyncio.sleep(wait)
@@ -145,3 +191,25 @@ class LocalTurn:
         """Record the first byte of the response."""
         waited = self._gate.clock() - self.at
         self._gate.push_back(self, min(waited, LATENCY_ALLOWANCE * self.interval))
+
+
+class GrantedTurn(LocalTurn):
+    """A turn that another process has taken."""
+
+    __slots__ = ("before", "head_start", "receipt", "taker")
+
+    def __init__(
+        self,
+        gate: SendGate,
+        asked: TurnRequest,
+        taker: str,
+        receipt: str,
+        *,
+        before: float,
+        head_start: float,
+    ) -> None:
+        super().__init__(gate, asked.host, asked.interval, 1)
+        self.taker = taker
+        self.receipt = receipt
+        self.before = before  # the host's next turn if this one is not used
+        self.head_start = head_start  # seconds by which the taker's next turn is earlier than that of others

@@ -1,8 +1,8 @@
 """The headers of a request, and which of them an origin may see. Pure.
 
-A header that may carry a credential (`model/header_names.py`) goes to the origins that it was given for, and
-to no other: not over a redirect, not to a host that a redirect or a link brought into scope, not to the same
-host by another scheme or port, not to robots.txt. An origin is scheme, host and port.
+A header that may carry a credential (`model/http/header_names.py`) goes to the origins that it was given for,
+and to no other: not over a redirect, not to a host that a redirect or a link brought into scope, not to the
+same host by another scheme or port, not to robots.txt. An origin is scheme, host and port.
 
 - Those of the crawl were given for `home`, the origins of its seeds.
 - Those of a host were given for that host over https; over http only if a seed starts there over http.
@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 
 from shoal.fetch.http.decode import ACCEPT_ENCODING
 from shoal.fetch.http.message import Headers
-from shoal.model.header_names import is_secret
+from shoal.model.http.header_names import is_secret
 from shoal.model.request import Request
 from shoal.model.url import host_key
 
@@ -57,7 +57,10 @@ class CrawlHeaders:
             return base
         extra = {"If-None-Match": etag, "If-Modified-Since": modified, "Cookie": cookie}
         ours = {name: value for name, value in extra.items() if value}
-        return _overlay(_overlay(base, ours), request.headers)
+        own = request.headers
+        if cookie and own:
+            own = {name: _join_cookies(value, cookie, name) for name, value in own.items()}
+        return _overlay(_overlay(base, ours), own)
 
     def _of_host(self, own: Mapping[str, str], url: str) -> Mapping[str, str]:
         if url.startswith("https:") or _origin(url) in self._home:
@@ -75,8 +78,19 @@ def is_conditional(request: Request) -> bool:
     return any(name.lower() in ("if-none-match", "if-modified-since") for name in request.headers)
 
 
+def _join_cookies(own: str, jar: str, name: str) -> str:
+    """Return the cookies of a request and, behind them, those of the jar with other names."""
+    if name.lower() != "cookie":
+        return own
+    names = {pair.partition("=")[0].strip() for pair in own.split(";")}
+    others = [pair for pair in jar.split("; ") if pair.partition("=")[0] not in names]
+    return "; ".join([own, *others])
+
+
 def _overlay(base: Headers, extra: Mapping[str, str]) -> Headers:
     """Return `base` with the headers of `extra` added or replaced, by name in any case."""
+    if not extra:
+        return base
     taken = {name.lower() for name in extra}
     return (*(pair for pair in base if pair[0].lower() not in taken), *extra.items())
 

@@ -4,18 +4,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any, Protocol
 
 import ada_url
 import msgspec
 
-from shoal.fetch.challenge import challenged_by
+from shoal.fetch.challenge import find_block
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.http_date import http_date
 from shoal.model.errors import Rejected
 from shoal.model.failure import Failure, FailureClass
+from shoal.model.levels.ladder import BROWSER
 from shoal.model.limits import FetchLimits, LinkLimits
 from shoal.model.page import Response
-from shoal.model.request import Request
+from shoal.model.request import HTTP, Request
 from shoal.model.url import canonical
 
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
@@ -74,8 +76,8 @@ def interpret(
     """Return what `response` means for `request`. `ranged`: it was sent with a Range header."""
     status = response.status
     rate_limited = status in (429, 503) and _has_retry_after(response)
-    if not rate_limited and (service := challenged_by(response)):
-        return Failure(FailureClass.ANTI_BOT, f"a challenge by {service}", status)
+    if not rate_limited and (block := find_block(response, has_body=request.method != "HEAD")):
+        return Failure(FailureClass.ANTI_BOT, str(block), status)
     if status < 300:
         # After a Range header, 206 has one or more parts of a resource: archived as it is, not parsed.
         # Without one, the client returns a 206 only if it has the whole page.
@@ -126,7 +128,27 @@ def parse_retry_after(value: str, now: float) -> float | None:
     return min(seconds, MAX_RETRY_AFTER_S) if seconds > 0 else None
 
 
-def _redirect(request: Request, response: Response, rules: RedirectRules) -> Redirect | Failure:
+class Leading(Protocol):
+    """The part of a response, or of an archived page, that says where it leads."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def status(self) -> int: ...
+    @property
+    def leads_to(self) -> str: ...
+    def header(self, name: str, /) -> str: ...
+
+
+def target_of(request: Request, page: Leading, rules: RedirectRules) -> Request | None:
+    """Return the request that a response leads to, by redirect or Refresh header; None: nowhere."""
+    if page.status in REDIRECT_STATUSES:
+        found = _redirect(request, page, rules)
+        return found.request if isinstance(found, Redirect) else None
+    return _refresh(request, page, rules) if page.status < 300 else None
+
+
+def _redirect(request: Request, response: Leading, rules: RedirectRules) -> Redirect | Failure:
     status = response.status
     if status not in REDIRECT_STATUSES:
         return _failed(f"status {status}", status)
@@ -145,23 +167,53 @@ def _redirect(request: Request, response: Response, rules: RedirectRules) -> Red
     headers = _headers_after(request.headers, same_origin=same_origin, has_body=bool(body))
     chain = (*request.chain, request.url)
     return Redirect(
-        msgspec.structs.replace(request, url=target, method=method, body=body, headers=headers, chain=chain)
+        msgspec.structs.replace(
+            request,
+            url=target,
+            method=method,
+            body=body,
+            headers=headers,
+            chain=chain,
+            via=(),
+            **_level_after(request),
+            # Back where the redirects began, as after a log-in: that URL has only redirected so far.
+            returned=method == "GET" and target in request.via,
+        )
     )
 
 
-def _refresh(request: Request, response: Response, rules: RedirectRules) -> Request | None:
-    """Return the request for a Refresh header, which is followed like a redirect; the page itself is kept."""
-    value = response.header("refresh")
-    found = _REFRESH.match(value) if value else None
-    if found is None or request.method != "GET":
+def _refresh(request: Request, response: Leading, rules: RedirectRules) -> Request | None:
+    """Return the request for a Refresh header, which is followed like a redirect; the page itself is kept.
+
+    A rendered page that navigates by itself leads there in the same way.
+    """
+    leads_to = response.leads_to
+    if not leads_to and (value := response.header("refresh")) and (found := _REFRESH.match(value)):
+        leads_to = found.group(1)
+    if not leads_to or request.method != "GET":
         return None
-    target = resolve(response.url, found.group(1), rules)
+    target = resolve(response.url, leads_to, rules)
     if isinstance(target, Failure) or _chain_fault(request, target, rules.hops):
         return None
     same_origin = _origin(target) == _origin(request.url)
     headers = _headers_after(request.headers, same_origin=same_origin, has_body=False)
     chain = (*request.chain, request.url)
-    return msgspec.structs.replace(request, url=target, headers=headers, chain=chain)
+    return msgspec.structs.replace(
+        request,
+        url=target,
+        headers=headers,
+        chain=chain,
+        via=(),
+        returned=target in request.via,
+        **_level_after(request),
+    )
+
+
+def _level_after(request: Request) -> dict[str, Any]:
+    """Return the fields that let the target of a redirect start at the level that was learned for it."""
+    if not request.escalated:
+        return {}
+    return {"escalated": "", **({"pool": HTTP, "render": None} if request.escalated == BROWSER else {})}
 
 
 def resolve(base: str, location: str, rules: RedirectRules) -> str | Failure:

@@ -11,6 +11,9 @@ The entry point is a factory: it takes a `FetcherContext` and returns an async c
 has the method of `Fetcher`. It is entered once per crawl, before the first request, and left after the
 last one. A factory that starts something expensive should start it at the first attempt.
 
+The fetcher of the pool `browser` is built in as well: it renders pages in Chromium (`fetch.browser`). A
+package may provide another one.
+
 A fetcher keeps three promises of Shoal, and the context has what it needs for that:
 
 - It connects only to addresses that `context.guard` allows.
@@ -20,28 +23,44 @@ A fetcher keeps three promises of Shoal, and the context has what it needs for t
 `context.fetcher(client)` keeps all but the first: it joins robots.txt, gate, headers, cookies and the
 reading of redirects and failures around any client. So most factories only supply a client.
 
-A user-made pool whose name starts with `http` and that no factory is named after is served by the `http`
-fetcher: such pools tell regions or networks apart, not ways to fetch.
+A user-made pool whose name starts with `http` or `browser` and that no factory is named after is served by
+the fetcher of that name: such pools tell regions or networks apart, not ways to fetch.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from inspect import signature
 
-from shoal.fetch.contract import Client, Fetcher, Gate
+from shoal.fetch.browser.chromium import find_program, missing_program
+from shoal.fetch.browser.client import BrowserClient
+from shoal.fetch.browser.pool import BrowserPool
+from shoal.fetch.contract import Attempt, Client, Fetcher, Gate
 from shoal.fetch.cookies import CookieJar
-from shoal.fetch.fetcher import HttpFetcher, Refuse
+from shoal.fetch.egress.egress import Egress
+from shoal.fetch.egress.passes import Passes
+from shoal.fetch.escalation.escalation import Escalation
+from shoal.fetch.exits.exit_pool import ExitPool
+from shoal.fetch.exits.ledger import ExitLedger
+from shoal.fetch.fetcher import NO_WISHES, HttpFetcher, Refuse
 from shoal.fetch.headers import CrawlHeaders
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.interpret import RedirectRules
+from shoal.fetch.levels import ClientChoice, ClientLevels
 from shoal.fetch.robots import RobotsPolicy
+from shoal.model.configuration.block_rules import block_rules
 from shoal.model.errors import Misconfigured
-from shoal.model.settings import Settings
+from shoal.model.exits.exit import ExitWishes
+from shoal.model.outcome import Lease
+from shoal.model.request import BROWSER, HTTP
+from shoal.model.settings import BrowserSettings, Settings
+
+__all__ = ["HTTP", "FetcherContext", "FetcherFactory", "check_pools", "fetcher_factories", "find_factory"]
 
 GROUP = "shoal.fetchers"
-HTTP = "http"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +76,32 @@ class FetcherContext:
     jar: CookieJar
     robots: RobotsPolicy | None  # None: the crawl ignores robots.txt
     refuse: Refuse | None = None  # whether a redirect may be followed
+    exits: ExitPool | None = None  # None: requests leave directly
+    wishes: ExitWishes = NO_WISHES
+    ledger: ExitLedger | None = None
+    levels: ClientLevels | None = None  # None: the built-in client makes every request of its pools
+    escalation: Escalation | None = None  # None: no level is learned
+    browsers: BrowserPool | None = None  # those that all crawls of this process share; None: it has one crawl
 
-    def fetcher(self, client: Client) -> HttpFetcher:
-        """Return a fetcher that does everything but the exchange itself, which `client` does."""
+    def egress(self, passes: Passes | None = None) -> AbstractAsyncContextManager[Egress]:
+        """Open a proxy on loopback for a client that opens its own connections: a browser, for example.
+
+        What goes through it passes the guard and leaves through an exit. `exits.send` chooses the exit of a
+        request; `Egress.issue` returns a pass for it.
+        """
+        client = self.client
+        egress = Egress(client.resolver, self.guard, client.exits, limits=self.settings.fetch, passes=passes)
+        egress.on_traffic = client.on_traffic
+        return egress.listen()
+
+    def fetcher(self, client: Client, clients: ClientChoice | None = None) -> HttpFetcher:
+        """Return a fetcher that does everything but the exchange itself, which `client` does.
+
+        `clients` chooses another client for some requests. Raise `Misconfigured` if requests must leave
+        through exits, and the client cannot use them.
+        """
+        if self.exits is not None and "via" not in signature(client.fetch).parameters:
+            raise Misconfigured(f"{type(client).__name__} cannot use proxies: remove them, or its pool")
         return HttpFetcher(
             client,
             self.gate,
@@ -70,6 +112,13 @@ class FetcherContext:
             refuse=self.refuse,
             limits=self.settings.fetch,
             retry=self.settings.retry,
+            blocked_if=block_rules(self.settings),
+            exits=self.exits,
+            wishes=self.wishes,
+            ledger=self.ledger,
+            levels=self.levels if client is self.client else None,
+            clients=clients,
+            escalation=self.escalation,
         )
 
 
@@ -81,14 +130,45 @@ async def open_http_fetcher(context: FetcherContext) -> AsyncIterator[Fetcher]:
     yield context.fetcher(context.client)
 
 
+class BrowserFetcher:
+    """Renders pages. An archived copy is of no use: a browser cannot show what a server did not send."""
+
+    def __init__(self, fetcher: HttpFetcher) -> None:
+        self._fetcher = fetcher
+
+    async def attempt(self, lease: Lease, *, etag: str = "", modified: str = "") -> Attempt:
+        return await self._fetcher.attempt(lease)
+
+
+@asynccontextmanager
+async def open_browser_fetcher(context: FetcherContext) -> AsyncIterator[Fetcher]:
+    """Open the fetcher that renders pages; raise `Misconfigured` if no browser is installed."""
+    find_program(context.settings.browser.path)
+    async with AsyncExitStack() as stack:
+        pool = context.browsers
+        if pool is None:
+            pool = await stack.enter_async_context(BrowserPool.open(context.settings.browser))
+        egress = await stack.enter_async_context(context.egress(pool.passes))
+        opened = BrowserClient.open(
+            pool, egress, context.client.resolver, context.guard, plain=context.client
+        )
+        client = await stack.enter_async_context(opened)
+        yield BrowserFetcher(context.fetcher(client, client))
+
+
 def fetcher_factories() -> Mapping[str, FetcherFactory]:
-    """Return the factories of this machine by pool, the built-in one first."""
-    factories: dict[str, FetcherFactory] = {HTTP: open_http_fetcher}
-    for entry in entry_points(group=GROUP):
+    """Return the factories of this machine by pool, those that are built in first."""
+    factories: dict[str, FetcherFactory] = {HTTP: open_http_fetcher, BROWSER: open_browser_fetcher}
+    for entry in fetcher_entry_points():
         if entry.name == HTTP:
             raise Misconfigured(f"fetcher {entry.value}: the pool {HTTP} is built in; name another pool")
         factories[entry.name] = _loaded_at_use(entry.name, entry.load)
     return factories
+
+
+@cache  # finding them reads the metadata of every installed package, and each crawl of a worker asks
+def fetcher_entry_points() -> Sequence[EntryPoint]:
+    return tuple(entry_points(group=GROUP))
 
 
 def _loaded_at_use(pool: str, load: Callable[[], FetcherFactory]) -> FetcherFactory:
@@ -108,14 +188,28 @@ def find_factory(factories: Mapping[str, FetcherFactory], pool: str) -> FetcherF
     """Return the factory that serves a pool on this machine; None: no fetcher does."""
     if pool in factories:
         return factories[pool]
-    return factories[HTTP] if pool.startswith(HTTP) else None
+    for built_in in (HTTP, BROWSER):
+        if pool.startswith(built_in):
+            return factories[built_in]
+    return None
 
 
-def check_pools(pools: tuple[str, ...]) -> None:
+def usable_pools(settings: BrowserSettings) -> tuple[str, ...]:
+    """Return the pools that this machine can serve: `browser` only where one is installed."""
+    factories = fetcher_factories()
+    if factories[BROWSER] is open_browser_fetcher and missing_program(settings.path):
+        return tuple(pool for pool in factories if pool != BROWSER)
+    return tuple(factories)
+
+
+def check_pools(pools: tuple[str, ...], settings: BrowserSettings) -> None:
     """Raise `Misconfigured` if this machine cannot serve one of the pools."""
     factories = fetcher_factories()
     for pool in pools:
-        if find_factory(factories, pool) is None:
+        factory = find_factory(factories, pool)
+        if factory is open_browser_fetcher:
+            find_program(settings.path)
+        elif factory is None:
             raise Misconfigured(
                 f"no fetcher on this machine serves the pool {pool!r}; known: {', '.join(factories)}."
                 f" Install a package that provides it (entry point group {GROUP}),"

@@ -294,6 +294,8 @@ def _for_pages(failure: Failure) -> Failure:
     failure_class = failure.failure_class
     # If robots.txt is a bomb, the site's pages are not. But what the guard refuses is refused for all of
     # them.
-    if POLICY[failure_class].action is Action.DEAD and failure_class is not FailureClass.REFUSED:
+    if failure_class is FailureClass.REFUSED:
+        return failure
+    if POLICY[failure_class].action is Action.DEAD:
         failure_class = FailureClass.TARGET_ERROR
     return Failure(failure_class, f"robots.txt: {failure.reason}", failure.status, failure.retry_after)

@@ -86,7 +86,7 @@ class SharedGate:
         self._crowds: dict[str, int] = {}  # address -> hosts that it has
         self.crawl = crawl
         self.clock = clock
-        self.local = SendGate(clock=clock)
+        self.local = SendGate(clock=clock, addresses=self.addresses)
         self.delay = DelayEstimate()
         self.lost = 0  # turns that could not be used in time
         self._logged_at = -LOG_EVERY_S
@@ -105,13 +105,12 @@ class SharedGate:
             ahead = AHEAD_FACTOR * self.delay.typical
         return TurnRequest(host, interval, margin, leeway, ahead, self.crawl, receipt)
 
-    async def address_wait(self, address: str, host: str, interval: float) -> float:
-        """Wait for the turn of an address and return 0.0; if it is too far away, return the seconds until it.
+    async def crowd_wait(self, address: str, host: str, interval: float, own: float) -> float:
+        """Wait for the turn of an address or site; if it is too far away, return the seconds until it.
 
-        The pace of its hosts limits an address that has few. So turns are taken only for one that has many.
+        `interval` is that of the host, `own` that of the address. The pace of its hosts limits an address
+        that has few. So turns are taken only for one that has many.
         """
-        if (own := self.addresses.interval_for(interval)) <= 0:
-            return 0.0
         if await self._count_hosts(address, host) * own <= interval:
             return 0.0
         asked = TurnRequest(f"{ADDRESS_MARK}{address}", own, 0.0, 0.0, ahead=MAX_WAIT_S)
@@ -146,19 +145,21 @@ class SharedGate:
 class SharedTurn:
     """Permission to send, for one attempt: taken before every write, a transparent second one included."""
 
-    __slots__ = ("_gate", "_local", "_receipt", "sends")
+    __slots__ = ("_gate", "_local", "_receipt", "sends", "timing")
 
     def __init__(self, gate: SharedGate, local: LocalTurn) -> None:
         self._gate = gate
         self._local = local
         self._receipt = ""  # of a turn that was taken and not used
+        self.timing = local.timing
         self.sends = 0
 
     async def take(self, address: str = "") -> float:
         """Wait for the turn, take it and return 0.0; if it is too far away, return the seconds until it."""
         gate, local = self._gate, self._local
-        if address and (wait := await gate.address_wait(address, local.host, local.interval)) > 0:
-            return wait
+        for crowd, interval in gate.local.crowds(local.host, address, local.interval):
+            if (wait := await gate.crowd_wait(crowd, local.host, local.interval, interval)) > 0:
+                return wait
         if local.interval <= 0:
             if gate.is_paused is not None and await gate.is_paused(gate.crawl, local.host):
                 return NOT_SENT_S

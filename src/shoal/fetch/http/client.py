@@ -9,23 +9,29 @@ new connection from the start.
 """
 
 import asyncio
+from collections import Counter
+from collections.abc import Callable
 from time import monotonic, time
 from types import TracebackType
 from typing import Self
 
 from shoal.fetch.http.body_memory import UNCOUNTED_BYTES, BodyMemory
 from shoal.fetch.http.budget import BodyBudget
-from shoal.fetch.http.connection import Connection
+from shoal.fetch.http.connection import Connection, pool_key
 from shoal.fetch.http.decode import Decoder, decode_first, is_known
-from shoal.fetch.http.dial import AddressResolver, Dialer
+from shoal.fetch.http.dial import Dialer
+from shoal.fetch.http.exchange import Exchange
+from shoal.fetch.http.exit_dial import AddressResolver, ExitDialer
 from shoal.fetch.http.guard import Guard, Origin, refused
 from shoal.fetch.http.message import EncodedRequest, Headers, compose
 from shoal.fetch.http.pool import ConnectionPool
+from shoal.fetch.http.proxy_protocols import LOGIN_REFUSED, absolute_form, authorization, proxy_error
 from shoal.fetch.http.send_turn import SendTurn
 from shoal.model.errors import Rejected
+from shoal.model.exits.exit import ChosenExit
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import MIB, FetchLimits
-from shoal.model.page import NotSent, Response
+from shoal.model.page import NotSent, Response, Timing
 from shoal.model.url import canonical
 
 SWEEP_S = 0.25  # seconds between two checks for timeouts, which are exact to this
@@ -49,6 +55,7 @@ class HttpClient:
         ca_file: str | None = None,
         sweep: float = SWEEP_S,
     ) -> None:
+        self.resolver = resolver
         self._guard = guard
         self._every = sweep
         self._budget = BodyBudget(in_flight_bytes)
@@ -57,8 +64,16 @@ class HttpClient:
         self._memory = memory or BodyMemory()
         self._decoder = Decoder(self._memory)
         self._busy: set[Connection] = set()
+        self._through: Counter[str] = Counter()  # fetches in progress by exit; each has one connection
         self._origins: dict[str, Origin] = {}
         self._sweeper: asyncio.TimerHandle
+        # Called with exit, host and bytes on the wire after each exchange through an exit.
+        self.on_traffic: Callable[[ChosenExit, str, int], None] | None = None
+
+    @property
+    def exits(self) -> ExitDialer:
+        """Return what opens connections through exits, with the guard and the name servers of this client."""
+        return self._dialer.exits
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -84,8 +99,11 @@ class HttpClient:
         limits: FetchLimits = DEFAULT_LIMITS,
         turn: SendTurn | None = None,
         first_bytes: int = 0,
+        via: ChosenExit | None = None,
     ) -> Response | Failure | NotSent:
         """Fetch a canonical URL once. Return `NotSent` if the turn is too far away; then nothing was sent.
+
+        `via`: the exit to connect through.
 
         `first_bytes`: return about so many bytes of a longer body, decoded, and close the connection; no
         size limit applies. 0: return all of it.
@@ -97,16 +115,50 @@ class HttpClient:
             message = compose(method, url, origin.authority, headers, body, first_bytes=first_bytes)
         except Rejected as error:
             return refused(str(error))
+        repeatable = method in ("GET", "HEAD")
+        if via is None:
+            return await self._exchange(origin, message, limits, turn, repeatable=repeatable)
+        self._through[via.name] += 1
+        try:
+            return await self._exchange(origin, message, limits, turn, repeatable=repeatable, via=via)
+        finally:
+            self._through[via.name] -= 1
+            if not self._through[via.name]:
+                del self._through[via.name]
+
+    async def _exchange(
+        self,
+        origin: Origin,
+        message: EncodedRequest,
+        limits: FetchLimits,
+        turn: SendTurn | None,
+        *,
+        repeatable: bool,
+        via: ChosenExit | None = None,
+    ) -> Response | Failure | NotSent:
         started_at = monotonic()
-        kept = self._pool.take(origin.key) if method in ("GET", "HEAD") else None
+        timing = Timing() if turn is None else turn.timing
+        kept = self._pool.take(pool_key(origin, via)) if repeatable else None
         if kept is not None:
-            answer = await self._send(kept, message, limits, turn, started_at)
+            answer = await self._send(kept, message, limits, turn, timing=timing, started_at=started_at)
             if not isinstance(answer, Failure) or answer.failure_class is not FailureClass.CONNECT:
                 return answer
-        opened = await self._dialer.open(origin, limits)
+        if via is not None:
+            self._make_room(via)
+        opened = await self._dialer.open(origin, limits, timing, via)
         if isinstance(opened, Failure):
             return opened
-        return await self._send(opened, message, limits, turn, started_at)
+        return await self._send(opened, message, limits, turn, timing=timing, started_at=started_at)
+
+    def _make_room(self, via: ChosenExit) -> None:
+        """Close idle connections through an exit, so that one more does not exceed its limit.
+
+        Connections that are being opened count: their fetches are in progress.
+        """
+        limit, name = via.exit.connections, via.name
+        while limit and self._through[name] + self._pool.count_idle(name) > limit:
+            if not self._pool.close_idle(name):
+                return
 
     def _check(self, url: str) -> Origin | Failure:
         """Return the origin of a URL that is not in the cache, or the guard's refusal."""
@@ -128,18 +180,24 @@ class HttpClient:
         message: EncodedRequest,
         limits: FetchLimits,
         turn: SendTurn | None,
+        *,
+        timing: Timing,
         started_at: float,
     ) -> Response | Failure | NotSent:
         """Run one exchange. Afterwards the connection is in the pool or closed, in every case."""
         exchange = connection.exchange
+        timing.address = connection.address
         self._busy.add(connection)
         try:
             if turn is not None:
                 waited_from = monotonic()
-                if wait := await turn.take(connection.address):
+                wait = await turn.take(connection.address)
+                waited = monotonic() - waited_from
+                timing.queue += waited
+                if wait:
                     self._pool.put(connection)
                     return NotSent(wait)
-                started_at += monotonic() - waited_from  # the wait does not count towards the total time
+                started_at += waited  # the wait does not count towards the total time
             if connection.closed:
                 return Failure(FailureClass.CONNECT, "closed by the server before the request")
             exchange.begin(
@@ -149,13 +207,21 @@ class HttpClient:
                 ranged=message.ranged,
                 first_bytes=message.first_bytes,
             )
-            over = connection.request(message.data, turn.answered if turn is not None else None)
+            data = message.data
+            if connection.absolute and connection.via is not None:
+                exit = connection.via.exit
+                login = authorization(connection.via.user, exit.password)
+                data = absolute_form(message, connection.origin.key, login)
+            over = connection.request(data, turn.answered if turn is not None else None)
             if turn is not None:
                 turn.sent()
             await over
-            elapsed = monotonic() - exchange.sent_at
+            elapsed = _note_exchange(timing, exchange)
             if exchange.failure is not None:
                 return exchange.failure
+            if connection.absolute and exchange.status == LOGIN_REFUSED:
+                connection.abort()
+                return proxy_error("user name or password refused, status 407", LOGIN_REFUSED)
             wire = body = exchange.body
             lenient = exchange.lenient
             if self._memory.full and (exchange.encoding or len(wire) > UNCOUNTED_BYTES):
@@ -170,6 +236,7 @@ class HttpClient:
                     connection.abort()
                     return Failure(decoded.failure_class, decoded.reason, exchange.status)
                 body = decoded
+            timing.body_bytes = len(body)
             unsealed = exchange.until_close and connection.origin.secure and not connection.eof
             response = Response(
                 message.url,
@@ -182,17 +249,24 @@ class HttpClient:
                 connection.address,
                 unsealed,
                 lenient,
+                "" if connection.via is None else connection.via.name,
+                connection.absolute,
             )
             size = len(wire) if body is wire else len(wire) + len(body)
             if size > UNCOUNTED_BYTES:
                 self._memory.hold(response, size)
-            self._pool.put(connection)
+            if connection.via is None or connection.via.keep:
+                self._pool.put(connection)
+            else:
+                connection.abort()
             return response
         except BaseException:
             connection.abort()
             raise
         finally:
             exchange.forget()
+            if connection.via is not None and self.on_traffic is not None:
+                self.on_traffic(connection.via, connection.origin.authority, connection.take_wire_bytes())
             self._busy.discard(connection)
             self._budget.free(connection)
 
@@ -202,3 +276,15 @@ class HttpClient:
             connection.sweep(now)
         self._pool.sweep(now)
         self._sweeper = self._loop.call_later(self._every, self._sweep)
+
+
+def _note_exchange(timing: Timing, exchange: Exchange) -> float:
+    """Note the phases of an exchange that has just ended; return the seconds since its request was sent."""
+    now = monotonic()
+    if exchange.received:
+        timing.first_byte = exchange.first_byte_at - exchange.sent_at
+        timing.body = now - exchange.first_byte_at
+    else:
+        timing.first_byte = now - exchange.sent_at  # it waited in vain
+    timing.wire_bytes = exchange.size
+    return now - exchange.sent_at

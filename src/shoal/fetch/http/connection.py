@@ -1,6 +1,8 @@
 """One connection to a checked address, with one exchange at a time.
 
 There are no timers for timeouts: the client checks its busy connections a few times a second.
+
+A connection through an exit also counts its bytes on the wire.
 """
 
 import asyncio
@@ -12,6 +14,8 @@ from shoal.fetch.http.body_memory import UNCOUNTED_BYTES
 from shoal.fetch.http.budget import BodyBudget
 from shoal.fetch.http.exchange import Exchange
 from shoal.fetch.http.guard import Origin
+from shoal.fetch.http.wire_bytes import wire_bytes
+from shoal.model.exits.exit import ChosenExit
 
 
 class Connection(asyncio.Protocol):
@@ -22,6 +26,8 @@ class Connection(asyncio.Protocol):
         "_paused_at",
         "_transport",
         "_waiter",
+        "_wire_before",
+        "absolute",
         "address",
         "closed",
         "eof",
@@ -29,12 +35,26 @@ class Connection(asyncio.Protocol):
         "idle_since",
         "on_close",
         "origin",
+        "pool_key",
+        "via",
+        "wire_bytes",
     )
 
     def __init__(
-        self, origin: Origin, address: str, *, budget: BodyBudget, loop: asyncio.AbstractEventLoop
+        self,
+        origin: Origin,
+        address: str,
+        *,
+        budget: BodyBudget,
+        loop: asyncio.AbstractEventLoop,
+        via: ChosenExit | None = None,
     ) -> None:
         self.origin = origin
+        self.via = via
+        self.pool_key = pool_key(origin, via)
+        self.absolute = False  # requests go to the exit, with the whole URL
+        self.wire_bytes = 0  # in both directions, up to the end of the last exchange through an exit
+        self._wire_before = 0  # of those, counted by `take_wire_bytes`
         self.address = address
         self.exchange = Exchange()
         self.closed = False
@@ -56,18 +76,38 @@ class Connection(asyncio.Protocol):
         assert transport is not None
         self._transport = transport
 
+    def adopt(self, transport: asyncio.Transport, *, absolute: bool) -> None:
+        """Take over the connection to an exit, after its handshake."""
+        self.absolute = absolute
+        transport.set_protocol(self)
+        self.connection_made(transport)
+        if not self.origin.secure:
+            transport.resume_reading()
+
+    def take_wire_bytes(self) -> int:
+        """Return the bytes on the wire since the last call, up to the end of an exchange; 0: no exit."""
+        taken, self._wire_before = self.wire_bytes - self._wire_before, self.wire_bytes
+        return taken
+
+    def _count_wire(self) -> None:
+        if self.via is None:
+            return
+        # 0 after the connection was closed: then the count before that stays.
+        self.wire_bytes = max(self.wire_bytes, wire_bytes(self._transport))
+
     def request(self, message: bytes, answered: Callable[[], None] | None) -> asyncio.Future[None]:
         """Send a request; the future is done when the exchange is over. Call `answered` at the first byte."""
         self._answered = answered
         self._waiter = self._loop.create_future()
+        self.exchange.sent_at = monotonic()  # before writing: this process may be interrupted after it
         self._transport.write(message)
-        self.exchange.sent_at = monotonic()
         return self._waiter
 
     def abort(self) -> None:
         """Close at once. The future of a running exchange is never resolved."""
         self._waiter = None
         if not self.closed:
+            self._count_wire()
             self.closed = True
             self._leave_pool()
             self._transport.abort()
@@ -108,11 +148,13 @@ class Connection(asyncio.Protocol):
             if self._answered is not None:
                 self._answered()
         if exchange.feed(data):
+            self._count_wire()  # before the server closes the connection, and the count is gone
             self._over()
         elif exchange.size > UNCOUNTED_BYTES:
             self._budget.hold(self, exchange.size)
 
     def eof_received(self) -> None:
+        self._count_wire()
         self.eof = True
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -133,3 +175,8 @@ class Connection(asyncio.Protocol):
     def _leave_pool(self) -> None:
         if self.on_close is not None:
             self.on_close(self)
+
+
+def pool_key(origin: Origin, via: ChosenExit | None) -> str:
+    """Return what has to be equal for a connection to be used again."""
+    return origin.key if via is None else f"{via.key} {origin.key}"

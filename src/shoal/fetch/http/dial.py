@@ -3,19 +3,17 @@
 import asyncio
 import ssl
 from collections.abc import Sequence
-from typing import Protocol
+from time import monotonic
 
 from shoal.fetch.http.budget import BodyBudget
 from shoal.fetch.http.connection import Connection
-from shoal.fetch.http.dns import Answer
+from shoal.fetch.http.exit_dial import AddressResolver, ExitDialer, resolve_allowed
 from shoal.fetch.http.guard import Guard, Origin
 from shoal.fetch.http.race import DeadAddresses, order_addresses, race
+from shoal.model.exits.exit import ChosenExit
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
-
-
-class AddressResolver(Protocol):
-    async def resolve(self, host: str) -> Answer: ...
+from shoal.model.page import Timing
 
 
 class Dialer:
@@ -30,18 +28,51 @@ class Dialer:
         self._ca_file = ca_file
         self._dead = DeadAddresses()
         self._tls: ssl.SSLContext | None = None
+        self.exits = ExitDialer(resolver, guard, self._context)
 
-    async def open(self, origin: Origin, limits: FetchLimits) -> Connection | Failure:
-        """Connect to the address of `origin` that accepts the connection first."""
-        addresses = await self._resolver.resolve(origin.host)
+    async def open(
+        self, origin: Origin, limits: FetchLimits, timing: Timing, via: ChosenExit | None = None
+    ) -> Connection | Failure:
+        """Connect to the address of `origin` that accepts the connection first, or through an exit.
+
+        Note in `timing` how long each phase took.
+        """
+        if via is not None:
+            return await self._open_through(via, origin, limits, timing)
+        began = monotonic()
+        addresses = await resolve_allowed(self._resolver, self._guard, origin.host)
+        resolved = monotonic()
+        timing.dns = resolved - began
         if isinstance(addresses, Failure):
             return addresses
-        if failure := self._guard.check(addresses):
-            return failure
         connection = await self._connect(origin, addresses, limits.connect)
+        connected = monotonic()
+        timing.connect = connected - resolved
         if isinstance(connection, Failure) or not origin.secure:
             return connection
-        return await self._secure(connection, limits)
+        secured = await self._secure(connection, limits)
+        timing.tls = monotonic() - connected
+        return secured
+
+    async def _open_through(
+        self, via: ChosenExit, origin: Origin, limits: FetchLimits, timing: Timing
+    ) -> Connection | Failure:
+        began = monotonic()
+        tunnel = await self.exits.open(
+            via, origin.host, origin.port, limits, may_be_absolute=not origin.secure
+        )
+        connected = monotonic()
+        timing.connect = connected - began
+        if isinstance(tunnel, Failure):
+            return tunnel
+        loop = asyncio.get_running_loop()
+        connection = Connection(origin, tunnel.address, budget=self._budget, loop=loop, via=via)
+        connection.adopt(tunnel.transport, absolute=tunnel.absolute)
+        if not origin.secure:
+            return connection
+        secured = await self._secure(connection, limits)
+        timing.tls = monotonic() - connected
+        return secured
 
     async def _connect(self, origin: Origin, addresses: Sequence[str], within: float) -> Connection | Failure:
         loop = asyncio.get_running_loop()

@@ -30,7 +30,7 @@ MAX_CACHED_ADDRESSES = 200_000  # with MAX_NAMES: 28 MB
 MAX_ADDRESSES = 256  # of one name
 MIN_TTL_S, MAX_TTL_S = 5.0, 3600.0  # neither one query per page nor stale for days
 NEGATIVE_TTL_S = 5.0
-CHANNELS = 4  # shared ones; each has a thread of c-ares
+CHANNELS = 4  # shared ones; each has a thread of c-ares and four open files
 ALONE_AT_ONCE = 16  # look-ups on separate channels
 MAX_DISTURBING = 1_000  # names that are known to fail there
 
@@ -73,18 +73,24 @@ class DnsResolver:
         self._asked: dict[str, asyncio.Task[Answer]] = {}
         self._alone = asyncio.Semaphore(ALONE_AT_ONCE)
         self._disturbing: OrderedDict[str, None] = OrderedDict()  # names that fail alone, too
+        self._shared: dict[int, aiodns.DNSResolver] = {}  # by number; opened when first used
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        # Without search domains: a name that does not exist must not resolve to one inside the local network.
-        self._shared = [self._channel() for _ in range(CHANNELS)]
         return self
+
+    def _shared_channel(self, number: int) -> aiodns.DNSResolver:
+        number %= CHANNELS
+        if number not in self._shared:
+            self._shared[number] = self._channel()
+        return self._shared[number]
 
     def _channel(self) -> aiodns.DNSResolver:
         return aiodns.DNSResolver(
             nameservers=self._nameservers or None,
             timeout=self._timeout / 5,  # so that there is time for a second channel
             tries=2,
+            # A name that does not exist must not resolve to one of a search domain inside the local network.
             flags=pycares.ARES_FLAG_NOSEARCH,
         )
 
@@ -94,7 +100,7 @@ class DnsResolver:
         for task in list(self._asked.values()):
             task.cancel()
         await asyncio.gather(*self._asked.values(), return_exceptions=True)
-        for channel in self._shared:
+        for channel in self._shared.values():
             await channel.close()
 
     async def resolve(self, host: str) -> Answer:
@@ -124,9 +130,9 @@ class DnsResolver:
         if host not in self._disturbing:
             # Randomised for each process: a site cannot choose names that share a channel with others.
             number = hash(".".join(host.split(".")[-2:]))
-            result = await _query(self._shared[number % CHANNELS], host)
+            result = await _query(self._shared_channel(number), host)
             if _timed_out(result):
-                result = await _query(self._shared[(number + 1) % CHANNELS], host)
+                result = await _query(self._shared_channel(number + 1), host)
         if _is_disturbed(result):
             result = await self._look_up_alone(host)
         answer, lifetime = _read(result)

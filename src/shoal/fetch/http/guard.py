@@ -151,6 +151,8 @@ _NEVER_6 = [IPv6Network(n) for n in ("2001::/23", "2001:db8::/32", "3fff::/20")]
 _LOOPBACK_6 = IPv6Address("::1")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _COMPATIBLE = IPv6Network("::/96")
+# Names of private networks, and those that no public name server knows.
+_NAMES_INSIDE = (".localhost", ".local", ".internal", ".lan", ".home.arpa", ".arpa", ".onion")
 _NAME = re.compile(r"[^.]{1,63}(?:\.[^.]{1,63})*")  # valid in DNS; URLs allow more
 
 
@@ -221,6 +223,15 @@ class Guard:
 def is_ip_literal(host: str) -> bool:
     """Return whether a canonical host is an IP address. A last label of digits means IPv4."""
     return ":" in host or host.rpartition(".")[2].isdigit()
+
+
+def check_name_for_exit(host: str) -> Failure | None:
+    """Return a failure for a host that means our side, or nothing: no exit outside is asked for it."""
+    if is_ip_literal(host):
+        return Guard().check([host])
+    if "." not in host or f".{host}".endswith(_NAMES_INSIDE):
+        return refused(f"the name {host} means nothing outside of our network")
+    return None
 
 
 def refused(reason: str) -> Failure:

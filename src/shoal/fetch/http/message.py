@@ -9,7 +9,19 @@ from shoal.model.errors import Rejected
 
 Headers = tuple[tuple[str, str], ...]
 
-_OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade", "te"})
+_OURS = frozenset(
+    [
+        "host",
+        "content-length",
+        "transfer-encoding",
+        "connection",
+        "expect",
+        "upgrade",
+        "te",
+        "proxy-authorization",  # of exits, and for them alone
+        "proxy-connection",
+    ]
+)
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _BAD_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]")
 _TARGET = re.compile(r"/[!\"$-~]*")  # printable ASCII without a fragment, as in every canonical URL

@@ -2,9 +2,13 @@
 
 from typing import Protocol
 
+from shoal.model.page import Timing
+
 
 class SendTurn(Protocol):
     """One turn of a host, which the gate grants."""
+
+    timing: Timing  # where a client that can tell the phases of its request apart notes how long they took
 
     async def take(self, address: str = "") -> float:
         """Wait for the turn. Return 0.0 to write the request now, else the seconds until the turn.

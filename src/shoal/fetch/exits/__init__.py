@@ -1,0 +1,1 @@
+"""Exits in use: the list of this process, the choice for each request, and what their health is."""

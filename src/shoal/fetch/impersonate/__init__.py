@@ -1,0 +1,1 @@
+"""A client with the fingerprint of a browser, and the loopback proxy that it goes through."""
