@@ -123,9 +123,11 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 def check(connection: sqlite3.Connection, path: Path, *, newest: int) -> int:
     """Return the number of the last migration; refuse a database of another program or of a newer Shoal."""
     with translated(path):
-        [application] = connection.execute("PRAGMA application_id").fetchone()
-        [version] = connection.execute("PRAGMA user_version").fetchone()
-        [objects] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        # In one statement: another process may make the database at this moment.
+        application, version, objects = connection.execute(
+            "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
+            " FROM pragma_application_id, pragma_user_version"
+        ).fetchone()
     if application != APPLICATION_ID and (application or objects):
         raise Misconfigured(f"{path} is a database of some other program")
     if version > newest:
@@ -140,10 +142,17 @@ def migrate(connection: sqlite3.Connection, path: Path, scripts: Sequence[str]) 
     version = check(connection, path, newest=len(scripts))
     with translated(path):
         for number in range(version, len(scripts)):
-            connection.executescript(
-                f"BEGIN IMMEDIATE; {scripts[number]};"
-                f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {number + 1}; COMMIT;"
-            )
+            try:
+                connection.executescript(
+                    f"BEGIN IMMEDIATE; {scripts[number]};"
+                    f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {number + 1}; COMMIT;"
+                )
+            except sqlite3.OperationalError:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                # Another process may have run the same migration since the version was read.
+                if check(connection, path, newest=len(scripts)) <= number:
+                    raise
 
 
 # Between checkpoints: a log of a few MiB, or of 64 MiB if every row is in another block.

@@ -9,7 +9,7 @@ States. An accepted request is in exactly one of eight states, and `accepted` al
     delayed     may be leased after an instant (a retry, a rest)
     leased      held by a worker until a deadline
     parsing     fetched and archived, not parsed yet
-    done, gone, dead, filtered        final (a dead letter can be replayed)
+    done, gone, dead, filtered        final (a dead letter can be replayed, `readmit` below)
 
 Transitions. `settle` and `acknowledge` are implemented four times, and all follow this table:
 `sqlite/settle.py`, `redis/lua/settle.lua` and `redis/lua/acknowledge.lua`, `redis/packing.py` (which decides
@@ -35,16 +35,20 @@ what the scripts receive) and `tests/model/settle.py`.
     parsing     its process dies, max_crashes       dead        same        class `poison`
     dead        replay                              waiting     0           all counts reset
     dead        replay, page archived and at fault  parsing     same        strikes reset
+    filtered    readmit, by robots.txt              waiting     0           counts reset; still seen
     dead        purge                               dead        same        the dead letter is deleted
 
-A `Retry` without delay goes to `waiting`, a `Released` with a delay to `delayed`.
+A `Retry` without delay goes to `waiting`, a `Released` with a delay to `delayed`. Either may replace the
+request by itself with another level or pool (`instead`): its identity, host, place and counts stay, and it
+waits in the lane of its new pool.
 
 Counts. `reader.counts` is O(1) in the number of requests.
 
 Crawls. `crawls.open(name)` creates or resumes a crawl and returns which of the two. Everything below
-concerns open crawls only. `crawls.delete(name)` deletes a crawl that is not open. It keeps what conditional
-requests of the next generation need (`validators`), unless `entirely`. A crawl has a small area for values:
-`crawls.set_value`, `reader.value`.
+concerns open crawls only. `crawls.delete(name)` deletes a crawl that is not open. Unless `entirely`, it ends
+a generation: the next crawl of that name keeps the key of its fingerprints, and finds the records of its
+pages (`earlier_pages`, `reader.histories`). A crawl has a small area for values: `crawls.set_value`,
+`reader.value`.
 
 Adding. `add(crawl, links)` accepts the links that the crawl has not seen, by fingerprint, and counts the
 others as duplicates. It is atomic: no caller can observe a request that is seen but not queued, or queued
@@ -106,7 +110,6 @@ from shoal.frontier.results import (
     StoredRobots,
     Tried,
     Unparsed,
-    Validator,
 )
 
 __all__ = [
@@ -121,5 +124,4 @@ __all__ = [
     "StoredRobots",
     "Tried",
     "Unparsed",
-    "Validator",
 ]

@@ -11,6 +11,7 @@ A caller that needs a few of these methods declares its own smaller Protocol.
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Protocol
 
+from shoal.frontier.generations import Generation
 from shoal.frontier.results import (
     Added,
     Audit,
@@ -20,11 +21,12 @@ from shoal.frontier.results import (
     DeadLetter,
     HostQueue,
     HostView,
+    LetterPosition,
+    ListedRequest,
     Opened,
     RequestHistory,
     StoredRobots,
     Unparsed,
-    Validator,
 )
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.failure import FailureClass
@@ -55,11 +57,13 @@ class FrontierCrawls(Protocol):
         new crawl and is ignored if the crawl exists.
         """
 
-    async def delete(self, name: str, *, checkpoints: Collection[str] = (), entirely: bool = False) -> bool:
+    async def delete(
+        self, name: str, *, checkpoints: Collection[str] = (), entirely: bool = False, keep: int = 1
+    ) -> bool:
         """Delete a crawl and the named checkpoints; return False if there is no such crawl.
 
-        Validators are kept for the next crawl of that name, unless `entirely`. Raises `Misconfigured` if this
-        process has the crawl open.
+        Unless `entirely`, its pages become an earlier generation of the next crawl of that name, and `keep`
+        of these stay. Raises `Misconfigured` if this process has the crawl open.
         """
 
     async def pause(self, crawl: str) -> None:
@@ -159,18 +163,43 @@ class FrontierReader(Protocol):
         """Return what the last commit stored under `name`."""
 
     def dead_letters(
-        self, crawl: str, *, classes: Collection[FailureClass] = (), host: str = "", limit: int | None = None
+        self,
+        crawl: str,
+        *,
+        classes: Collection[FailureClass] = (),
+        host: str = "",
+        limit: int | None = None,
+        before: LetterPosition | None = None,
     ) -> AsyncIterator[DeadLetter]:
-        """Yield the dead letters of a crawl, latest first."""
+        """Yield the dead letters of a crawl, latest first; with `before`, those that follow this position.
+
+        Without `classes` and `host`, reading one page of letters takes as long however many there are.
+        """
+
+    def requests(self, crawl: str, states: Collection[str]) -> AsyncIterator[ListedRequest]:
+        """Yield the requests in these states, other than `done`: `pages` and the archive have those.
+
+        Requests move while they are listed: one may be missing, or come twice with another state. A store
+        that keeps no record of requests that are gone or filtered yields none of them.
+        """
 
     def pages(self, crawl: str) -> AsyncIterator[tuple[int, PageRecord]]:
         """Yield fingerprint and record of each archived page that the frontier has a record of."""
 
+    async def generations(self, crawl: str) -> list[Generation]:
+        """Return the generations that the store has, oldest first; the last one is the current one."""
+
+    def histories(self, crawl: str, generation: int) -> AsyncIterator[tuple[int, bytes]]:
+        """Yield fingerprint and record of every request that ended in a generation, at least once."""
+
     async def audit(self, crawl: str) -> Audit:
         """Recount every set from the data and compare it with the counters."""
 
-    async def history(self, crawl: str, fingerprint: int) -> RequestHistory | None:
-        """Return the history of one request, or None if the crawl never accepted it. Slow: a full scan."""
+    async def history(self, crawl: str, fingerprint: int, *, host: str = "") -> RequestHistory | None:
+        """Return the history of one request, or None if the crawl never accepted it.
+
+        Slow: a scan of what waits. With the host of its URL, a store may scan only the queue of that.
+        """
 
     async def host(self, name: str) -> HostView | None:
         """Return a host as the store has it, or None if the store has no record."""
@@ -197,6 +226,12 @@ class Frontier(Protocol):
     async def add(self, crawl: str, links: Sequence[Link]) -> Added:
         """Accept the links that the crawl has not seen. Idempotent."""
 
+    async def readmit(self, crawl: str, links: Sequence[Link]) -> int:
+        """Queue the links again whose requests robots.txt had filtered; return how many. Idempotent.
+
+        They are new requests, with nothing charged, and their fingerprints stay seen.
+        """
+
     async def lease(
         self,
         *,
@@ -217,6 +252,9 @@ class Frontier(Protocol):
 
     def holds(self, lease: Lease) -> bool:
         """Return True if, as far as this process knows, a settlement of the lease would be accepted now."""
+
+    async def held(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Return the leases whose settlement would be accepted now."""
 
     def keep_until_settled(self, leases: Sequence[Lease]) -> None:
         """Keep these leases past their deadlines: their pages are about to be written."""
@@ -245,5 +283,11 @@ class Frontier(Protocol):
     def parsing(self, crawl: str) -> AsyncIterator[Unparsed]:
         """Yield the fetched pages that no process is parsing."""
 
-    async def validators(self, crawl: str, fingerprints: Sequence[int]) -> Mapping[int, Validator]:
-        """Return what conditional requests for these pages need, as far as it is known."""
+    async def earlier_pages(
+        self, crawl: str, fingerprints: Sequence[int], *, host: str = ""
+    ) -> Mapping[int, bytes]:
+        """Return the records (`PageRecord.history`) of these pages in the crawl's earlier generations.
+
+        Of several, that of the latest generation which has fetched the page. `host` is the host of all of
+        them: a sharded store then asks one shard.
+        """

@@ -1,16 +1,16 @@
 """The governor of one host: how often requests may be sent to it, and whether one may be sent now.
 
-It holds GCRA's one number (`model/pace.py`), the number of requests in flight, and the window of responses
-for adaptive slow-down. What survives a restart is in its `HostRecord`. For the rest, a restart assumes the
-worst: a request was sent just now, and the burst is spent.
+It holds GCRA's one number (`model/pace.py`), the number of requests in flight, and the signals of the latest
+responses for adaptive slow-down. What survives a restart is in its `HostRecord`. For the rest, a restart
+assumes the worst: a request was sent just now, and the burst is spent.
 """
 
 import math
 from collections.abc import Iterable
 
 from shoal.frontier.results import HostView
-from shoal.frontier.rules import HostRecord, applied_pace, next_slow_factor
-from shoal.model.adaptive_delay import ResponseWindow, SlowdownRules
+from shoal.frontier.rules import HostRecord, applied_pace
+from shoal.model.adaptive_delay import Signal, SlowdownRules, next_slow_factor
 from shoal.model.pace import Pace, clamp, next_turn, take
 
 
@@ -30,6 +30,7 @@ def host_view(name: str, governor: "Governor", *, waiting: int) -> HostView:
         slow=record.slow,
         paused=record.paused,
         failures=governor.failures,
+        responses=governor.responses,
     )
 
 
@@ -38,8 +39,8 @@ USUAL_RULES = SlowdownRules()
 
 class Governor:
     __slots__ = (
-        "_last", "_rules", "_tat", "_token", "_unblocked", "_window", "burst", "concurrency", "failures",
-        "inflight", "interval", "ready", "record",
+        "_last", "_normal", "_rules", "_tat", "_token", "burst", "concurrency", "failures", "inflight",
+        "interval", "ready", "record", "responses",
     )  # fmt: skip
 
     def __init__(self, record: HostRecord, *, last: float = -math.inf) -> None:
@@ -50,8 +51,8 @@ class Governor:
         self._last = last
         self._token = 0  # lease token of the batch that took the latest turn
         self._rules = USUAL_RULES
-        self._unblocked = 0  # responses so far, none of them a block
-        self._window: ResponseWindow | None = None  # created with the first block: most hosts never block
+        self._normal = 0  # responses so far, if none of them was trouble
+        self.responses = ""  # signals of the latest; kept from the first trouble on: most hosts have none
         self._set_pace(applied_pace(record, (), self._rules))
 
     def follow(self, paces: Iterable[Pace], rules: SlowdownRules) -> None:
@@ -104,16 +105,16 @@ class Governor:
         self.record.rest_until = max(self.record.rest_until, until)
         self._update_ready()
 
-    def record_response(self, blocked: bool) -> bool:
+    def record_response(self, signal: Signal) -> bool:
         """Record a response; return True if the slow factor changed, so that the pace has to be updated."""
-        if self._window is None:
-            if not blocked and self.record.slow == 1.0:
-                self._unblocked += 1
+        window = self._rules.window
+        if not self.responses:
+            if signal == Signal.NORMAL and self.record.slow == 1.0:
+                self._normal += 1
                 return False
-            self._window = ResponseWindow(self._rules)
-            for _ in range(min(self._unblocked, self._rules.window)):
-                self._window.note(False)
-        slow = next_slow_factor(self._window, blocked, self.record.slow)
+            self.responses = "0" * min(self._normal, window - 1)
+        self.responses = (self.responses + str(int(signal)))[-window:]
+        slow = next_slow_factor(self.record.slow, self.responses, self.interval, self._rules)
         changed = slow != self.record.slow
         self.record.slow = slow
         return changed

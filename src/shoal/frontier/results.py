@@ -1,13 +1,14 @@
 """The values that a frontier returns, the same from every backend."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
+from shoal.model.adaptive_delay import Spike, count_signals, find_spike
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import Acknowledgement, Lease
-from shoal.model.page import PageRecord, PageRef
+from shoal.model.page import PageRecord
 from shoal.model.request import Request, trace_id
 
 
@@ -67,6 +68,11 @@ class Counts(msgspec.Struct, kw_only=True):
         """The number of requests that will not be worked on again: those that have ended, or are lost."""
         return self.done + self.gone + self.dead + self.filtered + self.lost
 
+    @property
+    def pages(self) -> int:
+        """The number of pages that count for a limit: those parsed, and those that the spider failed on."""
+        return self.done + self.dead_by_class.get(FailureClass.PARSE_ERROR.value, 0)
+
     def die(self, failure_class: FailureClass) -> None:
         self.dead += 1
         self.dead_by_class[failure_class.value] = self.dead_by_class.get(failure_class.value, 0) + 1
@@ -80,6 +86,12 @@ class Counts(msgspec.Struct, kw_only=True):
     def filter(self, rule: FailureClass) -> None:
         self.filtered += 1
         self.filtered_by_rule[rule.value] = self.filtered_by_rule.get(rule.value, 0) + 1
+
+    def readmit(self, rule: FailureClass) -> None:
+        self.filtered -= 1
+        self.filtered_by_rule[rule.value] -= 1
+        if not self.filtered_by_rule[rule.value]:
+            del self.filtered_by_rule[rule.value]
 
     def copy(self) -> "Counts":
         return msgspec.structs.replace(
@@ -105,6 +117,17 @@ class HostView(msgspec.Struct, frozen=True, kw_only=True):
     slow: float  # 1.0: not slowed down
     paused: bool
     failures: int  # failed attempts since this process started
+    responses: str = ""  # signals of the latest ones, a digit each; empty: no trouble, or not known here
+
+    @property
+    def trouble(self) -> dict[str, int]:
+        """How many of the latest responses were trouble, by kind."""
+        return count_signals(self.responses)
+
+    @property
+    def spike(self) -> Spike | None:
+        """The kind of trouble that prevails among the latest responses, with its remedy."""
+        return find_spike(self.responses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +139,10 @@ class Unparsed:
     page: PageRecord
     strikes: int  # times a process died while parsing it
     consumer: str = ""  # the consumer to which a bus delivered it
+
+
+LetterPosition = tuple[float, float, int]
+"""Where a dead letter is in the list of its crawl: when it died, its ordinal, its fingerprint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +162,31 @@ class DeadLetter:
     died_at: float
     holder: str  # the last holder
     page: PageRecord | None
+    detail: str = ""  # several lines: the traceback of a spider that raised
+    ordinal: float = field(default=0.0, compare=False)  # its place in the order of acceptance
 
     @property
     def trace(self) -> str:
         return trace_id(self.fingerprint)
+
+    @property
+    def position(self) -> LetterPosition:
+        return (self.died_at, self.ordinal, self.fingerprint)
+
+
+class ListedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request, as a list of a crawl's requests has it."""
+
+    fingerprint: int
+    state: str
+    url: str = ""  # empty: the store has not kept it
+    method: str = "GET"
+    host: str = ""
+    attempts: int = 0  # that have ended
+    status: int = 0  # of the last response, if the store has it
+    at: float | None = None  # when it ended, was leased, or becomes due again; None: it was never leased
+    rule: str = ""  # failure class of a dead request, rule of a filtered one
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,16 +248,6 @@ class CrawlStats:
     wire_bytes: float  # mean size of a body
     span: float  # seconds from the first of these pages to the last
     hosts: Sequence[HostQueue]
-
-
-@dataclass(frozen=True, slots=True)
-class Validator:
-    """The data for a conditional request: from a page of the crawl's previous generation."""
-
-    etag: str
-    modified: str
-    digest: str
-    ref: PageRef
 
 
 @dataclass(frozen=True, slots=True)

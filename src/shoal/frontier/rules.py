@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shoal.model.adaptive_delay import ResponseWindow, SlowdownRules, stretch_interval
+from shoal.model.adaptive_delay import Signal, SlowdownRules, signal_of, stretch_interval
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Done, Fetched, Gone, Retry, Settlement
 from shoal.model.pace import Pace
@@ -71,24 +71,19 @@ def applied_pace(record: HostRecord, crawls: Iterable[Pace], rules: SlowdownRule
     return Pace(interval, burst, concurrency)
 
 
-def host_responded(settlement: Settlement) -> bool:
-    """Return True if the host sent a response: only then does the attempt count for adaptive slow-down."""
-    if not settlement.sent:
-        return False
+def host_signal(settlement: Settlement) -> Signal | None:
+    """Return what an attempt says about its host, for the host's governor; None: nothing."""
+    if settlement.sent and settlement.signal is not None:
+        return settlement.signal
     match settlement.outcome:
-        case Fetched() | Done() | Gone():
-            return True
+        case Fetched() | Done() | Gone() if settlement.sent:
+            return Signal.NORMAL
         case Retry(failure=failure) | Dead(failure=failure):
-            return settlement.blocked or failure.status > 0
+            signal = signal_of(failure)
+            # A host that accepts no connection says so without a request.
+            return signal if settlement.sent or signal in (Signal.TIMED_OUT, Signal.RESET) else None
         case _:
-            return settlement.blocked
-
-
-def next_slow_factor(window: ResponseWindow, blocked: bool, slow: float) -> float:
-    """Return a host's slow factor after one more response."""
-    factor = window.note(blocked)
-    # A new window has too few responses: after a restart the factor from before applies until it has enough.
-    return round(factor, 3) if window.is_significant else slow
+            return None
 
 
 OVERRAN = Failure(FailureClass.HOLDER_LOST, "its holder died or overran")

@@ -55,6 +55,7 @@ class RedisClient:
         self._calls = RetryingCalls(dsn, self._servers)
         # Connections for blocking commands that are not in use.
         self._idle: dict[Address, list[RedisConnection]] = {}
+        self.blocked = 0  # connections on which a command blocks
 
     def __repr__(self) -> str:
         return f"RedisClient({self.dsn})"
@@ -223,7 +224,11 @@ class RedisClient:
             idle.append(connection)
             return checked
 
-        return await self._calls.call(tag, attempt)
+        self.blocked += 1
+        try:
+            return await self._calls.call(tag, attempt)
+        finally:
+            self.blocked -= 1
 
     async def names(self, pattern: str) -> AsyncIterator[bytes]:
         """Yield the names of keys from every master, in batches; a name may come twice.

@@ -25,7 +25,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from shoal.model.errors import Misconfigured
-from shoal.model.schemes import REDIS_SCHEMES
+from shoal.model.settings import REDIS_SCHEMES
 
 OPTIONS = (
     "namespace",

@@ -28,6 +28,15 @@ them are in one slot of a cluster. Keys of the fleet that belong to no shard sta
                             F:crawls was lost (stores)
     F:workers       set     names of workers (stores)
     F:worker:NAME   string  the worker's last Heartbeat; expires (stores)
+    F:exits         hash    records about exits: e/EXIT and h/EXIT/HOST (msgpack, ExitRecord), c/CRAWL
+                            (msgpack, Spending) (stores)
+    F:levels        hash    records about levels: HOST (msgpack, HostLevels), c/CRAWL (msgpack, SpentPages)
+                            (stores)
+    F:levelchanges  zset    their keys, in the order of their last change (stores)
+    F:api           hash    records of the HTTP API: i/KEY, w/NAME, d/WEBHOOK/ID (stores)
+    F:schedules     hash    s/NAME: a schedule (msgpack, Schedule); t/NAME: its state (ScheduleState) (stores)
+    F:monitoring    hash    f/WORKER: figures of a worker (msgpack, WorkerFigures); alerts: the AlertBook;
+                            claim: the process that evaluates alerts (stores)
     F:id            string  random id of the store, which names its queue at NATS (bus)
     F:relay         string  the worker that moves pages from T:pages to NATS; expires (bus)
     F:quarantine:0  stream  entries of keys that start with F, as in T:quarantine:C
@@ -135,6 +144,30 @@ def workers(fleet: str) -> str:
 
 def heartbeat(fleet: str, worker: str) -> str:
     return f"{fleet}:worker:{worker}"
+
+
+def schedules(fleet: str) -> str:
+    return f"{fleet}:schedules"
+
+
+def api_records(fleet: str) -> str:
+    return f"{fleet}:api"
+
+
+def monitoring(fleet: str) -> str:
+    return f"{fleet}:monitoring"
+
+
+def exits(fleet: str) -> str:
+    return f"{fleet}:exits"
+
+
+def levels(fleet: str) -> str:
+    return f"{fleet}:levels"
+
+
+def level_changes(fleet: str) -> str:
+    return f"{fleet}:levelchanges"
 
 
 def store_id(fleet: str) -> str:

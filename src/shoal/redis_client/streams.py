@@ -17,6 +17,7 @@ from shoal.redis_client.connection import Argument
 from shoal.redis_client.fan_out import fan_out
 
 START = "0-0"
+MAX_BLOCKED = 32  # connections of a process on which a reader blocks; further readers poll
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0  # between two polls of the shards of a cluster
 
 
@@ -62,6 +63,9 @@ class ShardStreams:
         return sum(lengths)
 
     async def _block(self, after: Mapping[int, str], seconds: float) -> None:
+        if self.store.blocked >= MAX_BLOCKED:
+            await self._poll(after, seconds)
+            return
         with suppress(Unavailable):  # the next call raises it
             await self.store.block(
                 self.store.tag(0),

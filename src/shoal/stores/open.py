@@ -16,13 +16,14 @@ from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING
 
 from shoal.model.errors import Misconfigured
-from shoal.model.schemes import REDIS_SCHEMES
+from shoal.model.settings import REDIS_SCHEMES
 
 if TYPE_CHECKING:
     from shoal.stores.contract.checks import StoreHealth
     from shoal.stores.contract.store import Store
 
 MEMORY = "memory:"
+_LONGEST_NAME = 255  # bytes
 _KNOWN = f"a folder, {MEMORY}, {', '.join(REDIS_SCHEMES)}"
 _RAM_FOLDER = "/dev/shm"  # noqa: S108 - files are created in a private folder below it
 
@@ -123,6 +124,7 @@ async def examine_store(dsn: str) -> "StoreHealth":
 
 def store_exists(dsn: str) -> bool:
     """Return whether there is a store at an address; a server is assumed to have one."""
+    check_address(dsn)
     if _is_redis(dsn):
         return True
     from shoal.stores.folder.directory import StoreFolder, private_server_in
@@ -131,10 +133,12 @@ def store_exists(dsn: str) -> bool:
 
 
 def check_address(dsn: str) -> None:
-    """Raise `Misconfigured` for an address that looks like a server's and is misspelled.
+    """Raise `Misconfigured` for a misspelled address of a server, and for a name that no folder can have.
 
     The message names only the scheme: the rest may contain a password.
     """
+    if not _is_redis(dsn) and any(len(os.fsencode(part)) > _LONGEST_NAME for part in dsn.split("/")):
+        raise Misconfigured(f"store: no folder can have a name of more than {_LONGEST_NAME} bytes")
     scheme, colon, rest = dsn.partition(":")
     if _is_redis(dsn) or dsn == MEMORY or not colon or os.path.exists(dsn):
         return

@@ -1,16 +1,21 @@
 """Crawls on Redis: opening one in every shard, pausing it, deleting it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import astuple
 
+from shoal.frontier.generations import Generation
 from shoal.frontier.redis import keys
+from shoal.frontier.redis.generations import RedisGenerations
 from shoal.frontier.redis.packing import clamp_int16, pack_paces
+from shoal.frontier.redis.reader import RedisReader
 from shoal.frontier.redis.seen import Approximate
 from shoal.frontier.redis.shard_client import ShardClient
 from shoal.frontier.results import Opened
 from shoal.model.adaptive_delay import SlowdownRules
+from shoal.model.crawl_totals import BEGAN
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
+from shoal.model.request import FINGERPRINT_KEY
 from shoal.redis_client.fan_out import fan_out
 
 Terms = list[float | str]  # in the order of crawl_options_set.lua; "": unchanged
@@ -20,8 +25,10 @@ _RULES = 6  # fields of SlowdownRules
 
 
 class RedisCrawls:
-    def __init__(self, client: ShardClient) -> None:
+    def __init__(self, client: ShardClient, reader: RedisReader) -> None:
         self._client = client
+        self._reader = reader
+        self._generations = RedisGenerations(client)
         self._store = client.store
         self._scripts = client.scripts
         self._home = client.home
@@ -59,7 +66,10 @@ class RedisCrawls:
                 number
             )  # these terms came after the sweep of the process that deleted the crawl
             raise Misconfigured(f"crawl {name!r} was deleted by another process")
+        generations = await self._generations.read(name)
         if known is None:
+            if generations.key:  # by which the pages of earlier generations are found
+                state = {**(state or {}), FINGERPRINT_KEY: generations.key}
             if approximate is not None:
                 bloom = approximate.per_shard(self._store.shards)
                 await fan_out(
@@ -83,9 +93,10 @@ class RedisCrawls:
                     hosts=hosts,
                     approximate=approximate,
                 )
+        self._client.earlier[name] = [one for one in generations.earlier if one.crawl != number]
         self._client.opened[name] = number
         self._client.names[number] = name
-        self._client.picker.wake_all()
+        self._client.pickers.wake_all({name})
         return Opened(name, resumed=known is not None)
 
     async def _new_number(self) -> int:
@@ -119,17 +130,24 @@ class RedisCrawls:
             cursor = await self._store.run(self._scripts.refresh_hosts, tag, [cursor, SLICE])
             cursor = None if cursor == b"0" else cursor
 
-    async def delete(self, name: str, *, checkpoints: Collection[str] = (), entirely: bool = False) -> bool:
+    async def delete(
+        self, name: str, *, checkpoints: Collection[str] = (), entirely: bool = False, keep: int = 1
+    ) -> bool:
         """Delete a crawl that is not open here, and the named checkpoints; return False if there is no such
         crawl.
 
         The crawl disappears at once. Its keys are deleted in slices; if this process dies before the end,
-        the next `delete` or `repair` continues. `entirely` has no effect: this backend keeps no validators.
+        the next `delete` or `repair` continues. Unless `entirely`, its pages become an earlier generation of
+        the next crawl of that name, and `keep` of these stay.
         """
         if name in self._client.opened:
             raise Misconfigured(f"crawl {name!r} is open and cannot be deleted")
         number = (await self._client.numbers()).get(name)
         if number is not None:
+            if entirely:
+                await self._generations.forget(name)
+            else:
+                await self._end_generation(name, number, keep)
             await self._store.do_always(self._home, "SADD", keys.dropped(self._home), number)
             await self._store.do(self._home, "HDEL", keys.crawls(self._home), name)
             tag = self._store.tag_of(name)
@@ -138,6 +156,13 @@ class RedisCrawls:
                 await self._store.do(self._home, "HDEL", keys.checkpoints(self._home), *checkpoints)
         await self.sweep_deleted()
         return number is not None
+
+    async def _end_generation(self, name: str, number: int, keep: int) -> None:
+        counts = await self._reader.counts(name)
+        began, key = [await self._reader.value(name, value) for value in (BEGAN, FINGERPRINT_KEY)]
+        finished = counts.open == 0 and counts.done > 0  # a site that was down has shown nothing
+        ended = Generation(0, float(began or 0.0), finished, number)
+        await self._generations.end(name, ended, key=key or b"", keep=keep)
 
     async def unlisted(self) -> list[int]:
         """Return the numbers of crawls that have counters and neither a name nor a deletion in progress."""
@@ -164,9 +189,10 @@ class RedisCrawls:
             await self._store.do(self._home, "SREM", keys.dropped(self._home), number)
 
     async def _sweep(self, number: int) -> None:
-        await fan_out(self._sweep_shard(tag, number) for tag in self._store.tags())
+        kept = await self._generations.numbers_kept()
+        await fan_out(self._sweep_shard(tag, number, kept) for tag in self._store.tags())
 
-    async def _sweep_shard(self, tag: str, number: int) -> None:
+    async def _sweep_shard(self, tag: str, number: int, kept: Container[int]) -> None:
         cursor = b"0"
         while True:
             cursor = await self._store.run(self._scripts.delete_lanes, tag, [number, cursor, SLICE])
@@ -174,6 +200,8 @@ class RedisCrawls:
                 break
         while await self._store.run(self._scripts.delete_rest, tag, [number]):
             pass
+        if number not in kept:
+            await self._store.do(tag, "UNLINK", keys.histories(tag, number))
 
     async def pause(self, crawl: str) -> None:
         """Stop leasing from a crawl until `resume`, in all workers."""
@@ -189,7 +217,7 @@ class RedisCrawls:
         await fan_out(
             self._set_terms(tag, number, crawl, terms, may_be_new=False) for tag in self._store.tags()
         )
-        self._client.picker.wake_all()
+        self._client.pickers.wake_all({crawl})
 
     async def set_value(self, crawl: str, key: str, value: bytes) -> None:
         """Store a value with an open crawl."""

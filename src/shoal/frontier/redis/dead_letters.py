@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 import msgspec
 
 from shoal.frontier.redis import keys, packing
-from shoal.frontier.redis.records import unpack_letter
-from shoal.frontier.redis.shard_client import ShardClient
-from shoal.frontier.redis.shards import chunks
-from shoal.frontier.results import DeadLetter
+from shoal.frontier.redis.records import pack_dated, unpack_letter
+from shoal.frontier.redis.shard_client import ShardClient, chunks
+from shoal.frontier.results import DeadLetter, LetterPosition
 from shoal.frontier.rules import parsed_again
 from shoal.model.failure import FailureClass
 from shoal.redis_client import RedisClient, Script
@@ -19,7 +18,8 @@ log = logging.getLogger(__name__)
 
 Ordered = tuple[float, DeadLetter]  # with its place in the order of acceptance
 
-SCAN_LETTERS = 200  # that one call reads
+FIRST_LETTERS = 20  # that the first call of a scan reads: most callers want few
+SCAN_LETTERS = 200  # that the others read
 MAX_LETTERS = 100  # that one call changes
 
 
@@ -39,7 +39,7 @@ class RedisDeadLetters:
         """Put dead letters back, first accepted first; an archived page that was at fault is parsed again."""
         selected = await self._select(crawl, classes, host, fingerprints, limit)
         replayed = await self._run(self._client.scripts.replay, crawl, selected, _pack_replays)
-        self._client.picker.wake_all()
+        self._client.pickers.wake_all()
         return replayed
 
     async def purge(
@@ -93,27 +93,39 @@ class RedisDeadLetters:
         return changed
 
 
-async def letters_in(store: RedisClient, tag: str, crawl: str, number: int) -> AsyncIterator[Ordered]:
-    """Yield a shard's dead letters, each with its place in the order of acceptance, latest first."""
-    end: bytes | str = "+inf"
+async def letters_in(
+    store: RedisClient, tag: str, crawl: str, number: int, before: LetterPosition | None = None
+) -> AsyncIterator[Ordered]:
+    """Yield a shard's dead letters, each with its place in the order of acceptance, latest first.
+
+    With `before`, only those that come after this position.
+    """
+    end: bytes | str = "+inf" if before is None else repr(before[0])
     seen: set[bytes] = set()
+    step = FIRST_LETTERS
     while True:
         found = await store.do(
             tag, "ZRANGE", keys.dead_letter_dates(tag, number), end, "-inf", "BYSCORE", "REV",
-            "LIMIT", 0, len(seen) + SCAN_LETTERS, "WITHSCORES",
+            "LIMIT", 0, len(seen) + step, "WITHSCORES",
         )  # fmt: skip
         rows = [(member, score) for member, score in zip(found[::2], found[1::2], strict=True)]
         fresh = [row for row in rows if row[0] not in seen]
         if not fresh:
             return
-        fps = [member[8:] for member, _ in fresh]
-        packed = await store.do(tag, "HMGET", keys.dead_letters(tag, number), *fps)
+        step = SCAN_LETTERS
+        fps = [member[8:] for member, score in fresh if before is None or _comes_after(member, score, before)]
+        packed = await store.do(tag, "HMGET", keys.dead_letters(tag, number), *fps) if fps else ()
         for fp, letter in zip(fps, packed, strict=True):
             if letter is not None and (unpacked := _readable(crawl, fp, letter)) is not None:
                 yield unpacked
         # Letters may be added and removed during the scan: continue from the instant, not from a rank.
         end = fresh[-1][1]
         seen = {member for member, score in rows if score == end}
+
+
+def _comes_after(member: bytes, score: bytes, before: LetterPosition) -> bool:
+    died_at, ordinal, fingerprint = before
+    return float(score) < died_at or member < pack_dated(ordinal, fingerprint)
 
 
 def _readable(crawl: str, fp: bytes, packed: bytes) -> Ordered | None:

@@ -23,11 +23,12 @@ from shoal.frontier.redis.packing import Held
 from shoal.frontier.redis.rate_tickets import RateTickets
 from shoal.frontier.redis.reader import RedisReader
 from shoal.frontier.redis.scripts import SCRIPTS, Scripts
-from shoal.frontier.redis.shard_client import ShardClient
-from shoal.frontier.redis.shards import by_shard, chunks
+from shoal.frontier.redis.shard_client import ShardClient, by_shard, chunks
+from shoal.frontier.redis.shard_picker import ShardPicker
 from shoal.frontier.redis.spill import LaneName, Spilling
-from shoal.frontier.results import Added, Committed, Unparsed, Validator
+from shoal.frontier.results import Added, Committed, Unparsed
 from shoal.model.errors import Misconfigured
+from shoal.model.generations.page_history import is_done
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
 from shoal.model.pace import ADDRESS_MARK, DelayEstimate, TurnAnswer, TurnRequest
 from shoal.model.request import UNREADABLE, Link, unpack_stored
@@ -61,14 +62,14 @@ class RedisFrontier:
         self.client = client = ShardClient(store, scripts, clock)
         self._store = store
         self._scripts = scripts
-        self._picker, self._held = client.picker, client.held
+        self._pickers, self._held = client.pickers, client.held
         self._spilling = spilling or Spilling(store, scripts)
         self._taker = secrets.token_hex(4)  # the name under which this process takes turns
         self._rate_tickets = RateTickets(store, scripts.rate_ticket, self._taker, clock=clock)
         self._clock = clock
         self._delay = DelayEstimate()  # of lease calls
         self.reader = RedisReader(client)
-        self.crawls = RedisCrawls(client)
+        self.crawls = RedisCrawls(client, self.reader)
         self.hosts = RedisHosts(client)
         self.dead_letters = RedisDeadLetters(client)
         self.pauses = RedisPauses(client)
@@ -88,6 +89,17 @@ class RedisFrontier:
         number = self.client.opened_number(crawl)
         return await self._add(self._scripts.add, [(number, link) for link in links])
 
+    async def readmit(self, crawl: str, links: Sequence[Link]) -> int:
+        """Queue the links again whose requests robots.txt had filtered; return how many."""
+        number, readmitted = self.client.opened_number(crawl), 0
+        unique = {link.fingerprint: link for link in links}
+        for tag, several in by_shard(self._store, unique.values(), lambda link: link.host).items():
+            for chunk in chunks(several, MAX_LINKS):
+                arguments: list[ScriptArgument] = [number, packing.pack_readmitted(chunk)]
+                readmitted += await self._store.run(self._scripts.readmit, tag, arguments, replicated=True)
+        self._pickers.wake_all({crawl})
+        return readmitted
+
     async def _add(self, script: Script, links: Sequence[tuple[int, Link]]) -> Added:
         shards = by_shard(self._store, links, lambda pair: pair[1].host)
         added = await fan_out(self._add_to(tag, script, several) for tag, several in shards.items())
@@ -103,7 +115,8 @@ class RedisFrontier:
         await self._spilling.check_lanes(
             tag, Counter(LaneName(crawl, link.pool, link.host) for crawl, link in links)
         )
-        self._picker.wake(self._store.shard_of(links[0][1].host))
+        names = {self.client.names.get(crawl, "") for crawl, _ in links}
+        self._pickers.wake(self._store.shard_of(links[0][1].host), names)
         return Added(new, duplicate)
 
     async def lease(
@@ -120,10 +133,19 @@ class RedisFrontier:
         crawls_and_pools = packing.pack_crawls(numbers), packing.pack_names(pools)
         leases: list[Lease] = []
         asked: set[int] = set()
-        while shards := self._picker.pick(asked, self._shards_at_once(limit - len(leases))):
+        picker = self._pickers.of(None if crawls is None else tuple(crawls))
+        while shards := picker.pick(asked, self._shards_at_once(limit - len(leases))):
             wanted = share_out(limit - len(leases), len(shards))
             answers = await fan_out(
-                self._lease_from(shard, holder, wanted[number], ttl, crawls_and_pools, suspects=number == 0)
+                self._lease_from(
+                    shard,
+                    picker,
+                    holder,
+                    wanted[number],
+                    ttl,
+                    crawls_and_pools=crawls_and_pools,
+                    suspects=number == 0,
+                )
                 for number, shard in enumerate(shards)
             )
             for shard, found, most in zip(shards, answers, wanted, strict=True):
@@ -132,7 +154,7 @@ class RedisFrontier:
                     asked.add(shard)
             if len(leases) >= limit or (leases and self._is_far):  # another round would keep these waiting
                 return Grant(leases, 0.0)
-        return Grant(leases, self._picker.wait)
+        return Grant(leases, picker.wait)
 
     def _shards_at_once(self, limit: int) -> int:
         """Return how many shards to ask in one go: one after the other, a store far away takes seconds."""
@@ -145,11 +167,12 @@ class RedisFrontier:
     async def _lease_from(
         self,
         shard: int,
+        picker: ShardPicker,
         holder: str,
         limit: int,
         ttl: float,
-        crawls_and_pools: tuple[bytes, bytes],
         *,
+        crawls_and_pools: tuple[bytes, bytes],
         suspects: bool,
     ) -> list[Lease]:
         tag = self._store.tag(shard)
@@ -164,7 +187,7 @@ class RedisFrontier:
         )
         self._delay.note(self._clock() - began)
         self._lose(lost)
-        self._picker.record(shard, found=len(granted), wait=float(wait), best=float(best or "inf"))
+        picker.record(shard, found=len(granted), wait=float(wait), best=float(best or "inf"))
         leases: list[Lease] = []
         damage = ""
         for found in records.unpack_grants(granted, int(token), float(leased_until), self.client.names):
@@ -179,9 +202,9 @@ class RedisFrontier:
             if lease.crashes:
                 self._held.add_suspect(self._id(lease), holder, tag)
         if short and await self._spilling.refill(tag, short):
-            self._picker.wake(shard)
+            self._pickers.wake(shard)
         if damage and await self._store.report_damage(tag, damage):
-            self._picker.wake(shard)
+            self._pickers.wake(shard)
         return leases
 
     def _lease_ahead(self) -> tuple[float, str, float]:
@@ -194,8 +217,8 @@ class RedisFrontier:
 
     @property
     def next_look(self) -> float:
-        """Seconds until `lease` should be called again although nothing changed here: others add links."""
-        return self._picker.next_look
+        """Seconds until `lease` should be called again for all crawls although nothing changed here."""
+        return self._pickers.of(None).next_look
 
     async def turn(self, request: TurnRequest) -> TurnAnswer:
         """Take a turn of a host, or return when to ask again."""
@@ -268,7 +291,7 @@ class RedisFrontier:
                 self._held.lose(self._id(settlement.lease))
                 if accepted != "1":
                     stale.append(settlement.lease)
-        self._picker.wake(self._store.shard_of(settlements[0].lease.host))
+        self._pickers.wake(self._store.shard_of(settlements[0].lease.host))
         return stale
 
     async def _acknowledge(
@@ -332,9 +355,31 @@ class RedisFrontier:
                 return bytes(facts[b"last-delivered-id"])
         return b"0-0"
 
-    async def validators(self, crawl: str, fingerprints: Sequence[int]) -> dict[int, Validator]:
-        """Return nothing: this backend keeps no record of pages that are done."""
-        return {}
+    async def earlier_pages(
+        self, crawl: str, fingerprints: Sequence[int], *, host: str = ""
+    ) -> dict[int, bytes]:
+        """Return the records of these pages in the latest generation that has fetched them.
+
+        `host`: that of all of them; without it, every shard is asked.
+        """
+        found: dict[int, bytes] = {}
+        for generation in reversed(self.client.earlier.get(crawl, ())):
+            if left := [fp for fp in fingerprints if fp not in found]:
+                found.update(await self._earlier_in(generation.crawl, left, host))
+        return found
+
+    async def _earlier_in(self, number: int, fingerprints: Sequence[int], host: str) -> dict[int, bytes]:
+        packed = [records.pack_fp(fp) for fp in fingerprints]
+        answers = await fan_out(
+            self._store.do(tag, "HMGET", keys.histories(tag, number), *packed)
+            for tag in self.client.tags_for(host)
+        )
+        return {
+            fp: bytes(history)
+            for several in answers
+            for fp, history in zip(fingerprints, several, strict=True)
+            if history is not None and is_done(history)
+        }
 
     async def reannounce(self) -> int:
         """Announce again the unparsed pages that are in no stream; return how many."""
@@ -371,6 +416,10 @@ class RedisFrontier:
         """Return True if, as far as this process knows, a settlement of this lease would be accepted now."""
         return self._held.holds(self._id(lease))
 
+    async def held(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Return the leases whose settlement would be accepted now, as far as this process knows."""
+        return [lease for lease in leases if self.holds(lease)]
+
     def keep_until_settled(self, leases: Sequence[Lease]) -> None:
         """Do nothing: items travel with their settlement, and the store refuses both or neither."""
 
@@ -381,7 +430,7 @@ class RedisFrontier:
         """
         for tag, several in by_shard(self._store, leases, lambda lease: lease.host).items():
             self._held.add_landed(tag, filter(self._held.__contains__, map(self._id, several)))
-            self._picker.wake(self._store.shard_of(several[0].host))
+            self._pickers.wake(self._store.shard_of(several[0].host))
 
     async def extend(self, leases: Sequence[Lease], ttl: float) -> list[Lease]:
         """Move deadlines to `ttl` seconds from now, never earlier; return the leases that are still held."""

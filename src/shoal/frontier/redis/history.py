@@ -2,12 +2,16 @@
 
 A request that has ended without a dead letter leaves only its fingerprint in the seen-set; the archive has
 its page.
+
+`RequestListing` lists all requests, shard by shard and in batches. Spilled ones are not read back for it.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Sequence
 
 from shoal.frontier.redis import keys
+from shoal.frontier.redis.dead_letters import letters_in
 from shoal.frontier.redis.records import (
+    UNREADABLE,
     StoredLane,
     StoredRecord,
     pack_fp,
@@ -20,7 +24,7 @@ from shoal.frontier.redis.records import (
 from shoal.frontier.redis.scan import BATCH, ShardScan
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.seen import seen_hash
-from shoal.frontier.results import RequestHistory
+from shoal.frontier.results import ListedRequest, RequestHistory
 from shoal.model.request import unpack_stored
 from shoal.redis_client import RedisClient, ScriptArgument
 
@@ -28,27 +32,37 @@ FP_AT = 12  # bytes of an ENTRY before the fingerprint
 
 
 class HistorySearch:
-    """Searches one request of a crawl."""
+    """Searches one request of a crawl; with the host of its URL, only in the queue of that."""
 
-    def __init__(self, store: RedisClient, scripts: Scripts, crawl: str, number: int, fp: int) -> None:
+    def __init__(
+        self, store: RedisClient, scripts: Scripts, crawl: str, number: int, fp: int, *, host: str = ""
+    ) -> None:
         self._store = store
         self._scripts = scripts
         self._crawl = crawl
         self._number = number
         self._fp = fp
         self._packed = pack_fp(fp)
+        self._host = host
 
     async def run(self) -> RequestHistory | None:
         """Return what is known of the request; None: the crawl has never accepted it."""
-        for tag in self._store.tags():
-            for search in (self._parsing, self._dead, self._leased, self._delayed, self._waiting):
-                if (found := await search(tag)) is not None:
-                    return found
-        for tag in self._store.tags():
-            arguments: list[ScriptArgument] = [self._number, str(self._fp), seen_hash(self._fp)]
+        tags = [self._store.tag_of(self._host)] if self._host else self._store.tags()
+        for searches in ((self._parsing, self._dead, self._leased), (self._delayed, self._waiting)):
+            for tag in tags:
+                for search in searches:
+                    if (found := await search(tag)) is not None:
+                        return found
+            if not await self._is_seen(tags):  # what was never accepted does not wait either
+                return None
+        return RequestHistory(self._crawl, self._fp, "done", ())
+
+    async def _is_seen(self, tags: Sequence[str]) -> bool:
+        arguments: list[ScriptArgument] = [self._number, str(self._fp), seen_hash(self._fp)]
+        for tag in tags:
             if await self._store.run(self._scripts.seen_get, tag, arguments):
-                return RequestHistory(self._crawl, self._fp, "done", ())
-        return None
+                return True
+        return False
 
     async def _parsing(self, tag: str) -> RequestHistory | None:
         packed = await self._store.do(tag, "HGET", keys.parsing(tag, self._number), self._packed)
@@ -99,7 +113,8 @@ class HistorySearch:
 
     async def _waiting(self, tag: str) -> RequestHistory | None:
         pattern = b"?" * FP_AT + b"".join(b"\\" + bytes((byte,)) for byte in self._packed) + b"*"
-        async for host in ShardScan(self._store, tag).hosts():
+        scan = ShardScan(self._store, tag)
+        async for host in scan.host(self._host) if self._host else scan.hosts():
             for lane in host.lanes:
                 if lane.crawl != self._number:
                     continue
@@ -133,3 +148,100 @@ class HistorySearch:
         return RequestHistory(
             self._crawl, self._fp, state, (), request, found_on=request.found_on, due=due, holder=holder
         )
+
+
+class RequestListing:
+    """Lists the requests of one crawl."""
+
+    def __init__(self, store: RedisClient, crawl: str, number: int) -> None:
+        self._store = store
+        self._crawl = crawl
+        self._number = number
+
+    async def run(self, states: Collection[str]) -> AsyncIterator[ListedRequest]:
+        """Yield the requests in these states, as far as the store keeps them."""
+        parts = (
+            ("waiting", self._waiting),
+            ("delayed", self._delayed),
+            ("leased", self._leased),
+            ("parsing", self._parsing),
+            ("dead", self._dead),
+        )
+        for state, part in parts:
+            if state in states:
+                for tag in self._store.tags():
+                    async for listed in part(tag):
+                        yield listed
+
+    async def _waiting(self, tag: str) -> AsyncIterator[ListedRequest]:
+        scan = ShardScan(self._store, tag)
+        async for host in scan.hosts():
+            for lane in host.lanes:
+                if lane.crawl != self._number:
+                    continue
+                async for packed, _ in scan.sorted(lane.returned(tag, host.name)):
+                    yield _queued(
+                        "waiting", StoredRecord(lane.crawl, host.name, lane.pool, unpack_entry(packed))
+                    )
+                for band in lane.bands:
+                    async for packed in scan.list(lane.fresh(tag, host.name, band)):
+                        entry = unpack_entry(packed)
+                        yield _queued("waiting", StoredRecord(lane.crawl, host.name, lane.pool, entry))
+
+    async def _delayed(self, tag: str) -> AsyncIterator[ListedRequest]:
+        offset = float(await self._store.do(tag, "HGET", keys.meta(tag), "offset") or 0.0)
+        async for packed, due in ShardScan(self._store, tag).sorted(keys.delayed(tag, self._number)):
+            try:
+                record = unpack_record(packed)
+            except UNREADABLE:
+                continue
+            yield _queued("delayed", record, at=due - offset)
+
+    async def _leased(self, tag: str) -> AsyncIterator[ListedRequest]:
+        for token in await self._store.do(tag, "ZRANGE", keys.deadlines(tag), 0, -1):
+            async for field, packed in ShardScan(self._store, tag).hash(keys.batch(tag, token.decode())):
+                if field == keys.HEAD or int.from_bytes(field[:4], "big") != self._number:
+                    continue
+                try:
+                    record = unpack_leased(packed).record
+                except UNREADABLE:
+                    continue
+                yield _queued("leased", record)
+
+    async def _parsing(self, tag: str) -> AsyncIterator[ListedRequest]:
+        async for _, packed in ShardScan(self._store, tag).hash(keys.parsing(tag, self._number)):
+            try:
+                page, _, record = unpack_parsing(packed)
+            except UNREADABLE:
+                continue
+            yield _queued("parsing", record, at=page.fetched_at, status=page.status)
+
+    async def _dead(self, tag: str) -> AsyncIterator[ListedRequest]:
+        async for _, letter in letters_in(self._store, tag, self._crawl, self._number):
+            yield ListedRequest(
+                fingerprint=letter.fingerprint,
+                state="dead",
+                url=letter.request.url,
+                method=letter.request.method,
+                host=letter.host,
+                attempts=letter.attempts,
+                status=letter.status,
+                at=letter.died_at,
+                rule=letter.kind.value,
+                reason=letter.reason,
+            )
+
+
+def _queued(state: str, record: StoredRecord, *, at: float | None = None, status: int = 0) -> ListedRequest:
+    entry = record.entry
+    request = unpack_stored(entry.packed)
+    return ListedRequest(
+        fingerprint=entry.fingerprint,
+        state=state,
+        url=request.url,
+        method=request.method,
+        host=record.host,
+        attempts=entry.attempts,
+        status=status,
+        at=entry.first_at if at is None else at,
+    )

@@ -75,7 +75,7 @@ class RedisHosts:
             [host, *arguments, self._client.held.take_landed(tag)],
             replicated=True,
         )
-        self._client.picker.wake(self._store.shard_of(host))
+        self._client.pickers.wake(self._store.shard_of(host))
         return view_of(reply, self._client.names)
 
     async def get_robots(self, host: str) -> StoredRobots | None:

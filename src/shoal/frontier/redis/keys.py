@@ -18,12 +18,12 @@ deleted in batches. `P` is a pool. Keys marked * are shared with other packages 
                            `pool.<pool>`: waiting or delayed, for every pool but http
 
     T:tot:C        hash    totals that pages add to: `links.<rule>` (not followed), rejected, withheld,
-                           partial, hook_items, hook_faults
+                           partial, hook_items, hook_faults, repeats, `discarded.<reason>` (items)
 
     T:h            hash    host -> state (HOST, followed by one LANE per lane); deleted when idle. `@` and an
                            address: the turns of that address
     T:ho           hash    host -> what the operator has set, and its Crawl-delay (OVERRIDES)
-    T:hw           hash    host -> its latest responses, a `1` for each block and a `0` for any other
+    T:hw           hash    host -> the signals of its latest responses, a digit each (adaptive_delay.py)
     T:ht:host      string  >ddd seconds, since, due for others; the taker that may have its next turn of the
                            host that many seconds earlier than others (rate_ticket.lua). Expires
     T:ad:<address> zset    hosts that have this address -> when one was last asked. Expires
@@ -54,6 +54,8 @@ deleted in batches. `P` is a pool. Keys marked * are shared with other packages 
     T:d:C          hash    fp -> DEAD_LETTER
     T:dz:C         zset    >d ordinal and fp -> when it died
 
+    T:rd:C         hash    fp -> nothing: requests that robots.txt disallowed (readmit.lua)
+    T:hy:C         hash    fp -> how the request ended, for the next generations (`page_history.py`)
     T:s:C:<n>      set     fingerprints that a crawl has seen, in buckets (seen.lua)
     T:so:C         set     names of buckets of the seen-set that were too large to be split
     T:sm:C         hash    size of the seen-set (seen.lua); lost: requests that a repair found in no state;
@@ -67,6 +69,7 @@ and, in the crawl's home shard (that of its name as if it were a host) or in sha
     T:crawls       hash    name -> C (shard 0); `T:m` has the last number, `crawl`
     T:dropped      set     numbers of crawls that are being deleted (shard 0)
     T:checkpoints  hash    name -> bytes (shard 0)
+    T:generations  hash    name -> the earlier generations of a crawl (`generations.py`, shard 0)
 
 Instants are epoch seconds, doubles, on the shard's clock, which never goes back (shard.lua); those that only
 operators see are on the server's clock. A lane gets a moment, a step that no other lane has, whenever it is
@@ -85,7 +88,8 @@ with the length, followed by that many bytes; `s2` and `s4` are the same with tw
     RECORD     >I      C; s1 host; s1 pool; ENTRY
     LEASED     >ddBdH  deadline, granted at, 1 if landed, interval and burst of its host; RECORD
     PAGE       >HI     length of the stream entry's id, length of the page; both; s1 holder; RECORD
-    DEAD_LETTER  >dH   died at, status; s4 page (empty: none); s1 holder; s1 class; s2 reason; RECORD
+    DEAD_LETTER  >dH   died at, status; s4 page (empty: none); s1 holder; s1 class; s2 reason
+                       (one line; below it, the traceback of a spider that raised); RECORD
     HOST       >ddddddHHHIIHBB  tat, last, rest until, token, interval, slow, burst, concurrency, inflight,
                        failures, version of the crawl options, responses without a block, flags (1 paused,
                        2 has OVERRIDES, 4 has responses in T:hw, 8 has T:ht; from 16 on: leases whose
@@ -174,6 +178,15 @@ def bloom_filter(tag: str, crawl: int) -> str:
 def values(tag: str, crawl: int) -> str:
     """Return the key of the values of a crawl; `tag` is its home shard."""
     return f"{tag}:v:{crawl}"
+
+
+def histories(tag: str, crawl: int) -> str:
+    """Return the key of what the next generations of a crawl need to know of its requests."""
+    return f"{tag}:hy:{crawl}"
+
+
+def generations(tag: str) -> str:
+    return f"{tag}:generations"
 
 
 def crawls(tag: str) -> str:

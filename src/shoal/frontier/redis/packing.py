@@ -14,7 +14,7 @@ import msgspec
 
 from shoal.frontier.redis.records import pack_dated, pack_fp, unpack_fp
 from shoal.frontier.redis.seen import seen_hash
-from shoal.frontier.rules import band, host_responded
+from shoal.frontier.rules import band, host_signal
 from shoal.model.errors import Rejected
 from shoal.model.failure import Failure
 from shoal.model.outcome import (
@@ -31,16 +31,17 @@ from shoal.model.outcome import (
 )
 from shoal.model.pace import Pace
 from shoal.model.page import Item, PageRecord
-from shoal.model.request import Link
+from shoal.model.request import Link, Request, pack
 
 DONE, FETCHED, GONE, FILTERED, DEAD, RETRY, RELEASED = range(1, 8)
-BLOCKED, SENT, ANSWERED = 1, 2, 4
+SENT, HAS_SIGNAL, SIGNAL = 2, 4, 8
 
 _double = struct.Struct(">d")
 _held = struct.Struct(">dI8s")
 # The ENTRY of a new link: without the ordinal, which add.lua assigns, and with all counters 0.
 _new = struct.Struct(">5xB8s")
 
+_SAME = bytes(5)
 _pack = msgspec.msgpack.Encoder().encode
 
 
@@ -87,6 +88,16 @@ def pack_links(links: Iterable[tuple[int, Link]]) -> list[bytes]:
     return [struct.pack(">HH", len(rows), runs) + bytes(frame), *map(_name, hosts)]
 
 
+def pack_readmitted(links: Sequence[Link]) -> bytes:
+    """Pack links for readmit.lua."""
+    packed = bytearray(struct.pack(">H", len(links)))
+    for link in links:
+        fp = pack_fp(link.fingerprint)
+        packed += fp + _short(link.host) + _short(link.pool)
+        packed += _long(_new.pack(link.priority, fp) + link.packed)
+    return bytes(packed)
+
+
 def _name(text: str) -> bytes:
     return _short(text)[1:]
 
@@ -111,11 +122,11 @@ def pack_settlements(settlements: Sequence[tuple[int, Settlement]]) -> list[byte
         number = 0
         for crawl, settlement in several:
             code, payload = _pack_outcome(settlement.outcome)
-            flags = (
-                BLOCKED * settlement.blocked + SENT * settlement.sent + ANSWERED * host_responded(settlement)
-            )
+            flags = SENT * settlement.sent
+            if (signal := host_signal(settlement)) is not None:
+                flags += HAS_SIGNAL + SIGNAL * signal
             packed += bytes((code, flags)) + pack_items(settlement.items) + pack_tally(settlement.tally)
-            packed += payload
+            packed += pack_history(settlement) + payload
             ids.append(struct.pack(">I8s", crawl, pack_fp(settlement.lease.fingerprint)))
             number += 1
         batches.append(struct.pack(">dH", token, number))
@@ -134,16 +145,21 @@ def _pack_outcome(outcome: Outcome) -> tuple[int, bytes]:
             return FILTERED, _short(rule.value)
         case Dead(failure=failure, page=page):
             return DEAD, _pack_failure(failure, page)
-        case Retry(delay=delay, charged=charged, rest=rest):
-            return RETRY, struct.pack(">dBd", delay, charged, rest)
-        case Released(delay=delay):
-            return RELEASED, _double.pack(delay)
+        case Retry(delay=delay, charged=charged, rest=rest, instead=instead):
+            return RETRY, struct.pack(">dBd", delay, charged, rest) + _pack_replacement(instead)
+        case Released(delay=delay, instead=instead):
+            return RELEASED, _double.pack(delay) + _pack_replacement(instead)
         case _:
             assert_never(outcome)
 
 
+def _pack_replacement(instead: Request | None) -> bytes:
+    """Pack the pool and the content of the request that is tried next; empty: as it is."""
+    return _SAME if instead is None else _short(instead.pool) + _long(pack(instead))
+
+
 def _pack_failure(failure: Failure, page: PageRecord | None) -> bytes:
-    reason = failure.reason.encode()[:65_535]
+    reason = failure.text.encode()[:65_535]
     packed = b"" if page is None else _pack(page)
     return b"".join(
         (
@@ -157,6 +173,13 @@ def _pack_failure(failure: Failure, page: PageRecord | None) -> bytes:
 
 def pack_items(items: Sequence[Item]) -> bytes:
     return _long(_pack(list(items)) if items else b"")
+
+
+def pack_history(ended: Settlement | Acknowledgement) -> bytes:
+    """Pack what the next generations need to know of a request; empty: nothing."""
+    outcome = ended.outcome
+    history = outcome.page.history if isinstance(outcome, Done) else ended.history
+    return struct.pack(">H", len(history)) + history
 
 
 def pack_tally(tally: Mapping[str, int]) -> bytes:
@@ -175,6 +198,7 @@ def pack_acknowledgements(acknowledgements: Sequence[tuple[int, Acknowledgement]
         packed += struct.pack(">I8s", crawl, pack_fp(acknowledgement.fingerprint))
         packed += _short(acknowledgement.consumer) + bytes((code,)) + payload
         packed += pack_items(acknowledgement.items) + pack_tally(acknowledgement.tally)
+        packed += pack_history(acknowledgement)
     return bytes(packed)
 
 

@@ -4,10 +4,12 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
 
+from shoal.frontier.generations import Generation
 from shoal.frontier.redis import keys
 from shoal.frontier.redis.audit import audit
 from shoal.frontier.redis.dead_letters import Ordered, letters_in
-from shoal.frontier.redis.history import HistorySearch
+from shoal.frontier.redis.generations import RedisGenerations
+from shoal.frontier.redis.history import HistorySearch, RequestListing
 from shoal.frontier.redis.records import unpack_fp, unpack_parsing
 from shoal.frontier.redis.scan import ShardScan
 from shoal.frontier.redis.seen import false_positive_share
@@ -20,8 +22,11 @@ from shoal.frontier.results import (
     DeadLetter,
     HostQueue,
     HostView,
+    LetterPosition,
+    ListedRequest,
     RequestHistory,
 )
+from shoal.model.crawl_totals import BEGAN
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord
 from shoal.redis_client import ScriptFault
@@ -66,6 +71,23 @@ class RedisReader:
         found = await self._store.do(tag, "HGETALL", keys.values(tag, number))
         pairs = zip(found[::2], found[1::2], strict=True)
         return {key.decode(errors="backslashreplace"): value for key, value in pairs}
+
+    async def generations(self, crawl: str) -> list[Generation]:
+        """Return the generations that the store has, oldest first; the last one is the current one."""
+        number, counts = await self.number(crawl), await self.counts(crawl)
+        known = await RedisGenerations(self._client).read(crawl)
+        earlier = [one for one in known.earlier if one.crawl != number]
+        began = float(await self.value(crawl, BEGAN) or 0.0)
+        finished = counts.open == 0 and counts.done > 0
+        return [*earlier, Generation(known.last + 1, began, finished, number)]
+
+    async def histories(self, crawl: str, generation: int) -> AsyncIterator[tuple[int, bytes]]:
+        """Yield fingerprint and record of every request that ended in a generation."""
+        numbers = {one.number: one.crawl for one in await self.generations(crawl)}
+        for tag in self._store.tags():
+            scan = ShardScan(self._store, tag)
+            async for fp, packed in scan.hash(keys.histories(tag, numbers.get(generation, 0))):
+                yield unpack_fp(fp), packed
 
     async def checkpoint(self, name: str) -> bytes | None:
         """Return what the last commit stored under `name`."""
@@ -140,11 +162,17 @@ class RedisReader:
     # --- requests --------------------------------------------------------------------------------
 
     async def dead_letters(
-        self, crawl: str, *, classes: Collection[FailureClass] = (), host: str = "", limit: int | None = None
+        self,
+        crawl: str,
+        *,
+        classes: Collection[FailureClass] = (),
+        host: str = "",
+        limit: int | None = None,
+        before: LetterPosition | None = None,
     ) -> AsyncIterator[DeadLetter]:
         """Yield the dead letters of a crawl, latest first."""
         number = await self.number(crawl)
-        shards = [letters_in(self._store, tag, crawl, number) for tag in self._client.tags_for(host)]
+        shards = [letters_in(self._store, tag, crawl, number, before) for tag in self._client.tags_for(host)]
         left = -1 if limit is None else limit
         async for _, letter in _merged(shards):
             if left == 0:
@@ -152,6 +180,11 @@ class RedisReader:
             if (not classes or letter.kind in classes) and (not host or letter.host == host):
                 left -= 1
                 yield letter
+
+    async def requests(self, crawl: str, states: Collection[str]) -> AsyncIterator[ListedRequest]:
+        """Yield the requests in these states; none that are done, gone or filtered, and none that spilled."""
+        async for listed in RequestListing(self._store, crawl, await self.number(crawl)).run(states):
+            yield listed
 
     async def pages(self, crawl: str) -> AsyncIterator[tuple[int, PageRecord]]:
         """Yield the pages that are not done: those yet to be parsed, and those of dead letters.
@@ -170,10 +203,13 @@ class RedisReader:
         """Recount every set from the data and compare."""
         return await audit(self._store, await self.number(crawl))
 
-    async def history(self, crawl: str, fingerprint: int) -> RequestHistory | None:
-        """Return the history of one request, or None if the crawl never accepted it. Slow: a full scan."""
+    async def history(self, crawl: str, fingerprint: int, *, host: str = "") -> RequestHistory | None:
+        """Return the history of one request, or None if the crawl never accepted it.
+
+        With its host, one queue is searched; without, those of all hosts.
+        """
         number = await self.number(crawl)
-        return await HistorySearch(self._store, self._scripts, crawl, number, fingerprint).run()
+        return await HistorySearch(self._store, self._scripts, crawl, number, fingerprint, host=host).run()
 
     async def host(self, name: str) -> HostView | None:
         """Return a host with the queue of all crawls, or None if the store has no record of it."""
@@ -197,9 +233,8 @@ class RedisReader:
         return await self._queues(set((await self._client.numbers()).values()))
 
     async def _queues(self, numbers: Collection[int]) -> list[HostQueue]:
-        views = await fan_out(
-            views_in(self._store, self._scripts, tag, numbers) for tag in self._store.tags()
-        )
+        # One shard after the other: shards share servers, and each script makes leases wait behind it.
+        views = [await views_in(self._store, self._scripts, tag, numbers) for tag in self._store.tags()]
         return [
             HostQueue(
                 view.host,
@@ -222,7 +257,7 @@ async def _merged(
     """Merge the letters of several shards, each sorted latest first."""
     heads = [(await anext(shard, None), shard) for shard in shards]
     while waiting := [(head, shard) for head, shard in heads if head is not None]:
-        latest, source = max(waiting, key=lambda pair: (pair[0][1].died_at, pair[0][0]))
+        latest, source = max(waiting, key=lambda pair: pair[0][1].position)
         yield latest
         heads = [
             (await anext(shard, None), shard) if shard is source else (head, shard) for head, shard in waiting

@@ -9,7 +9,7 @@ from shoal.frontier.redis import keys
 from shoal.frontier.results import DeadLetter
 from shoal.frontier.rules import LOWEST_BAND, band
 from shoal.model.errors import Rejected
-from shoal.model.failure import FailureClass
+from shoal.model.failure import FailureClass, split_text
 from shoal.model.outcome import Lease
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack_stored
@@ -142,7 +142,7 @@ def unpack_letter(crawl: str, packed: bytes) -> tuple[int, DeadLetter]:
     holder, position = _short_at(packed, position)
     kind, position = _short_at(packed, position)
     [length] = struct.unpack_from(">H", packed, position)
-    reason = packed[position + 2 : position + 2 + length].decode(errors="replace")
+    reason, detail = split_text(packed[position + 2 : position + 2 + length].decode(errors="replace"))
     record = unpack_record(packed, position + 2 + length)
     entry = record.entry
     return entry.ordinal, DeadLetter(
@@ -159,6 +159,8 @@ def unpack_letter(crawl: str, packed: bytes) -> tuple[int, DeadLetter]:
         died_at=died_at,
         holder=holder,
         page=page,
+        detail=detail,
+        ordinal=entry.ordinal,
     )
 
 

@@ -49,6 +49,17 @@ class ShardScan:
                 return
             first += BATCH
 
+    async def host(self, name: str) -> AsyncIterator[StoredHost]:
+        """Yield one host, if the shard has it and it can be read."""
+        packed = await self._store.do(self._tag, "HGET", keys.hosts(self._tag), name)
+        if packed is None:
+            return
+        try:
+            host = unpack_host(name, packed)
+        except UNREADABLE:
+            return
+        yield host
+
     async def hosts(self) -> AsyncIterator[StoredHost]:
         """Yield the hosts of the shard that can be read."""
         async for name, packed in self.hash(keys.hosts(self._tag)):

@@ -74,6 +74,7 @@ class Scripts:
     refill = _Assembled("spilled")
     replay = _Assembled("leases", "pages")
     purge = _Assembled()
+    readmit = _Assembled("leases")
     host_set = _Assembled("leases", "spilled", "views")
     host_get = _Assembled("leases", "spilled", "views")
     host_list = _Assembled("leases", "spilled", "views")

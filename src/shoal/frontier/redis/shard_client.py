@@ -1,13 +1,30 @@
 """What all parts of a frontier on Redis share: the store, the scripts, and what this process knows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
+from shoal.frontier.generations import Generation
 from shoal.frontier.redis import keys
 from shoal.frontier.redis.held_leases import HeldLeases
 from shoal.frontier.redis.scripts import Scripts
-from shoal.frontier.redis.shard_picker import ShardPicker
+from shoal.frontier.redis.shard_picker import ShardPickers
 from shoal.model.errors import Misconfigured
 from shoal.redis_client import RedisClient
+
+T = TypeVar("T")
+
+
+def by_shard(store: RedisClient, things: Iterable[T], host_of: Callable[[T], str]) -> dict[str, list[T]]:
+    """Group things by the tag of their host's shard, in their order."""
+    shards: dict[str, list[T]] = {}
+    for thing in things:
+        shards.setdefault(store.tag_of(host_of(thing)), []).append(thing)
+    return shards
+
+
+def chunks(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for first in range(0, len(things), size):
+        yield things[first : first + size]
 
 
 class ShardClient:
@@ -15,10 +32,11 @@ class ShardClient:
         self.store = store
         self.scripts = scripts
         self.home = store.tag(0)  # the tag of the keys that belong to no shard
-        self.picker = ShardPicker(store.shards, clock)
+        self.pickers = ShardPickers(store.shards, clock)
         self.held = HeldLeases()
         self.opened: dict[str, int] = {}  # name -> number of the crawls that are open in this process
         self.names: dict[int, str] = {}  # number -> name of the same crawls
+        self.earlier: dict[str, list[Generation]] = {}  # name -> earlier generations of the same crawls
 
     def opened_number(self, crawl: str) -> int:
         """Return the number of an open crawl."""

@@ -5,9 +5,11 @@ from collections.abc import Iterable
 
 from shoal.frontier.rules import band
 from shoal.frontier.sqlite.changes import Changes
-from shoal.frontier.sqlite.state import CrawlState, FrontierState
+from shoal.frontier.sqlite.state import ORDINAL_BITS, CrawlState, FrontierState
+from shoal.model.failure import FailureClass
 from shoal.model.request import Link
 
+READMITTED = 1 << (ORDINAL_BITS - 1)  # where the ids of readmitted requests begin, within those of a crawl
 _ACCEPTED_PREFIX = "brought/"  # of the keys among a crawl's values that hold the number of requests per host
 
 
@@ -41,6 +43,49 @@ def admit(
         changes.seen.setdefault(crawl.id, []).extend(fresh)
     changes.crawls.add(crawl)
     return new, total - new
+
+
+def readmit(
+    state: FrontierState, crawl: CrawlState, links: Iterable[Link], changes: Changes, now: float
+) -> int:
+    """Queue the links whose requests robots.txt had filtered; return how many."""
+    wanted = {link.fingerprint: link for link in links}
+    found = state.database.execute(
+        "SELECT number, fp FROM ended WHERE crawl = ? AND state = 'filtered' AND rule = ? ORDER BY number",
+        (crawl.id, FailureClass.ROBOTS.value),
+    )
+    chosen = [(number, wanted[fp]) for number, fp in found if fp in wanted]
+    if not chosen:
+        return 0
+    id = _last_readmitted_id(state.database, crawl)
+    for number, link in chosen:
+        id += 1
+        lane = crawl.lanes.get((link.host, link.pool)) or state.lane(crawl, link.host, link.pool, changes)
+        changes.added.append((id, lane.id, link.fingerprint, link.priority, link.packed))
+        changes.readmitted.append((number,))
+        state.scheduler.push(lane, band(link.priority, 0), id, now)
+        crawl.counts.readmit(FailureClass.ROBOTS)
+        crawl.counts.waiting += 1
+    changes.crawls.add(crawl)
+    changes.sweep = True  # rows that are yet to be deleted have ids of the same range
+    return len(chosen)
+
+
+def _last_readmitted_id(database: sqlite3.Connection, crawl: CrawlState) -> int:
+    """Return the largest id of a readmitted request.
+
+    The id that the request had is not known any more, and ids of the lower half are places in the order of
+    acceptance: readmitted requests have ids of the upper half.
+    """
+    first, end = crawl.first_id + READMITTED, crawl.first_id + 2 * READMITTED
+    [last] = database.execute(
+        "SELECT max(id) FROM ("
+        " SELECT max(id) AS id FROM request WHERE id >= :first AND id < :end"
+        " UNION ALL SELECT max(id) FROM parsing WHERE id >= :first AND id < :end"
+        " UNION ALL SELECT max(id) FROM dead WHERE id >= :first AND id < :end)",
+        {"first": first, "end": end},
+    ).fetchone()
+    return first if last is None else int(last)
 
 
 def _within_budget(crawl: CrawlState, links: Iterable[Link], changes: Changes) -> list[Link]:

@@ -47,11 +47,12 @@ _DIE = """
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _PAGE = """
     INSERT INTO ended(crawl, fp, state, ended_at, status,
-      segment, offset, length, fetched_at, items, links, etag, modified, digest, elapsed, wire_bytes, version)
-    VALUES (?, ?, 'done', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+      segment, offset, length, fetched_at, items, links, etag, modified, digest, elapsed, wire_bytes, version,
+      history)
+    VALUES (?, ?, 'done', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _END = """
-    INSERT INTO ended(crawl, fp, state, ended_at, status, rule, reason, elapsed, found_on)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    INSERT INTO ended(crawl, fp, state, ended_at, status, rule, reason, elapsed, found_on, url)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 ATTEMPT = "INSERT INTO attempt(crawl, fp, at, elapsed, status, kind, reason) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _REVIVE = """
     INSERT INTO request(id, lane, fp, priority, request)
@@ -64,8 +65,10 @@ _REPARSE = """
 _PURGE = """
     INSERT INTO ended(crawl, fp, state, ended_at, status, rule)
     SELECT ?, fp, 'dead', died_at, status, kind FROM dead WHERE id = ?"""
+_REPLACE = "UPDATE request SET lane = ?, request = ? WHERE id = ?"
 _DELETE_REQUEST = "DELETE FROM request WHERE id = ?"
 _DELETE_DEAD = "DELETE FROM dead WHERE id = ?"
+_READMIT = "DELETE FROM ended WHERE number = ?"
 _TAKE_UP = "UPDATE parsing SET taken = 1 WHERE id = ?"
 _SEEN = "INSERT INTO seen(crawl, fps) VALUES (?, ?)"
 _HOST = """
@@ -121,6 +124,7 @@ def _delete(database: sqlite3.Connection, ids: Sequence[int]) -> None:
 class Changes:
     added: list[Params] = field(default_factory=list)
     put_back: list[Params] = field(default_factory=list)
+    replaced: list[Params] = field(default_factory=list)  # lane and content of requests that are put back
     removed: list[int] = field(default_factory=list)
     sweep: bool = False  # whether removed rows have to be deleted now
     erased: list[tuple[int]] = field(default_factory=list)  # of them, those that may hold secrets: always now
@@ -135,6 +139,7 @@ class Changes:
     revived: list[tuple[int]] = field(default_factory=list)  # dead letters whose request waits again
     reparsed: list[tuple[int]] = field(default_factory=list)  # dead letters whose page is parsed again
     purged: list[tuple[int, int]] = field(default_factory=list)  # crawl and id of dead letters
+    readmitted: list[tuple[int]] = field(default_factory=list)  # numbers of filtered requests that wait again
     taken_up: list[tuple[int]] = field(default_factory=list)  # pages whose parsing has begun
     seen: dict[int, list[int]] = field(default_factory=dict)  # by id of the crawl
     hosts: set["HostState"] = field(default_factory=set)
@@ -160,6 +165,7 @@ class Changes:
             (_LANE, self.lanes),
             (_ADD, self.added),
             (_PUT_BACK, self.put_back),
+            (_REPLACE, self.replaced),
             (_FETCHED, self.fetched),
             (_DIE_PARSING, self.died_parsing),
             (_PARSED, sorted(self.parsed)),
@@ -171,6 +177,7 @@ class Changes:
             (_REPARSE, self.reparsed),
             (_PURGE, self.purged),
             (_DELETE_DEAD, [*self.revived, *self.reparsed, *((id,) for _, id in self.purged)]),
+            (_READMIT, self.readmitted),
             (_TAKE_UP, self.taken_up),
             (_SEEN, [(crawl, pack_ints(fps)) for crawl, fps in self.seen.items()]),
             (_HOST, [_host_row(host) for host in self.hosts]),

@@ -6,13 +6,16 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from shoal.frontier.results import Counts, Opened
-from shoal.frontier.sqlite.load import decode_counts, decode_terms, id_range, load
+from shoal.frontier.sqlite.history import drop_generations, end_generation
+from shoal.frontier.sqlite.leases import reclaim_all
+from shoal.frontier.sqlite.load import charge_strikes, decode_counts, decode_terms, id_range, load
 from shoal.frontier.sqlite.owner import Owner
 from shoal.frontier.sqlite.reader import SqliteReader
 from shoal.frontier.sqlite.state import CrawlState, CrawlTerms
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
+from shoal.model.request import FINGERPRINT_KEY
 from shoal.sqlite_database import translated
 
 
@@ -64,8 +67,9 @@ class SqliteCrawls:
                 (name, msgspec.json.encode(terms).decode()),
             ).fetchone()
             if not resumed:
+                # An earlier generation may have left its key, which this one keeps.
                 database.executemany(
-                    "INSERT INTO crawl_state VALUES (?, ?, ?)",
+                    "INSERT OR IGNORE INTO crawl_state VALUES (?, ?, ?)",
                     [(id, key, value) for key, value in (state or {}).items()],
                 )
             if (crawl := owner.state.crawls.get(name)) is not None:
@@ -83,23 +87,58 @@ class SqliteCrawls:
             host.update_pace()
             self._owner.state.scheduler.place_all(host, self._owner.now())
 
-    async def delete(self, name: str, *, checkpoints: Collection[str] = (), entirely: bool = False) -> bool:
+    def is_open(self, name: str) -> bool:
+        return name in self._owner.state.crawls
+
+    def mark_guest(self, name: str) -> None:
+        """Record that another process runs an open crawl, through this one."""
+        self._owner.state.crawl(name).guest = True
+
+    async def close(self, name: str) -> None:
+        """Unload a crawl whose process has ended, as the next start of this one would find it.
+
+        What it still has leased or in parsing is charged with a crash, as after a kill.
+        """
+        owner, state = self._owner, self._owner.state
+        if (crawl := state.crawls.get(name)) is None:
+            return
+        now = owner.now()
+        with owner.changing() as changes:
+            reclaim_all(state, crawl, changes, now)
+            changes.crawls.add(crawl)
+            changes.sweep = True  # rows of requests that have ended would be loaded again
+        with owner.transaction() as database:
+            terms = {crawl.id: (crawl.terms.max_crashes, crawl.counts)}
+            charge_strikes(database, terms, now, ids=id_range(crawl.id))
+            counts = msgspec.json.encode(crawl.counts).decode()
+            database.execute("UPDATE crawl SET counts = ? WHERE id = ?", (counts, crawl.id))
+        del state.crawls[name]
+        for host in {lane.host for lane in crawl.lanes.values()}:
+            host.leave(crawl)
+            state.scheduler.place_all(host, now)
+
+    async def delete(
+        self, name: str, *, checkpoints: Collection[str] = (), entirely: bool = False, keep: int = 1
+    ) -> bool:
         """Delete a crawl that is not open, and the named checkpoints; return False if there is no such crawl.
 
-        Validators are kept for the next crawl of that name, unless `entirely`.
+        Unless `entirely`, its pages become an earlier generation of the next crawl of that name, and `keep`
+        of these stay.
         """
         self._owner.refuse_if_broken()
         if name in self._owner.state.crawls:
             raise Misconfigured(f"crawl {name!r} is open and cannot be deleted")
         if name not in await self._reader.crawls():
             return False
-        finished = (await self._reader.counts(name)).open == 0
+        counts = await self._reader.counts(name)
+        finished = counts.open == 0 and counts.done > 0  # a site that was down has validated nothing
         with self._owner.transaction() as database:
             id = self._reader.crawl_id(name)
             if entirely:
                 _delete_entirely(database, id)
             else:
-                _delete_generation(database, id, finished=finished)
+                end_generation(database, id, finished=finished, keep=keep)
+                _delete_generation(database, id)
             _delete_checkpoints(database, checkpoints)
         return True
 
@@ -138,22 +177,18 @@ def _require_readable(name: str, terms: object, counts: object) -> None:
 
 def _delete_entirely(database: sqlite3.Connection, crawl_id: int) -> None:
     _delete_rows(database, crawl_id)
-    database.execute("DELETE FROM validator WHERE crawl = ?", (crawl_id,))
+    drop_generations(database, crawl_id)
     database.execute("DELETE FROM crawl WHERE id = ?", (crawl_id,))
 
 
-def _delete_generation(database: sqlite3.Connection, crawl_id: int, *, finished: bool) -> None:
-    """Delete everything of a crawl except what makes its next generation cheaper: the validators."""
-    if finished:  # its validators replace those of the generation before; an unfinished one only adds to them
-        database.execute("DELETE FROM validator WHERE crawl = ?", (crawl_id,))
-    # Sorted, so that the index is written from left to right, once, and never during a crawl.
-    database.execute(
-        "INSERT OR REPLACE INTO validator(crawl, fp, etag, modified, digest, segment, offset, length)"
-        " SELECT crawl, fp, etag, modified, digest, segment, offset, length FROM ended"
-        " WHERE crawl = ? AND state = 'done' ORDER BY fp",
-        (crawl_id,),
-    )
+def _delete_generation(database: sqlite3.Connection, crawl_id: int) -> None:
+    """Delete everything of a crawl except its earlier generations, and the key that finds their pages."""
+    key = database.execute(
+        "SELECT value FROM crawl_state WHERE crawl = ? AND key = ?", (crawl_id, FINGERPRINT_KEY)
+    ).fetchone()
     _delete_rows(database, crawl_id)
+    if key is not None:
+        database.execute("INSERT INTO crawl_state VALUES (?, ?, ?)", (crawl_id, FINGERPRINT_KEY, *key))
     database.execute("UPDATE crawl SET dropped = 1, paused = 0, counts = '{}' WHERE id = ?", (crawl_id,))
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from shoal.frontier.results import Added, Committed, Unparsed, Validator
-from shoal.frontier.sqlite.admit import admit
+from shoal.frontier.results import Added, Committed, Unparsed
+from shoal.frontier.sqlite.admit import admit, readmit
 from shoal.frontier.sqlite.changes import SWEEP_EVERY_ROWS
 from shoal.frontier.sqlite.crawls import SqliteCrawls
 from shoal.frontier.sqlite.dead_letters import SqliteDeadLetters
+from shoal.frontier.sqlite.history import find_done
 from shoal.frontier.sqlite.hosts import SqliteHosts
 from shoal.frontier.sqlite.leases import grant, promote, reclaim
 from shoal.frontier.sqlite.load import recover
@@ -25,7 +26,6 @@ from shoal.frontier.sqlite.settle import acknowledge, find_held, give_up_unreada
 from shoal.frontier.sqlite.state import FrontierState, ParsingPage
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
-from shoal.model.page import PageRef
 from shoal.model.request import Link, unpack
 from shoal.sqlite_database import (
     Checkpointer,
@@ -37,7 +37,13 @@ from shoal.sqlite_database import (
 )
 
 PAUSED_S = 0.001  # see `held_for`
-MIGRATIONS = ("schema.sql", "versions.sql")  # each leads to the next version
+MIGRATIONS = (
+    "schema.sql",
+    "versions.sql",
+    "ended_urls.sql",
+    "generations.sql",
+    "dead_by_date.sql",
+)  # each leads to the next version
 
 
 class SqliteFrontier:
@@ -48,7 +54,7 @@ class SqliteFrontier:
         self._state = owner.state
         self.reader = SqliteReader(owner.database, owner.path, clock, live=owner)
         self.crawls = SqliteCrawls(owner, self.reader)
-        self.hosts = SqliteHosts(owner, clock)
+        self.hosts = SqliteHosts(owner, self.reader)
         self.dead_letters = SqliteDeadLetters(owner)
 
     @classmethod
@@ -111,6 +117,12 @@ class SqliteFrontier:
         with self._owner.changing() as changes:
             return Added(*admit(self._state, into, links, changes, self._owner.now()))
 
+    async def readmit(self, crawl: str, links: Sequence[Link]) -> int:
+        """Queue the links again whose requests robots.txt had filtered; return how many."""
+        into = self._state.crawl(crawl)
+        with self._owner.changing() as changes:
+            return readmit(self._state, into, links, changes, self._owner.now())
+
     async def lease(
         self,
         *,
@@ -131,6 +143,10 @@ class SqliteFrontier:
     def holds(self, lease: Lease) -> bool:
         """Return True if a settlement of this lease would be accepted now."""
         return find_held(self._state, lease) is not None
+
+    async def held(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Return the leases whose settlement would be accepted now."""
+        return [lease for lease in leases if self.holds(lease)]
 
     def keep_until_settled(self, leases: Sequence[Lease]) -> None:
         """Keep these leases past their deadlines; a settlement ends them, or the end of this process."""
@@ -270,21 +286,20 @@ class SqliteFrontier:
                 give_up_unreadable_page(crawl, fp, changes, now, error=error, body=record)
             return None
 
-    async def validators(self, crawl: str, fingerprints: Sequence[int]) -> dict[int, Validator]:
-        """Return what conditional requests for these pages need, if the last generation had them."""
+    async def earlier_pages(
+        self, crawl: str, fingerprints: Sequence[int], *, host: str = ""
+    ) -> dict[int, bytes]:
+        """Return the records of these pages in the latest generation that has fetched them."""
         within = self._state.crawl(crawl)
-        if not within.has_validators:
+        if not within.earlier:
             return {}
-        found: dict[int, Validator] = {}
+        database = self._owner.database
         with translated(self._owner.path):
-            for fp in fingerprints:
-                for etag, modified, digest, *place in self._owner.database.execute(
-                    "SELECT etag, modified, digest, segment, offset, length"
-                    " FROM validator WHERE crawl = ? AND fp = ?",
-                    (within.id, fp),
-                ):
-                    found[fp] = Validator(etag, modified, digest, PageRef(*place))
-        return found
+            return find_done(database, within.id, within.earlier, fingerprints)
+
+    def require_fsync(self) -> None:
+        """Make every further commit survive a power loss."""
+        self._owner.database.execute("PRAGMA synchronous = FULL")
 
 
 def _migrations() -> list[str]:

@@ -1,21 +1,21 @@
 """Hosts in the embedded store: their pace, rests and pauses, and their robots.txt."""
 
-from collections.abc import Callable
+from collections.abc import Iterable
 
 from shoal.frontier.governor import host_view
 from shoal.frontier.results import HostView, StoredRobots
 from shoal.frontier.sqlite.lane import HostState
 from shoal.frontier.sqlite.owner import Owner
-from shoal.sqlite_database import translated
+from shoal.frontier.sqlite.reader import SqliteReader
 
 MAX_ROBOTS = 5000  # hosts whose robots.txt is stored; those that expire first are deleted first
 ROBOTS_SWEEP_WRITES = 64  # rows written between two deletions
 
 
 class SqliteHosts:
-    def __init__(self, owner: Owner, clock: Callable[[], float]) -> None:
+    def __init__(self, owner: Owner, reader: SqliteReader) -> None:
         self._owner = owner
-        self._clock = clock
+        self._reader = reader
         self._robots_written = 0
 
     async def get(self, host: str) -> HostView | None:
@@ -24,8 +24,14 @@ class SqliteHosts:
         return None if known is None else _view(known)
 
     async def all(self) -> list[HostView]:
-        """Return every host of the crawls that are open."""
-        return [_view(host) for host in self._owner.state.hosts.values() if host.lanes]
+        """Return every host of the crawls that are open and that this process runs."""
+        hosts = self._owner.state.hosts.values()
+        return [_view(host) for host in hosts if any(not lane.crawl.guest for lane in host.lanes)]
+
+    async def of_crawls(self, crawls: Iterable[str]) -> list[HostView]:
+        """Return every host of these crawls, which are open."""
+        opened = map(self._owner.state.crawl, crawls)
+        return [_view(host) for host in {lane.host for crawl in opened for lane in crawl.lanes.values()}]
 
     async def set(
         self,
@@ -66,12 +72,7 @@ class SqliteHosts:
 
     async def get_robots(self, host: str) -> StoredRobots | None:
         """Return a host's robots.txt, or None if it is unknown or expired."""
-        with translated(self._owner.path):
-            row = self._owner.database.execute(
-                "SELECT expires, status, body FROM robots WHERE host = ? AND expires > ?",
-                (host, self._clock()),
-            ).fetchone()
-        return None if row is None else StoredRobots(*row)
+        return await self._reader.robots(host)
 
     async def set_robots(self, host: str, *, expires: float, status: int, body: bytes) -> None:
         with self._owner.transaction() as database:

@@ -76,6 +76,11 @@ class HostState(Governor):
         self.lanes.append(lane)
         self.update_pace()
 
+    def leave(self, crawl: "CrawlState") -> None:
+        """Remove the lanes of a crawl: its pace no longer applies here."""
+        self.lanes = [lane for lane in self.lanes if lane.crawl is not crawl]
+        self.update_pace()
+
     def update_pace(self) -> None:
         """Recompute the pace. The crawl that joined first decides how the host slows down."""
         crawls = [lane.crawl for lane in self.lanes]

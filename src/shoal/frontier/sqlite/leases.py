@@ -20,6 +20,8 @@ from shoal.model.failure import FailureClass
 from shoal.model.outcome import Grant, Lease
 from shoal.model.request import unpack
 
+ASKS_WITHIN_S = 1.0  # a process that waits asks again by then, if it wants more at all
+DEFERRED_S = 0.01  # after which a process asks again that has let another one go first
 _READ_ROWS = 32  # per statement; always the same number, so that the statement stays prepared
 _ROWS = (
     "SELECT id, fp, priority, attempts, crashes, rests, first_at, request FROM request"  # noqa: S608
@@ -44,7 +46,7 @@ def grant(
     if holder in state.with_suspect:
         suspects = []
     token = state.token + 1
-    taken = state.scheduler.take(rosters, suspects, limit=limit, now=now, token=token)
+    taken = state.scheduler.take(rosters, suspects, crawls=crawls, limit=limit, now=now, token=token)
     leases: list[Lease] = []
     if taken:
         state.token = token
@@ -58,13 +60,22 @@ def grant(
         if holder in state.with_suspect:
             suspects = []
     if len(leases) == limit:
+        _note_next(crawls, -math.inf)
         return Grant(leases, 0.0)
     wait = min(
+        DEFERRED_S if state.scheduler.deferred else math.inf,
         state.scheduler.wait((*rosters, *suspects), now),
         min((crawl.delayed[0][0] for crawl in crawls if crawl.delayed), default=math.inf) - now,
         state.next_deadline() - now,
     )
+    _note_next(crawls, now + min(max(wait, 0.0), ASKS_WITHIN_S))
     return Grant(leases, max(wait, 0.0))
+
+
+def _note_next(crawls: Sequence[CrawlState], asks_at: float) -> None:
+    """Record when the process of these crawls asks again: until then, others leave it its turns."""
+    for crawl in crawls:
+        crawl.asks_at = asks_at
 
 
 def _read(state: FrontierState, ids: Sequence[int]) -> dict[int, RequestRow]:
@@ -125,7 +136,7 @@ def _give_up_unreadable(
     crawl.counts.die(FailureClass.UNREADABLE)
     changes.removed.append(row.id)
     kind, why = FailureClass.UNREADABLE.value, quarantine.describe(error)
-    changes.ended.append((crawl.id, row.fp, "dead", now, 0, kind, why, 0.0, None))
+    changes.ended.append((crawl.id, row.fp, "dead", now, 0, kind, why, 0.0, None, None))
     damaged = quarantine.DamagedRow(crawl.id, "request", row.id, row.request)
     changes.quarantined.append(quarantine.row(damaged, error, now))
     if host.open and not was_open:
@@ -144,6 +155,12 @@ def reclaim(state: FrontierState, changes: Changes, now: float) -> int:
     for held in sorted(expired, key=lambda held: (held.batch.token, held.lane.crawl.name, held.row.id)):
         _crash(state, held, changes, now)
     return len(expired)
+
+
+def reclaim_all(state: FrontierState, crawl: CrawlState, changes: Changes, now: float) -> None:
+    """Take back every lease of a crawl: the process that held them has ended."""
+    for held in sorted(crawl.out.values(), key=lambda held: (held.batch.token, held.row.id)):
+        _crash(state, held, changes, now)
 
 
 def _crash(state: FrontierState, held: HeldLease, changes: Changes, now: float) -> None:

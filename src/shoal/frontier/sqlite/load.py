@@ -44,7 +44,7 @@ def recover(database: sqlite3.Connection, now: float) -> int:
         crawls = _readable_crawls(database, now)
         sweep(database)
         _reclaim_leases(database, crawls, now)
-        _charge_strikes(database, crawls, now)
+        charge_strikes(database, crawls, now)
         database.executemany(
             "UPDATE crawl SET counts = ? WHERE id = ?",
             [(msgspec.json.encode(counts).decode(), id) for id, (_, counts) in crawls.items()],
@@ -105,9 +105,18 @@ def _reclaim_leases(database: sqlite3.Connection, crawls: dict[int, tuple[int, C
         counts.waiting, counts.leased = counts.waiting + counts.leased, 0
 
 
-def _charge_strikes(database: sqlite3.Connection, crawls: dict[int, tuple[int, Counts]], now: float) -> None:
+def charge_strikes(
+    database: sqlite3.Connection,
+    crawls: Mapping[int, tuple[int, Counts]],
+    now: float,
+    *,
+    ids: tuple[int, int] = (0, (1 << 63) - 1),
+) -> None:
+    """Charge a strike to the pages that were being parsed; `ids` are the first and the last of them."""
     for id, fp, strikes in database.execute(
-        "UPDATE parsing SET strikes = strikes + 1, taken = 0 WHERE taken RETURNING id, fp, strikes"
+        "UPDATE parsing SET strikes = strikes + 1, taken = 0 WHERE taken AND id BETWEEN ? AND ?"
+        " RETURNING id, fp, strikes",
+        ids,
     ).fetchall():
         if id >> ORDINAL_BITS not in crawls:
             continue
@@ -154,10 +163,12 @@ def load(state: FrontierState, crawl: CrawlState, now: float) -> None:
         "SELECT fp, id, strikes FROM parsing WHERE id BETWEEN ? AND ? ORDER BY id", id_range(crawl.id)
     ):
         crawl.parsing[fp] = ParsingPage(id, strikes, taken=False)
-    [validators] = database.execute(
-        "SELECT EXISTS(SELECT 1 FROM validator WHERE crawl = ?)", (crawl.id,)
-    ).fetchone()
-    crawl.has_validators = bool(validators)
+    crawl.earlier = [
+        number
+        for [number] in database.execute(
+            "SELECT number FROM generation WHERE crawl = ? ORDER BY number", (crawl.id,)
+        )
+    ]
     for lane in crawl.lanes.values():
         for queue in (lane, lane.suspects):
             if queue is not None and queue.size:

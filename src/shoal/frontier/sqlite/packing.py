@@ -25,6 +25,8 @@ class _PackedPage(msgspec.Struct, array_like=True):
     elapsed: float
     wire_bytes: int
     version: int = 0
+    body_at: float = 0.0
+    history: bytes = b""
 
 
 _decode = msgspec.msgpack.Decoder(_PackedPage).decode

@@ -1,5 +1,6 @@
 """Reading a store, by its owner or by another process."""
 
+import asyncio
 import logging
 import math
 import sqlite3
@@ -11,17 +12,38 @@ from typing import Any
 
 import msgspec
 
-from shoal.frontier.results import Audit, Counts, CrawlStats, DeadLetter, HostQueue, HostView, RequestHistory
+from shoal.frontier.generations import Generation
+from shoal.frontier.results import (
+    Audit,
+    Counts,
+    CrawlStats,
+    DeadLetter,
+    HostQueue,
+    HostView,
+    LetterPosition,
+    ListedRequest,
+    RequestHistory,
+    StoredRobots,
+)
 from shoal.frontier.sqlite import quarantine
 from shoal.frontier.sqlite.audit import audit, audit_state, orphaned_crawls
-from shoal.frontier.sqlite.history import find_history
+from shoal.frontier.sqlite.history import (
+    current_generation,
+    earlier_generations,
+    find_done,
+    find_history,
+    histories,
+    list_requests,
+)
 from shoal.frontier.sqlite.leases import promote
 from shoal.frontier.sqlite.load import decode_counts, id_range
 from shoal.frontier.sqlite.owner import Owner
 from shoal.frontier.sqlite.packing import unpack_page
+from shoal.frontier.sqlite.state import ORDINAL_BITS
 from shoal.frontier.sqlite.stats import crawl_stats, stored_host, waiting_by_pool
+from shoal.model.crawl_totals import BEGAN
 from shoal.model.errors import Misconfigured, Rejected
-from shoal.model.failure import FailureClass
+from shoal.model.failure import FailureClass, split_text
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.quarantine import QuarantinedEntry
 from shoal.model.request import unpack
@@ -29,7 +51,7 @@ from shoal.sqlite_database import translated
 
 log = logging.getLogger(__name__)
 
-_CHUNK_ROWS = 256
+_FIRST_ROWS, _CHUNK_ROWS = 20, 256
 
 
 class SqliteReader:
@@ -111,6 +133,21 @@ class SqliteReader:
         """Return what the last commit stored under `name`."""
         return self._value("SELECT value FROM checkpoint WHERE name = ?", (name,))
 
+    async def earlier_pages(self, crawl: str, fingerprints: Sequence[int]) -> dict[int, bytes]:
+        """Return the records of these pages in the latest generation that has fetched them."""
+        id = self.crawl_id(crawl)
+        numbers = self._rows("SELECT number FROM generation WHERE crawl = ? ORDER BY number", (id,))
+        earlier = [number for [number] in numbers]
+        with translated(self._path):
+            return find_done(self._database, id, earlier, fingerprints)
+
+    async def robots(self, host: str) -> StoredRobots | None:
+        """Return a host's robots.txt, or None if it is unknown or expired."""
+        rows = self._rows(
+            "SELECT expires, status, body FROM robots WHERE host = ? AND expires > ?", (host, self._clock())
+        )
+        return StoredRobots(*rows[0]) if rows else None
+
     def _value(self, query: str, params: tuple[object, ...]) -> bytes | None:
         with translated(self._path):
             found = self._database.execute(query, params).fetchone()
@@ -123,26 +160,50 @@ class SqliteReader:
             return quarantine.entries(self._database, id)
 
     async def dead_letters(
-        self, crawl: str, *, classes: Collection[FailureClass] = (), host: str = "", limit: int | None = None
+        self,
+        crawl: str,
+        *,
+        classes: Collection[FailureClass] = (),
+        host: str = "",
+        limit: int | None = None,
+        before: LetterPosition | None = None,
     ) -> AsyncIterator[DeadLetter]:
         """Yield the dead letters of a crawl, latest first."""
-        selection, params = select_dead(self.crawl_id(crawl), classes=classes, host=host)
-        before: tuple[float, int] = (math.inf, 0)
+        id = self.crawl_id(crawl)
+        selection, params = select_dead(id, classes=classes, host=host)
+        selection += f" AND dead.id >> {ORDINAL_BITS} = ?"  # for the index dead_by_date: nothing is sorted
+        params.append(id)
+        died_at, ordinal = (math.inf, 0.0) if before is None else before[:2]
+        last_id = ordinal if math.isinf(ordinal) else id_range(id)[0] + int(ordinal)
         left = math.inf if limit is None else limit
+        step = _FIRST_ROWS
         while left > 0:
+            asked = int(min(left, step))
             rows = self._rows(
                 f"SELECT died_at, dead.id, fp, host.name, request, kind, reason, status, attempts,"  # noqa: S608
                 f" crashes, first_at, holder, page FROM {selection} AND (died_at, dead.id) < (?, ?)"
                 " ORDER BY died_at DESC, dead.id DESC LIMIT ?",
-                (*params, *before, int(min(left, _CHUNK_ROWS))),
+                (*params, died_at, last_id, asked),
             )
             for row in rows:
                 if (letter := _letter(crawl, *row)) is not None:
                     yield letter
-            if len(rows) < _CHUNK_ROWS:
+            if len(rows) < asked:
                 return
-            before = (rows[-1][0], rows[-1][1])
+            died_at, last_id = rows[-1][0], rows[-1][1]
             left -= len(rows)
+            step = _CHUNK_ROWS
+
+    async def requests(self, crawl: str, states: Collection[str]) -> AsyncIterator[ListedRequest]:
+        """Yield the requests in these states, other than `done`."""
+        id = self.crawl_id(crawl)
+        with translated(self._path):
+            for number, listed in enumerate(
+                list_requests(self._database, self._rows, id, states, self._clock())
+            ):
+                yield listed
+                if number % _CHUNK_ROWS == 0:
+                    await asyncio.sleep(0)  # the owner may be this process
 
     async def pages(self, crawl: str) -> AsyncIterator[tuple[int, PageRecord]]:
         """Yield fingerprint and record of every page that the crawl has in the archive."""
@@ -173,6 +234,24 @@ class SqliteReader:
                         log.error("page.unreadable", extra={**place, "why": str(error)})
                 last = rows[-1][0]
 
+    async def generations(self, crawl: str) -> list[Generation]:
+        """Return the generations that the store has, oldest first; the last one is the current one."""
+        id = self.crawl_id(crawl)
+        began, counts = await self.value(crawl, BEGAN), await self.counts(crawl)
+        with translated(self._path):
+            number = current_generation(self._database, id)
+            current = Generation(number, float(began or 0.0), finished=counts.open == 0 and counts.done > 0)
+            return [*earlier_generations(self._database, id), current]
+
+    async def histories(self, crawl: str, generation: int) -> AsyncIterator[tuple[int, bytes]]:
+        """Yield fingerprint and record of every request that ended in a generation."""
+        id = self.crawl_id(crawl)
+        with translated(self._path):
+            for number, found in enumerate(histories(self._database, id, generation)):
+                yield found
+                if number % _CHUNK_ROWS == 0:
+                    await asyncio.sleep(0)  # the owner may be this process
+
     def _rows(self, query: str, params: tuple[object, ...]) -> Sequence[Any]:
         with translated(self._path):
             return self._database.execute(query, params).fetchall()
@@ -196,7 +275,7 @@ class SqliteReader:
             *(f"{self._path} has the data of a crawl whose own record is lost (number {id})" for id in lost),
         ]
 
-    async def history(self, crawl: str, fingerprint: int) -> RequestHistory | None:
+    async def history(self, crawl: str, fingerprint: int, *, host: str = "") -> RequestHistory | None:
         """Return the history of one request, or None if the crawl never accepted it. Slow: a full scan."""
         id = self.crawl_id(crawl)
         with self._snapshot():
@@ -231,6 +310,7 @@ class SqliteReader:
 def _letter(crawl: str, died_at: float, id: int, *row: Any) -> DeadLetter | None:
     """Return a dead letter from its row; None: it cannot be read."""
     fp, host, request, kind, reason, status, attempts, crashes, first_at, holder, page = row
+    reason, detail = split_text(str(reason))
     try:
         return DeadLetter(
             crawl=crawl,
@@ -246,6 +326,8 @@ def _letter(crawl: str, died_at: float, id: int, *row: Any) -> DeadLetter | None
             died_at=died_at,
             holder=holder,
             page=None if page is None else unpack_page(page),
+            detail=detail,
+            ordinal=id & ((1 << ORDINAL_BITS) - 1),
         )
     except (Rejected, msgspec.DecodeError, TypeError, ValueError) as error:
         log.error("dead_letter.unreadable", extra={"crawl": crawl, "entry": id, "why": str(error)})

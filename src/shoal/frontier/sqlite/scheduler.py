@@ -10,19 +10,28 @@ Among eligible lanes the best priority class goes first, then the lane that coul
 (`place_in_line`). So a waiting lane moves towards the front whenever another one is served, and none
 starves.
 
+Several processes may lease, each for its own crawls, from the same hosts. The one that asks at the very
+moment when a host is due would take every turn. So a lane lets another one go first that has waited longer,
+if the process of that one is about to ask.
+
 A lane's valid entry is its `ticket`. Other tickets of the lane stay in a heap and are skipped at the top.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
 
 from shoal.frontier.rules import LINE, next_moment, place_in_line
 from shoal.frontier.sqlite.lane import HostState, Lane
 
+if TYPE_CHECKING:
+    from shoal.frontier.sqlite.state import CrawlState
+
 # The sort key, the host, the lane's moment (unique), the lane.
 Ticket = tuple[float, str, float, Lane]
 
+GRACE_S = 0.1  # by which a process may be late that is about to ask, before its turn goes to another one
 SPARE_TICKETS = 64  # invalid tickets in a heap that are not worth a clean-up
 
 
@@ -40,6 +49,7 @@ class Roster:
 class Scheduler:
     def __init__(self) -> None:
         self._moment = 0.0
+        self.deferred: list[Lane] = []  # lanes that the last `take` has not served in favour of others
 
     def place(self, lane: Lane, now: float) -> None:
         """Put a lane into the heap where it belongs now, or into none."""
@@ -74,10 +84,21 @@ class Scheduler:
         lane.moment = self._moment = next_moment(self._moment, now)
 
     def take(
-        self, rosters: Sequence[Roster], suspects: Sequence[Roster], *, limit: int, now: float, token: int
+        self,
+        rosters: Sequence[Roster],
+        suspects: Sequence[Roster],
+        *,
+        crawls: Collection["CrawlState"],
+        limit: int,
+        now: float,
+        token: int,
     ) -> list[tuple[Lane, int]]:
-        """Pop up to `limit` requests whose host is due, best first, at most one of them a suspect."""
+        """Pop up to `limit` requests whose host is due, best first, at most one of them a suspect.
+
+        The rosters are those of `crawls`.
+        """
         taken: list[tuple[Lane, int]] = []
+        self.deferred = []
         open_rosters = [*rosters, *suspects]
         for roster in open_rosters:
             self._warm(roster, now)
@@ -92,12 +113,19 @@ class Scheduler:
             # If another lane of its host was served since it was placed, its turn comes later.
             alone = len(host.lanes) == 1
             current = alone or ticket[0] == place_in_line(lane.band, host.ready, lane.moment)
-            if current and host.ready <= now and host.open:
+            due = current and host.ready <= now and host.open
+            if due and not alone and _another_goes_first(lane, crawls, now):
+                lane.ticket = None
+                self.deferred.append(lane)
+                continue
+            if due:
                 taken.append((lane, lane.pop()))
                 host.take(now, token)
                 self.stamp(lane, now)
                 if lane.suspect:
                     open_rosters = [roster for roster in open_rosters if roster not in suspects]
+            self.place(lane, now)
+        for lane in self.deferred:
             self.place(lane, now)
         return taken
 
@@ -123,6 +151,21 @@ class Scheduler:
                 self.place(lane, now)  # another lane of its host was served since
             heappop(cooling)
         return math.inf
+
+
+def _another_goes_first(lane: Lane, crawls: Collection["CrawlState"], now: float) -> bool:
+    """Return whether a lane of another process has waited longer for this host and will be asked for."""
+    return any(
+        (other.crawl.guest or lane.crawl.guest)  # else both are crawls of the process that owns the store
+        and other.crawl not in crawls
+        and other.size > 0
+        and other.moment < lane.moment
+        and now < other.crawl.asks_at + GRACE_S
+        and other.pool == lane.pool
+        and not other.suspect
+        and not other.crawl.paused
+        for other in lane.host.lanes
+    )
 
 
 def _best(rosters: Sequence[Roster]) -> Ticket | None:

@@ -126,7 +126,7 @@ CREATE TABLE dead(                  -- dead letters, with everything that a repl
   fp       INTEGER NOT NULL,
   priority INTEGER NOT NULL,
   kind     TEXT NOT NULL,
-  reason   TEXT NOT NULL,
+  reason   TEXT NOT NULL,           -- one line; below it, the traceback of a spider that raised
   status   INTEGER NOT NULL,
   attempts INTEGER NOT NULL,
   crashes  INTEGER NOT NULL,

@@ -8,7 +8,7 @@ that they follow is in `frontier/__init__.py`.
 from heapq import heappush
 from typing import assert_never
 
-from shoal.frontier.rules import band, host_responded
+from shoal.frontier.rules import band, host_signal
 from shoal.frontier.sqlite import quarantine
 from shoal.frontier.sqlite.changes import Changes
 from shoal.frontier.sqlite.lane import Lane
@@ -28,6 +28,7 @@ from shoal.model.outcome import (
     Settlement,
 )
 from shoal.model.page import PageRecord
+from shoal.model.request import Request, pack
 
 
 def find_held(state: FrontierState, lease: Lease) -> HeldLease | None:
@@ -46,7 +47,7 @@ def settle(
     end_lease(state, held, changes)
     if not settlement.sent:
         host.return_turn(held.batch.token, held.interval)
-    elif host_responded(settlement) and host.record_response(settlement.blocked):
+    if (signal := host_signal(settlement)) is not None and host.record_response(signal):
         host.update_pace()
         changes.hosts.add(host)
     _apply(state, settlement, held, changes, now)
@@ -74,16 +75,12 @@ def _apply(
         case Gone(status=status):
             counts.gone += 1
             changes.removed.append(row.id)
-            found_on = settlement.lease.request.found_on
-            changes.ended.append(
-                (crawl.id, row.fp, "gone", now, status, None, None, settlement.elapsed, found_on)
-            )
+            changes.ended.append(_ended_row(settlement, row.fp, crawl.id, "gone", now, status, None, None))
         case Filtered(rule=rule, reason=reason):
             counts.filter(rule)
             changes.removed.append(row.id)
-            found_on = settlement.lease.request.found_on
             changes.ended.append(
-                (crawl.id, row.fp, "filtered", now, None, rule.value, reason, settlement.elapsed, found_on)
+                _ended_row(settlement, row.fp, crawl.id, "filtered", now, None, rule.value, reason)
             )
         case Dead(failure=failure, page=page):
             host.failures += 1
@@ -101,10 +98,12 @@ def _apply(
                 rests=row.rests + (not retry.charged),
                 first_at=first_leased(held),
             )
-            put_back(state, held.lane, charged, changes, now, delay=retry.delay)
-        case Released(delay=delay):
-            # The row on disk changes only if there is a delay.
-            put_back(state, held.lane, row, changes if delay > 0 else None, now, delay=delay)
+            lane = _next_lane(state, held, retry.instead, changes)
+            put_back(state, lane, charged, changes, now, delay=retry.delay)
+        case Released(delay=delay, instead=instead):
+            lane = _next_lane(state, held, instead, changes)
+            # These columns of the row change only if there is a delay.
+            put_back(state, lane, row, changes if delay > 0 else None, now, delay=delay)
         case _:
             assert_never(settlement.outcome)
 
@@ -130,6 +129,15 @@ def end_lease(state: FrontierState, held: HeldLease, changes: Changes) -> None:
         state.with_suspect.remove(batch.holder)
     changes.batches.add(batch)
     changes.crawls.add(lane.crawl)
+
+
+def _next_lane(state: FrontierState, held: HeldLease, instead: Request | None, changes: Changes) -> Lane:
+    """Return the lane that a request waits in next; `instead` replaces it, maybe in another pool."""
+    if instead is None:
+        return held.lane
+    lane = state.lane(held.lane.crawl, held.lane.host.name, instead.pool, changes)
+    changes.replaced.append((lane.id, pack(instead), held.row.id))
+    return state.suspect_lane(lane) if held.lane.suspect else lane
 
 
 def put_back(
@@ -169,7 +177,7 @@ def die(
             row.fp,
             row.priority,
             failure.failure_class.value,
-            failure.reason,
+            failure.text,
             failure.status,
             row.attempts + 1,
             crashes,
@@ -199,7 +207,7 @@ def acknowledge(crawl: CrawlState, acknowledgement: Acknowledgement, changes: Ch
             log_attempt(crawl, acknowledgement.fingerprint, failure, changes, now, elapsed=0.0)
             blob = None if final is None else pack_page(final)
             changes.died_parsing.append(
-                (failure.failure_class.value, failure.reason, failure.status, now, blob, page.id)
+                (failure.failure_class.value, failure.text, failure.status, now, blob, page.id)
             )
         case _:
             assert_never(acknowledgement.outcome)
@@ -217,12 +225,20 @@ def give_up_unreadable_page(
     changes.parsed.append((page.id,))
     unreadable = FailureClass.UNREADABLE.value
     damaged = quarantine.DamagedRow(crawl.id, "parsing", page.id, body)
-    changes.ended.append((crawl.id, fp, "dead", now, 0, unreadable, quarantine.describe(error), 0.0, None))
+    changes.ended.append(
+        (crawl.id, fp, "dead", now, 0, unreadable, quarantine.describe(error), 0.0, None, None)
+    )
     changes.quarantined.append(quarantine.row(damaged, error, now))
 
 
 def first_leased(held: HeldLease) -> float:
     return held.batch.granted_at if held.row.first_at is None else held.row.first_at
+
+
+def _ended_row(settlement: Settlement, fp: int, crawl: int, *facts: object) -> tuple[object, ...]:
+    """Return the row of a request that ended without a page: state, instant, status, rule and reason."""
+    request = settlement.lease.request
+    return (crawl, fp, *facts, settlement.elapsed, request.found_on, request.url)
 
 
 def _page_row(crawl: CrawlState, fp: int, page: PageRecord, now: float) -> tuple[object, ...]:
@@ -244,6 +260,7 @@ def _page_row(crawl: CrawlState, fp: int, page: PageRecord, now: float) -> tuple
         page.elapsed,
         page.wire_bytes,
         page.version or None,
+        page.history or None,
     )
 
 

@@ -93,6 +93,8 @@ class CrawlState:
         self.terms = terms
         self.counts = counts
         self.paused = paused
+        self.guest = False  # another process runs it, through this one
+        self.asks_at = -math.inf  # when its process asks for leases again; the past: it has enough
         self.seen = SeenSet()
         self.accepted_by_host: dict[str, int] = {}  # counted since the crawl has a budget
         self.lanes: dict[tuple[str, str], Lane] = {}  # by host and pool
@@ -101,7 +103,7 @@ class CrawlState:
         self.out: dict[int, HeldLease] = {}  # leased, by fingerprint
         self.delayed: list[tuple[float, int, int, Lane]] = []  # heap of due, id, band
         self.parsing: dict[int, ParsingPage] = {}  # by fingerprint
-        self.has_validators = False
+        self.earlier: list[int] = []  # numbers of the generations that have ended
 
     @property
     def first_id(self) -> int:

@@ -1,9 +1,11 @@
 """What may be changed in a store from outside its running crawls."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from shoal.frontier.contract import FrontierCrawls, FrontierDeadLetters, FrontierHosts, FrontierReader
-from shoal.frontier.results import HostView
+from shoal.frontier.results import Added, HostView
+from shoal.model.request import Link
 from shoal.model.spider_versions import KEY, Reparse, SpiderVersions
 
 
@@ -33,6 +35,9 @@ class StoreChanges(Protocol):
     async def refresh_robots(self, host: str) -> None:
         """Delete the stored robots.txt of a host, so that it is fetched again."""
 
+    async def add_seeds(self, crawl: str, links: Sequence[Link]) -> int:
+        """Add start URLs to a crawl; return how many it did not know."""
+
     async def note_reparse(self, crawl: str, reparse: Reparse) -> None:
         """Record that the pages of a crawl were parsed again."""
 
@@ -53,6 +58,8 @@ class ChangeableFrontier(Protocol):
     @property
     def reader(self) -> FrontierReader: ...
 
+    async def add(self, crawl: str, links: Sequence[Link]) -> Added: ...
+
 
 class DirectChanges:
     """Changes made by this process, on a frontier that it may write."""
@@ -62,6 +69,9 @@ class DirectChanges:
         self.resume = frontier.crawls.resume
         self.clear_host = frontier.hosts.clear
         self.dead_letters = frontier.dead_letters
+
+    async def add_seeds(self, crawl: str, links: Sequence[Link]) -> int:
+        return (await self._frontier.add(crawl, links)).new
 
     async def pause(self, crawl: str) -> None:
         await self._frontier.crawls.pause(crawl)

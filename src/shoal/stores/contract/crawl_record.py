@@ -14,9 +14,11 @@ from typing import Any
 
 import msgspec
 
-from shoal.model.header_names import is_secret
+from shoal.model.http.header_names import is_secret
 from shoal.model.settings import Settings
-from shoal.spider.source import SpiderFile, SpiderSource
+from shoal.spider.source import PlainSpider, SpiderFile, SpiderSource, StoredSpiderSource
+
+PLAIN = "plain"  # the name of every spider without code, where crawls share one
 
 LOCAL_FOLDER = Settings().store
 """The folder for a worker's files (archive, logs, default outputs) where settings name no other place."""
@@ -27,7 +29,7 @@ class CrawlRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     number: int = 0  # of this generation in the frontier: `--fresh` starts a generation with a new number
-    source: SpiderSource  # for a file, only its name; its text is in `text`
+    source: StoredSpiderSource  # for a file, only its name; its text is in `text`
     text: bytes = b""  # of the spider's file
     version: str = ""  # of the spider's code
     settings: dict[str, Any]  # the whole tree, with the spider's options applied
@@ -76,6 +78,29 @@ class StoredRecords:
 
     records: Sequence[CrawlRecord]
     refused: Mapping[str, str]
+
+
+class SpiderFiles:
+    """The files of the spiders that a worker has loaded, one for each text.
+
+    Crawls with the same spider get the same source, so that they can share the process that loads it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def source(self, record: CrawlRecord) -> SpiderSource:
+        match record.source:
+            case PlainSpider(items=items):
+                return PlainSpider(PLAIN, (), items)  # the name and the start URLs are in the store
+            case SpiderFile(path):
+                # The reader of the record has checked that it is a file name.
+                file = self._folder / sha256(record.text).hexdigest()[:32] / Path(path).name
+                if not file.exists():
+                    file.parent.mkdir(exist_ok=True)
+                    file.write_bytes(record.text)
+                return msgspec.structs.replace(record.source, path=str(file))
+        return record.source
 
 
 @contextmanager

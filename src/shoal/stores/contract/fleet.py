@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
+from shoal.stores.contract.exits import StoredExits
 from shoal.stores.contract.heartbeat import Heartbeat
+from shoal.stores.contract.levels import StoredLevels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,8 +101,13 @@ class ChecksDamage(Protocol):
 class ReclaimingLeases(Protocol):
     """Reclaims the leases of workers that are gone."""
 
-    async def reclaim(self, worker: str, live: Collection[str], *, longest_s: float) -> int:
-        """Reclaim what holders without a heartbeat have had for longer than a request may take."""
+    async def reclaim(
+        self, worker: str, live: Collection[str], *, longest_s: float, ended: Collection[str] = ()
+    ) -> int:
+        """Reclaim what holders without a heartbeat have had for longer than a request may take.
+
+        `ended`: holders whose process is known to have ended; their leases are reclaimed at once.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +124,5 @@ class Fleet:
     unwritten_pages: Callable[[str], Awaitable[int]]
     damage: ChecksDamage
     lost_holders: ReclaimingLeases
+    exits: StoredExits
+    levels: StoredLevels

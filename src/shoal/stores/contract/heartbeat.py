@@ -4,18 +4,20 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
+from shoal.model.quarantine import Count, Rate, Seconds
+
 
 class CrawlActivity(msgspec.Struct, frozen=True):
     """A crawl, as one worker runs it."""
 
     crawl: str
     version: str  # of the spider's code: `shoal status` reports a crawl that workers run in two versions
-    in_flight: int
-    pages: int  # since the worker opened the crawl
-    rate: float  # pages per second
-    parsing: int = 0  # pages that its parse processes have
-    lost_turns: int = 0  # turns of hosts that came too late from the store, since the crawl was opened
-    store_delay: float = 0.0  # seconds that the store takes to grant a turn
+    in_flight: Count
+    pages: Count  # since the worker opened the crawl
+    rate: Rate  # pages per second
+    parsing: Count = 0  # pages that its parse processes have
+    lost_turns: Count = 0  # turns of hosts that came too late from the store, since the crawl was opened
+    store_delay: Seconds = 0.0  # that the store takes to grant a turn
 
 
 class OutputActivity(msgspec.Struct, frozen=True):
@@ -26,7 +28,7 @@ class OutputActivity(msgspec.Struct, frozen=True):
     # "writing", "waiting" (for items), "standby", "elsewhere", "failing", "refused"
     doing: str
     why: str = ""  # it is not being written
-    items: int = 0  # that this worker has written
+    items: Count = 0  # that this worker has written
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,18 +36,20 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
 
     worker: str
     host: str  # the machine
-    pid: int
+    pid: Count
     roles: tuple[str, ...]
     shoal: str  # version
-    started_at: float
-    beaten_at: float
+    started_at: Seconds
+    beaten_at: Seconds
     doing: str  # "working", "writing", "waiting", "idle", "draining"
     why: str = ""  # it waits: "for the hosts' pace"
     crawls: tuple[CrawlActivity, ...] = ()
     outputs: tuple[OutputActivity, ...] = ()
     refused: dict[str, str] = {}  # by crawl: why this worker cannot serve it
     sandbox: str = ""  # of its spiders: "complete", "incomplete: ...", "off"; empty: older, or it runs none
+    machine: str = ""  # what the processes that share its process ids have in common; older workers: ""
     pools: tuple[str, ...] = ("http",)  # whose requests it takes; older workers take these and report none
+    concurrency: Count = 0  # requests at once; 0: older, or it fetches nothing
 
 
 def served_pools(workers: Iterable[Heartbeat]) -> set[str]:

@@ -1,15 +1,18 @@
 """The archived pages of a crawl, and the items that they brought."""
 
 import re
-from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import islice
 from typing import Protocol
 
+from shoal.archive.fetch_log import FetchLogReader
 from shoal.archive.reader import ArchiveReader
-from shoal.model.page import PageRecord
+from shoal.model.errors import Misconfigured
+from shoal.model.page import Item, PageRecord
 from shoal.model.settings import Settings
+from shoal.sinks.names import is_address
+from shoal.sinks.registry import resolve
 
 JSON_LINES = (".jsonl", ".ndjson")
 _NO_CONTENT = (204, 205, 206)  # responses that are archived and not parsed
@@ -45,11 +48,51 @@ class PageEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemLines:
-    """A JSONL output that holds every item of a crawl."""
+class ItemNeeds:
+    """What a command needs of the output that it reads the items of a crawl from."""
 
-    path: Path
+    exact: bool = False  # the items as they were written: formats with columns change the types of values
+    by_page: bool = False  # every item in the order of writing, so that each page can be given its own
+
+
+@dataclass(frozen=True, slots=True)
+class ItemSource:
+    """An output that holds every item of a crawl; one with keys may have replaced some of them."""
+
+    output: str
     count: int
+
+    def read(self) -> Iterator[Item]:
+        """Yield the items, not beyond the count: what a killed writer has left is not part of the crawl."""
+        read = resolve(self.output).factory.read
+        assert read is not None, "see `readable_outputs`"
+        return islice(read(self.output), self.count)
+
+    @property
+    def by_page(self) -> bool:
+        return not resolve(self.output).factory.keyed
+
+
+def readable_outputs(outputs: Iterable[str], needs: ItemNeeds) -> list[str]:
+    """Return the outputs that a command can read the items of a crawl from, the most exact one first."""
+    return sorted((output for output in outputs if _can_read(output, needs)), key=_inexactness)
+
+
+def _can_read(output: str, needs: ItemNeeds) -> bool:
+    if needs.exact and not output.endswith(JSON_LINES):
+        return False
+    try:
+        factory = resolve(output).factory
+    except Misconfigured:  # standard output, or a format of a package that is not installed here
+        return False
+    return factory.read is not None and not (needs.by_page and factory.keyed)
+
+
+def _inexactness(output: str) -> int:
+    """Rank formats by what they keep: every type, types other than lists and objects, text only."""
+    if output.endswith(JSON_LINES):
+        return 0
+    return 1 if is_address(output) else 3 if output.endswith(".csv") else 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +115,14 @@ class CrawlPages(Protocol):
     def archive(self) -> ArchiveReader: ...
 
     @property
+    def fetch_log(self) -> FetchLogReader:
+        """Return the log of attempts beside the archive, as far as this machine can reach it."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether every worker of the crawl writes archive and fetch log to this place."""
+
+    @property
     def unreadable(self) -> int:
         """Return how many pages the last run of `pages` did not find in the archive, or found damaged."""
 
@@ -88,30 +139,25 @@ class CrawlPages(Protocol):
     async def outputs(self) -> Collection[str]:
         """Return the names of the outputs that the crawl itself writes."""
 
-    def pages(self, selection: PageFilter, items: Path | None = None) -> AsyncGenerator[PageEntry, None]:
+    def pages(
+        self, selection: PageFilter, items: ItemSource | None = None
+    ) -> AsyncGenerator[PageEntry, None]:
         """Yield the pages that the filter takes by their records.
 
-        `items` is the path that `item_lines` returned, for the items of each page. Only a store with
-        `page_records` can attribute items to pages.
+        `items` is what `item_source` returned, for the items of each page. Only a store with `page_records`
+        can attribute items to pages.
         """
 
-    async def item_lines(self) -> ItemLines:
-        """Find a JSONL output that holds every item; raise `Misconfigured` if no output does."""
+    async def item_source(self, needs: ItemNeeds) -> ItemSource:
+        """Find an output that holds every item; raise `Misconfigured` if no output does."""
 
     async def check(self, *, deep: bool) -> PageCheck:
         """Compare the pages that the store has settled with the archive; `deep` reads every page."""
 
 
 def is_parsed(page: PageRecord) -> bool:
-    """Return whether a spider gets this page; redirects and responses without content are not parsed."""
-    return 200 <= page.status < 300 and page.status not in _NO_CONTENT
+    """Return whether a spider gets this page; redirects and responses without content are not parsed.
 
-
-@contextmanager
-def read_lines(path: Path | None) -> Iterator[Iterator[bytes] | None]:
-    """Open an output to iterate over its items; None for no path."""
-    if path is None:
-        yield None
-        return
-    with path.open("rb") as file:
-        yield (line.rstrip(b"\n") for line in file)
+    A page with a status of 400 or above was archived because a handler takes it.
+    """
+    return not 300 <= page.status < 400 and page.status not in _NO_CONTENT

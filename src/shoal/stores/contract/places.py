@@ -39,7 +39,7 @@ class Places:
         Where the operator has named no places, only what a fleet has written: otherwise a record could delete
         every file of a known format below the current folder.
         """
-        return bool(self.patterns) or os.path.exists(f"{output}.shoal")
+        return bool(self.patterns) or os.path.exists(f"{output.rstrip('/')}.shoal")
 
     def read_refusal(self, output: str) -> str:
         """Return why an output must not be opened to count its items; empty: it may.

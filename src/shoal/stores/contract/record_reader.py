@@ -22,17 +22,19 @@ from shoal.model.configuration.output_patterns import check_address, check_path,
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.printable import name_fault
 from shoal.model.settings import Settings
-from shoal.spider.source import PlainSpider, SpiderFile, SpiderModule, SpiderSource
+from shoal.spider.source import PlainSpider, SpiderFile, SpiderModule, StoredSpiderSource
 from shoal.stores.contract.crawl_record import CrawlRecord
 
 MAX_RECORD_BYTES = 64 << 20  # a crawl of a million start URLs has a record of 30 MiB
 MAX_SPIDER_BYTES = 8 << 20
 MAX_COOKIES_BYTES = 8 << 20
 MAX_OUTPUTS = 64
+MAX_ARGUMENTS = 1_000
 MIN_KEY_BYTES = 32
 _MAX_KEY_FILE_BYTES = 4096
 _FILE_NAME = re.compile(r"[^/\0]{1,200}\.(?:py|toml)")
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){0,31}", re.ASCII)
+_ARGUMENT_NAME = re.compile(r"[^\W\d]\w{0,199}")
 _ATTRIBUTE = re.compile(r"(?:[A-Za-z_]\w{0,199})?", re.ASCII)
 _VERSION = re.compile(r"[0-9a-z]{0,64}")
 _HOST = re.compile(r"(?:\*\.)?[^\s/\\@\0]{1,260}")
@@ -94,7 +96,7 @@ def settings_of(record: CrawlRecord) -> Settings:
         SettingValue(key, value, f"settings of the crawl: {key}")
         for key in TYPES
         if key != "store"
-        and not key.startswith("worker.")
+        and not key.startswith(("worker.", "proxies.", "alerts.", "browser.", "tracing."))
         and (value := _leaf(record.settings, key)) is not None
         and value != _leaf(_DEFAULTS, key)
     )
@@ -114,13 +116,16 @@ def _leaf(tree: Mapping[str, Any], key: str) -> Any:
     return value
 
 
-def _check_source(source: SpiderSource) -> None:
+def _check_source(source: StoredSpiderSource) -> None:
     match source:
-        case SpiderFile(path, attribute):
+        case SpiderFile(path, attribute, arguments):
+            _check_arguments(arguments)
             named = _FILE_NAME.fullmatch(path) and path.isprintable() and not path.startswith(".")
             _require(named, "source: not the name of a spider's file, such as books.py")
             _require(_ATTRIBUTE.fullmatch(attribute), "source: not the name of a variable")
-        case SpiderModule(module, attribute):
+        case SpiderModule(module, attribute, arguments, folder):
+            _check_arguments(arguments)
+            _require(not folder, "source: a record names no folder")
             _require(_MODULE.fullmatch(module), "source: not the name of a module")
             _require(_ATTRIBUTE.fullmatch(attribute), "source: not the name of a variable")
         case PlainSpider(name, start, items):
@@ -128,6 +133,13 @@ def _check_source(source: SpiderSource) -> None:
             _require(all(len(url) <= 65_536 for url in start), "source: a start URL is too long")
             fields = all(len(field) <= 1_000 and len(css) <= 65_536 for field, css in items.items())
             _require(len(items) <= 10_000 and fields, "source: too many fields, or too long ones")
+
+
+def _check_arguments(arguments: Mapping[str, tuple[str, ...]]) -> None:
+    texts = [text for values in arguments.values() for text in values]
+    _require(len(arguments) <= MAX_ARGUMENTS and len(texts) <= MAX_ARGUMENTS, "source: too many arguments")
+    _require(all(map(_ARGUMENT_NAME.fullmatch, arguments)), "source: not the name of an argument")
+    _require(all(len(text) <= 65_536 for text in texts), "source: an argument is too long")
 
 
 def _check_place(field: str, place: str) -> None:
@@ -181,21 +193,26 @@ def check_signature(key: bytes, name: str, packed: bytes, signature: bytes | Non
 
 
 def read_record_key(path: str | None) -> bytes:
+    """Return the key that records are signed with; empty: they are not."""
+    return read_key_file("worker.record_key_file", path)
+
+
+def read_key_file(setting: str, path: str | None) -> bytes:
     """Return the key in a file, or nothing without one. Errors never show what the setting says."""
     if path is None:
         return b""
     try:
         found = Path(path).stat()
         if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_KEY_FILE_BYTES:
-            raise Misconfigured("worker.record_key_file: not a file with a key")
+            raise Misconfigured(f"{setting}: not a file with a key")
         key = Path(path).read_bytes().strip()
     except OSError as error:
-        raise Misconfigured(f"worker.record_key_file: cannot be read: {error.strerror}") from None
+        raise Misconfigured(f"{setting}: cannot be read: {error.strerror}") from None
     except ValueError:
-        raise Misconfigured("worker.record_key_file: not the name of a file") from None
+        raise Misconfigured(f"{setting}: not the name of a file") from None
     if len(key) < MIN_KEY_BYTES:
         raise Misconfigured(
-            f"worker.record_key_file: fewer than {MIN_KEY_BYTES} characters in it: write a random key with"
+            f"{setting}: fewer than {MIN_KEY_BYTES} characters in it: write a random key with"
             " openssl rand -hex 32"
         )
     return key

@@ -1,30 +1,49 @@
 """What a store is: where the frontier and everything else that survives a restart is kept."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from shoal.frontier.contract import FrontierReader
+from shoal.frontier.contract import Frontier, FrontierReader
 from shoal.frontier.results import Audit, HostView
 from shoal.model.crawl_totals import CrawlTotals
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.quarantine import QuarantinedEntry
+from shoal.stores.contract.api_records import ApiRecords
 from shoal.stores.contract.changes import StoreChanges
 from shoal.stores.contract.crawl_record import CrawlRecord
+from shoal.stores.contract.exits import StoredExits
 from shoal.stores.contract.fleet import Fleet
 from shoal.stores.contract.footprint import CrawlFootprint
 from shoal.stores.contract.heartbeat import Heartbeat
+from shoal.stores.contract.levels import StoredLevels
+from shoal.stores.contract.monitoring import StoredMonitoring, StoreRoom
 from shoal.stores.contract.pages import CrawlPages
+from shoal.stores.contract.schedules import StoredSchedules
 
 if TYPE_CHECKING:
-    from shoal.frontier.sqlite import SqliteFrontier
+    from shoal.fetch.gate import SendGate
+    from shoal.fetch.shared_gate import SharedGate
+    from shoal.model.pace import AddressPace
+
+
+PATIENCE_S = 5.0  # a process that starts or ends owns a store for a moment without taking guests
 
 
 class StoreBusy(Unavailable):
     """Another process owns the store."""
+
+
+class OwnerLost(Unavailable):
+    """The process that owned the store has ended, or does not respond: open the store again."""
+
+
+class UnknownCrawl(Misconfigured):
+    """The store has no crawl of this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +65,9 @@ class StoredCrawls(Protocol):
 
     async def records(self) -> list[CrawlRecord]:
         """Return all crawls that were submitted."""
+
+    async def arguments(self, crawl: str) -> Mapping[str, str]:
+        """Return the arguments of the crawl's spider that are not defaults."""
 
     async def totals(self, crawl: str) -> CrawlTotals:
         """Return what the crawl has counted besides its requests, over all its workers."""
@@ -96,11 +118,25 @@ class StoredOutputs(Protocol):
         """Count the pages whose items are not in every output yet."""
 
 
-class OwnedStore(Protocol):
-    """A store that this process owns, for as long as it runs a crawl there."""
+class WorkingReader(FrontierReader, Protocol):
+    async def values(self, crawl: str, prefix: str) -> dict[str, bytes]:
+        """Return the values of a crawl whose keys start with `prefix`."""
+
+
+class WorkingFrontier(Frontier, Protocol):
+    @property
+    def reader(self) -> WorkingReader: ...
+
+
+class WorkingStore(Protocol):
+    """A store in which this process runs a crawl: as its owner, or as a guest of the process that owns it."""
 
     @property
-    def frontier(self) -> "SqliteFrontier": ...
+    def host_process(self) -> str:
+        """Return the process of which this one is a guest; empty: this process owns the store."""
+
+    @property
+    def frontier(self) -> WorkingFrontier: ...
 
     @property
     def archive(self) -> Path:
@@ -113,8 +149,28 @@ class OwnedStore(Protocol):
     def rejects_file(self, crawl: str) -> Path:
         """Return the file for items that do not fit their model."""
 
-    def accept_commands(self) -> AbstractAsyncContextManager[None]:
-        """Carry out the changes that other processes ask for, for as long as the block runs."""
+    async def claim(self, crawl: str) -> None:
+        """Run a crawl alone until the store is left; raise `StoreBusy` if another process runs it."""
+
+    def gate(self, crawl: str, addresses: "AddressPace") -> "SendGate | SharedGate":
+        """Return the gate that every request of a crawl passes: one pace for all crawls of the store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stay:
+    """How a process works in a store that it may have to share."""
+
+    leave: Callable[[], None] = lambda: None
+    """Called when the owner ends and this process is its guest: it should finish soon."""
+
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when this process should end at once: then it does not wait for its guests."""
+
+    may_join: bool = True
+    """Whether this process can be a guest."""
+
+    patience: Callable[[], float] = lambda: PATIENCE_S
+    """Returns for how many seconds to wait for an owner that takes no guests (yet)."""
 
 
 class Store(Protocol):
@@ -140,6 +196,29 @@ class Store(Protocol):
     @property
     def outputs(self) -> StoredOutputs: ...
 
+    @property
+    def exits(self) -> StoredExits:
+        """Return what is known about exits. It may be changed at any time, by any process."""
+
+    @property
+    def levels(self) -> StoredLevels:
+        """Return what is known about the levels of hosts. Any process may change it at any time."""
+
+    @property
+    def api_records(self) -> ApiRecords:
+        """Return the records of the HTTP API. Any process may change them at any time."""
+
+    @property
+    def schedules(self) -> StoredSchedules:
+        """Return the schedules. Any process may change them at any time."""
+
+    @property
+    def monitoring(self) -> StoredMonitoring:
+        """Return figures of workers and alerts. Any process may change them at any time."""
+
+    async def room(self) -> StoreRoom:
+        """Return how full the fullest server of the store is, or the disk of its folder."""
+
     async def host(self, name: str) -> HostView | None:
         """Return the state of a host as a running crawl has it, else as it was stored."""
 
@@ -159,8 +238,14 @@ class Store(Protocol):
         the change out. Workers of a shared store look for new work afterwards.
         """
 
-    def own(self, *, fsync: bool = False) -> AbstractAsyncContextManager[OwnedStore]:
-        """Own the store, creating it if need be. Raise `StoreBusy` if another process owns it."""
+    def work(
+        self, *, fsync: bool = False, stay: Stay | None = None
+    ) -> AbstractAsyncContextManager[WorkingStore]:
+        """Own the store, creating it if need be, or work in it as a guest of the process that owns it.
+
+        Raise `StoreBusy` if its owner takes no guests. The block is cancelled, and `OwnerLost` raised, if the
+        owner of a guest is gone.
+        """
 
     @property
     def fleet(self) -> Fleet:
@@ -177,9 +262,9 @@ async def select_crawls(store: Store, crawl: str | None) -> list[str]:
 
 
 def require_crawl(crawl: str, names: Sequence[str]) -> None:
-    """Raise `Misconfigured`, with the nearest name, if `crawl` is not among `names`."""
+    """Raise `UnknownCrawl`, with the nearest name, if `crawl` is not among `names`."""
     if crawl not in names:
-        raise Misconfigured(f"the store has no crawl named {crawl!r}{_nearest(crawl, names)}")
+        raise UnknownCrawl(f"the store has no crawl named {crawl!r}{_nearest(crawl, names)}")
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:

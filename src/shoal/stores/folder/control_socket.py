@@ -7,26 +7,28 @@ line. Only the user who owns the folder can connect: the socket has mode 0600, a
 
 import asyncio
 import logging
-import os
-import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
 
 from shoal.frontier.contract import FrontierDeadLetters
 from shoal.frontier.results import HostView
+from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+from shoal.model.request import FINGERPRINT_KEY, Link, Request, unpack
 from shoal.model.spider_versions import Reparse
 from shoal.stores.contract.changes import ChangeableFrontier, DirectChanges
 from shoal.stores.contract.store import StoreBusy
+from shoal.stores.folder.guests.server import Guests
+from shoal.stores.folder.joining import Join, process_name, refusal
+from shoal.stores.folder.socket_file import bind_socket, socket_address
 
 log = logging.getLogger(__name__)
 
 COMMAND_TIMEOUT_S = 10.0  # for a command and its reply
 _MAX_LINE_BYTES = 1 << 16
-_MAX_PATH_BYTES = 100  # the kernel's limit for the name of a socket is a little above
 
 
 class ShowHost(msgspec.Struct, frozen=True, tag="show_host"):
@@ -65,16 +67,26 @@ class NoteReparse(msgspec.Struct, frozen=True, tag="note_reparse"):
     reparse: Reparse
 
 
-Command = ShowHost | SetHostCommand | ClearHostCommand | RefreshRobots | PauseCrawl | NoteReparse
+class AddSeeds(msgspec.Struct, frozen=True, tag="add_seeds"):
+    """Add start URLs, which the sender has checked, to a crawl."""
+
+    crawl: str
+    urls: tuple[str, ...]
+
+
+Command = AddSeeds | ShowHost | SetHostCommand | ClearHostCommand | RefreshRobots | PauseCrawl | NoteReparse
+GuestCommand = Command | Join
 
 
 class ControlReply(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""  # empty: the command was carried out
     host: HostView | None = None
+    owner: str = ""  # the process that answers, for a guest
+    added: int = 0
 
 
 _encode = msgspec.json.Encoder().encode
-_decode_command = msgspec.json.Decoder(Command).decode
+_decode_command = msgspec.json.Decoder(GuestCommand).decode
 _decode_reply = msgspec.json.Decoder(ControlReply).decode
 
 
@@ -98,6 +110,10 @@ async def apply(frontier: ChangeableFrontier, command: Command) -> ControlReply:
         case RefreshRobots(host):
             await changes.refresh_robots(host)
             return ControlReply()
+        case AddSeeds(crawl, urls):
+            key = await frontier.reader.value(crawl, FINGERPRINT_KEY) or b""
+            links = [Link.to(Request(url=url), key) for url in urls]
+            return ControlReply(added=await changes.add_seeds(crawl, links))
         case NoteReparse(crawl, reparse):
             await changes.note_reparse(crawl, reparse)
             return ControlReply()
@@ -107,21 +123,30 @@ async def apply(frontier: ChangeableFrontier, command: Command) -> ControlReply:
 
 
 @asynccontextmanager
-async def accept_commands(folder: Path, frontier: ChangeableFrontier) -> AsyncIterator[None]:
-    """Listen for commands for as long as the block runs. The caller owns the store."""
+async def accept_commands(
+    folder: Path, frontier: SqliteFrontier, guests: Guests, *, hurry: asyncio.Event
+) -> AsyncIterator[None]:
+    """Listen for commands and for guests as long as the block runs. The caller owns the store.
+
+    After the block, guests are asked to leave. They have some seconds for that, and none once `hurry` is set
+    or the block has failed.
+    """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(COMMAND_TIMEOUT_S):
-                writer.write(_encode(await _reply_to(await reader.readline(), frontier)) + b"\n")
+                command = _read_command(await reader.readline())
+                writer.write(_encode(await _reply_to(command, frontier)) + b"\n")
                 await writer.drain()
+            if isinstance(command, Join) and refusal(command) is None:
+                await guests.serve(reader, writer, command.process)
         except (OSError, TimeoutError, ValueError):
             pass  # the client closed the connection, or sent nothing
         finally:
             writer.close()
 
     try:
-        listener = _bind(folder)
+        listener = bind_socket(folder)
     except OSError as error:  # not every file system has sockets; a crawl can run without
         log.warning("crawl.no_control_socket", extra={"reason": error.strerror})
         yield
@@ -129,31 +154,31 @@ async def accept_commands(folder: Path, frontier: ChangeableFrontier) -> AsyncIt
     server = await asyncio.start_unix_server(answer, sock=listener, limit=_MAX_LINE_BYTES)
     try:
         yield
+        await guests.dismiss(hurry)
     finally:
         server.close()
         (folder / "control").unlink(missing_ok=True)
+        await guests.close()
 
 
-def _bind(folder: Path) -> socket.socket:
-    """Create the socket, in place of one that a killed owner left behind."""
-    (folder / "control").unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+def _read_command(line: bytes) -> GuestCommand | None:
+    """Return a command; None: it is not one that this version knows."""
     try:
-        with _address(folder) as path:
-            listener.bind(path)
-            os.chmod(path, 0o600)  # before it listens: until then no client can connect
-    except OSError:
-        listener.close()
-        raise
-    return listener
-
-
-async def _reply_to(line: bytes, frontier: ChangeableFrontier) -> ControlReply:
-    try:
-        command = _decode_command(line)
-        reply = await apply(frontier, command)
+        command: GuestCommand = _decode_command(line)
     except msgspec.MsgspecError:
+        return None
+    return command
+
+
+async def _reply_to(command: GuestCommand | None, frontier: SqliteFrontier) -> ControlReply:
+    if command is None:
         return ControlReply(error="not a command that this version of Shoal knows")
+    if isinstance(command, Join):
+        if command.fsync:
+            frontier.require_fsync()
+        return ControlReply(error=refusal(command) or "", owner=process_name())
+    try:
+        reply = await apply(frontier, command)
     except ShoalError as error:
         return ControlReply(error=str(error))
     log.warning("crawl.changed", extra={"command": _encode(command).decode()})
@@ -164,18 +189,17 @@ async def send_command(folder: Path, command: Command) -> ControlReply:
     """Send a command to the owner of a folder; raise `Unavailable` if it does not listen."""
     try:
         async with asyncio.timeout(COMMAND_TIMEOUT_S):
-            with _address(folder) as path:
+            with socket_address(folder) as path:
                 reader, writer = await asyncio.open_unix_connection(path, limit=_MAX_LINE_BYTES)
             try:
                 writer.write(_encode(command) + b"\n")
-                line = await reader.readline()
+                reply = _decode_reply(await reader.readline())
             finally:
                 writer.close()
-    except (OSError, TimeoutError):
+    except (OSError, TimeoutError, ValueError):  # ended without a reply, or with one that is too long
         raise Unavailable(
             f"{folder} is in use by a process that takes no commands: wait until it ends"
         ) from None
-    reply = _decode_reply(line)
     if reply.error:
         raise Misconfigured(reply.error)
     return reply
@@ -216,6 +240,12 @@ class OwnerChanges:
     async def refresh_robots(self, host: str) -> None:
         await send_command(self._folder, RefreshRobots(host))
 
+    async def add_seeds(self, crawl: str, links: Sequence[Link]) -> int:
+        added = 0
+        for piece in _pieces([unpack(link.packed).url for link in links]):
+            added += (await send_command(self._folder, AddSeeds(crawl, piece))).added
+        return added
+
     async def note_reparse(self, crawl: str, reparse: Reparse) -> None:
         await send_command(self._folder, NoteReparse(crawl, reparse))
 
@@ -224,15 +254,15 @@ class OwnerChanges:
         raise StoreBusy(self._owner)
 
 
-@contextmanager
-def _address(folder: Path) -> Iterator[str]:
-    """Return a path of the socket that is short enough for the kernel."""
-    path = str(folder / "control")
-    if len(os.fsencode(path)) <= _MAX_PATH_BYTES:
-        yield path
-        return
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{handle}/control"
-    finally:
-        os.close(handle)
+def _pieces(urls: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield URLs in pieces that fit into the line of a command."""
+    piece: list[str] = []
+    size = 0
+    for url in urls:
+        if piece and size + len(url) > _MAX_LINE_BYTES // 2:
+            yield tuple(piece)
+            piece, size = [], 0
+        piece.append(url)
+        size += len(url) + 4
+    if piece:
+        yield tuple(piece)

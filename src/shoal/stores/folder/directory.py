@@ -3,6 +3,11 @@
     store.db     the frontier, and everything else that shares its transactions
     lock         held by the owner for as long as it runs; its text names the owner
     control      socket on which a running crawl accepts commands
+    exits.db     what is known about exits, where there are any
+    levels.db    what is known about the levels of hosts that need more than the first
+    api.db       records of the HTTP API, where there are any
+    schedules.db schedules, where there are any
+    monitoring.db figures of the running process and alerts
     archive/     raw responses
     items/       outputs that were given no path
     valkey/      data of a private server, where `shoal fleet` has used the folder
@@ -38,6 +43,26 @@ class StoreFolder:
         return self.path / "store.db"
 
     @property
+    def exits(self) -> Path:
+        return self.path / "exits.db"
+
+    @property
+    def levels(self) -> Path:
+        return self.path / "levels.db"
+
+    @property
+    def api_records(self) -> Path:
+        return self.path / "api.db"
+
+    @property
+    def schedules(self) -> Path:
+        return self.path / "schedules.db"
+
+    @property
+    def monitoring(self) -> Path:
+        return self.path / "monitoring.db"
+
+    @property
     def archive(self) -> Path:
         return self.path / "archive"
 
@@ -66,7 +91,10 @@ class StoreFolder:
             handle = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_FILE)
         try:
             if not _lock(handle):
-                raise StoreBusy(f"{self.path} is in use by {_owner(handle)}")
+                raise StoreBusy(
+                    f"{self.path} is in use by {_owner(handle)}: wait until that ends, or name another"
+                    " folder with --store FOLDER"
+                )
             with _explain_errors(self.path):
                 since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
                 os.ftruncate(handle, 0)

@@ -1,18 +1,20 @@
 """The pages of a crawl in a folder, each with its items, in the order of their commits.
 
-Pages and items are written by the same commits, in the same order. So the lines of a JSONL output that was
-part of the crawl from its start belong to the pages one after the other, as many as each page's record says:
-no key is needed to attribute them. An output whose lines do not add up is refused.
+Pages and items are written by the same commits, in the same order. So the items of an output that was part of
+the crawl from its start, and that replaces none by a later one, belong to the pages one after the other, as
+many as each page's record says: no key is needed to attribute them. An output whose items do not add up is
+refused.
 """
 
 from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import islice
 
 import msgspec
 
 from shoal.archive.contract import Segments
 from shoal.archive.errors import PageExpired, PageUnreadable
+from shoal.archive.fetch_log import FetchLogReader
 from shoal.archive.names import SegmentName, file_name
 from shoal.archive.reader import ArchiveReader
 from shoal.archive.registry import open_crawl_folder
@@ -25,7 +27,14 @@ from shoal.model.request import trace_id
 from shoal.model.settings import Settings
 from shoal.sinks.recount import outputs, recount
 from shoal.stores.contract.checkpoints import sinks_key
-from shoal.stores.contract.pages import JSON_LINES, ItemLines, PageCheck, PageEntry, PageFilter, read_lines
+from shoal.stores.contract.pages import (
+    ItemNeeds,
+    ItemSource,
+    PageCheck,
+    PageEntry,
+    PageFilter,
+    readable_outputs,
+)
 from shoal.stores.folder.directory import StoreFolder
 
 MAX_PAGE_PROBLEMS = 20  # reported one by one
@@ -34,12 +43,14 @@ MAX_PAGE_PROBLEMS = 20  # reported one by one
 class FolderPages:
     """See `CrawlPages`."""
 
+    is_shared = True  # there is one process
     lost = unreadable = 0  # a page that is missing in the archive is reported when it is read
 
     def __init__(self, reader: SqliteReader, folder: StoreFolder, crawl: str) -> None:
         self.crawl = crawl
         self._segments = open_crawl_folder(folder.archive / file_name(crawl))
         self.archive = ArchiveReader(self._segments, decode_archived)
+        self.fetch_log = FetchLogReader(self._segments)
         self._reader = reader
         self._folder = folder
 
@@ -53,15 +64,15 @@ class FolderPages:
         return outputs(await self._reader.checkpoint(sinks_key(self.crawl)))
 
     async def pages(
-        self, selection: PageFilter, items: Path | None = None
+        self, selection: PageFilter, items: ItemSource | None = None
     ) -> AsyncGenerator[PageEntry, None]:
-        with read_lines(items) as lines:
-            async for fingerprint, page in self._reader.pages(self.crawl):
-                before = None if lines is None else [next(lines) for _ in range(page.items)]
-                if selection.takes(page):
-                    yield PageEntry(fingerprint, page, before)
+        found = None if items is None else items.read()
+        async for fingerprint, page in self._reader.pages(self.crawl):
+            before = None if found is None else [item.json for item in islice(found, page.items)]
+            if selection.takes(page):
+                yield PageEntry(fingerprint, page, before)
 
-    async def item_lines(self) -> ItemLines:
+    async def item_source(self, needs: ItemNeeds) -> ItemSource:
         if (owner := self._folder.owner()) is not None:
             raise Misconfigured(
                 f"{self._folder.path} is in use by {owner}: its items are complete when that ends"
@@ -70,21 +81,22 @@ class FolderPages:
         async for _, page in self._reader.pages(self.crawl):
             total += page.items
         known = outputs(await self._reader.checkpoint(sinks_key(self.crawl)))
-        for path, checkpoint in known.items():
-            if path.endswith(JSON_LINES):
-                try:
-                    if recount(path, checkpoint) == total:
-                        return ItemLines(Path(path), total)
-                except Rejected:
-                    continue  # missing or changed; another output may be complete
+        for path in readable_outputs(known, needs):
+            try:
+                if recount(path, known[path]) == total:
+                    return ItemSource(path, total)
+            except Rejected:
+                continue  # missing or changed; another output may be complete
         if made := sums.CrawlTotals.load(await self._reader.value(self.crawl, sums.KEY)).hook_items:
             raise Misconfigured(
                 f"{made} items of crawl {self.crawl!r} were made by on_error hooks, from no page: "
                 "the others cannot be told from them"
             )
         names = ", ".join(known) or "nothing but standard output"
+        kind = "JSONL output" if needs.exact else "output"
+        why = ", in which an item replaces none" if needs.by_page and not needs.exact else ""
         raise Misconfigured(
-            f"crawl {self.crawl!r} has no JSONL output with all its {total} items any more"
+            f"crawl {self.crawl!r} has no {kind} with all its {total} items any more{why}"
             f" (it wrote to {names})"
         )
 

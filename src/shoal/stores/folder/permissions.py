@@ -54,14 +54,17 @@ def _tighten_folder(path: Path) -> None:
 
 
 def secure_file(path: Path) -> None:
-    """Create an empty file for this user alone, or close an existing one to others."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    """Create an empty file for this user alone, or close an existing one to others.
+
+    An existing file is never opened: closing it would drop the locks that SQLite holds on it in this process.
+    Another process would then truncate the shared memory of a database in use, or delete its log.
+    """
     try:
-        found = os.fstat(handle)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE))
+    except FileExistsError:
+        found = path.stat()
         if found.st_uid == os.geteuid() and found.st_mode & 0o077 and stat.S_ISREG(found.st_mode):
-            os.fchmod(handle, PRIVATE_FILE)
-    finally:
-        os.close(handle)
+            path.chmod(PRIVATE_FILE)
 
 
 def write_private(path: Path, text: str) -> None:

@@ -3,14 +3,18 @@
 Reading needs no ownership and works while a crawl runs.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+import shutil
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from shoal.archive.names import file_name
 from shoal.archive.registry import folder_location, open_crawl_folder
 from shoal.archive.writer import accept_loss
+from shoal.fetch.escalation.browser_budget import delete_spent
+from shoal.fetch.exits.ledger import delete_spending
 from shoal.frontier.results import Audit, HostView
 from shoal.frontier.sqlite import SqliteFrontier, SqliteReader
 from shoal.model import crawl_totals as sums
@@ -18,17 +22,31 @@ from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.quarantine import QuarantinedEntry
 from shoal.sinks.names import public_name
 from shoal.sinks.recount import outputs, recount
+from shoal.spider.arguments import ARGUMENTS, read_arguments
 from shoal.stores.contract.changes import DirectChanges, StoreChanges
 from shoal.stores.contract.checkpoints import archive_key, rejects_key, sinks_key
 from shoal.stores.contract.crawl_record import CrawlRecord
 from shoal.stores.contract.fleet import Fleet
 from shoal.stores.contract.footprint import CrawlFootprint
 from shoal.stores.contract.heartbeat import Heartbeat
-from shoal.stores.contract.store import Capabilities, OutputState, StoreBusy, require_crawl
-from shoal.stores.folder.control_socket import OwnerChanges, ShowHost, accept_commands, send_command
+from shoal.stores.contract.monitoring import StoreRoom
+from shoal.stores.contract.store import (
+    Capabilities,
+    OutputState,
+    Stay,
+    StoreBusy,
+    WorkingStore,
+    require_crawl,
+)
+from shoal.stores.folder.control_socket import OwnerChanges, ShowHost, send_command
 from shoal.stores.folder.directory import StoreFolder
+from shoal.stores.folder.exits import FolderExitRecords
+from shoal.stores.folder.levels import FolderLevels
+from shoal.stores.folder.monitoring import FolderMonitoring
 from shoal.stores.folder.pages import FolderPages
 from shoal.stores.folder.permissions import secure_file
+from shoal.stores.folder.schedules import FolderSchedules
+from shoal.stores.folder.working import start_work
 
 CHECKPOINTS = {sinks_key: "outputs", archive_key: "archive"}  # that every crawl has that has run
 DURABLE = Capabilities(shared=False, durable=True, page_records=True)
@@ -90,6 +108,30 @@ class FolderStore:
     def outputs(self) -> "FolderOutputs":
         return FolderOutputs(self.frontier)
 
+    @property
+    def exits(self) -> FolderExitRecords:
+        return FolderExitRecords(self._folder.exits)
+
+    @property
+    def levels(self) -> FolderLevels:
+        return FolderLevels(self._folder.levels)
+
+    @property
+    def api_records(self) -> FolderExitRecords:
+        return FolderExitRecords(self._folder.api_records)
+
+    @property
+    def schedules(self) -> FolderSchedules:
+        return FolderSchedules(self._folder.schedules)
+
+    @property
+    def monitoring(self) -> FolderMonitoring:
+        return FolderMonitoring(self._folder.monitoring)
+
+    async def room(self) -> StoreRoom:
+        disk = shutil.disk_usage(self._folder.path)
+        return StoreRoom(disk.total - disk.free, disk.total, self.address, is_memory=False)
+
     async def host(self, name: str) -> HostView | None:
         if self._folder.owner() is not None:
             return (await send_command(self._folder.path, ShowHost(name))).host
@@ -122,24 +164,40 @@ class FolderStore:
     async def change(self, crawls: Sequence[str] = ()) -> AsyncIterator[StoreChanges]:
         async with AsyncExitStack() as stack:
             try:
-                owned = await stack.enter_async_context(self.own())
+                frontier = await stack.enter_async_context(self.own())
             except StoreBusy as error:
                 yield OwnerChanges(self._folder.path, str(error))
                 return
             for name in crawls:
-                await owned.frontier.crawls.open(name)
-            yield DirectChanges(owned.frontier)
+                await frontier.crawls.open(name)
+            yield DirectChanges(frontier)
 
     @asynccontextmanager
-    async def own(self, *, fsync: bool = False) -> AsyncIterator["OwnedFolder"]:
+    async def own(self, *, fsync: bool = False) -> AsyncIterator[SqliteFrontier]:
+        """Own the store, creating it if need be. Raise `StoreBusy` if another process owns it."""
         with self._folder.owned():
             secure_file(self._folder.database)
             async with SqliteFrontier.open(self._folder.database, fsync=fsync) as frontier:
-                self._reader = self._reader or frontier.reader
-                try:
-                    yield OwnedFolder(self._folder, frontier)
-                finally:
-                    self._reader = None if self._reader is frontier.reader else self._reader
+                with self._reading(frontier.reader):
+                    yield frontier
+
+    @asynccontextmanager
+    async def work(self, *, fsync: bool = False, stay: Stay | None = None) -> AsyncIterator[WorkingStore]:
+        async with AsyncExitStack() as stack:
+            own = partial(self.own, fsync=fsync)
+            working = await start_work(stack, self._folder, own, fsync=fsync, stay=stay or Stay())
+            stack.enter_context(self._reading(working.frontier.reader))
+            yield working
+
+    @contextmanager
+    def _reading(self, reader: SqliteReader) -> Iterator[None]:
+        """Read through a connection that is open anyway, if the store has none."""
+        before = self._reader
+        self._reader = before or reader
+        try:
+            yield
+        finally:
+            self._reader = before
 
     @property
     def fleet(self) -> Fleet:
@@ -171,6 +229,9 @@ class FolderCrawls:
     async def records(self) -> list[CrawlRecord]:
         return []
 
+    async def arguments(self, crawl: str) -> Mapping[str, str]:
+        return read_arguments(await self._reader.value(crawl, ARGUMENTS))
+
     async def totals(self, crawl: str) -> sums.CrawlTotals:
         return sums.CrawlTotals.load(await self._reader.value(crawl, sums.KEY))
 
@@ -197,6 +258,8 @@ class FolderCrawls:
         with self._folder.owned():
             async with SqliteFrontier.open(self._folder.database) as frontier:
                 await frontier.crawls.delete(crawl, checkpoints=checkpoints, entirely=True)
+            await delete_spending(FolderExitRecords(self._folder.exits), crawl)
+            await delete_spent(FolderLevels(self._folder.levels), crawl)
 
 
 class FolderOwner:
@@ -233,25 +296,3 @@ def _count(checkpoints: Iterable[tuple[str, bytes]]) -> Iterable[tuple[str, Outp
             yield path, OutputState(held=recount(path, checkpoint))
         except Rejected as error:
             yield path, OutputState(problem=str(error))
-
-
-@dataclass(frozen=True, slots=True)
-class OwnedFolder:
-    """See `OwnedStore`."""
-
-    folder: StoreFolder
-    frontier: SqliteFrontier
-
-    @property
-    def archive(self) -> Path:
-        return self.folder.archive
-
-    @property
-    def items(self) -> Path:
-        return self.folder.items
-
-    def rejects_file(self, crawl: str) -> Path:
-        return self.folder.rejects_file(crawl)
-
-    def accept_commands(self) -> AbstractAsyncContextManager[None]:
-        return accept_commands(self.folder.path, self.frontier)

@@ -30,6 +30,8 @@ class Crawls:
         self._signatures = key_names.record_signatures(self._tag)
         self._news = key_names.news(self._tag)
         self._deleted = key_names.deleted_crawls(self._tag)
+        # Checking a record takes a millisecond, and with every submission all of them are read.
+        self._checked: dict[bytes, tuple[bytes, CrawlRecord]] = {}  # by name: as stored, and as read
 
     async def submit(self, record: CrawlRecord, *, key: bytes = b"") -> bool:
         """Store a record and announce it; return False if that very record was stored already.
@@ -110,9 +112,16 @@ class Crawls:
         stored, signed = await self._store.pipeline(self._tag, commands)
         signatures = dict(zip(signed[::2], signed[1::2], strict=True))
         records, refused = [], {}
+        known, self._checked = self._checked, {}
         for name, packed in zip(stored[::2], stored[1::2], strict=True):
+            before = known.get(name)
             try:
-                records.append(_read(name, packed, signatures.get(name), key))
+                if before is not None and before[0] == packed and not key:
+                    record = before[1]
+                else:
+                    record = _read(name, packed, signatures.get(name), key)
+                self._checked[name] = (packed, record)
+                records.append(record)
             except Rejected as error:
                 refused[name.decode("utf-8", "replace")[:200]] = (
                     f"its record in the store cannot be used: {error}"

@@ -15,8 +15,10 @@ import msgspec
 
 from shoal.frontier.redis import records
 from shoal.frontier.redis.chunks import unpack_chunk
+from shoal.frontier.redis.generations import unpack_generations
 from shoal.frontier.redis.spill import IN_SERVER, LaneName
 from shoal.model import crawl_totals
+from shoal.model.generations.page_history import unpack_history
 from shoal.model.page import Item, PageRecord
 from shoal.model.request import unpack
 from shoal.model.spider_versions import KEY as VERSIONS
@@ -117,8 +119,8 @@ def _host(name: bytes, packed: bytes) -> None:
 
 
 def _responses(name: bytes, value: bytes) -> None:
-    if value.strip(b"01"):
-        raise Unfit("neither 0 nor 1")
+    if value.strip(b"01234567"):
+        raise Unfit("not the signals of responses")
 
 
 def _entry(packed: bytes, value: bytes) -> None:
@@ -146,6 +148,16 @@ def _page(fp: bytes, packed: bytes) -> None:
 def _letter(fp: bytes, packed: bytes) -> None:
     records.unpack_fp(fp)
     records.unpack_letter("", packed)
+
+
+def _history(fp: bytes, packed: bytes) -> None:
+    records.unpack_fp(fp)
+    unpack_history(packed)
+
+
+def _generations(name: bytes, packed: bytes) -> None:
+    name.decode()
+    unpack_generations(packed)
 
 
 def _bucket_name(member: bytes, value: bytes) -> None:
@@ -218,6 +230,10 @@ def _value(key: bytes, value: bytes) -> None:
         crawl_totals.CrawlTotals.load(value)
     elif name == VERSIONS:
         SpiderVersions.load(value)
+
+
+def _fingerprint(field: bytes, value: bytes) -> None:
+    records.unpack_fp(field)
 
 
 def fields_of(packed: bytes) -> Mapping[bytes, bytes]:
@@ -295,7 +311,9 @@ FAMILIES = (
     _family("sites", "hash", r"sites:C", _integer),
     _family("quarantine", "stream", r"quarantine:C", _any),
     _family("d", "hash", r"d:C", _letter),
+    _family("rd", "hash", r"rd:C", _fingerprint),
     _family("dz", "zset", r"dz:C", _dated),
+    _family("hy", "hash", r"hy:C", _history),
     _family("s", "set", r"s:C:\d+(?:/\d+)?", _integer_member),
     _family("so", "set", r"so:C", _bucket_name),
     _family("sm", "hash", r"sm:C", _integer),
@@ -306,12 +324,19 @@ FAMILIES = (
     _family("crawls", "hash", r"crawls", _integer),
     _family("dropped", "set", r"dropped", _integer_member),
     _family("checkpoints", "hash", r"checkpoints", _any),
+    _family("generations", "hash", r"generations", _generations),
     _family("F:crawls", "hash", r"crawls", _any, fleet=True),  # what cannot be used is refused by name
     _family("F:deleted", "zset", r"deleted", _any, fleet=True),
     _family("F:signatures", "hash", r"signatures", _any, fleet=True),
     _family("F:news", "string", r"news", _integer_string, fleet=True),
     _family("F:workers", "set", r"workers", _text, fleet=True),
     _family("F:worker", "string", r"worker:.*", _heartbeat, fleet=True),
+    _family("F:exits", "hash", r"exits", _any, fleet=True),  # what cannot be read counts as unknown
+    _family("F:levels", "hash", r"levels", _any, fleet=True),  # what cannot be read is learned again
+    _family("F:levelchanges", "zset", r"levelchanges", _any, fleet=True),
+    _family("F:schedules", "hash", r"schedules", _any, fleet=True),  # what cannot be read is logged and left
+    _family("F:api", "hash", r"api", _any, fleet=True),  # what cannot be read is left out
+    _family("F:monitoring", "hash", r"monitoring", _any, fleet=True),  # what cannot be read is left out
     _family("F:id", "string", r"id", _text_value, fleet=True),
     _family("F:relay", "string", r"relay", _text_value, fleet=True),
     _family("F:quarantine", "stream", r"quarantine:C", _any, fleet=True),

@@ -3,7 +3,8 @@
 A worker counts as gone when its heartbeat has expired, and its leases are reclaimed when the longest request
 that it may have had on the wire is over as well: its last turn was taken while it could still reach the
 store. Until then its requests count as in flight, so that no host gets more than it allows. A worker that
-returns after that is fenced: its settlements are rejected.
+returns after that is fenced: its settlements are rejected. A worker whose process is known to have ended has
+nothing on the wire, and its leases are reclaimed at once.
 
 Each live worker looks after some of the shards.
 """
@@ -25,12 +26,15 @@ class LostHolders:
         self._clock = clock
         self._missing_since: dict[str, float] = {}
 
-    async def reclaim(self, worker: str, live: Collection[str], *, longest_s: float) -> int:
-        """Reclaim the leases of holders without a heartbeat; return how many.
+    async def reclaim(
+        self, worker: str, live: Collection[str], *, longest_s: float, ended: Collection[str] = ()
+    ) -> int:
+        """Reclaim the leases of holders that have ended or have no heartbeat; return how many.
 
-        `longest_s`: how long one request may take.
+        `longest_s`: how long one request may take. `ended`: holders whose process has ended.
         """
-        gone = missing_long_enough(self._missing_since, self._clock(), longest_s)
+        live = set(live) - set(ended)
+        gone = missing_long_enough(self._missing_since, self._clock(), longest_s) | set(ended)
         lost, holders = 0, set[str]()
         for tag in shards_of(worker, live, self._store.tags()):
             number, others = await self._store.run(SCRIPTS.reclaim_lost, tag, sorted(gone))

@@ -15,12 +15,14 @@ from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
+
+import msgspec
 
 from shoal.archive.contract import Segments
 from shoal.archive.errors import PageDamaged
+from shoal.archive.fetch_log import FetchLogReader
 from shoal.archive.read_ahead import ReadAhead
-from shoal.archive.reader import ArchiveReader, Damage
+from shoal.archive.reader import ArchiveReader, Damage, whole_pages
 from shoal.archive.records import ArchivedResponse, WarcRecord, parse_response
 from shoal.archive.registry import open_segments
 from shoal.archive.request_metadata import parse_metadata
@@ -28,14 +30,21 @@ from shoal.fetch.http.decode import decode_archived
 from shoal.frontier.redis import RedisFrontier
 from shoal.model.errors import Misconfigured
 from shoal.model.page import PageRecord, PageRef
-from shoal.model.request import FINGERPRINT_KEY
+from shoal.model.request import FINGERPRINT_KEY, request_fingerprint
 from shoal.model.settings import Settings
-from shoal.model.url import fingerprint_of, host_key
+from shoal.model.url import host_key
 from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.progress import ever_written, output_progress
 from shoal.sinks.names import canonical_name
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
-from shoal.stores.contract.pages import JSON_LINES, ItemLines, PageCheck, PageEntry, PageFilter
+from shoal.stores.contract.pages import (
+    ItemNeeds,
+    ItemSource,
+    PageCheck,
+    PageEntry,
+    PageFilter,
+    readable_outputs,
+)
 from shoal.stores.contract.places import NO_SERVERS
 from shoal.stores.contract.record_reader import settings_of
 
@@ -96,6 +105,14 @@ class RedisPages:
     def archive(self) -> ArchiveReader:
         return ArchiveReader(ReadAhead(self._segments), decode_archived)
 
+    @cached_property
+    def fetch_log(self) -> FetchLogReader:
+        return FetchLogReader(self._segments)
+
+    @property
+    def is_shared(self) -> bool:
+        return self._located
+
     @property
     def _place(self) -> str:
         return str(self._segments.path)
@@ -111,7 +128,7 @@ class RedisPages:
         return {canonical_name(output) for output in (*self._record.outputs, *written)}
 
     async def pages(
-        self, selection: PageFilter, items: Path | None = None
+        self, selection: PageFilter, items: ItemSource | None = None
     ) -> AsyncGenerator[PageEntry, None]:
         assert items is None, "this store has no page records"
         with closing(sqlite3.connect("")) as pages:  # a temporary database on disk, deleted when closed
@@ -136,11 +153,16 @@ class RedisPages:
             if number % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
 
-    async def item_lines(self) -> ItemLines:
+    async def item_source(self, needs: ItemNeeds) -> ItemSource:
         number = await self._reader.number(self.crawl)
         items = await self._reader.items(self.crawl)
-        why = []
-        for output in self._record.outputs:
+        suitable = readable_outputs(self._record.outputs, needs)
+        why = [
+            f"{canonical_name(output)} {'is not JSONL' if needs.exact else 'cannot be read'}"
+            for output in self._record.outputs
+            if output not in suitable
+        ]
+        for output in suitable:
             progress = await output_progress(
                 self._client,
                 number,
@@ -148,17 +170,15 @@ class RedisPages:
                 node=os.uname().nodename,
                 refusal=NO_SERVERS.read_refusal(output),
             )
-            if not output.endswith(JSON_LINES):
-                why.append(f"{canonical_name(output)} is not JSONL")
-            elif progress.held is None or progress.problem:
-                why.append(progress.problem or f"{output}: {progress.why}")
+            if progress.held is None or progress.problem:
+                why.append(progress.problem or f"{canonical_name(output)}: {progress.why}")
             elif progress.waiting or progress.held != items:
-                why.append(f"{output} has {progress.held} of {items} items: shoal worker writes the others")
+                name = canonical_name(output)
+                why.append(f"{name} has {progress.held} of {items} items: shoal worker writes the others")
             else:
-                return ItemLines(Path(output), items)
-        raise Misconfigured(
-            f"crawl {self.crawl!r} has no JSONL output with all its items here ({'; '.join(why)})"
-        )
+                return ItemSource(output, items)
+        kind = "JSONL output" if needs.exact else "output"
+        raise Misconfigured(f"crawl {self.crawl!r} has no {kind} with all its items here ({'; '.join(why)})")
 
     async def check(self, *, deep: bool) -> PageCheck:
         items = await self._reader.items(self.crawl)
@@ -221,11 +241,11 @@ def _entries(archive: ArchiveReader, key: bytes) -> Iterator[tuple[int, PageReco
 def _exchanges(archive: ArchiveReader) -> Iterator[tuple[PageRef, ArchivedResponse, WarcRecord] | Damage]:
     """Yield each response with the request record behind it, which identifies the page."""
     answered: tuple[PageRef, ArchivedResponse] | None = None
-    for found in archive.records():
+    for found in whole_pages(archive.records()):
         if isinstance(found, Damage):
             yield found
             continue
-        ref, record = found
+        ref, record, _ = found
         try:
             if record.kind in ("response", "revisit"):
                 answered = ref, parse_response(record)
@@ -238,5 +258,6 @@ def _exchanges(archive: ArchiveReader) -> Iterator[tuple[PageRef, ArchivedRespon
 
 
 def _fingerprint(answer: ArchivedResponse, request: WarcRecord, key: bytes) -> int:
-    method = parse_metadata(answer.url, answer.request_metadata).method
-    return fingerprint_of(method, answer.url, request.block.partition(b"\r\n\r\n")[2], key)
+    described = parse_metadata(answer.url, answer.request_metadata)
+    body = request.block.partition(b"\r\n\r\n")[2]
+    return request_fingerprint(msgspec.structs.replace(described, body=body), key)

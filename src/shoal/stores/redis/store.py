@@ -16,6 +16,8 @@ import msgspec
 
 from shoal.archive.names import file_name
 from shoal.archive.registry import crawl_location
+from shoal.fetch.escalation.browser_budget import delete_spent
+from shoal.fetch.exits.ledger import delete_spending
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.redis.repair import repair_crawls
 from shoal.frontier.results import Audit, Counts, HostView
@@ -23,21 +25,26 @@ from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.model.quarantine import QuarantinedEntry
 from shoal.model.spider_versions import Reparse
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, key_names
 from shoal.redis_client.quarantine import NO_CRAWL, Quarantine
 from shoal.sinks.fleet import progress as sink_progress
 from shoal.sinks.fleet.writer import item_streams
 from shoal.sinks.names import public_name
+from shoal.spider.arguments import ARGUMENTS, read_arguments
 from shoal.stores.contract.changes import DirectChanges, StoreChanges
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import Fleet
 from shoal.stores.contract.footprint import CrawlFootprint
 from shoal.stores.contract.heartbeat import Heartbeat
+from shoal.stores.contract.monitoring import StoreRoom
 from shoal.stores.contract.places import NO_SERVERS, Places
-from shoal.stores.contract.store import Capabilities, OutputState, OwnedStore, require_crawl
+from shoal.stores.contract.store import Capabilities, OutputState, Stay, WorkingStore, require_crawl
 from shoal.stores.redis.crawls import Crawls
 from shoal.stores.redis.damage import DamageCheck
+from shoal.stores.redis.exits import RedisExitRecords
+from shoal.stores.redis.levels import RedisLevels
 from shoal.stores.redis.lost_holders import LostHolders
+from shoal.stores.redis.monitoring import RedisMonitoring
 from shoal.stores.redis.page_quota import SharedPageQuota
 from shoal.stores.redis.pages import RedisPages
 from shoal.stores.redis.site_budget import SharedSiteBudget
@@ -74,7 +81,14 @@ class RedisStore:
             self.outputs.unwritten_pages,
             DamageCheck(frontier),
             LostHolders(client),
+            RedisExitRecords(client),
+            RedisLevels(client),
         )
+        self.exits = self.fleet.exits
+        self.levels = self.fleet.levels
+        self.api_records = RedisExitRecords(client, key_names.api_records, replicated=True)
+        self.schedules = RedisExitRecords(client, key_names.schedules, replicated=True)
+        self.monitoring = RedisMonitoring(client)
         self._client = client
 
     @classmethod
@@ -85,6 +99,9 @@ class RedisStore:
         """Connect; `advise` logs settings of the server that put data at risk."""
         async with RedisClient.open(dsn, advise=advise) as client:
             yield cls(client, dsn, address=address, places=places)
+
+    async def room(self) -> StoreRoom:
+        return await self.monitoring.room()
 
     async def host(self, name: str) -> HostView | None:
         return await self.frontier.host(name)
@@ -120,7 +137,9 @@ class RedisStore:
         yield RedisChanges(frontier)
         await self.fleet.crawls.announce()
 
-    def own(self, *, fsync: bool = False) -> AbstractAsyncContextManager[OwnedStore]:
+    def work(
+        self, *, fsync: bool = False, stay: Stay | None = None
+    ) -> AbstractAsyncContextManager[WorkingStore]:
         raise Misconfigured(f"{self.address} is shared: no process can own it")
 
 
@@ -213,6 +232,9 @@ class RedisCrawlRecords:
         self.record = self._records.get
         self.records = self._records.all
 
+    async def arguments(self, crawl: str) -> Mapping[str, str]:
+        return read_arguments(await self._reader.value(crawl, ARGUMENTS))
+
     async def totals(self, crawl: str) -> sums.CrawlTotals:
         values = await self._reader.values(crawl)
         parts = []
@@ -298,6 +320,8 @@ class RedisCrawlRecords:
                 while serves(crawl, await self._workers.all()):  # noqa: ASYNC110 (other processes end this)
                     await asyncio.sleep(0.2)
         await self._frontier.crawls.delete(crawl, entirely=True)
+        await delete_spending(RedisExitRecords(self._client), crawl)
+        await delete_spent(RedisLevels(self._client), crawl)
         await self._records.announce()  # so that no worker keeps pages of the crawl
         await self._client.sync()
 

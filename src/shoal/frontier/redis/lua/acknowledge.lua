@@ -2,7 +2,8 @@
 --
 -- KEYS[1]  T:m
 -- ARGV     one frame: >H number, each >I crawl, 8 bytes fingerprint, s1 consumer ("": any consumer), >B outcome
---          (1 done, 5 dead); if dead >H status, s1 class, >H reason, >I page (empty: unchanged); >I items, >H tally (pages.lua)
+--          (1 done, 5 dead); if dead >H status, s1 class, >H reason, >I page (empty: unchanged); >I items, >H tally,
+--          >H history (pages.lua)
 -- returns  a `1` for each that was accepted, a `0` for each that is not being parsed, or not by this consumer
 --
 -- A page is acknowledged once: the second acknowledgement finds it gone. A consumer whose page was redelivered to
@@ -19,7 +20,7 @@ end
 
 local ended = {}  -- by this call
 
-local function acknowledge(crawl, fp, consumer, letter, items, tally)
+local function acknowledge(crawl, fp, consumer, letter, items, tally, history)
   local packed = options_of(crawl) and call('HGET', tag .. ':pg:' .. crawl, fp)
   local page = packed and unpack_page(packed)
   if not page or ended[crawl .. fp] or not is_pending_for(page.id, consumer) then return '0' end
@@ -34,6 +35,7 @@ local function acknowledge(crawl, fp, consumer, letter, items, tally)
   end
   if items ~= '' then append_items(crawl, fp, items) end
   if tally ~= '' then add_totals(crawl, tally) end
+  if history ~= '' then add_history(crawl, fp, history) end
   remove_page(crawl, fp, page)
   return '1'
 end
@@ -42,15 +44,15 @@ call('XLEN', tag .. PAGES_KEY)  -- written last: if it has the wrong type, fail 
 local accepted = {}
 number, position = parse('>H', frame, position)
 for i = 1, number do
-  local crawl, fp, consumer, outcome, letter, items, tally
+  local crawl, fp, consumer, outcome, letter, items, tally, history
   crawl, fp, consumer, outcome, position = parse('>Ic8Bc0B', frame, position)
   if outcome == DEAD then
     letter = {}
     letter.status, letter.class, letter.reason, letter.page, position =
       parse('>HBc0Hc0Ic0', frame, position)
   end
-  items, tally, position = parse('>Ic0Hc0', frame, position)
-  accepted[i] = acknowledge(crawl, fp, consumer, letter, items, tally)
+  items, tally, history, position = parse('>Ic0Hc0Hc0', frame, position)
+  accepted[i] = acknowledge(crawl, fp, consumer, letter, items, tally, history)
 end
 save()
 save_items()

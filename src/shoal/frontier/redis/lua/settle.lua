@@ -2,26 +2,26 @@
 --
 -- KEYS[1]  T:m
 -- ARGV     one frame: >H runs of one batch, each >d token, >H number; then for each settlement >B outcome, >B flags
---          (1 blocked, 2 sent, 4 the host answered), >I items (empty: none), >H tally (pages.lua), and by outcome
+--          (2 sent, 4 has a signal, from 8 on the signal: `model/adaptive_delay.py`), >I items (empty: none), >H tally (pages.lua), >H history (empty: none), and by outcome
 --            fetched   >I page
 --            filtered  s1 rule
 --            dead      >H status, s1 class, >H reason, >I page (empty: none)
---            retry     >d delay, >B charged, >d rest of the host
---            released  >d delay
+--            retry     >d delay, >B charged, >d rest of the host, s1 pool, >I request (both empty: as it is)
+--            released  >d delay, s1 pool, >I request (both empty: as it is)
 --          then the ids of all of them (leases.lua), without duplicates
 -- returns  a `1` for each that was accepted, a `0` for each whose lease is lost
 --
 -- The same rules are in `frontier/sqlite/settle.py` and in the model of the tests; `packing.py` packs the frame.
 
 local DONE, FETCHED, GONE, FILTERED, DEAD, RETRY, RELEASED = 1, 2, 3, 4, 5, 6, 7
-local BLOCKED, SENT, ANSWERED = 1, 2, 4
+local SENT, HAS_SIGNAL, SIGNAL = 2, 4, 8
 
 local PAYLOAD = {
   [FETCHED] = {'>Ic0', 'page'},
   [FILTERED] = {'>Bc0', 'rule'},
   [DEAD] = {'>HBc0Hc0Ic0', 'status', 'class', 'reason', 'page'},
-  [RETRY] = {'>dBd', 'delay', 'charged', 'rest'},
-  [RELEASED] = {'>d', 'delay'},
+  [RETRY] = {'>dBdBc0Ic0', 'delay', 'charged', 'rest', 'pool', 'request'},
+  [RELEASED] = {'>dBc0Ic0', 'delay', 'pool', 'request'},
 }
 
 local frame = ARGV[1]
@@ -71,9 +71,13 @@ local function apply_outcome(outcome, payload, lease)
   elseif outcome == FILTERED then
     count(crawl, 'filtered', 1)
     count(crawl, 'filtered.' .. payload.rule, 1)
+    if payload.rule == 'robots' then push(hash_writes, tag .. ':rd:' .. crawl, sub(lease[ID], 5), '') end
     return
   end
   local entry, holder = unpack_entry(entry_in(lease)), lease[BATCH].holder
+  if (outcome == RELEASED or outcome == RETRY) and payload.request ~= '' then  -- it waits in another lane, or changed
+    pool, entry.request = payload.pool, payload.request
+  end
   if outcome == RELEASED then
     requeue(host_of(name), crawl, pool, entry, payload.delay)
     return
@@ -102,18 +106,18 @@ end
 
 -- Record on the host that its request has ended.
 local function release(outcome, flags, lease)
-  local plain = flags == SENT + ANSWERED and outcome <= FILTERED  -- the host did not fail
+  local plain = flags == SENT + HAS_SIGNAL and outcome <= FILTERED  -- a normal response
   if plain and patch_settled(lease[HELD_HOST], lease[LANDED]) then return end
   local host = host_of(lease[HELD_HOST])
   if not has_flag(flags, SENT) then refund_turn(host, lease[BATCH].token, lease[HELD_INTERVAL]) end
   release_slot(host, lease)
   mark_dirty(host)
-  if has_flag(flags, SENT) and has_flag(flags, ANSWERED) then record_response(host, has_flag(flags, BLOCKED)) end
+  if has_flag(flags, HAS_SIGNAL) then record_response(host, math.floor(flags / SIGNAL)) end
 end
 
 local ended = {}  -- crawl -> number of attempts
 
-local function settle(outcome, flags, payload, items, tally, lease)
+local function settle(outcome, flags, payload, items, tally, history, lease)
   local crawl = lease[HELD_CRAWL]
   end_lease(lease)
   release(outcome, flags, lease)
@@ -123,16 +127,17 @@ local function settle(outcome, flags, payload, items, tally, lease)
   apply_outcome(outcome, payload, lease)
   if items ~= '' then append_items(crawl, sub(lease[ID], 5), items) end
   if tally ~= '' then add_totals(crawl, tally) end
+  if history ~= '' then add_history(crawl, sub(lease[ID], 5), history) end
   return true
 end
 
 call('ZCARD', tag .. ':lx')  -- written last: if it has the wrong type, fail before anything is written
 local accepted = {}
 for i, lease in ipairs(read_leases()) do
-  local outcome, flags, items, tally, payload
-  outcome, flags, items, tally, position = parse('>BBIc0Hc0', frame, position)
+  local outcome, flags, items, tally, history, payload
+  outcome, flags, items, tally, history, position = parse('>BBIc0Hc0Hc0', frame, position)
   payload = PAYLOAD[outcome] and read_payload(outcome)
-  accepted[i] = lease and settle(outcome, flags, payload, items, tally, lease) and '1' or '0'
+  accepted[i] = lease and settle(outcome, flags, payload, items, tally, history, lease) and '1' or '0'
 end
 for crawl, number in pairs(ended) do count(crawl, 'leased', -number) end
 save()

@@ -16,7 +16,7 @@ from shoal.frontier.redis.repair.scan import UnlinkedLane
 from shoal.frontier.redis.repair.shard import Shard
 from shoal.frontier.redis.scan import BATCH
 from shoal.frontier.redis.seen import bucket_of, seen_hash
-from shoal.frontier.redis.shards import chunks
+from shoal.frontier.redis.shard_client import chunks
 from shoal.redis_client import ScriptArgument
 
 # Each of these takes a few milliseconds.

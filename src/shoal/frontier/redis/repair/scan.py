@@ -24,7 +24,7 @@ from shoal.frontier.redis.records import (
 from shoal.frontier.redis.repair.shard import Shard
 from shoal.frontier.redis.scan import BATCH, ShardScan
 from shoal.frontier.redis.seen import bucket_of, seen_hash
-from shoal.frontier.redis.shards import chunks
+from shoal.frontier.redis.shard_client import chunks
 from shoal.frontier.redis.spill import IN_SERVER
 from shoal.redis_client import RedisClient, ScriptArgument, key_names
 

@@ -149,7 +149,7 @@ local function apply_pace(host)
   local slow = host[SLOW]
   if slow > 1 then
     local rules = slowdown_rules(host)
-    interval = math.max(interval, math.min(math.max(interval, rules.floor) * slow, rules.ceiling))
+    interval = math.max(interval, math.min((interval > 0 and interval or rules.floor) * slow, rules.ceiling))
     burst = 1
   end
   if interval ~= host[INTERVAL] or burst ~= host[BURST] or concurrency ~= host[CONCURRENCY] then
@@ -261,26 +261,62 @@ local function rest_host(host, until_instant)
   mark_dirty(host)
 end
 
+-- The signals of responses, and the numbers of `model/adaptive_delay.py`.
+local NORMAL, RATE_LIMITED = 0, 2
+local WEIGHTS = {1, 1, 1, 0.5, 0.5, 0.5, 0.25}
+local STEP, MAX_RUN, RECOVERY_RUN, MAX_NORMAL_RUN, NEARLY_USUAL = 0.05, 5, 10, 100, 1.005
+
+local function trouble_share(responses)
+  local sum = 0
+  for signal = 1, #WEIGHTS do
+    local _, number = string.gsub(responses, tostring(signal), '')
+    sum = sum + WEIGHTS[signal] * number
+  end
+  return sum / #responses
+end
+
+-- Return how many of the last responses, up to a limit, were normal, or were not.
+local function last_run(responses, is_normal, limit)
+  local run = 0
+  while run < limit and run < #responses and (byte(responses, #responses - run) == 48) == is_normal do run = run + 1 end
+  return run
+end
+
+-- Return the slow factor of a host after the last of its responses (`next_slow_factor`).
+local function next_slow_factor(slow, responses, interval, rules)
+  local signal = byte(responses, #responses) - 48
+  if signal == NORMAL then
+    local run = last_run(responses, true, MAX_NORMAL_RUN)
+    slow = slow / (1 + STEP * rules.threshold * run / RECOVERY_RUN)
+    return slow < NEARLY_USUAL and 1 or tonumber(format('%.6f', slow))
+  end
+  if signal ~= RATE_LIMITED and #responses < rules.at_least or interval >= rules.ceiling then return slow end
+  local run = last_run(responses, false, MAX_RUN)
+  local throttle = 1 - math.exp(-trouble_share(responses) / rules.threshold)
+  local longer = tonumber(format('%.6f', slow * (1 + STEP * WEIGHTS[signal] * throttle * run)))
+  if signal == RATE_LIMITED then return longer end
+  return math.max(slow, math.min(longer, 1 + rules.reach))
+end
+
+local function responses_of(host)
+  if not has_flag(host[FLAGS], HAS_RESPONSES) then return '' end
+  return host[RESPONSES] or call('HGET', tag .. ':hw', host[NAME]) or ''
+end
+
 -- Record a response and update the slow factor, which changes the pace.
-local function record_response(host, blocked)
-  local responses = host[RESPONSES]
-  if not has_flag(host[FLAGS], HAS_RESPONSES) then
-    if not blocked and host[SLOW] == 1 then
+local function record_response(host, signal)
+  local responses = responses_of(host)
+  local rules = slowdown_rules(host)
+  if responses == '' then
+    if signal == NORMAL and host[SLOW] == 1 then
       host[CLEAR] = math.min(host[CLEAR] + 1, MAX_CLEAR)
       return
     end
-    responses = string.rep('0', math.min(host[CLEAR], slowdown_rules(host).window))
-  elseif not responses then
-    responses = call('HGET', tag .. ':hw', host[NAME]) or ''
+    responses = string.rep('0', math.min(host[CLEAR], rules.window - 1))
   end
-  local rules = slowdown_rules(host)
-  responses = sub(responses .. (blocked and '1' or '0'), -rules.window)
+  responses = sub(responses .. signal, -rules.window)
   host[RESPONSES], host[FLAGS] = responses, with_flag(host[FLAGS], HAS_RESPONSES, true)
-  if #responses < rules.at_least then return end  -- too few for a block rate
-  local _, blocks = string.gsub(responses, '1', '')
-  local slow = 1
-  if blocks > 0 then slow = 1 + rules.reach * (1 - math.exp(-(blocks / #responses) / rules.threshold)) end
-  slow = tonumber(format('%.3f', slow))
+  local slow = next_slow_factor(host[SLOW], responses, host[INTERVAL], rules)
   if slow ~= host[SLOW] then
     host[SLOW] = slow
     apply_pace(host)

@@ -29,13 +29,24 @@ local function add_totals(crawl, tally)
   end
 end
 
--- Write the items and totals just before what makes the caller repeat the call is removed: a script that is aborted
+local new_histories = {}  -- crawl, fingerprint and what the next generations need to know, alternating
+
+local function add_history(crawl, fp, history)
+  local size = #new_histories
+  new_histories[size + 1], new_histories[size + 2], new_histories[size + 3] = crawl, fp, history
+end
+
+-- Write the items, histories and totals just before what makes the caller repeat the call is removed: a script that is aborted
 -- earlier has written none, and one that is aborted later writes them twice.
 local function save_items()
   for i = 1, #new_items, 3 do
     call('XADD', tag .. ITEMS_KEY .. new_items[i], '*', 'fp', new_items[i + 1], 'items', new_items[i + 2])
   end
   new_items = {}
+  for i = 1, #new_histories, 3 do
+    call('HSET', tag .. ':hy:' .. new_histories[i], new_histories[i + 1], new_histories[i + 2])
+  end
+  new_histories = {}
   for crawl, changes in pairs(total_changes) do
     for name, by in pairs(changes) do call('HINCRBY', tag .. ':tot:' .. crawl, name, format_int(by)) end
   end
