@@ -10,13 +10,15 @@ fetched.
 Content. Each record is a separate gzip member, so that a `PageRef` (segment, offset, length) finds a page
 with one read. A page is a `response` record (status line, headers as received, body as sent by the server:
 content encoding kept, chunking undone, Content-Length corrected) followed by its `request` record. A page
-that has not changed is a `revisit` record with a reference to the body that it repeats. Depth, route and
+that has not changed is a `revisit` record with a reference to the body that it repeats. A page that a
+browser rendered has `conversion` records between the two, which refer to the response: its DOM, and a
+screenshot and a PDF if they were asked for; its reference spans all of them. Depth, route and
 data of a page's request are in a header of its response record, because handlers need them and the store
 deletes requests that have ended. Each segment starts with a `warcinfo` record that contains nothing about
 the machine.
 
 Secrets. Segments are copied, so credentials stay out of them: in requests the value of every header that
-is not known to be public (`model/header_names.py`: Accept, User-Agent and so on), in responses the
+is not known to be public (`model/http/header_names.py`: Accept, User-Agent and so on), in responses the
 value of every cookie set; names and cookie attributes stay. Bodies of responses, URLs and the `data` of
 requests are stored unchanged.
 

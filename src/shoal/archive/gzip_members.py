@@ -24,9 +24,9 @@ def pack(record: bytes) -> bytes:
 
 
 def pack_short(record: bytes) -> bytes:
-    """Return a gzip member of a record that consists of headers.
+    """Return a gzip member of a record of about a kilobyte: headers, or what a page yielded.
 
-    The fastest level takes 2 µs where `pack` takes 9, most of them for set-up, and costs 150 bytes.
+    The fastest level takes 2 µs where `pack` takes 9 to 13, mostly for set-up, and costs 150 to 230 bytes.
     """
     packed: bytes = isal_zlib.compress(record, 0, _GZIP)
     return packed
@@ -40,21 +40,24 @@ def pack_stored(record: bytes) -> bytes:
     return zlib.compress(record, 0, _GZIP)
 
 
-def unpack(member: bytes, *, limit: int) -> bytes:
-    """Decompress exactly one whole member of at most `limit` bytes, or raise `PageDamaged`."""
-    inflate = isal_zlib.decompressobj(_GZIP)
-    try:
-        record: bytes = inflate.decompress(member, limit + 1)
-    except _GzipError as error:
-        raise PageDamaged(f"gzip: {error}") from None
-    if len(record) > limit:
-        raise PageDamaged(f"longer than {limit} bytes")
-    # The checksum is verified only at the end of the member.
-    if not inflate.eof:
-        raise PageDamaged("gzip: the record has no end")
-    if inflate.unused_data:
-        raise PageDamaged("gzip: the record ends too early")
-    return record
+def unpack_all(members: bytes, *, limit: int) -> list[bytes]:
+    """Decompress one or more whole members of at most `limit` bytes together, or raise `PageDamaged`."""
+    records = []
+    while members:
+        inflate = isal_zlib.decompressobj(_GZIP)
+        try:
+            record: bytes = inflate.decompress(members, limit + 1)
+        except _GzipError as error:
+            raise PageDamaged(f"gzip: {error}") from None
+        limit -= len(record)
+        if limit < 0:
+            raise PageDamaged("longer than a page can be")
+        # The checksum is verified only at the end of the member.
+        if not inflate.eof:
+            raise PageDamaged("gzip: the record has no end")
+        records.append(record)
+        members = inflate.unused_data
+    return records
 
 
 @dataclass(frozen=True, slots=True)

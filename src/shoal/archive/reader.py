@@ -4,17 +4,25 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 from shoal.archive.contract import ReadableSegments
 from shoal.archive.errors import PageDamaged, PageExpired, PageMissing, PageUnreadable
-from shoal.archive.gzip_members import CorruptRange, Member, scan, unpack
+from shoal.archive.gzip_members import CorruptRange, Member, scan, unpack_all
 from shoal.archive.names import SegmentName
-from shoal.archive.records import ArchivedResponse, WarcRecord, parse_record, parse_response
+from shoal.archive.records import (
+    ArchivedResponse,
+    Conversion,
+    WarcRecord,
+    parse_conversions,
+    parse_metadata_block,
+    parse_record,
+    parse_response,
+)
 from shoal.archive.request_metadata import parse_metadata
 from shoal.model.errors import Rejected
 from shoal.model.limits import MIB
-from shoal.model.page import PageRef
+from shoal.model.page import PageRef, Rendered
 from shoal.model.request import Request
 
 Decode = Callable[[bytes, str, int | None], bytes]
@@ -25,6 +33,8 @@ None: an older version wrote the page and recorded none. Raises `Rejected` for w
 _NOT_MODIFIED = 304
 _PAGES = ("response", "revisit")
 
+MAX_REVISITS = 8  # from a revisit to its body; a writer refers to the body itself
+
 # Of one record. A segment may have pages that were fetched under any limits, so this is not one of them; it
 # keeps a crafted record from filling the memory.
 MAX_RECORD_BYTES = 512 * MIB
@@ -32,7 +42,10 @@ MAX_RECORD_BYTES = 512 * MIB
 
 @dataclass(frozen=True, slots=True)
 class StoredPage:
-    """A response as it was archived; for a page that had not changed, with the body that it repeats."""
+    """A response as it was archived; for a page that had not changed, with the body that it repeats.
+
+    Of a rendered page, `body` is the DOM and `wire` the main response.
+    """
 
     ref: PageRef
     url: str
@@ -44,6 +57,12 @@ class StoredPage:
     digest: str
     original: PageRef | None = None  # the page that has the body, if it is another one
     request_metadata: str | None = None  # header value, see `request_metadata.py`
+    rendered: Rendered | None = None
+
+    @property
+    def leads_to(self) -> str:
+        """Where a rendered page navigates by itself; empty: nowhere."""
+        return self.rendered.leads_to if self.rendered is not None else ""
 
     @property
     def request(self) -> Request:
@@ -82,7 +101,7 @@ class ArchiveReader:
     def read(self, ref: PageRef) -> StoredPage:
         """Return the page at `ref`, or raise `PageDamaged`, `PageMissing` or `PageExpired`."""
         try:
-            return self._page(ref, self._response(ref))
+            return self._page(ref, *self._response(ref))
         except PageUnreadable as error:
             raise type(error)(f"archive: {ref.segment} at {ref.offset}: {error}") from None
         except Rejected as error:  # its body cannot be decoded: that concerns no other page
@@ -94,8 +113,19 @@ class ArchiveReader:
             return self.read(ref)
         return await asyncio.to_thread(self.read, ref)
 
+    def read_metadata(self, ref: PageRef, kind: str) -> bytes:
+        """Return the block that `append_metadata` wrote at `ref`, or raise `PageUnreadable`."""
+        [record, *_] = unpack_all(self._members(ref), limit=self._record_bytes)
+        return parse_metadata_block(record, kind)
+
+    async def read_metadata_async(self, ref: PageRef, kind: str) -> bytes:
+        """Return a block like `read_metadata`; where that may take long, in a thread."""
+        if self._segments.grows:
+            return self.read_metadata(ref, kind)
+        return await asyncio.to_thread(self.read_metadata, ref, kind)
+
     def raw_records(self, ref: PageRef) -> bytes:
-        """Return the compressed records of a page: the response, and the request after it."""
+        """Return the compressed records of a page: response, what was rendered of it, and request."""
         segment, end = SegmentName.parse(ref.segment), ref.offset + ref.length
         read = partial(self._bytes, segment)
         following = next(scan(lambda at, length: read(end + at, length), limit=self._record_bytes), None)
@@ -121,45 +151,55 @@ class ArchiveReader:
 
     def pages(self, segments: Iterable[str] | None = None) -> Iterator[StoredPage | Damage]:
         """Yield the pages of the named segments (None: all), oldest first, and every damaged range."""
-        for found in self.records(segments):
+        for found in whole_pages(self.records(segments)):
             if isinstance(found, Damage):
                 yield found
                 continue
-            ref, record = found
+            ref, record, conversions = found
             if record.kind not in _PAGES:
                 continue
             try:
-                yield self._page(ref, parse_response(record))
+                yield self._page(ref, parse_response(record), parse_conversions(record, conversions))
             except Rejected as error:
                 yield Damage(ref, str(error))
 
-    def _page(self, ref: PageRef, response: ArchivedResponse) -> StoredPage:
+    def _page(self, ref: PageRef, response: ArchivedResponse, made: Conversion | None) -> StoredPage:
         at, full = ref, response
-        while full.original is not None:
-            if _order(full.original) >= _order(at):  # which also guarantees that this loop ends
-                raise PageDamaged("a revisit has to refer to an earlier record")
+        for _ in range(MAX_REVISITS):
+            if full.original is None:
+                break
             at = full.original
-            full = self._response(at)
+            full, made = self._response(at)
+        else:
+            raise PageDamaged("its revisits do not lead to a body")
         if full.digest != response.digest:
             raise PageDamaged("the original record has another payload")
         # A 304 confirms the stored response: its status and headers are still valid.
         current = full if response.status == _NOT_MODIFIED else response
         encoding = ",".join(value for name, value in full.headers if name == "content-encoding")
+        body = self._decode(full.wire, encoding, full.decoded_bytes) if encoding else full.wire
         return StoredPage(
             ref=ref,
             url=response.url,
             status=current.status,
             headers=current.headers,
-            body=self._decode(full.wire, encoding, full.decoded_bytes) if encoding else full.wire,
+            body=body if made is None else made.dom,
             wire=full.wire,
             fetched_at=response.fetched_at,
             digest=response.digest,
             original=None if at == ref else at,
             request_metadata=full.request_metadata,
+            rendered=None if made is None else made.rendered,
         )
 
-    def _response(self, ref: PageRef) -> ArchivedResponse:
-        segment = SegmentName.parse(ref.segment)
+    def _response(self, ref: PageRef) -> tuple[ArchivedResponse, Conversion | None]:
+        records = unpack_all(self._members(ref), limit=self._record_bytes)
+        record, *others = map(parse_record, records)
+        return parse_response(record), parse_conversions(record, others)
+
+    def _members(self, ref: PageRef) -> bytes:
+        """Return the compressed records at `ref`."""
+        segment = _segment_name(ref.segment)
         if ref.length > self._record_bytes:
             raise PageDamaged(f"longer than {self._record_bytes} bytes")
         member = self._segments.read(segment, ref.offset, ref.length)
@@ -169,11 +209,38 @@ class ArchiveReader:
             raise PageMissing("there is no such segment")
         if len(member) < ref.length:
             raise PageDamaged("the segment ends before the page does")
-        return parse_response(parse_record(unpack(member, limit=self._record_bytes)))
+        return member
 
     def _bytes(self, segment: SegmentName, offset: int, length: int) -> bytes:
         return self._segments.read(segment, offset, length) or b""  # deleted during the scan: it ends here
 
 
-def _order(ref: PageRef) -> tuple[SegmentName, int]:
-    return SegmentName.parse(ref.segment), ref.offset
+@lru_cache(maxsize=64)  # the pages of a generation are in few segments
+def _segment_name(name: str) -> SegmentName:
+    return SegmentName.parse(name)
+
+
+PageRecords = tuple[PageRef, WarcRecord, list[WarcRecord]]
+
+
+def whole_pages(found: Iterable[tuple[PageRef, WarcRecord] | Damage]) -> Iterator[PageRecords | Damage]:
+    """Join each response record with the conversion records behind it; the reference spans all of them."""
+    page: PageRecords | None = None
+    for one in found:
+        if isinstance(one, Damage):
+            yield from () if page is None else (page,)
+            page = None
+            yield one
+            continue
+        ref, record = one
+        if record.kind == "conversion" and page is not None and record_follows(page[0], ref):
+            spanning = PageRef(ref.segment, page[0].offset, page[0].length + ref.length)
+            page = spanning, page[1], [*page[2], record]
+            continue
+        yield from () if page is None else (page,)
+        page = ref, record, []
+    yield from () if page is None else (page,)
+
+
+def record_follows(before: PageRef, ref: PageRef) -> bool:
+    return (before.segment, before.offset + before.length) == (ref.segment, ref.offset)

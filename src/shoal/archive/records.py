@@ -1,20 +1,24 @@
 """Parses WARC records; every length and digest is checked."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+import msgspec
+
 from shoal.archive.errors import PageDamaged
-from shoal.archive.warc import sha1
-from shoal.model.page import PageRef
+from shoal.archive.warc import PDF, PNG, sha1
+from shoal.model.page import PageRef, Rendered
 
 _END = b"\r\n\r\n"
+_METADATA = b"WARC/1.1\r\nWARC-Type: metadata\r\n"
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
 
 
 @dataclass(frozen=True, slots=True)
 class WarcRecord:
-    kind: str  # response, revisit, request, warcinfo
+    kind: str  # response, conversion, revisit, request, warcinfo
     fields: dict[str, str]  # WARC headers, names in lower case
     block: bytes
 
@@ -50,6 +54,18 @@ def parse_record(data: bytes) -> WarcRecord:
     return WarcRecord(fields.get("warc-type", ""), fields, rest[: -len(_END)])
 
 
+def parse_metadata_block(data: bytes, kind: str) -> bytes:
+    """Return the block of a metadata record of that content type, or raise `PageDamaged`.
+
+    Faster than `parse_record`: it is read for every page of a new generation.
+    """
+    head, found, rest = data.partition(_END)
+    kinds = b"\r\nContent-Type: %b\r\nContent-Length: %d" % (kind.encode(), len(rest) - len(_END))
+    if not (found and head.startswith(_METADATA) and head.endswith(kinds) and rest.endswith(_END)):
+        raise PageDamaged(f"not a metadata record of type {kind}")
+    return rest[: -len(_END)]
+
+
 def parse_response(record: WarcRecord) -> ArchivedResponse:
     """Parse the HTTP response of a response or revisit record, or raise `PageDamaged`."""
     fields = record.fields
@@ -76,6 +92,34 @@ def parse_response(record: WarcRecord) -> ArchivedResponse:
     if response.original is None and response.digest != sha1(wire).decode():
         raise PageDamaged("the payload does not match its digest")
     return response
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What a browser made of a page: its DOM, and what is stored beside it."""
+
+    dom: bytes
+    rendered: Rendered
+
+
+def parse_conversions(response: WarcRecord, records: Sequence[WarcRecord]) -> Conversion | None:
+    """Parse the conversion records behind a response record, or raise `PageDamaged`; None: it has none."""
+    if not records:
+        return None
+    blocks: dict[str, bytes] = {}
+    for record in records:
+        fields = record.fields
+        if record.kind != "conversion" or fields.get("warc-refers-to") != response.fields["warc-record-id"]:
+            raise PageDamaged(f"a record of type {record.kind!r} where a page should end")
+        if fields.get("warc-block-digest") != sha1(record.block).decode():
+            raise PageDamaged("what the browser rendered does not match its digest")
+        blocks[fields.get("content-type", "")] = record.block
+    try:
+        rendered = msgspec.json.decode(records[0].fields["shoal-rendered"], type=Rendered)
+    except (KeyError, msgspec.MsgspecError):
+        raise PageDamaged("what the browser rendered cannot be read") from None
+    pictures = {"screenshot": blocks.get(PNG.decode(), b""), "pdf": blocks.get(PDF.decode(), b"")}
+    return Conversion(records[0].block, msgspec.structs.replace(rendered, **pictures))
 
 
 def _parse_size(value: str | None) -> int | None:

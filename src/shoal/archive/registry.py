@@ -24,12 +24,12 @@ _LOCATION_FILE = ".location"
 
 def open_segments(location: str, crawl: str) -> Segments:
     """Open the segments of a crawl below a folder, or below a prefix of an object store."""
-    return _open(crawl_location(location, crawl))
+    return open_location(crawl_location(location, crawl))
 
 
 def open_crawl_folder(folder: Path) -> Segments:
     """Open the segments of the crawl that has this folder."""
-    return _open(folder_location(folder))
+    return open_location(folder_location(folder))
 
 
 def folder_location(folder: Path) -> str:
@@ -53,7 +53,7 @@ def choose_location(folder: Path, location: str, crawl: str) -> Segments:
             f"archive.location: the pages of this crawl are in {current or folder}: use that location,"
             " or give the crawl another store"
         )
-    segments = _open(wanted)
+    segments = open_location(wanted)
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f"{_LOCATION_FILE}.tmp"
     draft.write_text(f"{wanted}\n")
@@ -75,7 +75,8 @@ def _stored_location(folder: Path) -> str:
         return ""
 
 
-def _open(location: str) -> Segments:
+def open_location(location: str) -> Segments:
+    """Open the segments at a location: a folder, or an address."""
     scheme, is_address, _ = location.partition("://")
     if not is_address:
         return SegmentFolder(Path(location))

@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 
 from shoal.archive.errors import PageDamaged
+from shoal.archive.redaction import redact_rendering
 from shoal.model.limits import KIB
-from shoal.model.request import Request
+from shoal.model.rendering import Rendering
+from shoal.model.request import HTTP, Request
 
 MAX_BYTES = 8 * KIB  # encoded; readers of WARC files do not expect longer headers
 
@@ -23,6 +25,13 @@ class _RequestMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
     route: str = ""
     data: dict[str, Any] = {}
     found_on: int = 0
+    chain: tuple[str, ...] = ()  # URLs that redirected to the page
+    via: tuple[str, ...] = ()
+    returned: bool = False
+    found_on_url: str = ""
+    unique: str = ""
+    pool: str = HTTP
+    render: Rendering | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -31,12 +40,35 @@ _decode = msgspec.msgpack.Decoder(_RequestMetadata).decode
 
 def format_metadata(request: Request) -> bytes:
     """Return the header line of a request; empty for a plain seed, which has only defaults."""
-    if not (request.depth or request.route or request.data or request.method != "GET"):
+    if not (
+        request.depth
+        or request.route
+        or request.data
+        or request.method != "GET"
+        or request.chain
+        or request.unique
+        or request.pool != HTTP
+    ):
         return b""
-    metadata = _RequestMetadata(request.method, request.depth, request.route, request.data, request.found_on)
+    metadata = _RequestMetadata(
+        request.method,
+        request.depth,
+        request.route,
+        request.data,
+        request.found_on,
+        request.chain,
+        request.via,
+        request.returned,
+        request.found_on_url,
+        request.unique,
+        request.pool,
+        None if request.render is None else redact_rendering(request.render),
+    )
     encoded = _encode(metadata)
     if len(encoded) > MAX_BYTES:
-        encoded = _encode(msgspec.structs.replace(metadata, data={}))
+        encoded = _encode(msgspec.structs.replace(metadata, chain=(), via=()))
+    if len(encoded) > MAX_BYTES:
+        encoded = _encode(msgspec.structs.replace(metadata, data={}, chain=(), via=(), render=None))
     return b"Shoal-Request: %b\r\n" % b64encode(encoded)
 
 
@@ -55,4 +87,11 @@ def parse_metadata(url: str, value: str | None) -> Request:
         route=metadata.route,
         data=metadata.data,
         found_on=metadata.found_on,
+        chain=metadata.chain,
+        via=metadata.via,
+        returned=metadata.returned,
+        found_on_url=metadata.found_on_url,
+        unique=metadata.unique,
+        pool=metadata.pool,
+        render=metadata.render,
     )

@@ -13,10 +13,12 @@ from collections.abc import Iterable
 from functools import lru_cache
 from http import HTTPStatus
 
+import msgspec
+
 from shoal.archive.base32 import base32
 from shoal.archive.redaction import REDACTED, redact_body, redact_cookie
-from shoal.archive.request_metadata import format_metadata
-from shoal.model.header_names import is_secret
+from shoal.archive.request_metadata import MAX_BYTES, format_metadata
+from shoal.model.http.header_names import is_secret
 from shoal.model.page import PageRecord, PageRef, Response
 from shoal.model.request import Request
 
@@ -53,6 +55,20 @@ _REVISIT = (
     b"\r\n"
     b"%b\r\n\r\n"
 )
+_CONVERSION = (
+    b"WARC/1.1\r\n"
+    b"WARC-Type: conversion\r\n"
+    b"WARC-Record-ID: <urn:uuid:%b>\r\n"
+    b"WARC-Target-URI: %b\r\n"
+    b"WARC-Date: %b\r\n"
+    b"WARC-Refers-To: <urn:uuid:%b>\r\n"
+    b"WARC-Block-Digest: %b\r\n"
+    b"%b"
+    b"Content-Type: %b\r\n"
+    b"Content-Length: %d\r\n"
+    b"\r\n"
+    b"%b\r\n\r\n"
+)
 _REQUEST = (
     b"WARC/1.1\r\n"
     b"WARC-Type: request\r\n"
@@ -61,6 +77,17 @@ _REQUEST = (
     b"WARC-Date: %b\r\n"
     b"WARC-Concurrent-To: <urn:uuid:%b>\r\n"
     b"Content-Type: application/http;msgtype=request\r\n"
+    b"Content-Length: %d\r\n"
+    b"\r\n"
+    b"%b\r\n\r\n"
+)
+_METADATA = (
+    b"WARC/1.1\r\n"
+    b"WARC-Type: metadata\r\n"
+    b"WARC-Record-ID: <urn:uuid:%b>\r\n"
+    b"WARC-Target-URI: %b\r\n"
+    b"WARC-Date: %b\r\n"
+    b"Content-Type: %b\r\n"
     b"Content-Length: %d\r\n"
     b"\r\n"
     b"%b\r\n\r\n"
@@ -77,6 +104,7 @@ _WARCINFO = (
     b"%b\r\n\r\n"
 )
 
+PNG, PDF = b"image/png", b"application/pdf"
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
 _NOT_MODIFIED = 304
 _WITHOUT_LENGTH = {204, 304}  # no body, and a length would be taken for the length of another response
@@ -99,8 +127,8 @@ class RecordIds:
 
 def page_records(
     ids: RecordIds, request: Request, sent_headers: Headers, response: Response
-) -> tuple[bytes, bytes, str]:
-    """Return the response record, the request record, and the payload digest."""
+) -> tuple[bytes, bytes, str, bytes]:
+    """Return the response record, the request record, the payload digest, and the id of the first."""
     this, url, date = ids(), _uri(response.url), warc_date(response.fetched_at)
     head = _response_head(response)
     digest = sha1(response.wire)
@@ -115,7 +143,26 @@ def page_records(
         head,
         response.wire,
     )
-    return record, _request_record(ids, request, sent_headers, date, this), digest.decode()
+    return record, _request_record(ids, request, sent_headers, date, this), digest.decode(), this
+
+
+def conversion_records(ids: RecordIds, response: Response, response_id: bytes) -> list[bytes]:
+    """Return the records of what a browser made of a page: its DOM first, then screenshot and PDF."""
+    rendered = response.rendered
+    if rendered is None:
+        return []
+    about = msgspec.structs.replace(rendered, screenshot=b"", pdf=b"")
+    while len(encoded := msgspec.json.encode(about)) > MAX_BYTES and about.console:
+        about = msgspec.structs.replace(about, console=about.console[: len(about.console) // 2])
+    described = b"Shoal-Rendered: %b\r\n" % encoded
+    url, date = _uri(response.url), warc_date(response.fetched_at)
+    parts = [(b"text/html; charset=utf-8", described, response.body)]
+    parts += [(PNG, b"", rendered.screenshot)] if rendered.screenshot else []
+    parts += [(PDF, b"", rendered.pdf)] if rendered.pdf else []
+    return [
+        _CONVERSION % (ids(), url, date, response_id, sha1(block), fields, kind, len(block), block)
+        for kind, fields, block in parts
+    ]
 
 
 def revisit_records(
@@ -142,6 +189,11 @@ def revisit_records(
         head,
     )
     return record, _request_record(ids, request, sent_headers, date, this), original.digest
+
+
+def metadata_record(ids: RecordIds, url: str, *, at: float, kind: str, block: bytes) -> bytes:
+    """Return a record with what is known about a page besides its response; `kind` is its content type."""
+    return _METADATA % (ids(), _uri(url), warc_date(at), kind.encode(), len(block), block)
 
 
 def warcinfo_record(ids: RecordIds, segment: str, *, at: float, fields: Iterable[tuple[str, str]]) -> bytes:
@@ -211,7 +263,7 @@ def _address(response: Response) -> bytes:
 def _response_metadata(response: Response) -> bytes:
     """Return the header lines for what the response itself does not tell; usually none."""
     lines = b""
-    if response.body is not response.wire:
+    if response.body is not response.wire and response.rendered is None:
         lines = b"Shoal-Decoded-Length: %d\r\n" % len(response.body)
     return lines + b"Shoal-Lenient: true\r\n" if response.lenient else lines
 

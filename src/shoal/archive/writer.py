@@ -12,7 +12,15 @@ from shoal import __version__
 from shoal.archive.contract import Segments
 from shoal.archive.gzip_members import pack, pack_short, pack_stored
 from shoal.archive.names import SegmentName, file_name
-from shoal.archive.warc import Headers, RecordIds, page_records, revisit_records, warcinfo_record
+from shoal.archive.warc import (
+    Headers,
+    RecordIds,
+    conversion_records,
+    metadata_record,
+    page_records,
+    revisit_records,
+    warcinfo_record,
+)
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.limits import MIB
 from shoal.model.page import PageRecord, PageRef, Response
@@ -147,8 +155,12 @@ class ArchiveWriter:
 
         `sent_headers` are the headers as they were sent, including Host.
         """
-        page, sent, digest = page_records(self._ids, request, sent_headers, response)
-        packed = pack(page) if response.wire is response.body else pack_stored(page)
+        page, sent, digest, response_id = page_records(self._ids, request, sent_headers, response)
+        if response.rendered is None:
+            packed = pack(page) if response.wire is response.body else pack_stored(page)
+        else:
+            dom, *pictures = conversion_records(self._ids, response, response_id)
+            packed = b"".join([pack(page), pack(dom), *map(pack_stored, pictures)])
         return self._append(packed, pack_short(sent), response.fetched_at), digest
 
     def append_revisit(
@@ -161,6 +173,11 @@ class ArchiveWriter:
         """
         page, sent, digest = revisit_records(self._ids, request, sent_headers, response, original)
         return self._append(pack_short(page), pack_short(sent), response.fetched_at), digest
+
+    def append_metadata(self, url: str, block: bytes, *, at: float, kind: str) -> PageRef:
+        """Buffer a record about a page, and return its reference; `kind` is its content type."""
+        record = metadata_record(self._ids, url, at=at, kind=kind, block=block)
+        return self._append(pack_short(record), b"", at)
 
     def flush(self) -> None:
         """Write everything that was appended. If it raises, nothing is lost: call it again."""
@@ -232,7 +249,8 @@ class ArchiveWriter:
             self._rotate(at)
         offset = self._length
         self._add(page)
-        self._add(sent)
+        if sent:
+            self._add(sent)
         self._full = self._length >= self._rules.segment_bytes
         return PageRef(self._name, offset, len(page))
 

@@ -5,6 +5,7 @@ Field names can come from a page. A table stays usable however many different on
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -26,6 +27,26 @@ def decode_item(item: bytes) -> Record:
 def encode_json(value: Any) -> str:
     """Return a value as JSON text, for a format that has no type for it."""
     return _encode(value).decode()
+
+
+def encode_record(record: Record) -> bytes:
+    """Return fields as an item."""
+    return _encode(record)
+
+
+def restore_record(fields: Iterable[str | None], values: Iterable[Any]) -> Record:
+    """Return the fields of a row, without those that are null; None is the column `_more`."""
+    named = zip(fields, values, strict=True)
+    return with_more({MORE if field is None else field: value for field, value in named if value is not None})
+
+
+def with_more(record: Record) -> Record:
+    """Return a record with the fields that the column `_more` holds."""
+    if isinstance(more := record.get(MORE), str) and more.startswith("{"):
+        with suppress(msgspec.DecodeError):
+            others = decode_item(more.encode())
+            return {name: value for name, value in record.items() if name != MORE} | others
+    return record
 
 
 class Columns:

@@ -3,7 +3,7 @@
 The contract that every sink keeps is the text of `shoal.sinks`; `shoal.testing.contracts.sink` checks it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -75,6 +75,14 @@ class Recount(Protocol):
     def __call__(self, output: str, checkpoint: bytes, /) -> int | None: ...
 
 
+class IsEmpty(Protocol):
+    def __call__(self, output: str, /) -> bool: ...
+
+
+class ReadItems(Protocol):
+    def __call__(self, output: str, /) -> Iterator[Item]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkFactory:
     """A kind of sink, found by the suffix of a path or by the scheme of an address.
@@ -85,9 +93,19 @@ class SinkFactory:
     `recount` returns the items that the output holds up to a checkpoint, None if the output cannot be read
     from this machine. It raises `Rejected` if the output is not as the crawl has left it. It must not write
     or lock anything: a crawl may be writing the output.
+
+    `read` yields the items of an output in the order of writing, for `shoal export`. It raises
+    `Misconfigured` if the output cannot be read, and locks nothing either.
+
+    `is_empty` returns whether a file that exists is one that Shoal has begun and put no item into, as a full
+    disk leaves it. None: a file with at least one byte holds something.
     """
 
     open: OpenSink
     open_checkpointed: OpenCheckpointed | None = None
     recount: Recount | None = None
+    read: ReadItems | None = None
+    is_empty: IsEmpty | None = None
+    keyed: bool = False  # an item replaces an earlier one with the same key
     shared: bool = False  # see SinkCapabilities; a path is never shared
+    folder: bool = False  # a path that ends in a slash is a folder of files

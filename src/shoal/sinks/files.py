@@ -24,11 +24,23 @@ def translate_errors(path: Path | str) -> Iterator[None]:
         raise family(f"output {path}: {error.strerror or error}") from error
 
 
+@contextmanager
+def readable(path: Path | str, *damage: type[Exception]) -> Iterator[None]:
+    """Raise `Misconfigured` if an output is missing, or if reading it raises one of `damage`."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, (OSError, *damage)):
+            raise
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise Misconfigured(f"output {path} cannot be read: {why}") from error
+
+
 def foreign_output(path: Path | str) -> Misconfigured:
     """Return the error for an output that holds something that this crawl has not written."""
     return Misconfigured(
         f"output {path}: it already exists and was not written by this crawl;"
-        " move it away, name another output, or overwrite it with --fresh"
+        " move it away, name another output, or replace it with --fresh --yes"
     )
 
 
@@ -108,6 +120,16 @@ class AppendFile:
                 raise changed_output(self.path)
             if found.st_size > self.length:
                 os.ftruncate(self._descriptor, self.length)
+
+    def move(self, path: Path, *, fsync: bool) -> None:
+        """Rename the file, replacing what is at `path`; it stays open and locked. `fsync`: from now on."""
+        with translate_errors(path):
+            if fsync:
+                os.fsync(self._descriptor)
+            self.path.replace(path)
+            self.path, self._fsync = path, fsync
+            if fsync:
+                sync_folder(path.parent)
 
     def close(self) -> None:
         """Close the file, which also releases its lock."""

@@ -3,7 +3,7 @@
 import os
 import select
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from shoal.model.page import Item
 from shoal.model.printable import escape_json
 from shoal.sinks.contract import SinkFactory
-from shoal.sinks.files import AppendFile, count_lines, translate_errors
+from shoal.sinks.files import AppendFile, count_lines, readable, translate_errors
 
 
 class LinesCheckpoint(msgspec.Struct, frozen=True, array_like=True):
@@ -117,9 +117,17 @@ def _recount(output: str, checkpoint: bytes) -> int:
     return count_lines(Path(output), state.length, state.checksum, state.lines)
 
 
+def _read(output: str) -> Iterator[Item]:
+    """Yield the complete lines."""
+    with readable(output), open(output, "rb") as lines:
+        for number, line in enumerate(lines):
+            if line.endswith(b"\n"):
+                yield Item(f"{number:016x}", line[:-1])
+
+
 def _open_stdout(_output: str, *, fsync: bool, overwrite: bool) -> StdoutSink:
     return StdoutSink()
 
 
-FACTORY = SinkFactory(open=JsonlSink, recount=_recount)
+FACTORY = SinkFactory(open=JsonlSink, recount=_recount, read=_read)
 STDOUT_FACTORY = SinkFactory(open=_open_stdout)

@@ -20,12 +20,17 @@ def public_name(output: str) -> str:
     return canonical_name(output) if is_address(output) else output
 
 
+def keep_slash(output: str, path: str) -> str:
+    """Return a path with a slash at its end if `output` has one: it says that a folder is meant."""
+    return f"{path}/" if output.endswith("/") and not path.endswith("/") else path
+
+
 def canonical_name(output: str) -> str:
     """Return the name of an output: the same for every spelling of it, and without passwords."""
     if output == STDOUT:
         return output
     if not is_address(output):
-        return str(Path(output).absolute().resolve())
+        return keep_slash(output, str(Path(output).absolute().resolve()))
     address = urlsplit(output)
     scheme = _ALIASES.get(address.scheme, address.scheme)
     kept = _POSTGRES_OPTIONS if scheme == "postgresql" else _OPTIONS

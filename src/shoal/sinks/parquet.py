@@ -1,292 +1,369 @@
-"""Items as a folder of Parquet files, `part-00000.parquet` and so on, that reads as one table.
+"""Items as one Parquet file, or, for a path that ends in a slash, as a folder of parts.
 
-Rows first go to a hidden file of JSON lines. When there are enough of them, and when a run ends, they become
-a part: written under another name and renamed; only then is the hidden file deleted. A kill at any instant
-leaves complete parts only.
+A Parquet file cannot be appended to. So the rows of a run go to parts in the folder `<file>.parts`
+(`parquet_parts`), and `finish` writes the file again: the rows that it has, then those of the parts. It is
+written beside its place and renamed; only then are the parts deleted. Until the first run has ended, the file
+is empty, and cannot be read as Parquet; later it holds the items of all runs that have ended.
 
-A column has the narrowest type that holds all its values: bool, int64, double, or string. In a string column,
-values that are not text are JSON; so are lists and objects. During a run, the schema of a part covers its own
-rows and those of earlier parts; `finish` rewrites the parts that are too narrow, so that all have the same
-schema.
-
-The checkpoint is the number of a part, the bytes and rows written for it, and the rows of all parts before
-it. If that part has been completed since, `restore` shortens it to those rows.
+The checkpoint is what the file holds and what the parts hold. The rows of a run are appended to those of the
+file in their order: if the file has more rows than the checkpoint says, it was written again since, the parts
+are outdated, and `restore` cuts the file back to as many rows as the checkpoint has in all.
 """
 
 import os
-import re
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shoal.model.errors import Rejected
-from shoal.model.limits import MIB
+from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.page import Item
-from shoal.sinks.columns import decode_item
+from shoal.sinks.columns import Record, encode_record
 from shoal.sinks.contract import SinkFactory
 from shoal.sinks.files import (
-    AppendFile,
     altered_output,
     changed_output,
-    count_lines,
     foreign_output,
     identity,
-    lock,
+    not_a_file,
+    readable,
     sync_folder,
     translate_errors,
+)
+from shoal.sinks.parquet_parts import (
+    PART_BYTES,
+    PART_ROWS,
+    PartsCheckpoint,
+    PartsSink,
+    decode_parts,
+    read_rows,
+    recount_parts,
 )
 from shoal.sinks.tables import (
     Column,
     checksum_of_table,
     columns_of,
     merge_columns,
+    records_of_file,
     schema_of,
-    table_of,
     widen_table,
 )
 
-PART_ROWS = 50_000  # rows and bytes of JSON that make a part: about half a second of work
-PART_BYTES = 32 * MIB
 
-_PART = re.compile(r"part-(\d{5,9})\.parquet")
-_HIDDEN = re.compile(r"\.rows-\d{5,9}\.jsonl|\.draft\.parquet")
+class Stretch(msgspec.Struct, frozen=True, array_like=True):
+    """Rows of the file that came from one part."""
+
+    rows: int
+    checksum: int | None
 
 
 class ParquetCheckpoint(msgspec.Struct, frozen=True, array_like=True):
-    part: int = 0
-    length: int = 0
-    rows: int = 0
-    before: int = 0  # rows in the parts before it
-    checksums: list[int | None] = []  # of the parts before it; None: written by an earlier version
-    rows_checksum: int | None = None  # of the bytes that wait for the part
+    file: list[Stretch]
+    parts: PartsCheckpoint
+
+    @property
+    def in_file(self) -> int:
+        return sum(stretch.rows for stretch in self.file)
+
+    @property
+    def in_parts(self) -> int:
+        return self.parts.before + self.parts.rows
 
 
-class ParquetSink:
-    """Parts in a folder, and a hidden file of rows for the next one."""
+class ParquetFile:
+    """One file, and a folder of parts beside it while a run lasts."""
 
-    def __init__(
-        self,
-        path: Path | str,
-        *,
-        fsync: bool,
-        overwrite: bool,
-        part_rows: int = PART_ROWS,
-        part_bytes: int = PART_BYTES,
-    ) -> None:
-        self._path = Path(path)
+    def __init__(self, path: Path, parts: PartsSink, *, fsync: bool, overwrite: bool) -> None:
+        self._path = path
+        self._parts = parts
         self._fsync = fsync
         self._overwrite = overwrite
-        self._part_rows = part_rows
-        self._part_bytes = part_bytes
-        self._folder = -1  # a descriptor, for the lock
-        self._next = 0  # number of the next part
-        self._waiting: AppendFile | None = None  # the hidden file with its rows
-        self._rows = 0  # number of its rows
-        self._before = 0  # rows in the completed parts
-        self._parts: list[dict[str, Column]] = []  # the columns of each completed part
-        self._checksums: list[int | None] = []  # of the same parts
-        self._pending: list[bytes] = []
+        self._opened: tuple[int, int] | None = None  # identity of the file
+        self._stretches: list[Stretch] = []
+        self._columns: Mapping[str, Column] = {}
+        self._unflushed = False
 
     def restore(self, checkpoint: bytes | None) -> None:
-        """Delete the parts after the checkpoint, and shorten the part of the checkpoint."""
-        state = (
-            ParquetCheckpoint()
-            if checkpoint is None
-            else msgspec.msgpack.decode(checkpoint, type=ParquetCheckpoint)
-        )
+        """Cut the file back, or the parts, to the rows of the checkpoint."""
         try:
+            if checkpoint is None:
+                self._check_free()
+                self._parts.restore_state(None)
+                self._check_free()  # the parts are locked now: no other crawl writes the file any more
+                self._replace(None, {})
+            else:
+                self._restore(decode_file(checkpoint, self._path))
+            self._opened = identity(self._path)
             with translate_errors(self._path):
-                self._path.mkdir(parents=True, exist_ok=True)
-                self._folder = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-                lock(self._folder, self._path)
-                if checkpoint is None:
-                    self._check_free()
-                self._cut(state)
-            self._parts = [self._columns(number) for number in range(self._next)]
+                self._draft.unlink(missing_ok=True)  # of a process that was killed
         except BaseException:
             self.close()
             raise
 
     def write(self, items: Sequence[Item]) -> None:
         """Buffer items."""
-        self._pending += [item.json for item in items]
+        self._parts.write(items)
+        self._unflushed |= bool(items)
 
     def flush(self) -> bytes:
-        """Append the buffered items to the hidden file, and make a part of its rows if there are enough."""
-        if self._pending:
-            self._check_folder()
-            if self._waiting is None:
-                self._waiting = AppendFile(rows_path(self._path, self._next), length=0, fsync=self._fsync)
-            self._waiting.append(b"\n".join(self._pending) + b"\n")
-            self._rows += len(self._pending)
-            self._pending.clear()
-        length = self._waiting.length if self._waiting else 0
-        if self._rows >= self._part_rows or length >= self._part_bytes:
-            self._complete()
-            length = 0
-        waiting = self._waiting.checksum if self._waiting else 0
-        state = ParquetCheckpoint(self._next, length, self._rows, self._before, self._checksums, waiting)
-        return msgspec.msgpack.encode(state)
+        """Write the buffered items to the parts."""
+        if self._unflushed:
+            self._check_file()
+            self._parts.flush()
+            self._unflushed = False
+        return msgspec.msgpack.encode(ParquetCheckpoint(self._stretches, self._parts.state))
 
     def finish(self) -> bytes:
-        """Make a part of the remaining rows, and rewrite parts so that all have the same schema."""
+        """Write the file again, with the rows of the parts."""
         self.flush()
-        if self._rows:
-            self._complete()
-        for number in range(self._next):
-            if not part_path(self._path, number).exists():
-                raise changed_output(part_path(self._path, number))
-        columns = merge_columns(self._parts)
-        for number, part in enumerate(self._parts):
-            if schema_of(part) != schema_of(columns):
-                with translate_errors(path := part_path(self._path, number)):
-                    self._save(number, widen_table(pq.read_table(path, partitioning=None), columns))
-                self._parts[number] = columns
+        self._check_file()
+        self._parts.complete()
+        parts = self._parts.parts
+        if parts or not self._stretches:
+            columns = merge_columns([self._columns, *(columns for _, columns, _ in parts)])
+            files = [self._path] if self._stretches else []
+            self._replace(_tables(*files, *(path for path, *_ in parts)), columns)
+            self._stretches += [Stretch(_count(path) or 0, checksum) for path, _, checksum in parts]
+            self._columns = columns
+            self._parts.clear(columns)
         return self.flush()
 
     def close(self) -> None:
-        """Close the files, and release the lock of the folder."""
-        if self._waiting:
-            self._waiting.close()
-        if self._folder >= 0:
-            os.close(self._folder)
-            self._folder = -1
+        """Close the parts; delete their folder if it is empty."""
+        self._parts.remove()
+        self._parts.close()
 
-    def _check_free(self) -> None:
-        """Raise unless the folder is empty, or holds only files of this sink and may be overwritten."""
-        names = os.listdir(self._path)
-        ours = [name for name in names if _PART.fullmatch(name) or _HIDDEN.fullmatch(name)]
-        if names and (not self._overwrite or len(ours) < len(names)):
-            raise foreign_output(self._path)
+    @property
+    def _draft(self) -> Path:
+        return self._path.with_name(f".{self._path.name}.draft")
 
-    def _check_folder(self) -> None:
-        """Raise if the folder was moved or deleted: opening the next file would create another one."""
+    def _check_file(self) -> None:
         with translate_errors(self._path):
-            found = os.fstat(self._folder)
-            if identity(self._path) != (found.st_dev, found.st_ino):
+            if identity(self._path) != self._opened:
                 raise changed_output(self._path)
 
-    def _cut(self, state: ParquetCheckpoint) -> None:
-        rows_file, part = rows_path(self._path, state.part), part_path(self._path, state.part)
-        completed = state.rows > 0 and part.exists()
-        for name in os.listdir(self._path):
-            number = int(found[1]) if (found := _PART.fullmatch(name)) else -1
-            outdated = number > state.part or (number == state.part and not completed)
-            leftover = _HIDDEN.fullmatch(name) and (completed or not state.rows or name != rows_file.name)
-            if outdated or leftover:
-                (self._path / name).unlink()
-        self._next, self._rows, self._before = state.part, state.rows, state.before
-        if completed:
-            table = pq.read_table(part, partitioning=None)
-            if table.num_rows < state.rows:
-                raise changed_output(part)
-            if table.num_rows > state.rows:
-                self._save(state.part, table.slice(0, state.rows))
-            self._next, self._rows, self._before = state.part + 1, 0, state.before + state.rows
-        elif state.rows:
-            self._waiting = AppendFile(
-                rows_file, length=state.length, fsync=self._fsync, checksum=state.rows_checksum
-            )
-        known = state.checksums[: self._next]
-        self._checksums = known + [None] * (self._next - len(known))
-        if completed:
-            self._checksums[-1] = checksum_of_table(pq.read_table(part, partitioning=None))
+    def _check_free(self) -> None:
+        """Raise if the path leads to something that must not be replaced."""
+        with translate_errors(self._path):
+            try:
+                found = self._path.stat()
+            except FileNotFoundError:
+                return
+        if not stat.S_ISREG(found.st_mode):
+            raise not_a_file(self._path)
+        if not self._overwrite and _count(self._path) != 0:
+            raise foreign_output(self._path)
 
-    def _complete(self) -> None:
-        """Make a part of the rows in the hidden file."""
-        assert self._waiting is not None
-        waiting = self._waiting
-        with translate_errors(waiting.path):
-            lines = waiting.path.read_bytes()[: waiting.length].split(b"\n")[:-1]
-            table, columns = table_of([decode_item(line) for line in lines], merge_columns(self._parts))
-            self._save(self._next, table)
-        self._parts.append(columns)
-        self._checksums.append(checksum_of_table(table))
-        self._before += self._rows
-        self._next, self._rows, self._waiting = self._next + 1, 0, None
-        waiting.close()
-        with translate_errors(waiting.path):
-            waiting.path.unlink()
-
-    def _save(self, number: int, table: pa.Table) -> None:
-        draft = self._path / ".draft.parquet"
-        with draft.open("wb") as file:
-            pq.write_table(table, file, compression="zstd")
-            file.flush()
-            if self._fsync:
-                os.fsync(file.fileno())
-        draft.replace(part_path(self._path, number))
-        if self._fsync:
-            sync_folder(self._path)
-
-    def _columns(self, number: int) -> dict[str, Column]:
-        path = part_path(self._path, number)
+    def _restore(self, state: ParquetCheckpoint) -> None:
+        found = _count(self._path)
+        merged = found is not None and found > state.in_file  # with the parts, and perhaps with later ones
+        rows = state.in_file + (state.in_parts if merged else 0)
+        if found is None or found < rows:
+            raise changed_output(self._path)
         try:
-            return columns_of(pq.read_schema(path))
-        except (OSError, ValueError):  # missing, not Parquet, or not written by Shoal
-            raise changed_output(path) from None
+            self._columns = columns_of(pq.read_schema(self._path)) if found else {}
+        except (OSError, ValueError):
+            raise changed_output(self._path) from None
+        self._parts.restore_state(PartsCheckpoint() if merged else state.parts, self._columns)
+        self._stretches = list(state.file)
+        if found > rows:
+            self._replace(_tables(self._path, stop=rows), self._columns)
+        if merged:
+            checksum = _checksum(self._path, state.in_file, rows)
+            self._stretches.append(Stretch(state.in_parts, checksum))
+
+    def _replace(self, tables: Iterable[pa.Table] | None, columns: Mapping[str, Column]) -> None:
+        """Replace the file by these rows; None: by an empty file, which is not Parquet."""
+        with translate_errors(self._path):
+            with self._draft.open("wb") as file:
+                if tables is not None:
+                    _write(file, tables, columns)
+                file.flush()
+                if self._fsync:
+                    os.fsync(file.fileno())
+            self._draft.replace(self._path)
+            self._opened = identity(self._path)
+            if self._fsync:
+                sync_folder(self._path.parent)
 
 
-def part_path(folder: Path, number: int) -> Path:
-    return folder / f"part-{number:05d}.parquet"
+class ParquetSink:
+    """One file, or a folder of parts: a path that ends in a slash, or a folder that was written before."""
+
+    def __init__(
+        self,
+        output: Path | str,
+        *,
+        fsync: bool,
+        overwrite: bool,
+        part_rows: int = PART_ROWS,
+        part_bytes: int = PART_BYTES,
+    ) -> None:
+        self._path = Path(output)
+        self._as_folder = str(output).endswith("/")
+        self._fsync = fsync
+        self._overwrite = overwrite
+        self._part_rows = part_rows
+        self._part_bytes = part_bytes
+        self._sink: ParquetFile | PartsSink | None = None
+
+    def restore(self, checkpoint: bytes | None) -> None:
+        """Restore the file or the folder to the checkpoint."""
+        if self._as_folder or (checkpoint is not None and self._path.is_dir()):
+            self._sink = self._open_parts(self._path)
+        elif self._path.is_dir():
+            raise Misconfigured(
+                f"output {self._path}: there is a folder; name it as {self._path}/ to write parts into it,"
+                " or name another output"
+            )
+        else:
+            parts = self._open_parts(parts_folder(self._path))
+            self._sink = ParquetFile(self._path, parts, fsync=self._fsync, overwrite=self._overwrite)
+        self._sink.restore(checkpoint)
+
+    def write(self, items: Sequence[Item]) -> None:
+        """Buffer items."""
+        self._opened.write(items)
+
+    def flush(self) -> bytes:
+        """Write the buffered items to a part."""
+        return self._opened.flush()
+
+    def finish(self) -> bytes:
+        """Complete the file, or the parts."""
+        return self._opened.finish()
+
+    def close(self) -> None:
+        """Close the files."""
+        if self._sink is not None:
+            self._sink.close()
+
+    @property
+    def _opened(self) -> ParquetFile | PartsSink:
+        assert self._sink is not None, "restore first"
+        return self._sink
+
+    def _open_parts(self, folder: Path) -> PartsSink:
+        return PartsSink(
+            folder,
+            fsync=self._fsync,
+            overwrite=self._overwrite,
+            part_rows=self._part_rows,
+            part_bytes=self._part_bytes,
+        )
 
 
-def rows_path(folder: Path, number: int) -> Path:
-    """Return the path of the hidden file with the rows of a part that is not complete."""
-    return folder / f".rows-{number:05d}.jsonl"
+def parts_folder(path: Path) -> Path:
+    """Return the folder with the rows of a run that has not ended."""
+    return path.with_name(f"{path.name}.parts")
+
+
+def decode_file(checkpoint: bytes, path: Path) -> ParquetCheckpoint:
+    try:
+        return msgspec.msgpack.decode(checkpoint, type=ParquetCheckpoint)
+    except msgspec.ValidationError:  # there was a folder when this checkpoint was made
+        raise changed_output(path) from None
+
+
+def _count(path: Path) -> int | None:
+    """Return the number of rows of a file; 0: it is empty; None: it is missing, or not Parquet."""
+    try:
+        return int(pq.read_metadata(path).num_rows) if path.stat().st_size else 0
+    except (OSError, ValueError):
+        return None
+
+
+def _tables(*paths: Path, start: int = 0, stop: int | None = None) -> Iterator[pa.Table]:
+    """Yield the rows of files, from one number to another, a bounded number at a time."""
+    at = 0
+    for path in paths:
+        with pq.ParquetFile(path) as file:
+            for group in range(file.num_row_groups):
+                rows = file.metadata.row_group(group).num_rows
+                first, last = max(start - at, 0), rows if stop is None else min(stop - at, rows)
+                if first < last:
+                    yield file.read_row_group(group).slice(first, last - first)
+                at += rows
+
+
+def _write(file: BinaryIO, tables: Iterable[pa.Table], columns: Mapping[str, Column]) -> None:
+    schema = schema_of(columns)
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table if table.schema == schema else widen_table(table, columns))
+
+
+def _checksum(path: Path, start: int, stop: int) -> int:
+    checksum = 0
+    for table in _tables(path, start=start, stop=stop):
+        checksum = checksum_of_table(table, checksum)
+    return checksum
 
 
 def _recount(output: str, checkpoint: bytes) -> int:
-    """Count the rows of the parts, and those in the hidden file."""
+    """Count the rows of the file, and those of the parts."""
     path = Path(output)
+    if path.is_dir():
+        return recount_parts(path, decode_parts(checkpoint, path))
     if not path.exists():
         raise Rejected(f"output {path} is missing")
-    state = msgspec.msgpack.decode(checkpoint, type=ParquetCheckpoint)
-    before = sum(_part_rows(path, number) for number in range(state.part))
-    if before != state.before:
-        raise Rejected(
-            f"output {path} holds {before} rows in its first {state.part} parts,"
-            f" but {state.before} were written there"
-        )
-    for number, checksum in enumerate(state.checksums):
-        if checksum is not None and checksum_of_table(_read_part(path, number)) != checksum:
-            raise altered_output(part_path(path, number), "as many rows", "but not those written there")
-    if not state.rows:
-        return before
-    # The part is written before the hidden file is deleted: while a crawl runs, one of the two exists.
-    waiting = rows_path(path, state.part)
-    found = (
-        count_lines(waiting, state.length, state.rows_checksum, state.rows)
-        if waiting.exists()
-        else min(_part_rows(path, state.part), state.rows)
-    )
-    if found != state.rows:
-        raise Rejected(
-            f"output {path} holds {found} rows after its last part, but {state.rows} were written there"
-        )
-    return before + found
+    state = decode_file(checkpoint, path)
+    rows = state.in_file + state.in_parts
+    found = _found(path)
+    if found == state.in_file:
+        try:
+            in_parts = recount_parts(parts_folder(path), state.parts) if state.in_parts else 0
+        except Rejected:
+            if _found(path) < rows:  # not because a running crawl has put them into the file just now
+                raise
+            in_parts = state.in_parts
+    elif found >= rows:  # the parts were put into the file since
+        in_parts = state.in_parts
+    else:
+        raise Rejected(f"output {path} holds {found} rows, but {rows} were written there")
+    _compare(path, state.file)
+    return state.in_file + in_parts
 
 
-def _read_part(folder: Path, number: int) -> pa.Table:
-    path = part_path(folder, number)
-    try:
-        return pq.read_table(path, partitioning=None)
-    except (OSError, ValueError):
-        raise Rejected(f"output {path} cannot be read as Parquet") from None
+def _compare(path: Path, stretches: Sequence[Stretch]) -> None:
+    """Raise `Rejected` if the rows of the file are not those that were written."""
+    at = 0
+    for stretch in stretches:
+        try:
+            checksum = _checksum(path, at, at + stretch.rows)
+        except (OSError, ValueError, pa.ArrowException):
+            raise Rejected(f"output {path} cannot be read as Parquet") from None
+        if stretch.checksum not in (None, checksum):
+            raise altered_output(path, "as many rows", "but not those written there")
+        at += stretch.rows
 
 
-def _part_rows(folder: Path, number: int) -> int:
-    """Return the number of rows of a part; raise `Rejected` if it is missing or damaged."""
-    path = part_path(folder, number)
-    if not path.exists():
-        raise Rejected(f"output {path} is missing")
-    try:
-        return int(pq.read_metadata(path).num_rows)
-    except (OSError, ValueError):
-        raise Rejected(f"output {path} cannot be read as Parquet") from None
+def _found(path: Path) -> int:
+    if (found := _count(path)) is None:
+        raise Rejected(f"output {path} cannot be read as Parquet")
+    return found
 
 
-FACTORY = SinkFactory(open=ParquetSink, recount=_recount)
+def _read(output: str) -> Iterator[Item]:
+    """Yield the items of a file or a folder, of any program."""
+    with readable(output, ValueError, pa.ArrowException):
+        for number, record in enumerate(_records(Path(output))):
+            yield Item(f"{number:016x}", encode_record(record))
+
+
+def _records(path: Path) -> Iterator[Record]:
+    """Yield the items of the file, then those of a run that has not ended."""
+    if path.is_dir():
+        yield from read_rows(path)
+        return
+    if path.stat().st_size:
+        yield from records_of_file(path)
+    if parts_folder(path).is_dir():
+        yield from read_rows(parts_folder(path))
+
+
+FACTORY = SinkFactory(open=ParquetSink, recount=_recount, read=_read, folder=True)

@@ -55,7 +55,10 @@ def resolve(output: str) -> ResolvedOutput:
     Raise `Misconfigured` if no sink is known for it, or if the packages that the sink needs are not
     installed.
     """
-    return ResolvedOutput(output, _SINKS.load(_find(output), subject=f"output {public_name(output)!r}"))
+    factory = _SINKS.load(_find(output), subject=f"output {public_name(output)!r}")
+    if output.endswith("/") and not is_address(output) and not factory.folder:
+        raise Misconfigured(f"output {output!r}: this format is one file: leave out the / at the end")
+    return ResolvedOutput(output, factory)
 
 
 def open_sink(output: str, *, fsync: bool = False, overwrite: bool = False) -> Sink:

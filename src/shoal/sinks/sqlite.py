@@ -35,6 +35,7 @@ from shoal.sinks.files import (
     identity,
     translate_errors,
 )
+from shoal.sinks.sqlite_reader import read_table
 
 _SCHEMA = resources.files("shoal.sinks").joinpath("sqlite.sql").read_text()
 _OWN_COLUMNS = ("_id", "_key")
@@ -370,4 +371,16 @@ def _checksum(database: sqlite3.Connection, flushes: int, last: tuple[int]) -> i
     return sum_rows(_hash_row(before.get(row["_id"], row)) for row in rows)
 
 
-FACTORY = SinkFactory(open=SqliteSink, recount=_recount)
+def _is_empty(output: str) -> bool:
+    """Return whether a database has no tables, or those of an output without a flush."""
+    try:
+        with closing(sqlite3.connect(f"{Path(output).absolute().as_uri()}?mode=ro", uri=True)) as database:
+            if not database.execute("SELECT 1 FROM sqlite_master").fetchone():
+                return True
+            state = _read_state(database)
+            return state is not None and state[1] == 0
+    except sqlite3.DatabaseError:
+        return False
+
+
+FACTORY = SinkFactory(open=SqliteSink, recount=_recount, read=read_table, is_empty=_is_empty, keyed=True)

@@ -1,13 +1,15 @@
 """Arrow tables of items: the types of columns, and converting a table to a wider schema."""
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from shoal.sinks.columns import Columns, Record, encode_json
+from shoal.sinks.columns import Columns, Record, encode_json, restore_record
 
 _METADATA_KEY = b"shoal"  # of the metadata of each column in a part
 _MAX_EXACT_INT = 1 << 53  # a double holds all integers up to this one
@@ -103,9 +105,26 @@ def widen_table(table: pa.Table, columns: Mapping[str, Column]) -> pa.Table:
     return pa.table(arrays, schema=schema)
 
 
-def checksum_of_table(table: pa.Table) -> int:
-    """Return a checksum of rows and their order that is the same before and after `widen_table`."""
-    checksum = 0
+def records_of_file(path: Path) -> Iterator[Record]:
+    """Yield the items of a Parquet file of any program, without the fields that are null."""
+    with pq.ParquetFile(path) as file:
+        schema = file.schema_arrow
+        try:
+            fields = [column.field for column in columns_of(schema).values()]
+        except ValueError:
+            fields = list(schema.names)
+        for group in range(file.num_row_groups):
+            columns = [column.to_pylist() for column in file.read_row_group(group).columns]
+            for row in zip(*columns, strict=True):
+                yield restore_record(fields, row)
+
+
+def checksum_of_table(table: pa.Table, before: int = 0) -> int:
+    """Return a checksum of rows and their order that is the same before and after `widen_table`.
+
+    `before`: of the rows before them.
+    """
+    checksum = before
     names = sorted(table.column_names)
     for batch in table.select(names).to_batches():
         columns = [column.to_pylist() for column in batch.columns]

@@ -11,8 +11,9 @@ the work of a successor. A lock does not reach other machines, and is not reliab
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -20,8 +21,9 @@ import msgspec
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import Item
 from shoal.sinks.contract import CheckpointedSink, LastFlush, Sink
+from shoal.sinks.drafts import discard, draft_of, is_written, place_of, publish
 from shoal.sinks.files import lock, sync_folder, translate_errors
-from shoal.sinks.names import STDOUT
+from shoal.sinks.names import STDOUT, keep_slash
 from shoal.sinks.registry import ResolvedOutput, is_known_file, resolve
 
 
@@ -34,13 +36,19 @@ def open_checkpointed(
     resolved: ResolvedOutput, *, fsync: bool = False, overwrite: bool = False
 ) -> CheckpointedSink:
     """Open the sink of an output of a fleet; nothing is touched before `last_flush`."""
-    output, factory = resolved.output, resolved.factory
+    if not resolved.capabilities.is_file:
+        return _open_at(resolved, resolved.output, fsync=fsync, overwrite=overwrite)
+    opened = partial(_open_at, resolved, fsync=fsync, overwrite=overwrite)
+    return ReplacingFile(resolved.output, opened, overwrite=overwrite)
+
+
+def _open_at(resolved: ResolvedOutput, place: str, *, fsync: bool, overwrite: bool) -> CheckpointedSink:
+    factory = resolved.factory
     if factory.open_checkpointed is not None:
-        return factory.open_checkpointed(output, fsync=fsync, overwrite=overwrite)
+        return factory.open_checkpointed(place, fsync=fsync, overwrite=overwrite)
     if not resolved.capabilities.is_file:
         raise unfit_for_fleet(resolved)
-    sink = factory.open(output, fsync=fsync, overwrite=overwrite)
-    return CheckpointedFile(sink, Path(output), fsync=fsync)
+    return CheckpointedFile(factory.open(place, fsync=fsync, overwrite=overwrite), Path(place), fsync=fsync)
 
 
 def unfit_for_fleet(resolved: ResolvedOutput) -> Misconfigured:
@@ -60,7 +68,7 @@ def check_fleet_output(output: str) -> str:
     the packages that a format needs have to be installed on the workers.
     """
     if is_known_file(output):
-        return str(Path(output).absolute())
+        return keep_slash(output, str(Path(output).absolute()))
     if not (resolved := resolve(output)).capabilities.fleet:
         raise unfit_for_fleet(resolved)
     return output
@@ -68,11 +76,12 @@ def check_fleet_output(output: str) -> str:
 
 def read_position(resolved: ResolvedOutput) -> tuple[bytes, WriterPosition] | None:
     """Read checkpoint and position of the last flush, without locking; None: there is no flush yet."""
+    place = place_of(resolved.output)
     if resolved.factory.open_checkpointed is not None:
-        with closing(open_checkpointed(resolved)) as sink:
+        with closing(_open_at(resolved, place, fsync=False, overwrite=False)) as sink:
             last = sink.last_flush()
     else:
-        last = _read(_checkpoint_path(Path(resolved.output)))
+        last = _read(_checkpoint_path(Path(place)))
     return None if last is None else (last.checkpoint, decode_position(last.position))
 
 
@@ -98,6 +107,56 @@ def _read(path: Path) -> LastFlush | None:
 class _StoredFlush(msgspec.Struct, frozen=True, array_like=True):
     checkpoint: bytes
     position: bytes
+
+
+class ReplacingFile:
+    """An output on this machine that a new generation writes beside the old one (`sinks.drafts`)."""
+
+    def __init__(self, output: str, opened: Callable[[str], CheckpointedSink], *, overwrite: bool) -> None:
+        self._output = output
+        self._opened = opened
+        self._overwrite = overwrite
+        self._sink: CheckpointedSink | None = None
+
+    def last_flush(self) -> LastFlush | None:
+        """Return the last flush of the draft, if there is one, else of the output."""
+        if self._sink is None:
+            draft = Path(draft_of(self._output))
+            if _checkpoint_path(draft).exists() and not draft.exists():
+                publish({self._output: str(draft)})  # the output was moved, and not its checkpoint
+            self._sink = self._opened(place_of(self._output))
+        return self._sink.last_flush()
+
+    def restore(self, checkpoint: bytes | None) -> None:
+        """Restore the output; one that exists is started again as a draft."""
+        if checkpoint is None and self._overwrite and is_written(self._output):
+            self.close()
+            discard(draft := draft_of(self._output))
+            self._sink = self._opened(draft)
+            self._sink.last_flush()  # takes the lock
+        self._current.restore(checkpoint)
+
+    def write(self, items: Sequence[Item]) -> None:
+        """Buffer items."""
+        self._current.write(items)
+
+    def flush(self, position: bytes) -> bytes:
+        """Flush the output and store the position."""
+        return self._current.flush(position)
+
+    def finish(self, position: bytes) -> bytes:
+        """Finish the output and store the position."""
+        return self._current.finish(position)
+
+    def close(self) -> None:
+        """Close the output."""
+        if self._sink is not None:
+            self._sink.close()
+
+    @property
+    def _current(self) -> CheckpointedSink:
+        assert self._sink is not None, "last_flush first"
+        return self._sink
 
 
 class CheckpointedFile:

@@ -12,6 +12,7 @@ name.
 import logging
 import os
 import time
+import zlib
 
 from shoal.redis_client import RedisClient
 from shoal.redis_client.script import load_script
@@ -19,6 +20,7 @@ from shoal.sinks.registry import ResolvedOutput
 
 log = logging.getLogger(__name__)
 
+OUTPUT_CONNECTIONS = 16  # of a worker to each server
 TERM_S = 15.0  # after which another worker is elected for an output whose writer has died
 _ELSEWHERE_RETRY_S = 60.0  # a file rarely moves to another machine, and a deleted crawl stays deleted
 _DELETED = -2  # election.lua
@@ -48,7 +50,8 @@ class Election:
         self._until = 0.0  # monotonic
         self.owner = ""  # the id of the output in the store; another store or crawl has another one
         self.elsewhere = ""  # the machine that the output belongs to, if it is another one
-        self.connection = f"output {crawl} {self._output}"  # name of the connection for calls that block
+        # The connection for calls that block: outputs share a few, however many crawls there are.
+        self.connection = f"output {zlib.crc32(f'{crawl} {self._output}'.encode()) % OUTPUT_CONNECTIONS}"
 
     async def acquire(self, *, durable: bool = False) -> float:
         """Become the writer, or stay it; return 0, or the seconds after which to try again.

@@ -11,6 +11,7 @@ import msgspec
 
 from shoal.model.errors import Rejected, ShoalError
 from shoal.redis_client import RedisClient, key_names
+from shoal.sinks.drafts import place_of
 from shoal.sinks.fleet.checkpointed import read_position
 from shoal.sinks.fleet.writer import item_streams
 from shoal.sinks.names import public_name
@@ -75,7 +76,7 @@ async def output_progress(
         if last is None or last[1].owner != owner:
             raise Rejected(f"output {name} is not as this crawl has left it")
         checkpoint, position = last
-        held = recount(output, checkpoint)
+        held = recount(place_of(output), checkpoint)
     except Rejected as error:
         return OutputProgress(await _waiting(store, crawl, marks), problem=str(error))
     except ShoalError as error:

@@ -46,11 +46,13 @@ class Unstorable(ShoalError):
 class Session:
     """One connection at a time. A call that fails is repeated on a new one for up to `retry_s` seconds."""
 
-    def __init__(self, dsn: str, *, name: str, retry_s: float, first_statement: str) -> None:
-        """`first_statement` runs once on every new connection."""
+    def __init__(
+        self, dsn: str, *, name: str, retry_s: float, first_statement: str, what: str = "output"
+    ) -> None:
+        """`first_statement` runs once on every new connection; `what` begins the text of errors."""
         self._dsn = without_options(dsn, "table")
         self._first_statement = first_statement
-        self._name = name
+        self._name = f"{what} {name}"
         self._retry_s = retry_s
         self._connection: Connection | None = None
         self._thread: tuple[ThreadPoolExecutor, asyncio.Runner] | None = None
@@ -95,8 +97,8 @@ class Session:
             if self._connection:  # in an unknown state
                 self._connection.terminate()
             if isinstance(error, asyncpg.ClientConfigurationError):
-                raise Misconfigured(f"output {self._name}: {error}") from None
-            raise Unavailable(f"output {self._name}: {_describe(error)}") from error
+                raise Misconfigured(f"{self._name}: {error}") from None
+            raise Unavailable(f"{self._name}: {_describe(error)}") from error
 
     async def _connect(self) -> Connection:
         with guarded_login(self._dsn) as login:
@@ -109,7 +111,7 @@ class Session:
                 )
             except BaseException:
                 if login.refusal:
-                    raise Misconfigured(f"output {self._name}: {login.refusal}") from None
+                    raise Misconfigured(f"{self._name}: {login.refusal}") from None
                 raise
         try:
             await connection.execute(self._first_statement)
@@ -119,7 +121,7 @@ class Session:
         return connection
 
     def _translate(self, error: asyncpg.PostgresError) -> ShoalError:
-        sqlstate_class, text = (error.sqlstate or "")[:2], f"output {self._name}: {error.args[0]}"
+        sqlstate_class, text = (error.sqlstate or "")[:2], f"{self._name}: {error.args[0]}"
         if sqlstate_class in _ITEM:
             return Unstorable(text)
         return Unavailable(text) if sqlstate_class in _TEMPORARY else Misconfigured(text)
@@ -128,6 +130,8 @@ class Session:
 def _describe(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno:  # the text of asyncio's errors names the address
         return f"the server cannot be reached: {os.strerror(error.errno)}"
+    if isinstance(error, TimeoutError):  # asyncio's has no text
+        return "the server does not answer in time"
     return str(error) or type(error).__name__
 
 

@@ -83,9 +83,9 @@ class PostgresSink:
 
     def __init__(self, dsn: str, *, overwrite: bool = False, retry_s: float = RETRY_S) -> None:
         self._name = canonical_name(dsn)
-        schema, self._table = _table_of(dsn, self._name)
-        self._schema = f"{_quoted(schema)}." if schema else ""
-        self._items = self._schema + _quoted(self._table)
+        schema, self._table = table_of(dsn, self._name)
+        self._schema = f"{quoted(schema)}." if schema else ""
+        self._items = self._schema + quoted(self._table)
         self._overwrite = overwrite
         self._session = Session(dsn, name=self._name, retry_s=retry_s, first_statement=BATCH)
         self._state = PostgresCheckpoint(b"", 0)
@@ -345,7 +345,7 @@ def _checkpoint(state: Sequence[Any], checksum: str | None) -> PostgresCheckpoin
     return PostgresCheckpoint(output, flushes, items, rows, None if checksum is None else int(checksum))
 
 
-def _table_of(dsn: str, name: str) -> tuple[str, str]:
+def table_of(dsn: str, name: str) -> tuple[str, str]:
     """Return schema (empty: the search path of the server) and table of an address."""
     [option] = parse_qs(urlsplit(dsn).query).get("table", ["items"])[-1:]
     schema, dot, table = option.rpartition(".")
@@ -355,5 +355,5 @@ def _table_of(dsn: str, name: str) -> tuple[str, str]:
     return schema, table
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'

@@ -84,6 +84,7 @@ WITH first AS (
 UPDATE {schema}_shoal_outputs SET flushes = $2, attempt = NULL, items = $3, rows = $4, checksum = $5
 WHERE output = $1 AND EXISTS (SELECT 1 FROM first)
 """
+READ = "SELECT _id, _key, item::text AS item FROM {items} WHERE _id > $1 ORDER BY _id LIMIT $2"
 # Rows that later flushes have replaced are counted as they were before.
 COUNT = """
 WITH later AS (
