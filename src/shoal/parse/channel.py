@@ -53,6 +53,8 @@ class Channel(Generic[Answer]):
         self.kill_reason: KillReason | None = None  # why the pool kills the child,
         self.blamed: PendingPage[Answer] | None = None  # and because of which page
         self.closed_by_child = False
+        self.started_at = loop.time()
+        self.retiring = False  # no more pages are sent: it ends when it has answered those that it holds
         self._loop = loop
         self._reader = FrameReader(self.token, FrameType.RESULT, most=output_bytes)
         self._out: deque[memoryview] = deque()
@@ -69,7 +71,7 @@ class Channel(Generic[Answer]):
     @property
     def has_room(self) -> bool:
         """Whether the child would start pages that are sent now soon."""
-        if not self.serving or self.alone or len(self.messages) >= batch.MAX_MESSAGES:
+        if not self.serving or self.alone or self.retiring or len(self.messages) >= batch.MAX_MESSAGES:
             return False
         return not self.unanswered or self._loop.time() - self.since < STALLED_S
 

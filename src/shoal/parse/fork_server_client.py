@@ -12,8 +12,10 @@ import sys
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
+from shoal.model.configuration.hidden_secrets import hide_in, visible_secrets
 from shoal.model.errors import Misconfigured
 from shoal.parse.frames import TOKENS, FrameReader, FrameType, header
 from shoal.parse.messages import (
@@ -92,7 +94,8 @@ class ForkServerClient:
                 raise
             finally:
                 os.close(printing)
-        self._output = CapturedOutput(loop, printed)
+        self._secrets = visible_secrets(start.sandbox.environment, os.environ)
+        self._output = CapturedOutput(loop, printed, partial(hide_in, secrets=self._secrets))
         self._pidfd = os.pidfd_open(self._process.pid)
         with suppress(BrokenPipeError):  # it has exited already: `_on_process_exit` is about to run
             self._send_message(start)
@@ -211,7 +214,7 @@ class ForkServerClient:
             case Ready() if not self.ready.done():
                 self.ready.set_result(message)
             case SpiderLoadFailed(reason):
-                self.fail(reason)
+                self.fail(hide_in(reason, self._secrets))
 
     def _on_process_exit(self) -> None:
         """Clean up after the exit of the fork server; this client is then finished."""

@@ -1,11 +1,13 @@
 """The messages between the pool and its fork server."""
 
+import logging
 from typing import assert_never
 
 import msgspec
 
 from shoal.model.limits import ParseLimits
 from shoal.model.sandbox import SandboxRules
+from shoal.spider.pickled import PickledSpider
 from shoal.spider.source import PlainSpider, SpiderDescription, SpiderFile, SpiderModule, SpiderSource
 
 
@@ -16,6 +18,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     limits: ParseLimits
     path: tuple[str, ...]  # the pool's sys.path, so that the spider can import what the user's program can
     sandbox: SandboxRules = SandboxRules()
+    log_level: int = logging.WARNING  # from which on the spider's own log records are wanted
 
     @property
     def where(self) -> str:
@@ -25,7 +28,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
                 return path
             case SpiderModule(module):
                 return module
-            case PlainSpider(name):
+            case PlainSpider(name) | PickledSpider(name):
                 return name
         assert_never(self.source)
 

@@ -1,4 +1,4 @@
-"""Log what user code prints, line by line, at a limited rate.
+"""Log what user code prints and logs, line by line, at a limited rate.
 
 A spider that prints more blocks on the pipe, and a page that prints without end runs into its time limit.
 """
@@ -6,26 +6,47 @@ A spider that prints more blocks on the pipe, and a page that prints without end
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 
-log = logging.getLogger(__name__)
+from shoal.parse.spider_log import decode_line
+
+log = logging.getLogger("shoal.spider")  # a separate one: shown without -v
 
 CHUNK_BYTES = 16 * 1024
 MAX_LINES = 50  # of a chunk
-MAX_LINE_CHARS = 2000
+MAX_LINE_CHARS = 3200
 PAUSE_S = 0.05  # between two chunks: at most 320 KiB and 1,000 lines per second
 
 
-def printable(line: bytes) -> str:
-    """Return a line for the log: cut to the limit, without control characters."""
-    text = line.decode("utf-8", "replace")[:MAX_LINE_CHARS]
-    return "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in text)
+def spider_log_level() -> int:
+    """Return the level from which on records of a spider are logged."""
+    return log.getEffectiveLevel()
+
+
+def printable(text: str) -> str:
+    """Return text for the log: cut to the limit, without control characters."""
+    return "".join(c if c.isprintable() or c in "\t\n" else "\ufffd" for c in text[:MAX_LINE_CHARS])
+
+
+def log_line(line: bytes, hide: Callable[[str], str] = str) -> None:
+    """Log a line that user code has printed, or logged with a level and the name of a logger.
+
+    `hide` replaces secrets.
+    """
+    text = line.decode("utf-8", "replace")
+    if (record := decode_line(text)) is None:
+        log.info("spider.output", extra={"line": printable(hide(text))})
+    elif log.isEnabledFor(record.level):
+        facts = {"logger": printable(record.logger), "line": printable(hide(record.text))}
+        log.log(record.level, "spider.log", extra=facts)
 
 
 class CapturedOutput:
     """Logs what arrives on `pipe`, which this object owns."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, pipe: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, pipe: int, hide: Callable[[str], str] = str) -> None:
         self._loop = loop
+        self._hide = hide  # replaces secrets
         self._pipe = pipe
         self._rest = b""
         self._resume: asyncio.TimerHandle | None = None
@@ -54,9 +75,7 @@ class CapturedOutput:
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > CHUNK_BYTES:
             lines, self._rest = [*lines, self._rest], b""
-        shown = [printable(line) for line in lines[:MAX_LINES] if line]
+        for line in filter(None, lines[:MAX_LINES]):
+            log_line(line, self._hide)
         if len(lines) > MAX_LINES:
-            shown.append(f"({len(lines) - MAX_LINES} more lines)")
-        for line in shown:
-            # A warning, so that the author of a spider sees it at the default level.
-            log.warning("spider.output", extra={"line": line})
+            log.info("spider.output", extra={"line": f"({len(lines) - MAX_LINES} more lines)"})

@@ -9,25 +9,32 @@ costs its first page a strike, and there is no endless restart loop.
 import asyncio
 import itertools
 import logging
+import os
+import socket
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from shoal.child_process import hide_from_same_user
+from shoal.model.configuration.hidden_secrets import hide_in, visible_secrets
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.limits import ParseLimits
 from shoal.model.page import ParseResult, ParseTask
+from shoal.model.request import trace_id
 from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.model.scope import Scope
 from shoal.parse import batch
 from shoal.parse.channel import Channel, PendingPage
 from shoal.parse.fork_server_client import ForkServerClient
 from shoal.parse.messages import ChildExited, Ready, Start, encode
+from shoal.parse.output import spider_log_level
 from shoal.parse.sandbox import guarantees, landlock
 from shoal.parse.verdict import ChildExit, KillReason, PoisonCause, Verdict, judge
-from shoal.spider.source import SpiderDescription, SpiderSource
+from shoal.spider.source import SpiderDescription, SpiderModule, SpiderSource
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +81,7 @@ class ParsePool:
         self.stats = PoolStats()
         self._start = start
         self._limits = start.limits
+        self._secrets = visible_secrets(start.sandbox.environment, os.environ)
         self._procs = procs
         self._import_timeout = import_timeout
         self._loop = asyncio.get_running_loop()
@@ -83,10 +91,11 @@ class ParsePool:
         self._suspects: deque[PendingPage[Answer]] = deque()
         self._channels: dict[int, Channel[Answer]] = {}
         self._numbers = itertools.count(1)
+        self._children_started = 0
         self._scope = encode(Scope())
         self._ready = False  # the fork server has loaded the spider
         self._dispatch_scheduled = False
-        self._fork_server = self._start_fork_server()
+        self._open_fork_server()
 
     @classmethod
     @asynccontextmanager
@@ -106,7 +115,7 @@ class ParsePool:
         call `drain` first if the submitted pages should be answered.
         """
         assert procs >= 1
-        start = Start(source, limits, tuple(sys.path), sandbox)
+        start = Start(source, limits, import_path(source), sandbox, spider_log_level())
         if sandbox.mode is not SandboxMode.OFF and not landlock.is_available():
             hide_from_same_user()  # the spider may run as this user, and read what /proc has of this process
         pool = cls(start, procs, import_timeout)
@@ -130,7 +139,7 @@ class ParsePool:
         sandbox: SandboxRules = SandboxRules(),  # noqa: B008 (frozen)
     ) -> bool:
         """Return whether `open` with these arguments would create a pool like this one."""
-        start = Start(source, limits, self._start.path, sandbox)
+        start = Start(source, limits, self._start.path, sandbox, self._start.log_level)
         return self._start == start and self._procs == procs and not self._broken.done()
 
     @property
@@ -203,15 +212,19 @@ class ParsePool:
         for channel in idle:
             if channel.pages == 0:
                 return channel
-        if len(self._channels) >= self._procs:
-            if not idle:
-                return None
-            self._channels.pop(idle[0].number).close()
-        return self._start_child()
+        if self._may_start_child():
+            return self._start_child()
+        if not idle:
+            return None
+        self._channels.pop(idle[0].number).close()
+        return self._start_child() if self._may_start_child() else None
+
+    def _may_start_child(self) -> bool:
+        return len(self._channels) < self._procs
 
     def _dispatch_waiting(self) -> None:
         """Distribute the waiting pages over the children that can take a message."""
-        while self._waiting and len(self._channels) < self._procs:
+        while self._waiting and self._may_start_child():
             self._start_child()
         while self._waiting:
             takers = [channel for channel in self._channels.values() if channel.has_room]
@@ -229,13 +242,23 @@ class ParsePool:
             channel.timer = self._loop.call_later(self._limits.wall, self._check_timeout, channel)
 
     def _start_child(self) -> Channel[Answer]:
-        channel = Channel[Answer](next(self._numbers), self._loop, output_bytes=self._limits.output_bytes)
+        channel = Channel[Answer](self._next_number(), self._loop, output_bytes=self._limits.output_bytes)
         self._channels[channel.number] = channel
-        self._fork_server.fork(channel.number, channel.token, channel.open(self._on_readable))
+        self._fork(channel.number, channel.token, channel.open(self._on_readable))
         channel.send_scope(self._scope)
-        if channel.number > self._procs:
+        self._children_started += 1
+        if self._children_started > self._procs:
             self.stats.restarts += 1
         return channel
+
+    def _next_number(self) -> int:
+        return next(self._numbers)
+
+    def _fork(self, child: int, token: int, sock: socket.socket) -> None:
+        self._fork_server.fork(child, token, sock)
+
+    def _kill(self, child: int) -> None:
+        self._fork_server.kill(child)
 
     # --- answers from children -------------------------------------------------------------------
 
@@ -243,15 +266,33 @@ class ParsePool:
         self._collect(channel)
         if not channel.serving:
             # Usually it is dead and this does nothing. If it is alive, its connection is unusable.
-            self._fork_server.kill(channel.number)
-        if self._suspects or (self._waiting and channel.has_room):
+            self._kill(channel.number)
+        self._end_retired(channel)
+        if self._suspects or (self._waiting and (channel.has_room or channel.retiring)):
             self._dispatch()
+
+    def _end_retired(self, channel: Channel[Answer]) -> None:
+        """End a child that was asked to, once it has answered the pages that it holds."""
+        ended = channel.retiring and not channel.unanswered and channel.serving
+        if ended and self._channels.pop(channel.number, None) is not None:
+            channel.close()
 
     def _collect(self, channel: Channel[Answer], *, everything: bool = False) -> None:
         for pending, result in channel.receive(everything=everything):
             self.stats.pages += 1
             self.stats.cpu += result.cpu
-            self._answer(pending, result)
+            self._answer(pending, result if result.fault is None else self._without_secrets(result))
+        self._on_collected()
+
+    def _without_secrets(self, result: ParseResult) -> ParseResult:
+        """Return a faulty result without the secrets that the spider can see: it is logged and stored."""
+        fault = result.fault
+        assert fault is not None
+        reason, detail = (hide_in(text, self._secrets) for text in (fault.reason, fault.detail))
+        return replace(result, fault=replace(fault, reason=reason, detail=detail))
+
+    def _on_collected(self) -> None:
+        """Note what answering pages has cost; a pool that shares its children overrides it."""
 
     def _answer(self, pending: PendingPage[Answer], answer: Answer) -> None:
         self.backlog.pages -= 1
@@ -273,7 +314,7 @@ class ParsePool:
         elif channel.unanswered:
             if channel.serving:
                 channel.blame(KillReason.OVERDUE)
-            self._fork_server.kill(channel.number)
+            self._kill(channel.number)
         self._dispatch()
 
     # --- ends ------------------------------------------------------------------------------------
@@ -305,7 +346,8 @@ class ParsePool:
         pending.strikes += 1
         self.stats.crashes += 1
         facts = {"cause": verdict.cause, "reason": verdict.reason, "strikes": pending.strikes}
-        log.warning("page.strike", extra={"url": pending.task.url, **facts})
+        about = {"trace": trace_id(pending.task.fingerprint), "url": pending.task.url}
+        log.warning("page.strike", extra={**about, **facts})
         if verdict.final or pending.strikes >= self._limits.crashes:
             self.stats.poisoned += 1
             self._answer(pending, Poisoned(pending.task.id, verdict.cause, verdict.reason))
@@ -313,6 +355,9 @@ class ParsePool:
             self._suspects.append(pending)
 
     # --- the zygote ------------------------------------------------------------------------------
+
+    def _open_fork_server(self) -> None:
+        self._fork_server = self._start_fork_server()
 
     def _start_fork_server(self) -> ForkServerClient:
         try:
@@ -336,10 +381,7 @@ class ParsePool:
         if not self._ready:
             return  # still loading, or closing: `_wait_loaded` or `_close` handles it
         self._ready = False
-        verdict = Verdict(PoisonCause.CRASH, "the fork server of the parse children died")
-        for channel in list(self._channels.values()):
-            self._collect(channel, everything=True)
-            self._remove_child(channel, verdict)
+        self._lose_children()
         log.error("parse.fork_server_lost", extra={"spider": self._start.where})
         try:
             self._fork_server = self._start_fork_server()
@@ -348,6 +390,12 @@ class ParsePool:
             return
         late = self._loop.call_later(self._import_timeout, self._fork_server.fail, self._too_slow())
         self._fork_server.ready.add_done_callback(lambda ready: self._fork_server_ready(ready, late))
+
+    def _lose_children(self) -> None:
+        verdict = Verdict(PoisonCause.CRASH, "the fork server of the parse children died")
+        for channel in list(self._channels.values()):
+            self._collect(channel, everything=True)
+            self._remove_child(channel, verdict)
 
     def _fork_server_ready(self, ready: asyncio.Future[Ready], late: asyncio.TimerHandle) -> None:
         late.cancel()
@@ -375,6 +423,13 @@ class ParsePool:
         if self._broken.done():
             self._broken.exception()  # marks it as retrieved: asyncio would warn when it is collected
         await self._fork_server.close()
+
+
+def import_path(source: SpiderSource) -> tuple[str, ...]:
+    """Return where a spider is imported from: a module first in the folder of the command."""
+    if isinstance(source, SpiderModule) and source.folder:
+        return (source.folder, *(path for path in sys.path if path != source.folder))
+    return tuple(sys.path)
 
 
 def describe(source: SpiderSource) -> SpiderDescription:

@@ -27,7 +27,7 @@ from shoal.model.errors import ShoalError
 from shoal.model.page import ParseResult, ParseTask
 from shoal.model.sandbox import SandboxMode
 from shoal.model.scope import Scope
-from shoal.parse import child
+from shoal.parse import child, spider_log
 from shoal.parse.frames import FrameType, checksummed_frame, receive
 from shoal.parse.messages import (
     ChildExited,
@@ -104,6 +104,7 @@ class Zygote:
     def load(self, start: Start, parent: int) -> bool:
         """Sandbox this process, import the spider and report the result; return whether it was loaded."""
         sys.path[:] = start.path
+        spider_log.install(start.log_level)
         self._memory = limits.MemoryMeter()
         self._held = self._enter_sandbox(start, parent)
         if start.sandbox.mode is SandboxMode.REQUIRE and (reason := guarantees.refusal(self._held)):

@@ -9,7 +9,25 @@ from shoal.spider.feeds.sitemap import EntryKind, Sitemap
 from shoal.spider.page import Page
 from shoal.spider.spider import SITEMAP
 
+MAX_SITEMAPS = 100  # named by one robots.txt
 _LEVEL = "level"  # key in `Request.data`: how many sitemap indexes are above this one
+
+
+def read_robots(page: Page) -> Iterator[object]:
+    """Yield a request for each sitemap that a robots.txt names."""
+    found = 0
+    for line in page.body.splitlines():
+        name, _, value = line.partition(b"#")[0].partition(b":")
+        if name.strip(b" \t\xef\xbb\xbf").lower() != b"sitemap":
+            continue
+        url = page.urljoin(value.strip().decode(errors="replace"))
+        if url is None or not value.strip():
+            continue
+        found += 1
+        if found > MAX_SITEMAPS:
+            page.mark_partial(f"a robots.txt that names more than {MAX_SITEMAPS} sitemaps")
+            return
+        yield Request(url=url, route=SITEMAP, priority=FIRST)
 
 
 def read_listing(page: Page) -> Iterator[object]:

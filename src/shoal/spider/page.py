@@ -1,18 +1,20 @@
 """`Page`: a fetched response, as a handler sees it. Decoding and parsing happen on first use."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from re import Pattern
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 from selectolax.lexbor import LexborHTMLParser
 
+from shoal.model.errors import Misconfigured
 from shoal.model.page import ParseTask
-from shoal.model.request import NORMAL, Request
-from shoal.model.url import resolver
+from shoal.model.rendering import Rendering
+from shoal.model.request import HTTP, NORMAL, Request
+from shoal.model.url import fragment_of, resolver
 from shoal.spider.html.canonical import canonical_header, canonical_link
-from shoal.spider.html.lexbor import LexborDocument
+from shoal.spider.html.lexbor import LexborDocument, nodes_of
 from shoal.spider.html.link_resolver import LinkResolver
 from shoal.spider.html.links import (
     Links,
@@ -25,34 +27,16 @@ from shoal.spider.html.links import (
     resolve_web_links,
 )
 from shoal.spider.html.selector import Selector, SelectorList, TextSelector
+from shoal.spider.response_headers import Headers
 from shoal.spider.text.content_type import ContentKind, detect_kind
 from shoal.spider.text.decoding import CharsetSource, DecodedText, decode
 from shoal.spider.text.encodings import UTF_8
 
 if TYPE_CHECKING:
+    from shoal.model.http.request_parts import RequestFields
+    from shoal.spider.html.form import Form
     from shoal.spider.metadata.article import Article
     from shoal.spider.metadata.page_metadata import Metadata
-
-
-class Headers(Mapping[str, str]):
-    """Response headers: a mapping from name, in any case, to the first value of that name."""
-
-    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
-        self._pairs = tuple(pairs)
-        self._first = dict(reversed(self._pairs))
-
-    def __getitem__(self, name: str) -> str:
-        return self._first[name.lower()]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(dict(self._pairs))
-
-    def __len__(self) -> int:
-        return len(self._first)
-
-    def getall(self, name: str) -> list[str]:
-        """Return all values of a header that was sent more than once, such as `set-cookie`."""
-        return [value for key, value in self._pairs if key == name.lower()]
 
 
 class Page:
@@ -76,7 +60,12 @@ class Page:
     """
 
     def __init__(
-        self, task: ParseTask, *, obey_nofollow: bool = True, link_resolver: LinkResolver | None = None
+        self,
+        task: ParseTask,
+        *,
+        obey_nofollow: bool = True,
+        link_resolver: LinkResolver | None = None,
+        knows_found_on: bool = True,
     ) -> None:
         self.url = task.url
         self.status = task.status
@@ -86,6 +75,7 @@ class Page:
         self._headers = task.headers
         self._obey_nofollow = obey_nofollow
         self._link_resolver = link_resolver
+        self._knows_found_on = knows_found_on
         self._content_type = _first(task.headers, "content-type")
         self.kind = detect_kind(task.body, self._content_type)
         self._text: DecodedText | None = None
@@ -93,6 +83,7 @@ class Page:
         self._base: str | None = None
         self._resolve: Callable[[str], str | None] | None = None
         self._meta_tags: MetaTags | None = None
+        self._rendered = task.rendered
         self._unread: dict[str, None] = {}  # why parts of the body could not be read
 
     @classmethod
@@ -122,9 +113,40 @@ class Page:
         return self.request.data
 
     @property
+    def found_on(self) -> str | None:
+        """The URL of the page that the request was found on; None for a start URL.
+
+        It is stored with each request if a handler of the spider mentions `found_on`; code that Shoal cannot
+        see, such as a method of another object, needs `Spider(..., found_on=True)`.
+        """
+        if not self._knows_found_on:
+            raise Misconfigured("page.found_on needs shoal.Spider(..., found_on=True)")
+        return self.request.found_on_url or None
+
+    @property
     def headers(self) -> Headers:
         """The response headers, by name in any case: `page.headers["content-type"]`."""
         return Headers(self._headers)
+
+    @property
+    def rendered(self) -> bool:
+        """Whether a browser rendered the page: `body` is its DOM then."""
+        return self._rendered is not None
+
+    @property
+    def screenshot(self) -> bytes | None:
+        """The page as a PNG image, if its request asked for one: `render=Rendering(screenshot=True)`."""
+        return (self._rendered.screenshot or None) if self._rendered is not None else None
+
+    @property
+    def pdf(self) -> bytes | None:
+        """The page as PDF, if its request asked for it: `render=Rendering(pdf=True)`."""
+        return (self._rendered.pdf or None) if self._rendered is not None else None
+
+    @property
+    def console(self) -> tuple[str, ...]:
+        """The errors of the page's scripts while it was rendered."""
+        return self._rendered.console if self._rendered is not None else ()
 
     @property
     def partial(self) -> str:
@@ -239,15 +261,20 @@ class Page:
             self.mark_partial(f"no article: {error}")
             return None
 
-    def markdown(self) -> str:
-        """Return the main article as Markdown; empty if the page has none.
+    def markdown(self, *, whole: bool = False) -> str:
+        """Return the main article as Markdown; empty if the page has none. Links are absolute.
 
-        Needs the extra packages `shoal[content]`.
+        With `whole`, everything that a reader would see, menus and footers included. The article needs the
+        extra packages `shoal[content]`, the whole page does not.
         """
+        if whole:
+            from shoal.spider.metadata.markdown import whole_page_markdown
+
+            return "" if self._tree is None else whole_page_markdown(self._tree, self.urljoin)
         from shoal.spider.metadata.article import ExtractionFailed, extract_markdown
 
         try:
-            return extract_markdown(self.text, self.url) if self.kind is ContentKind.HTML else ""
+            return extract_markdown(self.text, self.url, self.urljoin) if self._tree is not None else ""
         except ExtractionFailed as error:
             self.mark_partial(f"no article: {error}")
             return ""
@@ -265,11 +292,13 @@ class Page:
     # --- links ---------------------------------------------------------------------------------------
 
     def urljoin(self, href: str) -> str | None:
-        """Return the absolute, canonical URL of a link, relative to `<base href>` if the page has one.
+        """Return the absolute URL of a link, relative to `<base href>` if the page has one.
 
-        Returns None if `href` cannot be resolved to a URL.
+        It is canonical, and keeps the fragment of the link (`#part`), which requests leave out. Returns None
+        if `href` cannot be resolved to a URL.
         """
-        return self._resolver()(href)
+        url = self._resolver()(href)
+        return url if url is None or "#" not in href else url + fragment_of(self._base_url(), href)
 
     def _resolver(self) -> Callable[[str], str | None]:
         if self._resolve is None:
@@ -313,7 +342,11 @@ class Page:
         priority: int | None = None,
         route: str = "",
         data: dict[str, Any] | None = None,
-        pool: str = "http",
+        pool: str = HTTP,
+        render: bool | Rendering = False,
+        exit_kind: str = "",
+        country: str = "",
+        level: str = "",
     ) -> Links:
         """Return a request for each http(s) link of the page, each URL once, in document order.
 
@@ -329,6 +362,10 @@ class Page:
             route: the name of the handler for these pages. Default: chosen by URL.
             data: a dict that is passed on as `page.data`.
             pool: the worker pool that fetches them.
+            render: True, or a `Rendering`: a browser renders these pages.
+            exit_kind: the kind of proxies to use, such as `isp`. Default: that of the host or the crawl.
+            country: the country that the proxies should be in, such as `de`. Default: as for `exit_kind`.
+            level: the client that fetches them, such as `impersonate`. Default: as for `exit_kind`.
 
         Example: `yield page.links(".next a", priority=1)`. Yielding the result as a whole is faster than
         `yield from`, and the links are only searched for when they are needed.
@@ -352,47 +389,74 @@ class Page:
                     urls.append(declared)
             return urls if pattern is None else [url for url in urls if pattern.search(url)]
 
-        return Links(find, priority=priority, route=route, data=data or {}, pool=pool)
+        return Links(
+            find,
+            priority=priority,
+            route=route,
+            data=data,
+            pool="" if pool == HTTP else pool,
+            exit_kind=exit_kind,
+            country=country,
+            level=level,
+            render=render,
+        )
 
     def follow(
         self,
         link: str | Selector | SelectorList | None,
-        *,
-        method: str = "GET",
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        priority: int = NORMAL,
-        route: str = "",
-        data: dict[str, Any] | None = None,
-        pool: str = "http",
+        **fields: Unpack["RequestFields"],
     ) -> Request | None:
         """Return a request for one link, or None if there is no link to follow.
 
         Args:
             link: a URL, absolute or relative, or what a selector found; its first link is taken.
-            method, headers, body: what to send.
-            priority: 1 (first) to 10 (last).
-            route: the name of the handler for the page. Default: chosen by URL.
-            data: a dict that is passed on as `page.data`.
-            pool: the worker pool that fetches it.
+            fields: arguments of `Request`, such as `route`, `data`, `priority`, `params`, `json`, `form`,
+                `headers`, `auth`, `cookies` or `again`.
 
         A handler may yield None, so `yield page.follow(page.css("a.next"))` does nothing on the last page.
         """
         if isinstance(link, Selector | SelectorList):
             found = link if isinstance(link, SelectorList) else SelectorList([link])
             link = next(hrefs_in_selection(found, obey_nofollow=False), None)
-        url = None if link is None else self.urljoin(link)
+        url = None if link is None else self._resolver()(link)
         if url is None:
             return None
-        return Request(
-            url=url,
-            method=method,
-            headers=headers or {},
-            body=body,
-            priority=priority,
-            route=route,
-            data=data or {},
-            pool=pool,
+        given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+        return Request(url, **given)
+
+    def form(
+        self,
+        selector: str | None = None,
+        *,
+        extra: Mapping[str, Any] | None = None,
+        priority: int = NORMAL,
+        route: str = "",
+        data: dict[str, Any] | None = None,
+        pool: str = "http",
+        again: bool = False,
+    ) -> "Form":
+        """Return a form of the page; its `fill` returns the request that a browser would send.
+
+        Args:
+            selector: a CSS query for the form, or for an element around it or in it. Default: the only form.
+            extra: fields to add that the page does not have, such as those that a script adds.
+            priority, route, data, pool, again: as for `Request`.
+
+        Raises `ValueError` if there is no such form. Example:
+        `yield page.form("#login", route="home").fill(user="me", password=password)`
+        """
+        from shoal.spider.html.form import Form, RequestOptions, find_form
+
+        tree = self._tree or LexborHTMLParser("")
+        chosen = None if selector is None else nodes_of(self.css(selector))
+        return Form(
+            find_form(tree, chosen, selector or ""),
+            tree,
+            url=self.url,
+            encoding=self.encoding,
+            resolve=self._resolver(),
+            extra=extra or {},
+            options=RequestOptions(priority=priority, route=route, data=data, pool=pool, again=again),
         )
 
     def __repr__(self) -> str:

@@ -19,26 +19,30 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 
 from shoal.model.configuration.configure import TYPES, SettingValue, configure
 from shoal.model.configuration.toml_text import parse_toml
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.request import FIRST, LAST
 from shoal.model.settings import OPERATOR_OPTIONS
+from shoal.spider.arguments import Given, as_text, fill_defaults, refuse_arguments
 from shoal.spider.html.css import compile_query
 from shoal.spider.html.selector import Selector
 from shoal.spider.page import Page
 from shoal.spider.spider import Spider, operator_option
 
 _OPTIONS = {key.removeprefix("crawl.") for key in TYPES if key.startswith("crawl.")}
-_TOP = {"name", "start", "sitemaps", "hosts", "key", "page"} | _OPTIONS
-_PAGE = {"match", "name", "key", "item", "each", "links", "priority"}
-_LINKS = {"select", "priority", "route", "follow"}
+_TOP = {"name", "start", "sitemaps", "hosts", "key", "page", "arguments"} | _OPTIONS
+_PAGE = {"match", "name", "key", "item", "each", "links", "priority", "statuses"}
+_WAYS = ("pool", "exit_kind", "country", "level")  # how links are fetched: fields of `Request`
+_LINKS = {"select", "priority", "route", "follow", *_WAYS}
 
 
-def toml_spider(text: str, where: str) -> Spider:
-    """Return the spider that the text of a TOML file describes.
+def toml_spider(text: str, where: str, arguments: Given = MappingProxyType({})) -> Spider:
+    """Return the spider that the text of a TOML file describes, with the `arguments` that were typed.
 
     Raises `Misconfigured` with the file (`where`), the line and the key that is wrong.
     """
@@ -46,7 +50,7 @@ def toml_spider(text: str, where: str) -> Spider:
         tree = parse_toml(text)
     except Rejected as error:
         raise Misconfigured(f"{where}: {error}") from None
-    return _Reader(text, where).spider(tree)
+    return _Reader(text, where, arguments).spider(tree)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +61,20 @@ class _LinkRule:
     priority: int | None = None  # None: by the URL
     route: str = ""
     follow: str | None = None
+    ways: Mapping[str, Any] | None = None  # of `_WAYS`
 
 
 class _Reader:
-    def __init__(self, text: str, where: str) -> None:
+    def __init__(self, text: str, where: str, arguments: Given) -> None:
+        self._given = arguments
+        self._values: dict[str, str] = {}  # of the arguments, as text
         self._lines = text.splitlines()
         self._where = where
         self._has_fallback = False
 
     def spider(self, tree: Mapping[str, Any]) -> Spider:
         self._check_keys(tree, _TOP)
+        changed = self._read_arguments(tree)
         pages = tree.get("page", [])
         if not isinstance(pages, list) or not pages or not all(isinstance(page, dict) for page in pages):
             raise self._error("page", "there must be at least one [[page]]")
@@ -75,13 +83,13 @@ class _Reader:
             if key in OPERATOR_OPTIONS:
                 raise Misconfigured(operator_option(self._place(key), key))
             configure([SettingValue(f"crawl.{key}", value, f"{self._place(key)}: {key}")])
-        start = self._texts(tree, "start")
+        start = self._filled(tree, "start")
         try:
             spider = Spider(
                 tree.get("name", ""),
                 start,
-                sitemaps=self._texts(tree, "sitemaps"),
-                hosts=self._texts(tree, "hosts"),
+                sitemaps=self._filled(tree, "sitemaps"),
+                hosts=self._filled(tree, "hosts"),
                 key=self._texts(tree, "key"),
                 **options,
             )
@@ -89,9 +97,37 @@ class _Reader:
             raise Misconfigured(
                 f"{self._place('start' if 'start:' in str(error) else 'name')}: {error}"
             ) from None
+        spider.arguments = changed
         for number, page in enumerate(pages, 1):
             self._add(spider, page, number)
         return spider
+
+    def _read_arguments(self, tree: Mapping[str, Any]) -> dict[str, str]:
+        """Read the table `arguments`, names with their defaults; return those that are not defaults."""
+        defaults = tree.get("arguments", {})
+        if not isinstance(defaults, dict):
+            raise self._error("arguments", "must be a table of name = default")
+        for name, value in defaults.items():
+            if isinstance(value, dict | list):
+                raise self._error("arguments", f"{name}: must be a text, a number or a truth value")
+        if not defaults:
+            refuse_arguments(self._given, self._where)
+        values, changed = fill_defaults(defaults, self._given, self._where)
+        self._values = {name: as_text(value) for name, value in values.items()}
+        return changed
+
+    def _filled(self, tree: Mapping[str, Any], key: str) -> list[str]:
+        """Return texts in which `{name}` is replaced by the value of an argument."""
+        texts = self._texts(tree, key)
+        for name, value in self._values.items():
+            texts = [text.replace(f"{{{name}}}", quote(value, safe="")) for text in texts]
+        return texts
+
+    def _statuses(self, page: Mapping[str, Any], number: int) -> list[int]:
+        statuses = page.get("statuses", [])
+        if not isinstance(statuses, list):
+            raise self._error("statuses", "must be a list of statuses, such as [404]", number)
+        return statuses
 
     def _add(self, spider: Spider, page: Mapping[str, Any], number: int) -> None:
         self._check_keys(page, _PAGE, number)
@@ -111,14 +147,21 @@ class _Reader:
                 for root in roots:
                     yield {"url": page.url} | {field: _value(root, query) for field, query in fields.items()}
             for rule in rules:
-                yield page.links(rule.select, follow=rule.follow, priority=rule.priority, route=rule.route)
+                yield page.links(
+                    rule.select,
+                    follow=rule.follow,
+                    priority=rule.priority,
+                    route=rule.route,
+                    **(rule.ways or {}),
+                )
 
         handler.__name__ = name or f"page {number}"
         key = None if "key" not in page else self._texts(page, "key", number)
         try:
-            spider.page(match, name=name, key=key)(handler)
+            spider.page(match, name=name, key=key, statuses=self._statuses(page, number))(handler)
         except Misconfigured as error:
-            raise self._error("match" if "regular" in str(error) else "name", str(error), number) from None
+            wrong = "statuses" if "statuses" in str(error) else "match" if "regular" in str(error) else "name"
+            raise self._error(wrong, str(error), number) from None
 
     def _fields(self, page: Mapping[str, Any], number: int) -> dict[str, str | list[str]]:
         fields = page.get("item", {})
@@ -150,6 +193,7 @@ class _Reader:
                 self._priority(table, number, default),
                 self._text(table, "route", number) or "",
                 follow,
+                {name: text for name in _WAYS if (text := self._text(table, name, number)) is not None},
             )
 
     def _selector(self, query: object, key: str, number: int) -> str:

@@ -91,6 +91,10 @@ class LexborElement(Selector):
         self._node = node
         self._document = document
 
+    @property
+    def node(self) -> LexborNode:
+        return self._node
+
     def css(self, query: str) -> SelectorList:
         compiled = compile_query(query)
         if not compiled.native:
@@ -125,6 +129,11 @@ class LexborElement(Selector):
         from shoal.spider.html.lxml_element import LxmlElement
 
         return LxmlElement(self._document.copies[self._node.mem_id])
+
+
+def nodes_of(selected: SelectorList) -> list[LexborNode]:
+    """Return the nodes of the elements that were selected by CSS; other results have none."""
+    return [one.node for one in selected if isinstance(one, LexborElement)]
 
 
 def _find_below(node: LexborNode, query: Query) -> list[LexborNode]:

@@ -31,7 +31,7 @@ class Links(Iterable[Request]):
         self._find = find
         self._urls: Sequence[str] | None = None
         self._priority = priority  # None: by the URL
-        self._fields = fields  # of the requests
+        self._fields = {name: value for name, value in fields.items() if value}  # of the requests
 
     @property
     def urls(self) -> Sequence[str]:
@@ -39,6 +39,16 @@ class Links(Iterable[Request]):
         if self._urls is None:
             self._urls = self._find()
         return self._urls
+
+    @property
+    def plain(self) -> bool:
+        """Whether a link depends on its URL alone."""
+        return self._priority is None and not self._fields
+
+    @property
+    def may_be_secret(self) -> bool:
+        """Whether the requests have headers or a body."""
+        return bool(self._fields.get("headers") or self._fields.get("body"))
 
     def __iter__(self) -> Iterator[Request]:
         return map(self.request, self.urls)

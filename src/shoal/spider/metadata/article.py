@@ -7,6 +7,7 @@ the pages.
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -17,6 +18,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from shoal.model.errors import Misconfigured
 from shoal.model.limits import MIB
+from shoal.model.url import resolver
 from shoal.spider.metadata.page_metadata import read_metadata
 from shoal.spider.text.dates import parse_date
 
@@ -44,7 +46,7 @@ def extract_article(html: str, url: str) -> Article | None:
 
     Raises `ExtractionFailed`.
     """
-    options = {"with_metadata": True, "include_comments": False, "include_tables": True}
+    options: dict[str, Any] = {"with_metadata": True, "include_comments": False, "include_tables": True}
     found = _extract("bare_extraction", html, url=url, **options)
     if found is None or not found.text:
         return None
@@ -61,25 +63,46 @@ def extract_article(html: str, url: str) -> Article | None:
     )
 
 
-def extract_markdown(html: str, url: str) -> str:
+def extract_markdown(html: str, url: str, resolve: Callable[[str], str | None] | None = None) -> str:
     """Return the article as Markdown, or an empty string. Needs the extra packages `shoal[content]`.
 
-    Raises `ExtractionFailed`.
+    `resolve` makes links absolute; None: relative to `url`. The extractor itself would resolve them against
+    the host. Raises `ExtractionFailed`.
     """
-    options = {"output_format": "markdown", "include_comments": False, "include_links": True}
-    return _extract("extract", html, url=url, **options) or ""
+    options: dict[str, Any] = {
+        "output_format": "markdown",
+        "include_comments": False,
+        "include_links": True,
+    }
+    return _extract("extract", html, resolve=resolve or resolver(url), url=url, **options) or ""
 
 
-def _extract(function: str, html: str, **options: Any) -> Any:
+def _extract(
+    function: str, html: str, *, resolve: Callable[[str], str | None] | None = None, **options: Any
+) -> Any:
     extractor = _extractor()
     if not html.strip():
         return None
     if len(html) > _MAX_HTML_CHARS:
         raise ExtractionFailed(f"the page has more than {_MAX_HTML_CHARS} characters")
     try:
-        return getattr(extractor, function)(html, fast=True, **options)
+        tree = extractor.load_html(html)
+        if tree is None:
+            return None
+        if resolve is not None:
+            make_links_absolute(tree, resolve)
+        return getattr(extractor, function)(tree, fast=True, **options)
     except Exception as error:  # it asserts and indexes; markup that breaks it is not the spider's fault
         raise ExtractionFailed(f"the extractor raised {type(error).__name__}") from error
+
+
+def make_links_absolute(tree: Any, resolve: Callable[[str], str | None]) -> None:
+    """Make the links and images of a tree of lxml absolute."""
+    for tag, name in (("a", "href"), ("area", "href"), ("img", "src")):
+        for element in tree.iter(tag):
+            href = element.get(name)
+            if href and (url := resolve(href)) is not None:
+                element.set(name, url)
 
 
 @cache

@@ -101,6 +101,15 @@ def encoding_for_label(label: str) -> str | None:
     return _BY_LABEL.get(label.strip("\t\n\f\r ").lower())
 
 
+def python_codec(encoding: str) -> str:
+    """Return the name of Python's codec for an encoding; UTF-8 where Python has none."""
+    name = _MULTI_BYTE.get(encoding) or _PYTHON_NAMES.get(encoding, encoding)
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        return "utf-8"
+
+
 def is_single_byte(encoding: str) -> bool:
     return encoding not in _MULTI_BYTE
 
