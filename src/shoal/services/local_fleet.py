@@ -6,11 +6,12 @@ this process.
 """
 
 import asyncio
+import logging
 import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -18,12 +19,20 @@ from pathlib import Path
 from shoal.child_process import ChildProcess, run_child
 from shoal.engine.crawl_options import sandbox_rules
 from shoal.engine.plan import CrawlPlan, Stop
+from shoal.engine.runs.outcome import Decided
 from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary
-from shoal.fetch.registry import fetcher_factories
+from shoal.fetch.exits.ledger import STOP
+from shoal.fetch.registry import usable_pools
 from shoal.model.configuration.configure import VARIABLES
-from shoal.model.errors import Misconfigured, Unavailable
+from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+from shoal.model.exits.spending import Budget
+from shoal.model.failure import FailureClass
+from shoal.model.format import plural
+from shoal.services.autoscale.observe import Observer
+from shoal.services.autoscale.rules import Limit, Recent, ScaleRules, combined, stabilize, wanted_workers
 from shoal.services.inspect.monitor import Overview, StoreMonitor
 from shoal.services.inspect.status import CrawlStatus, read_crawl
+from shoal.services.log_following import follow_logs
 from shoal.services.submit import own_places, submit
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER
 from shoal.stores.contract.places import pattern_for
@@ -31,7 +40,10 @@ from shoal.stores.open import open_shared_store
 from shoal.worker.supervisor import LOST, Supervisor, WorkerEnd
 from shoal.worker.worker import lost_error
 
+log = logging.getLogger(__name__)
+
 LOOK_EVERY_S = 1.0
+SCALE_EVERY_S = 2.0
 
 
 async def run_fleet(
@@ -42,21 +54,32 @@ async def run_fleet(
     opened: Callable[[Opening], None],
     watch: Callable[[Overview], None],
     say: Callable[[str], None],
+    scale: ScaleRules | None = None,
+    worker_flags: Sequence[str] = (),
+    follow: Callable[[str], None] | None = None,
+    decided: Decided | None = None,
 ) -> Summary:
-    """Crawl with several workers until nothing is left, or until `stop` asks them to end earlier."""
+    """Crawl with several workers until nothing is left, or until `stop` asks them to end earlier.
+
+    With `scale`, their number follows the load, from `workers` on. `worker_flags` are added to the command of
+    each worker; `follow` is called with each line that they log. Raises `NothingToDo` for a complete crawl.
+    """
     began = time.monotonic()
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_shared_store(plan.settings.store))
         fleet = store.fleet
-        submitted = await submit(fleet, plan, stop)
+        submitted = await submit(store, plan, stop, decided=decided)
         before = await read_crawl(store, submitted.crawl)
         items = await fleet.frontier.reader.items(submitted.crawl)
         outputs, archive = submitted.outputs, f"{LOCAL_FOLDER}/archive"
         opened(Opening(submitted.crawl, submitted.resumed, before.counts, outputs, archive, store.address))
         environment = worker_environment(plan, submitted.crawl, fleet.dsn)
-        supervisor = Supervisor(partial(_worker, plan, environment), stop, say)
+        logs = [_log_of(number) for number in range(scale.max if scale else workers)]
+        supervisor = Supervisor(partial(_worker, plan, environment, worker_flags), stop, say)
         monitor = StoreMonitor.of(store)
-        ends = await _run_and_show(supervisor, workers, monitor, watch)
+        async with follow_logs(logs, follow):
+            follow_load = None if scale is None else partial(_scale, Observer(store), supervisor, scale, say)
+            ends = await _run_and_show(supervisor, workers, monitor, watch, follow_load)
         if any(end.code == LOST for end in ends) or submitted.crawl not in await store.crawls.names():
             raise lost_error([submitted.crawl], store.address)
         after = await read_crawl(store, submitted.crawl)
@@ -83,6 +106,9 @@ async def run_fleet(
             withheld=after.withheld - before.withheld,
             partial=after.partial - before.partial,
             hook_faults=after.hook_faults - before.hook_faults,
+            duplicates=after.duplicates - before.duplicates,
+            retries=after.retries - before.retries,
+            discarded=Counter(after.discarded) - Counter(before.discarded),
         ),
         resumed=submitted.resumed,
         outputs=outputs,
@@ -112,33 +138,69 @@ def worker_environment(plan: CrawlPlan, crawl: str, dsn: str) -> dict[str, str]:
         "fetch.allow_ranges": ",".join(settings.fetch.allow_ranges),
         "worker.allow_outputs": "\n".join((*patterns, *map(pattern_for, own_places(plan, crawl)))),
         "worker.record_key_file": settings.worker.record_key_file,
+        "proxies.list": "\n".join(settings.proxies.list),
     }
     return {**os.environ, **{VARIABLES[key]: value or "" for key, value in values.items()}}
 
 
-def _worker(
-    plan: CrawlPlan, environment: Mapping[str, str], number: int
-) -> AbstractAsyncContextManager[ChildProcess]:
-    concurrency = str(plan.settings.crawl.concurrency)
-    pools = ",".join(fetcher_factories())
-    command = [sys.executable, "-m", "shoal", "worker", "--until-done", "--concurrency", concurrency]
-    command += ["--pools", pools]
+def _log_of(number: int) -> Path:
+    """Return the log of a worker; create its folder."""
     logs = Path(LOCAL_FOLDER) / "logs"
     logs.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     logs.mkdir(exist_ok=True)
+    return logs / f"worker-{number + 1}.log"
+
+
+def _worker(
+    plan: CrawlPlan, environment: Mapping[str, str], flags: Sequence[str], number: int
+) -> AbstractAsyncContextManager[ChildProcess]:
+    concurrency = str(plan.settings.crawl.concurrency)
+    pools = ",".join(usable_pools(plan.settings.browser))
+    command = [sys.executable, "-m", "shoal", "worker", "--until-done", "--concurrency", concurrency]
+    command += ["--pools", pools, *flags]
     # The workers of this command are as strict as `shoal crawl`.
     env = {**environment, "SHOAL_PARSE_SANDBOX": sandbox_rules(plan.settings).mode.value}
-    return run_child(command, log=logs / f"worker-{number + 1}.log", env=env)
+    return run_child(command, log=_log_of(number), env=env)
 
 
 async def _run_and_show(
-    supervisor: Supervisor, workers: int, monitor: StoreMonitor, watch: Callable[[Overview], None]
+    supervisor: Supervisor,
+    workers: int,
+    monitor: StoreMonitor,
+    watch: Callable[[Overview], None],
+    follow_load: Callable[[int], Coroutine[None, None, None]] | None,
 ) -> list[WorkerEnd]:
     async with asyncio.TaskGroup() as group:
-        show = group.create_task(_show(monitor, watch), name="fleet.watch")
+        beside = [group.create_task(_show(monitor, watch), name="fleet.watch")]
+        if follow_load is not None:
+            beside.append(group.create_task(follow_load(workers), name="fleet.scale"))
         ends = await supervisor.run(workers)
-        show.cancel()
+        for task in beside:
+            task.cancel()
     return ends
+
+
+async def _scale(
+    observer: Observer, supervisor: Supervisor, rules: ScaleRules, say: Callable[[str], None], workers: int
+) -> None:
+    """Run as many workers as the load needs; say each change with its reason, and once what limits them."""
+    recent, told = Recent(), ""
+    while True:
+        await asyncio.sleep(SCALE_EVERY_S)
+        try:
+            loads = await observer.look()
+        except ShoalError as error:
+            log.warning("scale.unavailable", extra={"why": str(error)})
+            continue
+        wanted = combined([wanted_workers(load, rules) for load in loads], rules)
+        recent, target = stabilize(recent, wanted.workers, time.time(), rules)
+        if target != workers:
+            say(f"{plural(target, 'worker')} instead of {workers}: {wanted.why}")
+            workers = target
+            supervisor.resize(target)
+        elif wanted.limit is Limit.POLITENESS and told != Limit.POLITENESS:
+            say(f"{plural(target, 'worker')}: {wanted.why}")
+        told = wanted.limit
 
 
 async def _show(monitor: StoreMonitor, watch: Callable[[Overview], None]) -> None:
@@ -161,8 +223,13 @@ def _ending(
     if not left and not unwritten:
         return Ending.FINISHED
     max_pages = plan.settings.crawl.max_pages
-    if max_pages and after.counts["done"] >= max_pages and not unwritten:
+    pages = after.counts["done"] + after.dead_by_class.get(FailureClass.PARSE_ERROR.value, 0)
+    if max_pages and pages >= max_pages and not unwritten:
         return Ending.LIMITED
+    crawl = plan.settings.crawl
+    budget = Budget(crawl.budget, crawl.budget_gb)
+    if after.spending and crawl.over_budget == STOP and budget.share(after.spending) >= 1 and not unwritten:
+        return Ending.OVER_BUDGET
     worst = max(ends, key=lambda end: (end.given_up, abs(end.code)))
     what = "a worker died too often" if worst.given_up else "every worker has ended"
     lacks = f"{left} requests are left" if left else f"items of {unwritten} pages are in no output"

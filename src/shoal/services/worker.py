@@ -12,14 +12,16 @@ from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.model.settings import Settings
 from shoal.parse.sandbox import guarantees
 from shoal.parse.sandbox.probe import probe
+from shoal.services.alerts.worker import alerting_worker
 from shoal.services.inspect.status import read_status
 from shoal.stores.open import open_store
-from shoal.worker.http_endpoint import Endpoint
+from shoal.worker.crawl_session import SCHEDULE
 from shoal.worker.rules import WorkerRules
 from shoal.worker.worker import ROLES, Worker, WorkerPlan
 
 __all__ = [
     "ROLES",
+    "SCHEDULE",
     "Stop",
     "WorkStats",
     "Worker",
@@ -35,19 +37,33 @@ log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def open_worker(
-    store: str, plan: WorkerPlan, stop: Stop, *, metrics: str | None = None
+    store: str,
+    plan: WorkerPlan,
+    stop: Stop,
+    *,
+    metrics: str | None = None,
+    settings: Settings | None = None,
 ) -> AsyncIterator[Worker]:
     """Connect to a fleet's store and listen on `metrics` (HOST:PORT); the caller runs the worker.
 
+    With `settings`, the worker takes part in evaluating alerts.
+
     Raises `Misconfigured` before that if the sandbox of spiders must be complete and is not.
     """
+    listening = None
+    if metrics is not None:
+        from shoal.worker.http_endpoint import Endpoint  # needs an extra
+
+        listening = partial(Endpoint.listening, metrics)
     sandbox = await _check_sandbox(plan)
     async with AsyncExitStack() as stack:
         opened = await stack.enter_async_context(open_store(store, create=True))
         worker = Worker(opened.fleet, plan, stop, sandbox=sandbox)
-        if metrics is not None:
-            endpoint = Endpoint.listening(metrics, worker.stats, partial(read_status, opened))
+        if listening is not None:
+            endpoint = listening(worker.stats, partial(read_status, opened))
             await stack.enter_async_context(endpoint)
+        if settings is not None:
+            await stack.enter_async_context(alerting_worker(opened, settings, worker))
         yield worker
 
 

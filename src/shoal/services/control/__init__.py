@@ -2,6 +2,7 @@
 
     pause         pause and resume crawls
     hosts         show hosts, set their pace, pause them
+    levels        show and set how the pages of a host are fetched
     dead_letters  choose and read dead letters, replay or purge them
     delete        remove a crawl from its store
 

@@ -1,13 +1,18 @@
 """Hosts: their state, their pace, pausing them. Works while a crawl runs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from shoal.frontier.results import HostView
+from shoal.model.errors import Misconfigured
 from shoal.stores.open import open_store
 
 __all__ = ["ClearHost", "HostView", "SetHost", "host_json", "refresh_robots", "set_host", "show_host"]
+
+
+MAX_HOSTS = 10_000  # of a store, among which a mistyped one is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +40,14 @@ async def show_host(dsn: str, host: str) -> HostView | None:
 
 
 async def set_host(dsn: str, change: SetHost | ClearHost) -> HostView:
-    """Change a host and return its new state."""
+    """Change a host and return its new state.
+
+    The host need not be known yet. If only the same name with another port is, `Misconfigured` names that.
+    """
     async with open_store(dsn) as store:
+        if await store.host(change.host) is None:
+            known = [queue.host for queue in await store.frontier.queues(MAX_HOSTS) or ()]
+            refuse_other_port(change.host, known)
         async with store.change() as changes:
             match change:
                 case SetHost(host):
@@ -53,6 +64,17 @@ async def set_host(dsn: str, change: SetHost | ClearHost) -> HostView:
         return await store.frontier.host(change.host) or changed
 
 
+def refuse_other_port(host: str, known: Sequence[str]) -> None:
+    """Raise `Misconfigured` if crawls know this name under another port only: a host is name and port."""
+    name = host.partition(":")[0]
+    others = sorted({other for other in known if other.partition(":")[0] == name and other != host})
+    if others and host not in known:
+        raise Misconfigured(
+            f"no crawl of this store has requests for {host}; did you mean {' or '.join(others[:3])}?"
+            " A host is its name and its port"
+        )
+
+
 async def refresh_robots(dsn: str, host: str) -> None:
     """Make every process of a store fetch the robots.txt of a host again, within crawl.robots_min_ttl."""
     async with open_store(dsn) as store, store.change() as changes:
@@ -61,4 +83,10 @@ async def refresh_robots(dsn: str, host: str) -> None:
 
 def host_json(host: HostView) -> dict[str, object]:
     found: dict[str, object] = msgspec.to_builtins(host)
-    return found
+    del found["responses"]
+    spike = host.spike
+    return {
+        **found,
+        "trouble": host.trouble,
+        "spike": None if spike is None else {"kind": spike.kind, "remedy": spike.remedy.value},
+    }

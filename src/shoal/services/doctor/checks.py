@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from shoal.model.limits import MIB
 from shoal.model.sandbox import SandboxMode
+from shoal.model.settings import BrowserSettings
 from shoal.parse.sandbox import guarantees
 from shoal.parse.sandbox.guarantees import Guarantee
 from shoal.services.doctor.facts import MachineFacts, gather
@@ -24,9 +25,9 @@ FURTHER = (Guarantee.NAMESPACES, Guarantee.USER, Guarantee.CAPABILITIES)  # meas
 MAX_SKEW_S = 120.0  # by which a file may be newer than the clock
 
 
-async def examine(dsn: str) -> list[Check]:
+async def examine(dsn: str, browsers: BrowserSettings | None = None) -> list[Check]:
     """Check this machine and a store, which need not exist or respond."""
-    return list(judge(await gather(await examine_store(dsn))))
+    return list(judge(await gather(await examine_store(dsn), browsers or BrowserSettings())))
 
 
 def judge(facts: MachineFacts) -> Iterator[Check]:
@@ -44,9 +45,13 @@ def judge(facts: MachineFacts) -> Iterator[Check]:
         bool(facts.missing),
         fix="pip install --upgrade shoal",
     )
-    for extra, there in facts.extras.items():
-        wanted = "installed" if there else f"not installed; if you want it: pip install 'shoal[{extra}]'"
-        yield Check(f"extra {extra}", Grade.OK, wanted)
+    there = [extra for extra, installed in facts.extras.items() if installed]
+    missing = [extra for extra, installed in facts.extras.items() if not installed]
+    if there:
+        yield Check("extras", Grade.OK, ", ".join(there))
+    if missing:
+        listed = f"{', '.join(missing)}: pip install 'shoal[NAME]' adds one"
+        yield Check("extras missing", Grade.OK, listed)
     yield at_least(
         "open files", facts.open_files, OPEN_FILES, f"{facts.open_files:,} allowed", "ulimit -n 4096"
     )
@@ -75,6 +80,7 @@ def judge(facts: MachineFacts) -> Iterator[Check]:
     yield _clock(facts)
     yield from facts.store.checks
     yield _parsing(facts)
+    yield _browser(facts)
     servers = ", ".join(facts.nameservers)
     yield check(
         "dns",
@@ -104,6 +110,16 @@ def _parsing(facts: MachineFacts) -> Check:
     further = ", ".join(one.value for one in FURTHER if one in facts.confinement)
     text = "the sandbox is complete: spiders read only what they need, and change or reach nothing"
     return Check("parsing", Grade.OK, f"{text} (also in force: {further})" if further else text)
+
+
+def _browser(facts: MachineFacts) -> Check:
+    if not facts.browser:
+        text = "none; to render pages: apt-get install chromium-headless-shell, or set browser.path"
+        return Check("browser", Grade.OK, text)
+    if facts.browserless:
+        program = facts.browser
+        return Check("browser", Grade.WARN, f"{program} cannot be used", facts.browserless)
+    return Check("browser", Grade.OK, f"{facts.browser}: isolated, and ready to render pages")
 
 
 def doctor_json(store: str, checks: Sequence[Check]) -> dict[str, object]:

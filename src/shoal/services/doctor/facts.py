@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
+from shoal.fetch.browser.chromium import find_program, missing_program, open_chromium
 from shoal.model.errors import ShoalError
 from shoal.model.limits import ParseLimits
+from shoal.model.settings import BrowserSettings
 from shoal.parse.pool import ParsePool
 from shoal.parse.sandbox.guarantees import Guarantee
 from shoal.spider.source import PlainSpider
@@ -35,10 +37,13 @@ class MachineFacts:
     confinement: frozenset[str] = frozenset(Guarantee)  # what the sandbox of spiders guarantees
     unconfined: str = ""  # why no parse process could be started
     nameservers: Sequence[str] = ()
+    browser: str = ""  # program and version; empty: none is installed
+    browserless: str = ""  # why a browser that is installed does not start
 
 
-async def gather(store: StoreHealth) -> MachineFacts:
+async def gather(store: StoreHealth, browsers: BrowserSettings) -> MachineFacts:
     """Gather the facts about this machine, for a store whose health is known."""
+    browser, browserless = await _browser(browsers)
     confinement, unconfined = await _confinement()
     free, inodes = _disk_space(Path(store.folder))
     missing, extras = _packages()
@@ -55,6 +60,8 @@ async def gather(store: StoreHealth) -> MachineFacts:
         confinement=confinement,
         unconfined=unconfined,
         nameservers=_nameservers(_text("/etc/resolv.conf")),
+        browser=browser,
+        browserless=browserless,
     )
 
 
@@ -107,6 +114,17 @@ async def _confinement() -> tuple[frozenset[str], str]:
             return pool.confinement, ""
     except ShoalError as error:
         return frozenset(), str(error)
+
+
+async def _browser(settings: BrowserSettings) -> tuple[str, str]:
+    """Start a browser as a crawl would; return what it is, or why it does not start."""
+    if missing_program(settings.path):
+        return "", ""
+    try:
+        async with open_chromium(settings) as chromium:
+            return f"{find_program(settings.path)}, {chromium.version}", ""
+    except (ShoalError, OSError) as error:  # TimeoutError is one
+        return find_program(settings.path), str(error) or "it does not start in time"
 
 
 def _nameservers(text: str) -> list[str]:

@@ -1,30 +1,39 @@
 """Why nothing happens: what keeps the crawls of a store from progressing, and what to do about it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from shoal.model.alert import AlertKind
+from shoal.model.exits.health import EXIT_SEEN_S, is_out, ready_at
 from shoal.model.format import count, duration, plural
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from shoal.frontier.results import HostQueue
+    from shoal.model.alert import Alert
+    from shoal.model.exits.health import ExitRecord
     from shoal.services.inspect.status import CrawlStatus, FleetStatus, StoreStatus
     from shoal.stores.contract.heartbeat import Heartbeat, OutputActivity
 
 MAX_HOSTS = 5  # named; the others are counted
+MIN_SLOW = 1.05  # a host that is slowed down by less is at its usual pace for people
 MIN_REST_S = 1.0  # a shorter rest is over before it is read
 
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    kind: str  # "workers", "role", "pool", "crawl", "stage", "output", "host"
+    kind: str  # "workers", "role", "pool", "crawl", "stage", "output", "host", "exits"
     about: str  # a crawl or a host; empty: the whole store
     text: str  # for people
+    stage: str = "fetch"  # that does not progress: "fetch", "parse" or "sink"
 
 
 def find_bottlenecks(status: "StoreStatus", now: float) -> Iterator[Bottleneck]:
     """Yield what keeps the crawls of a store from progressing, the worst first."""
     fleet = status.fleet
+    yield from of_exits(status.exits, now)
     if fleet is None:
         yield from (_paused(crawl) for crawl in status.crawls if crawl.paused)
         return
@@ -33,6 +42,24 @@ def find_bottlenecks(status: "StoreStatus", now: float) -> Iterator[Bottleneck]:
     for crawl in status.crawls:
         yield from _of_crawl(fleet, crawl)
     yield from of_hosts(status.hosts or (), now)
+
+
+def beyond_alerts(found: "Iterable[Bottleneck]", alerts: "Sequence[Alert]") -> "Iterator[Bottleneck]":
+    """Yield the bottlenecks that no alert is about, for a screen that shows both."""
+    kinds = {alert.kind for alert in alerts}
+    hosts = {alert.about for alert in alerts if alert.kind in _HOST_ALERTS}
+    stalled = any(alert.kind is AlertKind.STAGE_STALLED and alert.stage == "sink" for alert in alerts)
+    for one in found:
+        if one.kind in ("workers", "role", "pool") and AlertKind.NO_WORKER in kinds:
+            continue
+        if (one.kind == "exits" and AlertKind.EXITS_DOWN in kinds) or (one.kind == "output" and stalled):
+            continue
+        if one.kind == "host" and one.about in hosts:
+            continue
+        yield one
+
+
+_HOST_ALERTS = (AlertKind.HOST_FAILING, AlertKind.HOST_THROTTLED)
 
 
 def _left(fleet: "FleetStatus", crawl: str) -> bool:
@@ -44,7 +71,7 @@ def _of_crawl(fleet: "FleetStatus", crawl: "CrawlStatus") -> Iterator[Bottleneck
         yield _paused(crawl)
     for role in missing_roles(fleet, crawl.name):
         text = f"{crawl.name} waits for a worker with the role {role}: shoal worker --roles {role}"
-        yield Bottleneck("role", crawl.name, text)
+        yield Bottleneck("role", crawl.name, text, role)
     if fleet.workers:
         for pool, waiting in crawl.unserved_pools.items():
             text = (
@@ -81,7 +108,7 @@ def _stages(fleet: "FleetStatus", crawl: str) -> Iterator[Bottleneck]:
         waiting = fleet.stages[crawl][stage].waiting
         if waiting > most:
             text = f"{crawl} fetches no more for now: {count(waiting)} pages {what}, more than {count(most)}"
-            yield Bottleneck("stage", crawl, text)
+            yield Bottleneck("stage", crawl, text, stage)
 
 
 def _outputs(fleet: "FleetStatus", crawl: str) -> Iterator[Bottleneck]:
@@ -94,7 +121,7 @@ def _outputs(fleet: "FleetStatus", crawl: str) -> Iterator[Bottleneck]:
             if (at.crawl, at.output) == (crawl, output)
         ]
         if (why := unwritten(attending)) and (waiting or any(at.doing == "refused" for _, at in attending)):
-            yield Bottleneck("output", crawl, f"no worker writes {output} of {crawl}: {why}")
+            yield Bottleneck("output", crawl, f"no worker writes {output} of {crawl}: {why}", "sink")
 
 
 def unwritten(attending: "Sequence[tuple[Heartbeat, OutputActivity]]") -> str:
@@ -110,6 +137,18 @@ def unwritten(attending: "Sequence[tuple[Heartbeat, OutputActivity]]") -> str:
         _, at = by_doing["elsewhere"]
         return f"it belongs to the machine {at.why}, where no worker with the role sink is"
     return ""
+
+
+def of_exits(exits: "Mapping[str, ExitRecord]", now: float) -> Iterator[Bottleneck]:
+    """Yield a line if every exit in use rests: nothing can be sent."""
+    used = [record for record in exits.values() if now - record.seen_at < EXIT_SEEN_S]
+    if used and all(is_out(record, now) for record in used):
+        wait = min(map(ready_at, used)) - now
+        text = (
+            f"all {plural(len(used), 'exit')} rest, and requests wait; the next one is probed in"
+            f" {duration(wait)}: shoal proxy list says why"
+        )
+        yield Bottleneck("exits", "", text)
 
 
 def of_hosts(hosts: "Sequence[HostQueue]", now: float) -> Iterator[Bottleneck]:
@@ -135,7 +174,7 @@ def _host(host: "HostQueue", now: float) -> str:
         return f"is paused: shoal host resume {host.host} continues it"
     if (rest := host.rest_until - now) > MIN_REST_S:
         return f"rests for {duration(rest)}: it answered 429 or 503, or it was paused for a while"
-    if host.slow > 1.0:
+    if host.slow >= MIN_SLOW:
         return f"is asked {host.slow:.1f} times less often: it turns requests away"
     return ""
 
@@ -144,7 +183,7 @@ def host_remark(host: "HostQueue", now: float) -> str:
     """Return in a word or two why a host that is not paused is slow."""
     if (rest := host.rest_until - now) > MIN_REST_S:
         return f"rests {duration(rest)}"
-    if host.slow > 1.0:
+    if host.slow >= MIN_SLOW:
         return f"slowed {host.slow:.1f}x"
     if host.crawl_delay and host.interval >= host.crawl_delay:
         return "robots.txt"

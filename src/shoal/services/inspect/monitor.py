@@ -10,6 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from shoal.frontier.results import HostQueue
+from shoal.services.inspect.bottlenecks import MIN_SLOW
 from shoal.services.inspect.status import CrawlStatus, StoreStatus, read_status
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
@@ -37,32 +38,52 @@ class Overview:
     held: Mapping[str, int] = field(default_factory=dict)  # hosts by what keeps them from being fetched
 
 
-class StoreMonitor:
-    """Reads a store repeatedly, and keeps what is needed to compute speeds."""
+@dataclass(frozen=True, slots=True)
+class SlowHosts:
+    """The hosts that take longest, and how many are held by what."""
 
-    def __init__(self, frontier: QueueReader, read: Callable[[], Awaitable[StoreStatus]]) -> None:
+    hosts: Sequence[HostQueue] = ()  # the slowest first
+    held: Mapping[str, int] = field(default_factory=dict)
+
+
+ReadHosts = Callable[[], Awaitable[SlowHosts]]
+
+
+class StoreMonitor:
+    """Reads a store repeatedly, and keeps what is needed to compute speeds.
+
+    With `read_hosts`, what that returns is taken for the hosts, and no host is read from the store.
+    """
+
+    def __init__(
+        self,
+        frontier: QueueReader,
+        read: Callable[[], Awaitable[StoreStatus]],
+        read_hosts: ReadHosts | None = None,
+    ) -> None:
         self._frontier = frontier
         self._read = read
+        self._read_hosts = read_hosts
         self._before: tuple[float, int] | None = None
-        self._hosts: Sequence[HostQueue] = ()
-        self._held: Mapping[str, int] = {}
+        self._slow = SlowHosts()
         self._hosts_due = 0.0
 
     @classmethod
-    def of(cls, store: Store) -> "StoreMonitor":
-        return cls(store.frontier, partial(read_status, store))
+    def of(cls, store: Store, read_hosts: ReadHosts | None = None) -> "StoreMonitor":
+        return cls(store.frontier, partial(read_status, store), read_hosts)
 
     async def look(self) -> Overview:
         """Read the store once."""
         status = await self._read()
         now = time.monotonic()
-        if now >= self._hosts_due:
+        if self._read_hosts is not None:
+            self._slow = await self._read_hosts()
+        elif now >= self._hosts_due:
             queues = [queue for queue in await self._frontier.queues() or () if queue.queued]
             took = time.monotonic() - now
-            self._hosts = slowest(queues, time.time())
-            self._held = count_held(queues, time.time())
+            self._slow = SlowHosts(slowest(queues, time.time()), count_held(queues, time.time()))
             self._hosts_due = now + min(max(took / HOSTS_SHARE, HOSTS_EVERY_S[0]), HOSTS_EVERY_S[1])
-        return Overview(time.time(), status, self._rate(status, now), self._hosts, self._held)
+        return Overview(time.time(), status, self._rate(status, now), self._slow.hosts, self._slow.held)
 
     def _rate(self, status: StoreStatus, now: float) -> float | None:
         ended = sum(_ended(crawl) for crawl in status.crawls)
@@ -74,14 +95,14 @@ class StoreMonitor:
         return None
 
 
-def slowest(queues: Sequence[HostQueue], now: float) -> list[HostQueue]:
+def slowest(queues: Sequence[HostQueue], now: float, limit: int = MAX_HOSTS) -> list[HostQueue]:
     """Return the hosts that take longest at the pace that all crawls share; paused ones come first."""
     hosts: dict[str, HostQueue] = {}
     for queue in queues:
         known = hosts.get(queue.host)
         hosts[queue.host] = queue if known is None else replace(queue, queued=queue.queued + known.queued)
     return sorted(hosts.values(), key=lambda queue: (seconds_left(queue, now), queue.queued), reverse=True)[
-        :MAX_HOSTS
+        :limit
     ]
 
 
@@ -97,7 +118,7 @@ def bottleneck_of(queue: HostQueue, now: float) -> str:
         return "paused"
     if queue.rest_until > now:
         return "resting"
-    return "slowed" if queue.slow > 1.0 else ""
+    return "slowed" if queue.slow >= MIN_SLOW else ""
 
 
 def seconds_left(queue: HostQueue, now: float) -> float:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from shoal.frontier.results import CrawlStats
 from shoal.model.errors import Misconfigured
+from shoal.model.exits.spending import GB, cheaper_kind
 from shoal.services.inspect.capacity import (
     Forecast,
     HostLoad,
@@ -17,7 +18,7 @@ from shoal.services.inspect.capacity import (
 from shoal.stores.contract.store import select_crawls
 from shoal.stores.open import open_store, store_exists
 
-__all__ = ["CrawlStats", "Plan", "Prices", "host_loads", "measure", "plan_json"]
+__all__ = ["CrawlStats", "Plan", "Prices", "compare_exits", "host_loads", "measure", "plan_json"]
 
 
 async def measure(dsn: str, crawl: str | None) -> tuple[str, CrawlStats]:
@@ -63,6 +64,27 @@ class Plan:
     prices: Prices
 
 
+def cheaper_exits(plan: Plan) -> str | None:
+    """Return the kind of exits that costs less for the volume of a plan; None: a price is not known."""
+    found = compare_exits(plan)
+    return None if found is None else found[0]
+
+
+def compare_exits(plan: Plan) -> tuple[str, float] | None:
+    """Return the cheaper kind of exits, and the volume in GB from which on addresses cost less."""
+    prices, drain = plan.prices, plan.forecast.drain
+    if prices.per_gb is None or prices.per_address is None or not prices.addresses:
+        return None
+    months = max(math.ceil(drain / (30 * 86_400)), 1) if math.isfinite(drain) else 1
+    return cheaper_kind(
+        plan.forecast.queued * plan.page_bytes / GB,
+        prices.addresses,
+        price_gb=prices.per_gb,
+        price_month=prices.per_address,
+        months=months,
+    )
+
+
 def plan_json(plan: Plan) -> dict[str, object]:
     """Return the forecast for --json; infinite values are null."""
     load, found, prices = plan.load, plan.forecast, plan.prices
@@ -85,6 +107,7 @@ def plan_json(plan: Plan) -> dict[str, object]:
         "traffic_cost": None
         if prices.per_gb is None
         else traffic_cost(found.queued, plan.page_bytes, prices.per_gb),
+        "cheaper_exits": cheaper_exits(plan),
         "addresses_cost": None
         if prices.per_address is None
         else addresses_cost(prices.addresses, prices.per_address, finite or 0.0),

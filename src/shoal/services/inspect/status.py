@@ -3,20 +3,36 @@
 Reading needs no ownership and works while a crawl runs.
 """
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from shoal.fetch.escalation.browser_budget import SpentPages
+from shoal.fetch.exits.ledger import crawl_key, read_spending
+from shoal.fetch.exits.refusing_hosts import read_refusing
+from shoal.fetch.exits.shared_health import EXIT, read_records
 from shoal.frontier.results import HostQueue
+from shoal.model.alert import Alert, read_book
 from shoal.model.crawl_totals import ClosedPattern
+from shoal.model.errors import Unavailable
+from shoal.model.exits.health import ExitRecord
+from shoal.model.exits.refusal import HostExits
+from shoal.model.exits.spending import Spending
 from shoal.model.failure import FailureClass
+from shoal.model.levels.learned import HostLevels
 from shoal.model.quarantine import QuarantinedEntry
+from shoal.services.control.levels import read_levels
 from shoal.sinks.names import public_name
 from shoal.stores.contract.heartbeat import Heartbeat, served_pools, unserved_pools
+from shoal.stores.contract.monitoring import ALERTS
 from shoal.stores.contract.store import Store
-from shoal.stores.open import open_store
+from shoal.stores.open import open_store, public_address
+from shoal.worker.figures import WorkerFigures, read_figures
 
 __all__ = ["CrawlStatus", "FleetStatus", "Heartbeat", "Stage", "StoreStatus", "read_status", "status"]
 
+ANSWER_S = 10.0
 MAX_HOSTS = 10_000  # that one status reads: each takes the store some 10 µs
 
 
@@ -32,14 +48,25 @@ class CrawlStatus:
     withheld: int = 0  # items of pages that name another address as canonical
     partial: int = 0  # pages of which a part could not be read
     hook_faults: int = 0  # `on_error` hooks that raised or hung
+    duplicates: int = 0  # links that were already known
+    retries: int = 0  # attempts that were followed by another one
+    discarded: Mapping[str, int] = field(default_factory=dict)  # items dropped by item hooks, by reason
     quarantined: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by pattern: too many URLs
     near_duplicates: Mapping[str, ClosedPattern] = field(default_factory=dict)
     identical: Mapping[str, ClosedPattern] = field(default_factory=dict)
+    arguments: Mapping[str, str] = field(default_factory=dict)  # of its spider, those that are not defaults
     paused: bool = False
     unserved_pools: Mapping[str, int] = field(default_factory=dict)  # requests in pools without a worker
     lost: int = 0  # requests that a repair found in no state
     unreadable: Sequence[QuarantinedEntry] = ()  # entries of the store that could not be read
+    spending: Spending | None = None  # on exits; None: nothing
+    crashes: int = 0  # leases that expired, and parses during which the process died
     mistaken: float = 0.0  # share of new links taken for known ones; 0: links are remembered exactly
+
+    @property
+    def traps(self) -> int:
+        """The number of URL patterns that were closed as traps."""
+        return len(self.quarantined) + len(self.near_duplicates) + len(self.identical)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +94,38 @@ class StoreStatus:
     fleet: FleetStatus | None = None  # None: the store is not shared
     hosts: Sequence[HostQueue] | None = ()  # of a shared store, those with requests waiting; None: too many
     unreadable: Sequence[QuarantinedEntry] = ()  # entries that could not be read and belong to no crawl
+    exits: Mapping[str, ExitRecord] = field(default_factory=dict)  # by name; those that processes use
+    levels: Mapping[str, HostLevels] = field(default_factory=dict)  # by host; those that were not plain
+    browser_pages: Mapping[str, SpentPages] = field(default_factory=dict)  # by crawl: because of escalation
+    refusing: Mapping[str, HostExits] = field(default_factory=dict)  # hosts that refuse addresses
+    figures: Mapping[str, WorkerFigures] = field(default_factory=dict)  # of its processes, by name
+    held: Mapping[str, int] = field(default_factory=dict)  # hosts that are paused, resting or slowed
+    used_ratio: float = 0.0  # of the store's memory, or of the disk of its folder; 0: not known
+    alerts: Sequence[Alert] = ()  # the worst first; empty as well if no process evaluates them
+    alerts_at: float = 0.0  # when they were evaluated, epoch seconds
 
 
 async def status(dsn: str) -> StoreStatus:
-    """Count the requests of every crawl of a store by state, as of its last transaction."""
-    async with open_store(dsn) as store:
-        found = await read_status(store)
-        if not store.capabilities.shared:
-            return found
-        queues = await store.frontier.queues(MAX_HOSTS)
-        return replace(found, hosts=queues and [queue for queue in queues if queue.queued])
+    """Count the requests of every crawl of a store by state, as of its last transaction.
+
+    Raise `Unavailable` if the store does not answer for `ANSWER_S` seconds: a person waits.
+    """
+    try:
+        async with asyncio.timeout(ANSWER_S), open_store(dsn) as store:
+            found = await read_status(store)
+            queues = await store.frontier.queues(MAX_HOSTS)
+            levels, spent = await read_levels(store)
+            return replace(
+                found,
+                hosts=queues and [queue for queue in queues if queue.queued],
+                levels=levels,
+                browser_pages=spent,
+            )
+    except TimeoutError:
+        raise Unavailable(
+            f"store: {public_address(dsn)} has not answered for {ANSWER_S:.0f} s: it is stopped, busy or out"
+            " of reach. Workers send no request until it answers, and continue by themselves then"
+        ) from None
 
 
 async def read_status(store: Store) -> StoreStatus:
@@ -84,7 +133,12 @@ async def read_status(store: Store) -> StoreStatus:
     crawls = [await read_crawl(store, name) for name in await store.crawls.names()]
     if not store.capabilities.shared:
         unreadable = await store.quarantined(None)
-        return StoreStatus(store.address, store.workers.owner(), crawls, unreadable=unreadable)
+        exits, refusing = await _read_exits(store)
+        owner = store.workers.owner()
+        found = StoreStatus(
+            store.address, owner, crawls, unreadable=unreadable, exits=exits, refusing=refusing
+        )
+        return found if owner is None else await _with_monitoring(store, found)
     workers = await store.workers.all()
     served = served_pools(workers)
     crawls = [
@@ -93,13 +147,42 @@ async def read_status(store: Store) -> StoreStatus:
         )
         for crawl in crawls
     ]
-    return StoreStatus(
+    exits, refusing = await _read_exits(store)
+    found = StoreStatus(
         store.address,
         store.workers.owner(),
         crawls,
         await _read_fleet(store, crawls, workers),
         unreadable=await store.quarantined(None),
+        exits=exits,
+        refusing=refusing,
     )
+    return await _with_monitoring(store, found)
+
+
+async def _with_monitoring(store: Store, found: StoreStatus) -> StoreStatus:
+    """Return a status with what the processes of the store have published."""
+    records = await store.monitoring.all()
+    figures, book = read_figures(records), read_book(records.get(ALERTS))
+    is_gone = found.fleet is not None and not found.fleet.workers
+    if is_gone or not book.is_current(time.time()):
+        return replace(found, figures=figures)
+    return replace(
+        found,
+        figures=figures,
+        alerts=book.active,
+        alerts_at=book.at,
+        held=book.held,
+        used_ratio=book.used_ratio,
+    )
+
+
+async def _read_exits(store: Store) -> tuple[Mapping[str, ExitRecord], Mapping[str, HostExits]]:
+    stored = await store.exits.all()
+    exits = {
+        key.removeprefix(EXIT): record for key, record in read_records(stored).items() if key.startswith(EXIT)
+    }
+    return exits, read_refusing(stored, time.time())
 
 
 async def read_crawl(store: Store, name: str) -> CrawlStatus:
@@ -117,27 +200,39 @@ async def read_crawl(store: Store, name: str) -> CrawlStatus:
         withheld=totals.withheld,
         partial=totals.partial,
         hook_faults=totals.hook_faults,
+        duplicates=counts.duplicate + totals.repeats,
+        retries=counts.retries,
+        discarded=totals.discarded,
         quarantined=totals.quarantined,
         near_duplicates=totals.near_duplicates,
         identical=totals.identical,
+        arguments=await store.crawls.arguments(name),
         paused=await store.frontier.paused(name),
         lost=counts.lost,
         unreadable=await store.quarantined(name),
         mistaken=counts.mistaken,
+        spending=await _read_spending(store, name),
+        crashes=counts.crashes,
     )
+
+
+async def _read_spending(store: Store, crawl: str) -> Spending | None:
+    packed = (await store.exits.all()).get(crawl_key(crawl))
+    return None if packed is None else read_spending(packed)
 
 
 async def _read_fleet(
     store: Store, crawls: Sequence[CrawlStatus], workers: Sequence[Heartbeat]
 ) -> FleetStatus:
-    stages = {crawl.name: await _stages(store, crawl) for crawl in crawls}
+    stages = {crawl.name: await read_stages(store, crawl) for crawl in crawls}
     outputs = {
         record.name: tuple(map(public_name, record.outputs)) for record in await store.crawls.records()
     }
     return FleetStatus(workers, stages, outputs)
 
 
-async def _stages(store: Store, crawl: CrawlStatus) -> dict[str, Stage]:
+async def read_stages(store: Store, crawl: CrawlStatus) -> dict[str, Stage]:
+    """Return what waits before each stage of a crawl of a shared store."""
     counts = crawl.counts
     return {
         "fetch": Stage(counts["waiting"] + counts["delayed"], counts["leased"]),

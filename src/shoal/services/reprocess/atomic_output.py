@@ -4,12 +4,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from os.path import isdir  # False for a name that no file can have
 from pathlib import Path
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
 from shoal.sinks.contract import Sink
 from shoal.sinks.files import translate_errors
+from shoal.sinks.names import keep_slash
 from shoal.sinks.registry import resolve
 
 FLUSH_ITEMS = 4096  # items in memory before they are written
@@ -46,7 +48,7 @@ def replacing(out: str) -> Iterator[Path]:
     try:
         yield folder / target.name
         with translate_errors(target):
-            # Some formats write several files; `out` itself is moved last.
+            # A format of another package may write several files; `out` itself is moved last.
             for made in sorted(folder.iterdir(), key=lambda path: path.name == target.name):
                 made.replace(target.parent / made.name)
     finally:
@@ -65,11 +67,12 @@ def replacing_items(out: str) -> Iterator[AtomicOutput]:
         yield from _write_items(resolved.factory.open(out, fsync=False, overwrite=False))
         return
     with replacing(out) as draft:
-        yield from _write_items(resolved.factory.open(str(draft), fsync=False, overwrite=False))
+        path = keep_slash(out, str(draft))
+        yield from _write_items(resolved.factory.open(path, fsync=False, overwrite=False))
 
 
 def _refuse_folder(out: str) -> None:
-    if Path(out).is_dir():
+    if isdir(out):
         raise Misconfigured(f"output {out}: there is a folder already; move it away or name another output")
 
 

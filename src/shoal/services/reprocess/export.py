@@ -1,15 +1,15 @@
 """Exporting a crawl: its items in any format, or its pages as one WARC file.
 
-Items are copied from the crawl's own JSONL output, each as it was written: those of the chosen pages, or all
-of them where the store keeps no page records. Pages are copied record by record, still compressed; each is
-read first, so that damaged ones are not copied. The output appears when it is complete.
+Items are copied from an output of the crawl, the most exact one: those of the chosen pages, or all of them
+where items cannot be attributed to pages. They can also be copied from any output without a crawl, or be
+extracted from the archive again. Pages are copied record by record, still compressed; each is read first, so
+that damaged ones are not copied. The output appears when it is complete.
 """
 
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from pathlib import Path
 
 from shoal import __version__
@@ -18,14 +18,21 @@ from shoal.archive.gzip_members import pack
 from shoal.archive.warc import RecordIds, warcinfo_record
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
+from shoal.model.settings import Settings
 from shoal.services.reprocess.atomic_output import replacing, replacing_items
 from shoal.services.reprocess.choice import choose_crawl, refuse_own_output
+from shoal.services.reprocess.reparse import ReparsePlan, reparse
 from shoal.sinks.files import translate_errors
-from shoal.stores.contract.pages import CrawlPages, ItemLines, PageEntry, PageFilter, read_lines
+from shoal.sinks.names import canonical_name, public_name
+from shoal.sinks.registry import resolve
+from shoal.spider.source import SpiderSource
+from shoal.stores.contract.crawl_record import spider_on_disk
+from shoal.stores.contract.pages import CrawlPages, ItemNeeds, ItemSource, PageEntry, PageFilter
 from shoal.stores.open import open_store
 
 WARC = ".warc.gz"
-_REMEDY = "shoal reparse SPIDER --commit --out PATH makes items again from the archive"
+ARCHIVE = "archive"  # instead of an output: the pages of the crawl
+_REMEDY = "--from archive --spider SPIDER makes items again from the archived pages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,8 @@ class Exported:
     items: int = 0
     unreadable: int = 0  # pages that are missing in the archive or damaged
     lost: int = 0  # of those, pages that have not expired
+    source: str = ""  # the output that items were copied from, or `archive`; empty: pages were exported
+    failed: int = 0  # pages of the archive that the spider could not parse
 
 
 async def export(plan: ExportPlan) -> Exported:
@@ -51,22 +60,79 @@ async def export(plan: ExportPlan) -> Exported:
     async with open_store(plan.store) as store:
         pages = await store.archive_of(await choose_crawl(store, plan.crawl))
         await refuse_own_output(pages, plan.out)
-        report = Exported(pages.crawl, plan.out)
+        report = Exported(pages.crawl, public_name(plan.out))
         if plan.out.endswith(WARC):
             await _export_pages(pages, plan, report)
-        elif store.capabilities.page_records:
-            await _export_items(pages, plan, report)
+            return report
+        chosen = plan.selection != PageFilter()
+        if chosen and not store.capabilities.page_records:
+            raise Misconfigured(
+                f"a fleet does not keep which page an item came from, so no pages can be chosen; {_REMEDY}"
+            )
+        try:
+            source = await pages.item_source(ItemNeeds(by_page=chosen))
+        except Misconfigured as error:
+            raise Misconfigured(f"{error}; {_REMEDY}") from None
+        report.source = public_name(source.output)
+        if store.capabilities.page_records and source.by_page:
+            await _export_items(pages, source, plan, report)
         else:
-            await _copy_items(pages, plan, report)
+            _copy(source.read(), plan.out, report)
     return report
 
 
-async def _export_items(pages: CrawlPages, plan: ExportPlan, report: Exported) -> None:
-    items = await _item_lines(pages)
+def convert(source: str, out: str) -> Exported:
+    """Write the items of any output, of a crawl or of another program, to another one."""
+    if out.endswith(WARC):
+        raise Misconfigured(f"output {out}: pages come from the archive of a crawl: leave out --from")
+    if canonical_name(source) == canonical_name(out):
+        raise Misconfigured(f"output {public_name(out)}: --from and --out are the same")
+    report = Exported("", public_name(out), source=public_name(source))
+    read = resolve(source).factory.read
+    if read is None:
+        raise Misconfigured(f"output {report.source!r}: its format can be written only")
+    _copy(read(source), out, report)
+    return report
+
+
+async def export_archive(plan: ExportPlan, spider: SpiderSource | None, settings: Settings) -> Exported:
+    """Extract the items from the archived pages of a crawl again, with a spider, and write them.
+
+    Without a spider, the one that was submitted is run; a folder does not keep it.
+    """
+    async with AsyncExitStack() as stack:
+        if spider is None:
+            spider = await _submitted_spider(stack, plan)
+        done = await reparse(
+            ReparsePlan(spider, settings, plan.crawl, plan.selection, out=plan.out, compare=False)
+        )
+    return Exported(
+        done.crawl,
+        done.out,
+        done.pages,
+        done.items,
+        done.unreadable,
+        done.lost,
+        source=ARCHIVE,
+        failed=sum(done.faults.values()),
+    )
+
+
+async def _submitted_spider(stack: AsyncExitStack, plan: ExportPlan) -> SpiderSource:
+    async with open_store(plan.store) as store:
+        record = None
+        if store.capabilities.shared:
+            record = await store.crawls.record(await choose_crawl(store, plan.crawl))
+        if record is None:
+            raise Misconfigured("--from archive needs --spider SPIDER: the store does not keep the spider")
+    return stack.enter_context(spider_on_disk(record))
+
+
+async def _export_items(pages: CrawlPages, source: ItemSource, plan: ExportPlan, report: Exported) -> None:
     report.pages = 0
     with replacing_items(plan.out) as output:
         # The filter needs the URL of a page only for --match: without it no page is read.
-        chosen = _chosen(pages, plan.selection, report, items.path, reads=bool(plan.selection.match))
+        chosen = _chosen(pages, plan.selection, report, source, reads=bool(plan.selection.match))
         async with aclosing(chosen):
             async for entry in chosen:
                 lines = entry.items or ()
@@ -75,25 +141,11 @@ async def _export_items(pages: CrawlPages, plan: ExportPlan, report: Exported) -
                 report.pages += 1
 
 
-async def _copy_items(pages: CrawlPages, plan: ExportPlan, report: Exported) -> None:
-    """Copy all items: the store does not know which page one of them came from."""
-    if plan.selection != PageFilter():
-        raise Misconfigured(
-            f"a fleet does not keep which page an item came from, so no pages can be chosen; {_REMEDY}"
-        )
-    items = await _item_lines(pages)
-    with replacing_items(plan.out) as output, read_lines(items.path) as lines:
-        # Not beyond the count: what a killed writer has left there is not part of the crawl yet.
-        for number, line in enumerate(islice(lines or (), items.count)):
-            output.write([Item(f"{number:016x}", line)])
-    report.items = items.count
-
-
-async def _item_lines(pages: CrawlPages) -> ItemLines:
-    try:
-        return await pages.item_lines()
-    except Misconfigured as error:
-        raise Misconfigured(f"{error}; {_REMEDY}") from None
+def _copy(items: Iterable[Item], out: str, report: Exported) -> None:
+    with replacing_items(out) as output:
+        for item in items:
+            output.write([item])
+        report.items = output.count
 
 
 async def _export_pages(pages: CrawlPages, plan: ExportPlan, report: Exported) -> None:
@@ -116,7 +168,7 @@ async def _export_pages(pages: CrawlPages, plan: ExportPlan, report: Exported) -
 
 
 async def _chosen(
-    pages: CrawlPages, selection: PageFilter, report: Exported, items: Path | None, *, reads: bool
+    pages: CrawlPages, selection: PageFilter, report: Exported, items: ItemSource | None, *, reads: bool
 ) -> AsyncGenerator[PageEntry, None]:
     left = selection.limit
     async with aclosing(pages.pages(selection, items)) as entries:

@@ -14,15 +14,15 @@ import asyncio
 import os
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, aclosing
 from dataclasses import asdict, dataclass, field
 from itertools import count
-from pathlib import Path
 
 from shoal.archive.errors import PageExpired, PageUnreadable
 from shoal.archive.reader import StoredPage
 from shoal.engine.crawl_options import sandbox_rules, with_spider_options
+from shoal.model.crawl_totals import MAX_REASONS, OTHER_REASONS
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item, ParseResult, ParseTask
 from shoal.model.request import Request
@@ -33,9 +33,17 @@ from shoal.parse.pool import ParsePool, Poisoned
 from shoal.services.reprocess.atomic_output import AtomicOutput, replacing_items
 from shoal.services.reprocess.choice import choose_crawl, refuse_own_output
 from shoal.services.reprocess.diff import EXAMPLES, Differences
+from shoal.sinks.names import canonical_name, public_name
 from shoal.spider.source import SpiderDescription, SpiderSource
 from shoal.stores.contract.crawl_record import spider_on_disk
-from shoal.stores.contract.pages import CrawlPages, PageEntry, PageFilter, is_parsed
+from shoal.stores.contract.pages import (
+    CrawlPages,
+    ItemNeeds,
+    ItemSource,
+    PageEntry,
+    PageFilter,
+    is_parsed,
+)
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
 
@@ -52,6 +60,7 @@ class ReparsePlan:
     selection: PageFilter = field(default_factory=PageFilter)
     against: SpiderSource | None = None  # None: the items of the crawl, or its spider as it was submitted
     out: str = ""  # empty: compare only
+    compare: bool = True
     overrides: frozenset[str] = frozenset()
 
 
@@ -65,6 +74,7 @@ class Reparsed:
     faults: dict[str, int] = field(default_factory=dict)  # pages that could not be parsed, by reason
     fault_urls: dict[str, list[str]] = field(default_factory=dict)  # examples, by reason
     rejected: int = 0  # items that do not fit their model
+    discarded: dict[str, int] = field(default_factory=dict)  # items that item hooks dropped, by reason
     unreadable: int = 0
     lost: int = 0  # of those, pages that have not expired
     differences: Differences | None = None  # None: nothing to compare with
@@ -88,6 +98,7 @@ class _Reparse:
     after: Sequence[Item] | None
     fault: str = ""
     rejected: int = 0
+    discarded: Mapping[str, int] = field(default_factory=dict)
 
 
 async def reparse(plan: ReparsePlan) -> Reparsed:
@@ -95,9 +106,9 @@ async def reparse(plan: ReparsePlan) -> Reparsed:
     async with AsyncExitStack() as stack:
         new = await _open_pool(stack, plan, plan.source)
         store = await stack.enter_async_context(open_store(plan.settings.store))
-        name = await choose_crawl(store, plan.crawl, spider=new.description.name)
+        name = await choose_crawl(store, plan.crawl, spider=new.description.crawl)
         pages = await store.archive_of(name)
-        report = Reparsed(name, out=plan.out)
+        report = Reparsed(name, out=public_name(plan.out))
         old, items = await _open_comparison(stack, store, pages, plan, report)
         for pool in (new, old):
             if pool is not None:
@@ -113,7 +124,7 @@ async def reparse(plan: ReparsePlan) -> Reparsed:
 
 async def _reparse(
     pages: CrawlPages,
-    items: Path | None,
+    items: ItemSource | None,
     *,
     plan: ReparsePlan,
     new: ParsePool,
@@ -140,9 +151,15 @@ async def _reparse(
 
 def _note(plan: ReparsePlan, version: str) -> Reparse:
     chosen = plan.selection
-    where = plan.out if plan.out == "-" else str(Path(plan.out).absolute())
     return Reparse(
-        version, time.time(), where, chosen.match, chosen.status, chosen.since, chosen.until, chosen.limit
+        version,
+        time.time(),
+        canonical_name(plan.out),
+        chosen.match,
+        chosen.status,
+        chosen.since,
+        chosen.until,
+        chosen.limit,
     )
 
 
@@ -153,6 +170,10 @@ def _add(report: Reparsed, page: _Reparse, key: Sequence[str], output: AtomicOut
     after = page.after or ()
     report.items += len(after)
     report.rejected += page.rejected
+    for reason, number in page.discarded.items():
+        known = reason in report.discarded or len(report.discarded) < MAX_REASONS
+        reason = reason if known else OTHER_REASONS
+        report.discarded[reason] = report.discarded.get(reason, 0) + number
     if output is not None:
         output.write(after)
     if report.differences is not None:
@@ -161,13 +182,15 @@ def _add(report: Reparsed, page: _Reparse, key: Sequence[str], output: AtomicOut
 
 async def _open_comparison(
     stack: AsyncExitStack, store: Store, pages: CrawlPages, plan: ReparsePlan, report: Reparsed
-) -> tuple[ParsePool | None, Path | None]:
+) -> tuple[ParsePool | None, ItemSource | None]:
     """Open what to compare with: another spider, or an output with the crawl's items."""
+    if not plan.compare:
+        return None, None
     if plan.against is not None:
         return await _open_pool(stack, plan, plan.against), None
     try:
         if store.capabilities.page_records:
-            return None, (await pages.item_lines()).path
+            return None, await pages.item_source(ItemNeeds(exact=True, by_page=True))
         record = await store.crawls.record(pages.crawl)
         if record is None:
             raise Misconfigured(
@@ -203,7 +226,7 @@ async def _scope(pages: CrawlPages, plan: ReparsePlan, spider: SpiderDescription
 
 
 async def _read_pages(
-    pages: CrawlPages, selection: PageFilter, report: Reparsed, items: Path | None
+    pages: CrawlPages, selection: PageFilter, report: Reparsed, items: ItemSource | None
 ) -> AsyncGenerator[tuple[PageEntry, StoredPage, Request], None]:
     left = selection.limit
     async with aclosing(pages.pages(selection, items)) as entries:
@@ -241,6 +264,7 @@ async def _parse(
             stored.headers,
             stored.body,
             stored.fetched_at,
+            rendered=stored.rendered,
         )
         waiting.append(_Task(task, entry.items, new, old))
         held += len(stored.body)
@@ -281,7 +305,9 @@ class _Task:
             return _Reparse(self._url, before, None, f"{answer.cause}: {answer.reason}")
         if answer.fault is not None:
             return _Reparse(self._url, before, None, answer.fault.reason)
-        return _Reparse(self._url, before, answer.items, rejected=len(answer.rejected))
+        return _Reparse(
+            self._url, before, answer.items, rejected=len(answer.rejected), discarded=answer.discarded
+        )
 
 
 def _submit(pool: ParsePool, task: ParseTask) -> "asyncio.Future[ParseResult | Poisoned]":
@@ -296,4 +322,6 @@ def _submit(pool: ParsePool, task: ParseTask) -> "asyncio.Future[ParseResult | P
 
 
 def reparse_json(report: Reparsed, elapsed: float) -> dict[str, object]:
-    return {**asdict(report), "elapsed_s": round(elapsed, 3)}
+    facts = asdict(report)
+    dropped = facts.pop("discarded")
+    return {**facts, "dropped_items": dropped, "elapsed_s": round(elapsed, 3)}

@@ -1,0 +1,53 @@
+"""The current alerts of a store, for commands and pages."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from shoal.model.alert import Alert, AlertBook, read_book
+from shoal.model.settings import AlertSettings
+from shoal.services.alerts.conditions import find_conditions
+from shoal.services.alerts.evaluate import apply_conditions
+from shoal.services.alerts.gather import StoredHosts, gather
+from shoal.services.alerts.window import Window
+from shoal.stores.contract.monitoring import ALERTS
+from shoal.stores.contract.store import Store
+from shoal.stores.open import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAlerts:
+    at: float  # when they were evaluated, epoch seconds
+    by: str  # the process; empty: this one, because no other does
+    active: Sequence[Alert]
+    recent: Sequence[Alert]  # cleared ones, latest first
+
+
+async def read_alerts(store: Store, rules: AlertSettings | None = None) -> StoreAlerts:
+    """Return the alerts of a store.
+
+    If no process evaluates them (all workers of a fleet are gone), this call does it once: it finds what one
+    look can show, such as a missing worker. The alerts of a process that was killed are not current.
+    """
+    book = read_book(await store.monitoring.get(ALERTS))
+    if not store.capabilities.shared:
+        if store.workers.owner() is not None and book.is_current(time.time()):
+            return _of(book)
+        return StoreAlerts(book.at, "", (), book.recent)  # no process works on it
+    if book.is_current(time.time()) and await store.workers.all():
+        return _of(book)
+    rules = replace(rules or AlertSettings(), wait=0.0, calm=0.0)
+    observation = await gather(store, StoredHosts(store))
+    conditions = find_conditions(Window([observation]), rules)
+    now = apply_conditions(conditions, rules, AlertBook(), observation.at).book
+    return StoreAlerts(now.at, "", now.active, book.recent)
+
+
+async def alerts(dsn: str, rules: AlertSettings | None = None) -> StoreAlerts:
+    """Do what `read_alerts` does, for the store at an address."""
+    async with open_store(dsn) as store:
+        return await read_alerts(store, rules)
+
+
+def _of(book: AlertBook) -> StoreAlerts:
+    return StoreAlerts(book.at, book.by, book.active, book.recent)

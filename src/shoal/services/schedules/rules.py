@@ -1,0 +1,218 @@
+"""Which ticks of a schedule are due, and what becomes of each. Pure: no clock, no I/O."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from itertools import islice
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+from cronsim import CronSim, CronSimError
+
+from shoal.model.errors import Misconfigured
+from shoal.model.printable import name_fault
+from shoal.stores.contract.schedules import (
+    OPEN,
+    Missed,
+    Overlap,
+    RunState,
+    Schedule,
+    ScheduledRun,
+    ScheduleState,
+)
+
+CLAIM_S = 60.0  # after which another scheduler starts a claimed run again
+LATE_S = 60.0  # after which a tick counts as missed
+KEPT_RUNS = 50  # of those that have ended
+MAX_TICKS = 10_000  # that are decided in one step
+MIN_INTERVAL_S = 1.0
+MAX_ARGUMENT_BYTES = 256 * 1024  # a command line that every Linux accepts, with a large environment
+
+
+@dataclass(frozen=True, slots=True)
+class TickDecision:
+    state: ScheduleState
+    start: tuple[ScheduledRun, ...] = ()  # claimed by this scheduler
+    cancel: tuple[str, ...] = ()  # crawls that a later tick replaces
+
+
+def check_schedule(schedule: Schedule) -> None:
+    """Raise `Misconfigured` for a schedule that cannot work."""
+    if fault := name_fault(schedule.name):
+        raise Misconfigured(f"the name of a schedule {fault}")
+    if bool(schedule.cron) == bool(schedule.every_s):
+        raise Misconfigured("a schedule needs either --cron or --every")
+    if schedule.every_s and schedule.every_s < MIN_INTERVAL_S:
+        raise Misconfigured("--every: must be at least one second")
+    if schedule.budget and not schedule.adaptive:
+        raise Misconfigured("--budget: needs --adaptive")
+    if schedule.adaptive and not schedule.again:
+        raise Misconfigured("--adaptive: needs --again: the intervals of pages belong to one crawl")
+    if schedule.jitter_s < 0:
+        raise Misconfigured("--jitter: must not be negative")
+    if any("\0" in argument for argument in schedule.arguments):
+        raise Misconfigured("an argument of the crawl has a NUL character")
+    if sum(len(argument.encode()) + 1 for argument in schedule.arguments) > MAX_ARGUMENT_BYTES:
+        raise Misconfigured(
+            f"the arguments of the crawl have more than {MAX_ARGUMENT_BYTES:,} bytes: use --seeds FILE"
+        )
+    try:
+        ZoneInfo(schedule.timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise Misconfigured(
+            f"--timezone {schedule.timezone!r}: not a time zone, such as Europe/Berlin"
+        ) from None
+    try:
+        next(ticks_after(schedule, schedule.created_at), None)
+    except CronSimError as error:
+        raise Misconfigured(f"--cron {schedule.cron!r}: {error}; five fields, as in '30 3 * * *'") from None
+
+
+def ticks_after(schedule: Schedule, after: float) -> Iterator[float]:
+    """Yield the ticks of a schedule, as epoch seconds.
+
+    A cron expression is read in the time zone of the schedule, as Debian's cron does: a tick in the hour that
+    daylight saving skips happens right after it, and one in the hour that it repeats happens once.
+    """
+    if schedule.every_s:
+        number = max(0, int((after - schedule.created_at) // schedule.every_s)) + 1
+        while True:
+            tick = schedule.created_at + number * schedule.every_s
+            if tick > after:
+                yield tick
+            number += 1
+    zone = ZoneInfo(schedule.timezone)
+    for moment in CronSim(schedule.cron, datetime.fromtimestamp(after, UTC).astimezone(zone)):
+        if (tick := moment.timestamp()) > after:
+            yield tick
+
+
+def delay_of(schedule: Schedule, tick: float) -> float:
+    """Return the jitter of a tick: the same for every scheduler."""
+    if not schedule.jitter_s:
+        return 0.0
+    digest = sha256(f"{schedule.name}\0{tick}".encode()).digest()
+    return int.from_bytes(digest[:8]) / 2**64 * schedule.jitter_s
+
+
+def crawl_of(schedule: Schedule, tick: float) -> str:
+    """Return the name of the crawl of a tick: the same for every scheduler and every start."""
+    if schedule.again:
+        return schedule.name
+    return f"{schedule.name}-{datetime.fromtimestamp(tick, UTC):%Y%m%dT%H%M%SZ}"
+
+
+def decide(
+    schedule: Schedule,
+    state: ScheduleState | None,
+    now: float,
+    *,
+    holder: str,
+    is_finished: Callable[[str], bool],
+) -> TickDecision:
+    """Return the next state, and what this scheduler has to do once the store has it.
+
+    `is_finished` is asked for crawls that were started. Time that runs backwards decides nothing again: the
+    cursor only moves forward.
+    """
+    state = state or ScheduleState(cursor=schedule.created_at)
+    runs: list[ScheduledRun] = []
+    start: list[ScheduledRun] = []
+    cancel: list[str] = []
+    for run in state.runs:
+        if run.state is RunState.RUNNING and is_finished(run.crawl):
+            run = msgspec.structs.replace(run, state=RunState.DONE)
+        elif run.state is RunState.STARTING and run.claimed_until <= now:
+            run = _claim(run, holder, now)
+            start.append(run)
+        runs.append(run)
+    cursor = state.cursor
+    if not schedule.paused:
+        due = list(_due(schedule, state.cursor, now))
+        cursor = due[-1] if due else cursor
+        for run in _judge_missed(schedule, due, now):
+            if run.state is not RunState.SKIPPED:
+                run = _admit(schedule.overlap, run, runs, cancel)
+            if run.state is RunState.STARTING:
+                run = _claim(run, holder, now)
+                start.append(run)
+            runs.append(run)
+    if not any(run.state in OPEN for run in runs):
+        for index, run in enumerate(runs):
+            if run.state is RunState.QUEUED:
+                runs[index] = _claim(run, holder, now)
+                start.append(runs[index])
+                break
+    return TickDecision(ScheduleState(cursor=cursor, runs=_trim(runs)), tuple(start), tuple(cancel))
+
+
+def ended(state: ScheduleState, tick: float, *, to: RunState, why: str = "") -> ScheduleState:
+    """Return the state after a started run has reached another state."""
+    runs = tuple(
+        msgspec.structs.replace(run, state=to, why=why, holder="", claimed_until=0.0)
+        if run.tick == tick and run.state is RunState.STARTING
+        else run
+        for run in state.runs
+    )
+    return msgspec.structs.replace(state, runs=_trim(list(runs)))
+
+
+def renewed(state: ScheduleState, tick: float, *, holder: str, now: float) -> ScheduleState:
+    """Return the state with the claim of a run extended, if this scheduler still has it."""
+    runs = tuple(
+        _claim(run, holder, now)
+        if run.tick == tick and run.state is RunState.STARTING and run.holder == holder
+        else run
+        for run in state.runs
+    )
+    return msgspec.structs.replace(state, runs=runs)
+
+
+def _due(schedule: Schedule, cursor: float, now: float) -> Iterator[float]:
+    for tick in islice(ticks_after(schedule, cursor), MAX_TICKS):
+        if tick + delay_of(schedule, tick) > now:
+            return
+        yield tick
+
+
+def _judge_missed(schedule: Schedule, due: list[float], now: float) -> Iterator[ScheduledRun]:
+    for tick in due:
+        late = now - tick - delay_of(schedule, tick) > LATE_S
+        dropped = late and (
+            schedule.missed is Missed.SKIP or (schedule.missed is Missed.ONE and tick != due[-1])
+        )
+        crawl = crawl_of(schedule, tick)
+        if dropped:
+            yield ScheduledRun(tick=tick, state=RunState.SKIPPED, crawl=crawl, why="missed")
+        else:
+            yield ScheduledRun(tick=tick, state=RunState.QUEUED, crawl=crawl)
+
+
+def _admit(overlap: Overlap, run: ScheduledRun, runs: list[ScheduledRun], cancel: list[str]) -> ScheduledRun:
+    """Start a run, queue it or skip it; where it replaces others, mark them."""
+    starting = msgspec.structs.replace(run, state=RunState.STARTING)
+    open_runs = [index for index, one in enumerate(runs) if one.state in OPEN]
+    if not open_runs:
+        return starting
+    if overlap is Overlap.REPLACE:
+        for index in open_runs:
+            cancel.append(runs[index].crawl)
+            runs[index] = msgspec.structs.replace(runs[index], state=RunState.REPLACED)
+        return starting
+    if overlap is Overlap.QUEUE and not any(one.state is RunState.QUEUED for one in runs):
+        return run
+    why = "overlap" if overlap is Overlap.SKIP else "another tick is queued"
+    return msgspec.structs.replace(run, state=RunState.SKIPPED, why=why)
+
+
+def _claim(run: ScheduledRun, holder: str, now: float) -> ScheduledRun:
+    return msgspec.structs.replace(run, state=RunState.STARTING, holder=holder, claimed_until=now + CLAIM_S)
+
+
+def _trim(runs: list[ScheduledRun]) -> tuple[ScheduledRun, ...]:
+    """Drop the oldest runs that have ended."""
+    live = OPEN | {RunState.QUEUED}
+    ended_runs = [run for run in runs if run.state not in live]
+    dropped = {run.tick for run in ended_runs[:-KEPT_RUNS]}
+    return tuple(run for run in runs if run.tick not in dropped)

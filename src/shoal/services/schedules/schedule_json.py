@@ -1,0 +1,26 @@
+"""Schedules as JSON: what `shoal schedule list --json` and the API return."""
+
+from shoal.services.schedules.manage import KnownSchedule
+
+
+def schedule_json(one: KnownSchedule) -> dict[str, object]:
+    found = one.schedule
+    return {
+        "name": found.name,
+        "cron": found.cron,
+        "every_s": found.every_s,
+        "timezone": found.timezone,
+        "jitter_s": found.jitter_s,
+        "overlap": found.overlap.value,
+        "missed": found.missed.value,
+        "paused": found.paused,
+        "again": found.again,
+        "adaptive": found.adaptive,
+        "budget": found.budget,
+        "arguments": list(found.arguments),
+        "next_at": one.next_at,
+        "runs": [
+            {"tick": run.tick, "state": run.state.value, "crawl": run.crawl, "why": run.why}
+            for run in one.state.runs
+        ],
+    }

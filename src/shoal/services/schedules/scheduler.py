@@ -1,0 +1,156 @@
+"""The loop of a scheduler. Any number may run on a store: each tick is claimed by one of them."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from shoal.model.errors import DataFault, Misconfigured, ShoalError
+from shoal.services.schedules.manage import STATE, read_schedules, read_state
+from shoal.services.schedules.rules import CLAIM_S, decide, ended, renewed
+from shoal.stores.contract.schedules import RunState, Schedule, ScheduledRun, ScheduleState, StoredSchedules
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 1.0
+RETRY_S = 5.0  # before a store that did not answer is asked again
+
+
+class Started(NamedTuple):
+    """What starting a crawl has led to; `state` None: try again when the claim expires."""
+
+    state: RunState | None
+    why: str = ""
+
+
+class Launcher(Protocol):
+    async def start(self, schedule: Schedule, run: ScheduledRun) -> Started:
+        """Start the crawl of a tick; harmless if it was started before."""
+
+    async def is_finished(self, crawl: str) -> bool: ...
+    async def cancel(self, schedule: Schedule, crawl: str) -> None: ...
+
+
+class CrawlScheduler:
+    def __init__(
+        self,
+        records: StoredSchedules,
+        launcher: Launcher,
+        *,
+        holder: str,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._records = records
+        self._launcher = launcher
+        self._holder = holder
+        self._clock = clock
+        self._refused: dict[str, str] = {}
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve the schedules until `stop` is set; crawls of a folder that still run are stopped.
+
+        A store that does not answer for a while ends neither this loop nor the crawls that it has started.
+        """
+        async with asyncio.TaskGroup() as group:
+            tasks: set[asyncio.Task[None]] = set()
+            while not stop.is_set():
+                try:
+                    claimed, pause = await self.claim_due(), LOOK_EVERY_S
+                except (ShoalError, DataFault) as error:
+                    log.warning("schedules.waiting", extra={"why": str(error)})
+                    claimed, pause = [], RETRY_S
+                for schedule, run in claimed:
+                    task = group.create_task(self._attend(schedule, run), name=f"schedule.{run.crawl}")
+                    tasks.add(task)
+                    task.add_done_callback(tasks.discard)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await stop.wait()
+            for task in tasks:
+                task.cancel()
+
+    async def run_once(self) -> int:
+        """Run what is due now, to its end; return the number of crawls that were started."""
+        claimed = await self.claim_due()
+        async with asyncio.TaskGroup() as group:
+            for schedule, run in claimed:
+                group.create_task(self.launch(schedule, run), name=f"schedule.{run.crawl}")
+        return len(claimed)
+
+    async def claim_due(self) -> list[tuple[Schedule, ScheduledRun]]:
+        """Decide about every tick that is due; return the runs that this scheduler has to start."""
+        stored = await self._records.all()
+        schedules, refused = read_schedules(stored)
+        states = {}
+        for name, schedule in schedules.items():
+            try:
+                states[name] = read_state(schedule, stored.get(STATE + name))
+            except Misconfigured as error:
+                refused[name] = str(error)
+        for name, why in refused.items():
+            if self._refused.get(name) != why:
+                log.error("schedule.refused", extra={"schedule": name, "why": why})
+        self._refused = refused
+        claimed = []
+        for name, state in states.items():
+            schedule, before = schedules[name], stored.get(STATE + name)
+            running = [run.crawl for run in state.runs if run.state is RunState.RUNNING]
+            finished = {crawl for crawl in running if await self._launcher.is_finished(crawl)}
+            decision = decide(
+                schedule, state, self._clock(), holder=self._holder, is_finished=finished.__contains__
+            )
+            if decision.state == state:
+                continue
+            # Before the state: after a kill in between, the next scheduler decides the same.
+            for crawl in decision.cancel:
+                await self._launcher.cancel(schedule, crawl)
+            if await self._records.swap(STATE + name, before, msgspec.msgpack.encode(decision.state)):
+                known = {run.tick for run in state.runs}
+                for run in decision.state.runs:
+                    if run.state is RunState.SKIPPED and run.tick not in known:
+                        log.info("schedule.skipped", extra={"crawl": run.crawl, "why": run.why})
+                claimed += [(schedule, run) for run in decision.start]
+        return claimed
+
+    async def _attend(self, schedule: Schedule, run: ScheduledRun) -> None:
+        """Start a claimed run. If the store fails, the claim expires, and the run is repeated."""
+        try:
+            await self.launch(schedule, run)
+        except (ShoalError, DataFault) as error:
+            log.warning("schedule.delayed", extra={"crawl": run.crawl, "why": str(error)})
+
+    async def launch(self, schedule: Schedule, run: ScheduledRun) -> None:
+        """Start a claimed run and record what came of it; the claim is extended while that takes."""
+        log.info("schedule.started", extra={"schedule": schedule.name, "crawl": run.crawl})
+        async with asyncio.TaskGroup() as group:
+            extending = group.create_task(self._extend(schedule, run), name="schedule.extend")
+            started = await self._launcher.start(schedule, run)
+            extending.cancel()
+        if started.state is None:
+            log.warning("schedule.delayed", extra={"crawl": run.crawl, "why": started.why})
+            return
+        if started.state is RunState.FAILED:
+            log.error("schedule.failed", extra={"crawl": run.crawl, "why": started.why})
+        to, why = started.state, started.why
+        await self._update(schedule, lambda state: ended(state, run.tick, to=to, why=why))
+
+    async def _extend(self, schedule: Schedule, run: ScheduledRun) -> None:
+        while True:
+            await asyncio.sleep(CLAIM_S / 3)
+            try:
+                await self._update(
+                    schedule, lambda state: renewed(state, run.tick, holder=self._holder, now=self._clock())
+                )
+            except (ShoalError, DataFault) as error:
+                # The crawl continues, and another scheduler may start it as well.
+                log.warning("schedules.waiting", extra={"why": str(error)})
+
+    async def _update(self, schedule: Schedule, change: Callable[[ScheduleState], ScheduleState]) -> None:
+        while (before := (await self._records.all()).get(STATE + schedule.name)) is not None:
+            after = msgspec.msgpack.encode(change(read_state(schedule, before)))
+            if after == before or await self._records.swap(STATE + schedule.name, before, after):
+                return
